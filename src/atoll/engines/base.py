@@ -1,0 +1,134 @@
+"""What an engine is: something that starts machines. Engines get prepared values and know nothing of images,
+policy, the guest agent or leases.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from atoll.errors import UnsupportedError
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine can do. Callers ask these flags and never compare engine names."""
+
+    pause: bool = False
+    checkpoint: bool = False
+    live_checkpoint: bool = False
+    resize_memory: bool = False
+
+
+class Bind(msgspec.Struct, frozen=True, kw_only=True):
+    """A directory of the host that appears, read-only, in the guest."""
+
+    source: str
+    target: str
+
+
+class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """All that an engine needs to start one machine; every path is the host's, as this process sees it.
+
+    ``machine_id`` is unique among living machines. ``state_dir`` is the machine's own directory, made by the caller
+    and erased by the caller after the machine's end; the engine keeps its bundle, sockets and logs there.
+    ``rootfs`` is a mounted, writable root. ``netns`` is a path that can be opened and entered. ``argv`` is process 1.
+    ``checkpoint`` is a directory that an earlier ``Machine.checkpoint`` of the same engine version filled, or None
+    to boot. ``memory_bytes`` is the cgroup limit, None for none; ``cgroup`` the directory name to make, relative to the
+    cgroup root that the engine was given.
+    """
+
+    machine_id: str
+    state_dir: Path
+    rootfs: Path
+    netns: Path
+    argv: tuple[str, ...]
+    env: tuple[str, ...] = ()
+    hostname: str = "atoll"
+    binds: tuple[Bind, ...] = ()
+    checkpoint: Path | None = None
+    memory_bytes: int | None = None
+    vcpus: float | None = None
+    max_processes: int | None = None
+
+
+class MachineStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What the host sees of a machine. None where this host cannot tell."""
+
+    memory_bytes: int | None
+    memory_limit_bytes: int | None
+    cpu_s: float | None
+
+
+class Machine(ABC):
+    """One running guest. Whoever started it ends it with ``kill``."""
+
+    machine_id: str
+
+    @abstractmethod
+    async def pause(self) -> None:
+        """Freeze every task of the guest. Its memory stays. Pausing twice is an error of the caller."""
+
+    @abstractmethod
+    async def resume(self) -> None:
+        """Undo ``pause``."""
+
+    async def checkpoint(self, into: Path, *, leave_running: bool) -> None:
+        """Write the guest's memory and state into the empty directory ``into``; the disk is not in it.
+
+        The guest may be paused: with ``leave_running`` it then stays paused. Without, the machine has ended
+        afterwards (``kill`` still frees what the host holds). On an error the machine goes on as before where the
+        engine can do that, and ``wait`` tells where it cannot.
+        """
+        raise UnsupportedError(f"the engine of {self.machine_id} keeps no checkpoints")
+
+    @abstractmethod
+    async def stats(self) -> MachineStats:
+        """What the host sees of it, without waking anything inside."""
+
+    @abstractmethod
+    async def wait(self) -> None:
+        """Return when the guest has ended, for whatever reason. Any number of tasks may wait."""
+
+    @abstractmethod
+    async def kill(self) -> None:
+        """End the guest and free what the host holds for it. Idempotent; works in every state.
+
+        Postcondition: no process, mount or cgroup of this machine is left.
+        """
+
+    @abstractmethod
+    def record(self) -> bytes:
+        """What ``Engine.adopt`` needs to find this machine again from another process: a small JSON text."""
+
+
+class Engine(ABC):
+    """Starts machines. One instance per supervisor, shared by all tasks."""
+
+    name: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+    version: str
+
+    @abstractmethod
+    async def probe(self) -> None:
+        """Raise UnsupportedError, naming what is missing, if this host cannot run it."""
+
+    @abstractmethod
+    async def start(self, plan: MachinePlan) -> Machine:
+        """Boot, or restore when ``plan.checkpoint`` is set. Process 1 runs when this returns.
+
+        Raises:
+            EngineError: The machine did not start; the message has the engine's own words.
+
+        Postcondition: on any exception, cancellation included, nothing remains on
+        the host: no process, mount, cgroup or tap device.
+        """
+
+    @abstractmethod
+    async def adopt(self, record: bytes) -> Machine | None:
+        """Take over a machine that another, dead process started; None when it does not run any more.
+
+        When None, whatever that machine left on the host has been removed.
+        """

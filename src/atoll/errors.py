@@ -1,0 +1,246 @@
+"""Every error this package raises.
+
+AtollError                    base: .code .hint .sandbox_id
+├─ InvalidSpecError           ValueError: change the request; never retried
+├─ UnsupportedError           this engine or host cannot; `atoll doctor` says why
+├─ NotFoundError              LookupError: nothing has that id or name
+│  ├─ SandboxNotFoundError
+│  ├─ SnapshotNotFoundError
+│  ├─ ImageNotFoundError
+│  └─ ProcessNotFoundError
+├─ NameTakenError             another sandbox or snapshot of this home has that name
+├─ InUseError                 something else still needs it
+├─ StateError                 not possible in the state that the sandbox is in
+├─ SandboxCrashedError        its processes died; the next use starts it again from its disk
+├─ ExecTimeoutError           TimeoutError: the program ran past its timeout and was killed
+├─ ExecFailedError            `ExecResult.check()`: the program ended with another code than 0
+├─ DeadlineError              TimeoutError: an answer did not come in time
+├─ FileError                  OSError: an operation on a file in the sandbox failed
+│  ├─ FileMissingError        FileNotFoundError
+│  ├─ FileTakenError          FileExistsError
+│  ├─ NotADirectoryInSandboxError   NotADirectoryError
+│  ├─ IsADirectoryInSandboxError    IsADirectoryError
+│  └─ FileDeniedError         PermissionError
+├─ NoSpaceError               OSError: a disk is full
+├─ AgentError                 the guest agent answered what it must not
+├─ EngineError                the engine failed to start, stop or checkpoint a machine
+├─ ImageBuildError            an image could not be built
+├─ HostError                  the host lacks something that atoll needs
+├─ SupervisorError            the supervisor could not be started or reached
+├─ VersionMismatchError       client and supervisor speak different protocols
+└─ InternalError              a fault of atoll itself
+"""
+
+from __future__ import annotations
+
+import errno
+
+
+class AtollError(Exception):
+    """Base of every error of this package.
+
+    Args:
+        message: What went wrong, and with which thing.
+        hint: What the reader can do about it; shown after the message.
+        sandbox_id: The sandbox concerned, if there is one.
+    """
+
+    code = "error"
+
+    def __init__(self, message: str = "", *, hint: str | None = None, sandbox_id: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.sandbox_id = sandbox_id
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InvalidSpecError(AtollError, ValueError):
+    """The request itself is wrong: change it. Sending it again gives the same answer."""
+
+    code = "invalid_spec"
+
+
+class UnsupportedError(AtollError):
+    """This engine or this host cannot do it."""
+
+    code = "unsupported"
+
+
+class NotFoundError(AtollError, LookupError):
+    """Nothing has that id or name."""
+
+    code = "not_found"
+
+
+class SandboxNotFoundError(NotFoundError):
+    """No sandbox of this home has that id or name; a killed one is gone for good."""
+
+    code = "sandbox_not_found"
+
+
+class SnapshotNotFoundError(NotFoundError):
+    """No snapshot of this home has that id or name."""
+
+    code = "snapshot_not_found"
+
+
+class ImageNotFoundError(NotFoundError):
+    """No image has that name."""
+
+    code = "image_not_found"
+
+
+class ProcessNotFoundError(NotFoundError):
+    """No process that atoll started in the sandbox has that pid."""
+
+    code = "process_not_found"
+
+
+class NameTakenError(AtollError):
+    """Another sandbox, or another snapshot, of this home has that name."""
+
+    code = "name_taken"
+
+
+class InUseError(AtollError):
+    """Something else still needs it, so it is not removed."""
+
+    code = "in_use"
+
+
+class StateError(AtollError):
+    """The sandbox is in a state in which this is not possible."""
+
+    code = "wrong_state"
+
+
+class SandboxCrashedError(AtollError):
+    """The sandbox's processes died. The next use starts it again from its disk."""
+
+    code = "sandbox_crashed"
+
+
+class ExecTimeoutError(AtollError, TimeoutError):
+    """The program ran past its ``timeout_s`` and its process group was killed."""
+
+    code = "exec_timeout"
+
+
+class ExecFailedError(AtollError):
+    """``ExecResult.check()`` found another exit code than 0."""
+
+    code = "exec_failed"
+
+
+class DeadlineError(AtollError, TimeoutError):
+    """An answer of the supervisor or of the guest agent did not come in time."""
+
+    code = "deadline"
+
+
+class FileError(AtollError, OSError):
+    """An operation on a file inside the sandbox failed."""
+
+    code = "file_failed"
+    errno = errno.EIO
+
+
+class FileMissingError(FileError, FileNotFoundError):
+    """No file has that path."""
+
+    code = "file_missing"
+    errno = errno.ENOENT
+
+
+class FileTakenError(FileError, FileExistsError):
+    """Something else has that path already."""
+
+    code = "file_taken"
+    errno = errno.EEXIST
+
+
+class NotADirectoryInSandboxError(FileError, NotADirectoryError):
+    """The path, or a part of it, is not a directory."""
+
+    code = "not_a_directory"
+    errno = errno.ENOTDIR
+
+
+class IsADirectoryInSandboxError(FileError, IsADirectoryError):
+    """The path is a directory where a file is needed."""
+
+    code = "is_a_directory"
+    errno = errno.EISDIR
+
+
+class FileDeniedError(FileError, PermissionError):
+    """The user inside the sandbox may not do that."""
+
+    code = "file_denied"
+    errno = errno.EACCES
+
+
+class NoSpaceError(AtollError, OSError):
+    """A disk, inside the sandbox or under the home, is full."""
+
+    code = "no_space"
+    errno = errno.ENOSPC
+
+
+class AgentError(AtollError):
+    """The guest agent did not answer, or answered what it must not. A guest can cause this at will."""
+
+    code = "agent_failed"
+
+
+class EngineError(AtollError):
+    """The engine failed to start, stop or checkpoint a machine."""
+
+    code = "engine_failed"
+
+
+class ImageBuildError(AtollError):
+    """An image could not be built."""
+
+    code = "image_build_failed"
+
+
+class HostError(AtollError):
+    """The host lacks something that atoll needs; the hint names the one command that mends it."""
+
+    code = "host_unfit"
+
+
+class SupervisorError(AtollError):
+    """The supervisor could not be started or reached."""
+
+    code = "supervisor_unavailable"
+
+
+class VersionMismatchError(AtollError):
+    """This client and the running supervisor speak different versions of the protocol."""
+
+    code = "version_mismatch"
+
+
+class InternalError(AtollError):
+    """A fault of atoll itself; the supervisor's log has the details."""
+
+    code = "internal"
+
+
+def _tree(cls: type[AtollError]) -> list[type[AtollError]]:
+    return [cls, *(deeper for child in cls.__subclasses__() for deeper in _tree(child))]
+
+
+_BY_CODE = {cls.code: cls for cls in _tree(AtollError)}
+
+
+def from_wire(
+    code: str, message: str, *, hint: str | None = None, sandbox_id: str | None = None
+) -> AtollError:
+    """Rebuild a peer's error. The peer picks a code, never a class to import; an unknown code gives the base."""
+    return _BY_CODE.get(code, AtollError)(message, hint=hint, sandbox_id=sandbox_id)

@@ -1,0 +1,46 @@
+"""Messages between client and supervisor, as bytes; both ends share it, and it does no input or output."""
+
+from atoll.protocol.dial import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_answer, decode_request, encode
+from atoll.protocol.messages import (
+    PROTOCOL_VERSION,
+    DoctorReport,
+    ErrorBody,
+    Finding,
+    ForkRequest,
+    Hello,
+    Leftover,
+    Listed,
+    ListedSandbox,
+    LogsPage,
+    RollbackRequest,
+    SnapshotRequest,
+    StreamLine,
+    SuspendedAll,
+    error_body,
+    raise_body,
+)
+
+__all__ = [
+    "DIAL_LIMIT_BYTES",
+    "PROTOCOL_VERSION",
+    "DialAnswer",
+    "DialRequest",
+    "DoctorReport",
+    "ErrorBody",
+    "Finding",
+    "ForkRequest",
+    "Hello",
+    "Leftover",
+    "Listed",
+    "ListedSandbox",
+    "LogsPage",
+    "RollbackRequest",
+    "SnapshotRequest",
+    "StreamLine",
+    "SuspendedAll",
+    "decode_answer",
+    "decode_request",
+    "encode",
+    "error_body",
+    "raise_body",
+]

@@ -1,0 +1,60 @@
+"""The dial socket: one request, one answer, each a single message on a SOCK_SEQPACKET unix socket.
+
+A successful answer carries one connected stream socket as SCM_RIGHTS; from then on client and guest talk directly.
+A client may ask again on the same connection.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from atoll.errors import InvalidSpecError
+from atoll.protocol.messages import ErrorBody
+
+DIAL_LIMIT_BYTES = 16384
+
+
+class DialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Connect to ``port`` (1..65535) of a sandbox, by id or name. A sleeping one is woken first."""
+
+    sandbox: str
+    port: int
+
+
+class DialAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """``error`` is None when the message carries a descriptor."""
+
+    sandbox_id: str | None = None
+    error: ErrorBody | None = None
+
+
+def encode(message: DialRequest | DialAnswer) -> bytes:
+    """The message as one packet."""
+    return msgspec.json.encode(message)
+
+
+def decode_request(packet: bytes) -> DialRequest:
+    """Read a client's packet.
+
+    Raises:
+        InvalidSpecError: It is no request, or its port is out of range.
+    """
+    try:
+        request = msgspec.json.decode(packet, type=DialRequest)
+    except msgspec.DecodeError as error:
+        raise InvalidSpecError(f"not a dial request: {error}") from None
+    if not 1 <= request.port <= 65535:
+        raise InvalidSpecError(f"port {request.port} is not between 1 and 65535")
+    return request
+
+
+def decode_answer(packet: bytes) -> DialAnswer:
+    """Read the supervisor's packet.
+
+    Raises:
+        InvalidSpecError: It is no answer.
+    """
+    try:
+        return msgspec.json.decode(packet, type=DialAnswer)
+    except msgspec.DecodeError as error:
+        raise InvalidSpecError(f"not a dial answer: {error}") from None

@@ -1,0 +1,131 @@
+"""Bodies of the supervisor's HTTP API, all JSON.
+
+``GET /hello``, ``GET /list``, ``POST /suspend-all`` and ``POST /stop`` and their bodies never change, so that a new
+client can always put an old supervisor's sandboxes to sleep and replace it. Everything else lives under ``/v1``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NoReturn
+
+import msgspec
+
+from atoll.errors import AtollError, InternalError, from_wire
+from atoll.types import Progress
+
+PROTOCOL_VERSION = 1
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of ``GET /hello``. Never changes."""
+
+    product: str
+    version: str
+    protocol: int
+    pid: int
+    home: str
+
+
+class ListedSandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of ``GET /list``. Never changes."""
+
+    sandbox_id: str
+    name: str | None
+    state: str
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of ``GET /list``. Never changes."""
+
+    sandboxes: list[ListedSandbox]
+
+
+class SuspendedAll(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of ``POST /suspend-all``; ``failed`` has a message by sandbox id. Never changes."""
+
+    suspended: list[str]
+    failed: dict[str, str]
+
+
+class ForkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/fork``: how many copies, from 1 to 100."""
+
+    count: int = 1
+
+
+class RollbackRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/rollback``: id or name of a snapshot."""
+
+    snapshot: str
+
+
+class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/snapshots``."""
+
+    name: str | None = None
+    comment: str = ""
+
+
+class LogsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of ``GET /v1/sandboxes/REF/logs?offset=N``: text from that byte on, and where to ask on."""
+
+    text: str
+    offset: int
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that ``doctor`` looked at. ``remedy`` is one command or sentence."""
+
+    name: str
+    level: Literal["ok", "note", "warning", "error"]
+    message: str
+    remedy: str | None = None
+
+
+class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All that ``doctor`` found; ``fit`` is False when a sandbox could not run."""
+
+    fit: bool
+    findings: list[Finding]
+
+
+class Leftover(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a crash left on the host and nothing owns. ``kind`` is process, mount, directory or cgroup."""
+
+    kind: str
+    name: str
+    size_bytes: int = 0
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of every answer that is not a success."""
+
+    code: str
+    message: str
+    hint: str | None = None
+    sandbox_id: str | None = None
+
+
+class StreamLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of an answer asked for with ``accept: application/x-ndjson``: progress, then one result or error.
+
+    The HTTP status is 200 as soon as the stream begins; an error is its last line.
+    """
+
+    progress: Progress | None = None
+    result: msgspec.Raw | None = None
+    error: ErrorBody | None = None
+
+
+def error_body(error: BaseException) -> ErrorBody:
+    """What the peer is told of an error. What is not ours becomes an ``InternalError`` that names only its class."""
+    if isinstance(error, AtollError):
+        return ErrorBody(code=error.code, message=error.message, hint=error.hint, sandbox_id=error.sandbox_id)
+    return ErrorBody(
+        code=InternalError.code, message=f"the supervisor failed: {type(error).__name__}", hint=InternalError.__doc__
+    )
+
+
+def raise_body(body: ErrorBody) -> NoReturn:
+    """Raise the error that a peer told of."""
+    raise from_wire(body.code, body.message, hint=body.hint, sandbox_id=body.sandbox_id)

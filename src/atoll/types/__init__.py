@@ -1,0 +1,27 @@
+"""Frozen values that cross room borders: what is wanted, what is observed. No input or output happens here."""
+
+from atoll.types.images import ImageInfo
+from atoll.types.processes import ExecResult, ProcessInfo, TerminalSize
+from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
+from atoll.types.progress import Progress
+from atoll.types.sandboxes import SandboxInfo, SandboxPage, SandboxSpec, SandboxState
+from atoll.types.snapshots import SnapshotInfo
+from atoll.types.stats import SandboxStats
+
+__all__ = [
+    "ExecResult",
+    "FileInfo",
+    "FileKind",
+    "ImageInfo",
+    "ProcessInfo",
+    "Progress",
+    "SandboxInfo",
+    "SandboxPage",
+    "SandboxSpec",
+    "SandboxState",
+    "SandboxStats",
+    "SnapshotInfo",
+    "TerminalSize",
+    "WatchEvent",
+    "WatchKind",
+]

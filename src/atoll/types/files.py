@@ -1,0 +1,31 @@
+"""Files inside a sandbox."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+FileKind = Literal["file", "directory", "symlink", "other"]
+WatchKind = Literal["create", "write", "remove", "rename", "chmod"]
+
+
+class FileInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``stat`` and ``list`` tell of a file; a symlink is not followed. ``modified_at`` is in Unix seconds."""
+
+    name: str
+    path: str
+    kind: FileKind
+    size_bytes: int
+    mode: int
+    owner: str
+    group: str
+    modified_at: float
+    target: str | None = None
+
+
+class WatchEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something happened to ``path``, which is relative to the watched directory."""
+
+    kind: WatchKind
+    path: str

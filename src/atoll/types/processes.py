@@ -1,0 +1,59 @@
+"""Programs inside a sandbox and what came of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from atoll.errors import ExecFailedError
+
+
+class TerminalSize(msgspec.Struct, frozen=True):
+    """A terminal's size in characters."""
+
+    cols: int = 80
+    rows: int = 24
+
+
+class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that was started through atoll or an E2B SDK and still runs. ``started_at`` is in Unix seconds."""
+
+    pid: int
+    argv: list[str]
+    cwd: str
+    user: str
+    started_at: float
+    pty: bool = False
+    tag: str | None = None
+
+
+class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a program ended and what it wrote.
+
+    ``exit_code`` is 128 + N when signal N ended it. ``truncated`` says that only the last ``max_output_bytes`` of a
+    stream were kept.
+    """
+
+    exit_code: int
+    stdout_bytes: bytes = b""
+    stderr_bytes: bytes = b""
+    truncated: bool = False
+
+    @property
+    def stdout(self) -> str:
+        """What it wrote to standard output, as UTF-8 with bad bytes replaced."""
+        return self.stdout_bytes.decode("utf-8", "replace")
+
+    @property
+    def stderr(self) -> str:
+        """What it wrote to standard error, as UTF-8 with bad bytes replaced."""
+        return self.stderr_bytes.decode("utf-8", "replace")
+
+    def check(self) -> ExecResult:
+        """Return itself if the exit code is 0.
+
+        Raises:
+            ExecFailedError: It is another; the message ends with the last 2,000 characters of standard error.
+        """
+        if self.exit_code:
+            raise ExecFailedError(f"the program ended with {self.exit_code}: {self.stderr[-2000:]}".rstrip(": "))
+        return self

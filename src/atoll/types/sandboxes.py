@@ -1,0 +1,67 @@
+"""Sandboxes: what is asked for and what is there."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+SandboxState = Literal["creating", "running", "paused", "suspended", "crashed", "killed"]
+
+
+class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sandbox that somebody wants.
+
+    Args:
+        image: Name of the image to start from. None means ``base``, or the snapshot's image with ``from_snapshot``.
+        name: Unique in the home while the sandbox lives; ``[a-z0-9][a-z0-9-]{0,62}``. None gives it no name.
+        env: Variables for every program that is started in it.
+        metadata: The caller's own labels, to filter lists by.
+        network: ``"internet"`` lets TCP and DNS out to public addresses; ``"none"`` lets nothing out.
+        from_snapshot: Id or name of the snapshot to restore, memory and disk.
+        memory_mib: Limit of its memory. None means the default, half of the host's, where a cgroup can be made.
+        vcpus: Limit of its processor time, in processors. None means no limit of its own.
+        trust_host_ca: Trust inside the CA certificates that the host trusts beyond the image's own.
+    """
+
+    image: str | None = None
+    name: str | None = None
+    env: dict[str, str] = {}
+    metadata: dict[str, str] = {}
+    network: Literal["internet", "none"] = "internet"
+    from_snapshot: str | None = None
+    memory_mib: int | None = None
+    vcpus: float | None = None
+    trust_host_ca: bool = True
+
+
+class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox as the supervisor sees it. Times are Unix seconds.
+
+    ``snapshot_id`` is the snapshot that its disk and memory last came from or were last kept in: the parent of the
+    next snapshot. ``reason`` says why a crashed sandbox crashed. ``user`` and ``cwd`` are what ``run``, ``exec``
+    and ``files`` act as and in when the call names none.
+    """
+
+    sandbox_id: str
+    name: str | None
+    image: str
+    state: SandboxState
+    created_at: float
+    changed_at: float
+    env: dict[str, str]
+    metadata: dict[str, str]
+    network: Literal["internet", "none"]
+    memory_mib: int | None
+    vcpus: float | None
+    user: str
+    cwd: str
+    snapshot_id: str | None = None
+    reason: str | None = None
+
+
+class SandboxPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a list, oldest first. ``cursor`` asks for the next page; None ends the list."""
+
+    sandboxes: list[SandboxInfo]
+    cursor: str | None = None

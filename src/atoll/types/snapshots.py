@@ -1,0 +1,25 @@
+"""Snapshots: named, immutable, stored states."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored state that sandboxes can start from, fork from or roll back to.
+
+    ``parent_id`` is the snapshot that its sandbox stood on before; ``sandbox_id`` the sandbox it was made of, which
+    may be gone. ``memory_bytes`` and ``disk_bytes`` are what it occupies beyond its parent. ``stopped_ms`` is how long
+    the guest stood still while it was made.
+    """
+
+    snapshot_id: str
+    name: str | None
+    comment: str
+    image: str
+    sandbox_id: str
+    parent_id: str | None
+    created_at: float
+    memory_bytes: int
+    disk_bytes: int
+    stopped_ms: float

@@ -1,0 +1,22 @@
+"""What a sandbox uses."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class SandboxStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Use of the host by one sandbox; None where this host cannot tell. Asking never wakes a sandbox.
+
+    ``disk_bytes`` is what its writable layer occupies. ``processes`` counts what runs inside, the agent not counted;
+    it is 0 when nothing runs.
+    """
+
+    state: str
+    cpu_s: float | None
+    memory_bytes: int | None
+    memory_limit_bytes: int | None
+    disk_bytes: int
+    processes: int | None
+    received_bytes: int
+    sent_bytes: int
