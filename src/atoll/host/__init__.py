@@ -1,0 +1,38 @@
+"""The host's own things: paths, processes, namespaces, mounts, control groups, copies of directory trees."""
+
+from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
+from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder, join_holder
+from atoll.host.home import Home
+from atoll.host.mounts import Mounts, mounts_below
+from atoll.host.netns import in_netns, new_netns, unpin
+from atoll.host.pids import boot_id, kill_process, process_alive, start_ticks
+from atoll.host.processes import Program, ProgramResult, RunProgramError, run_program, start_program
+from atoll.host.userns import is_host_root
+
+__all__ = [
+    "Holder",
+    "Home",
+    "Mounts",
+    "Program",
+    "ProgramResult",
+    "RunProgramError",
+    "boot_id",
+    "end_holder",
+    "ensure_holder",
+    "find_holder",
+    "free_bytes",
+    "in_netns",
+    "is_host_root",
+    "join_holder",
+    "kill_process",
+    "locked",
+    "mounts_below",
+    "new_netns",
+    "process_alive",
+    "run_program",
+    "start_program",
+    "start_ticks",
+    "sync_directory",
+    "unpin",
+    "write_atomically",
+]

@@ -1,0 +1,57 @@
+"""Single files: written so that a power cut leaves the old or the new one, and locked."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace a file's content at once: readers see the old or the new, also after a power cut.
+
+    Raises:
+        OSError: It could not be written; then the old file is untouched.
+    """
+    fd, aside = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(fd, mode)
+            os.fsync(fd)
+        os.rename(aside, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):  # the rename may have been done
+            os.unlink(aside)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that this user may still write to the file system of ``path``."""
+    return shutil.disk_usage(path).free
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a lock file, which is made if missing and never removed. Waits without a bound."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

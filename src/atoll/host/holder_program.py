@@ -1,0 +1,96 @@
+"""The holder's own program: it makes the namespaces, says so on its stdout, and then only lives.
+
+Run as a script, isolated (`python -I -S`), and imports nothing of atoll, so that it stays small and outlives an upgrade.
+Arguments: `user` or `root`, and the run directory. It speaks in lines with `ensure_holder` over its stdin and stdout:
+its pid, then (for `user`) waits for the line that says that its numbers are mapped, then `ready` or `error TEXT`.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUSER = 0x10000000
+_MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
+_MS_REC_SLAVE = 16384 | 1 << 19
+
+
+def _main(kind: str, run: str) -> None:
+    if os.fork():
+        os._exit(0)  # so that init, and not a client, is the parent
+    _be_nobodys()
+    _say(str(os.getpid()))
+    try:
+        _make_namespaces(kind, os.path.join(run, "pins"))
+    except OSError as error:
+        _say(f"error {error.strerror}: {error.filename}")
+        os._exit(1)
+    _say("ready")
+    if not sys.stdin.readline():
+        os._exit(1)  # whoever asked for a holder is gone and has not written down where it is
+    _forget_stdio()
+    _set_title(b"atoll-holder " + os.fsencode(run))
+    while True:
+        signal.pause()
+
+
+def _be_nobodys() -> None:
+    os.chdir("/")
+    os.umask(0o077)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _make_namespaces(kind: str, pins: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(result: int, what: str) -> None:
+        if result < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), what)
+
+    os.makedirs(pins, mode=0o700, exist_ok=True)
+    if kind == "user":
+        check(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "making a user namespace")
+        _say("unshared")
+        if sys.stdin.readline() != "mapped\n":
+            os._exit(1)
+        os.setresgid(0, 0, 0)
+        os.setresuid(0, 0, 0)
+    else:
+        check(libc.unshare(_CLONE_NEWNS), "making a mount namespace")
+    # What the host mounts and unmounts later is seen here too, and nothing goes the other way.
+    check(libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None), "separating the mounts")
+    flags = ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC)
+    check(libc.mount(b"atoll", os.fsencode(pins), b"tmpfs", flags, b"mode=0700"), f"mounting {pins}")
+
+
+def _say(line: str) -> None:
+    os.write(1, line.encode("utf-8", "replace") + b"\n")
+
+
+def _forget_stdio() -> None:
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    if null > 2:
+        os.close(null)
+
+
+def _set_title(title: bytes) -> None:
+    with open("/proc/self/comm", "wb") as comm:
+        comm.write(b"atoll-holder")
+    with open("/proc/self/stat", "rb") as stat:
+        fields = stat.read().rpartition(b")")[2].split()
+    # Fields 48 and 49 of proc(5): where the arguments lie.
+    start, end = int(fields[45]), int(fields[46])
+    if 0 < start < end - 1:
+        room = end - start - 1
+        ctypes.memmove(start, title[:room].ljust(room, b"\0") + b"\0", room + 1)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], sys.argv[2])

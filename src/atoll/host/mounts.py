@@ -1,0 +1,134 @@
+"""Mounts in the mount namespace of this process (the holder's, once joined)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from atoll.errors import HostError
+from atoll.host import syscalls
+
+# The kernel takes one page of options; some of it goes to the other options.
+_LONGEST_LOWERS_BYTES = 3400
+_BUSY_S = 5.0
+_COMPLETE = ("redirect_dir=on", "index=off", "metacopy=off")
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+class Mounts:
+    """What atoll does with mount(2). Stateless; blocking, but only ``unmount`` can take long."""
+
+    @staticmethod
+    def overlay(lowers: Sequence[Path], upper: Path, work: Path, at: Path, *, complete: bool) -> None:
+        """Mount an overlay: ``lowers`` (the first one on top) below the writable ``upper``.
+
+        Args:
+            complete: As root of the host: renamed directories and hard links of lower layers behave as on a plain disk.
+                In a user namespace give False: the kernel has only the lesser kind there.
+
+        Raises:
+            HostError: The kernel refuses it; the message has its reason.
+        """
+        flags = ("userxattr",) if not complete else _COMPLETE
+        lower = ":".join(_escaped(path) for path in lowers)
+        try:
+            if len(os.fsencode(lower)) > _LONGEST_LOWERS_BYTES - 2 * len(os.fsencode(upper)):
+                _overlay_of_many(lowers, upper, work, at, flags)
+                return
+            options = f"lowerdir={lower},upperdir={_escaped(upper)},workdir={_escaped(work)}"
+            wanted = syscalls.MS_NOSUID | syscalls.MS_NODEV
+            syscalls.mount("overlay", str(at), "overlay", wanted, ",".join((options, *flags)))
+        except OSError as error:
+            raise HostError(
+                f"the kernel refuses an overlay of {len(lowers)} layers with {upper} on top: {error.strerror}",
+                hint="the home must lie on a local file system such as ext4, xfs or btrfs; see `atoll doctor`",
+            ) from error
+
+    @staticmethod
+    def bind(source: Path, at: Path, *, read_only: bool) -> None:
+        """Make ``source`` (a directory or a file) appear at ``at`` too.
+
+        Raises:
+            OSError: The kernel refuses it; then nothing is mounted.
+        """
+        syscalls.mount(str(source), str(at), "", syscalls.MS_BIND, "")
+        if not read_only:
+            return
+        try:
+            flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | _kept_flags(at)
+            syscalls.mount("", str(at), "", flags, "")
+        except OSError:
+            syscalls.umount(str(at), syscalls.MNT_DETACH | syscalls.UMOUNT_NOFOLLOW)
+            raise
+
+    @staticmethod
+    def unmount(at: Path) -> None:
+        """Unmount what is on top at ``at``; nothing mounted there is no error.
+
+        Waits up to 5 s while it is in use, then detaches it, so that it goes once its last user has gone.
+
+        Raises:
+            OSError: The kernel refuses it.
+        """
+        until_s = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                syscalls.umount(str(at), syscalls.UMOUNT_NOFOLLOW)
+                return
+            except OSError as error:
+                if error.errno in (errno.EINVAL, errno.ENOENT):
+                    return
+                if error.errno != errno.EBUSY:
+                    raise
+            if time.monotonic() > until_s:
+                syscalls.umount(str(at), syscalls.UMOUNT_NOFOLLOW | syscalls.MNT_DETACH)
+                return
+            time.sleep(0.02)
+
+    @staticmethod
+    def below(path: Path) -> list[Path]:
+        """The mount points at and below ``path``, the deepest first, so that they can be unmounted in this order."""
+        return mounts_below(path)
+
+
+def mounts_below(path: Path) -> list[Path]:
+    """The mount points at and below ``path``, the newest first, so that they can be unmounted in this order."""
+    top = os.fsencode(os.path.realpath(path))
+    inside = top.rstrip(b"/") + b"/"
+    with open("/proc/thread-self/mountinfo", "rb") as table:
+        points = [_OCTAL.sub(_octal, line.split(b" ")[4]) for line in table]
+    found = [point for point in points if point == top or point.startswith(inside)]
+    return [Path(os.fsdecode(point)) for point in reversed(found)]
+
+
+def _octal(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 8)])
+
+
+def _escaped(path: Path) -> str:
+    return re.sub(r"([\\:,])", r"\\\1", str(path))
+
+
+def _kept_flags(at: Path) -> int:
+    # In a user namespace the kernel refuses a remount that drops one of these from what the host had set.
+    found = os.statvfs(at).f_flag
+    same = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    same |= syscalls.MS_NOATIME | syscalls.MS_NODIRATIME
+    relative = syscalls.MS_RELATIME if found & 4096 else 0
+    return (found & same) | relative
+
+
+def _overlay_of_many(lowers: Sequence[Path], upper: Path, work: Path, at: Path, flags: Sequence[str]) -> None:
+    with syscalls.FilesystemContext("overlay") as context:
+        for lower in lowers:
+            context.option("lowerdir+", str(lower))
+        context.option("upperdir", str(upper))
+        context.option("workdir", str(work))
+        for flag in flags:
+            key, _, value = flag.partition("=")
+            context.option(key, value or None)
+        context.mount(str(at), syscalls.MS_NOSUID | syscalls.MS_NODEV)

@@ -1,0 +1,66 @@
+"""Processes of others, told apart from later ones of the same number by their start time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from pathlib import Path
+
+
+def boot_id() -> str:
+    """Differs after each boot of the host."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None when it does not run (or is a zombie)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The second field is the program's own name and may hold spaces and brackets.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return None if fields[0] in b"ZX" else int(fields[19])
+
+
+def process_alive(pid: int, started_ticks: int) -> bool:
+    """Whether that very process still runs."""
+    return start_ticks(pid) == started_ticks
+
+
+def open_process(pid: int, started_ticks: int) -> int | None:
+    """A pidfd of that very process, which the caller closes; None when it has ended."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if process_alive(pid, started_ticks):
+        return fd
+    os.close(fd)
+    return None
+
+
+def kill_process(pid: int, started_ticks: int, *, timeout_s: float = 10) -> bool:
+    """Kill that very process, never another that got its number, and wait for its end.
+
+    Returns:
+        True when it has ended, False when it still runs after ``timeout_s`` (it is stuck in the kernel).
+    """
+    fd = open_process(pid, started_ticks)
+    if fd is None:
+        return True
+    try:
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        return wait_pidfd(fd, timeout_s)
+    finally:
+        os.close(fd)
+
+
+def wait_pidfd(fd: int, timeout_s: float) -> bool:
+    """Whether the process of a pidfd ended within ``timeout_s``."""
+    waiter = select.poll()
+    waiter.register(fd, select.POLLIN)
+    return bool(waiter.poll(timeout_s * 1000))

@@ -1,0 +1,109 @@
+"""The system calls that Python 3.11 does not have, by ctypes. Each raises OSError with the path concerned."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_NOATIME = 1024
+MS_NODIRATIME = 2048
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MS_SLAVE = 1 << 19
+MS_RELATIME = 1 << 21
+
+MNT_DETACH = 2
+UMOUNT_NOFOLLOW = 8
+
+_MOVE_MOUNT = 429
+_FSOPEN = 430
+_FSCONFIG = 431
+_FSMOUNT = 432
+_FSCONFIG_SET_FLAG = 0
+_FSCONFIG_SET_STRING = 1
+_FSCONFIG_CMD_CREATE = 6
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+_AT_FDCWD = -100
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def _check(result: int, name: str | None = None) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name)
+    return result
+
+
+def unshare(flags: int) -> None:
+    """Give the calling thread (for users and mounts: the single-threaded process) new namespaces."""
+    _check(_libc.unshare(flags))
+
+
+def setns(fd: int, flags: int) -> None:
+    """Enter the namespaces named by ``flags`` that the namespace file or pidfd ``fd`` stands for."""
+    _check(_libc.setns(fd, flags))
+
+
+def mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
+    """mount(2)."""
+    result = _libc.mount(
+        os.fsencode(source),
+        os.fsencode(target),
+        os.fsencode(kind),
+        ctypes.c_ulong(flags),
+        os.fsencode(options),
+    )
+    _check(result, target)
+
+
+def umount(target: str, flags: int) -> None:
+    """umount2(2)."""
+    _check(_libc.umount2(os.fsencode(target), flags), target)
+
+
+def syncfs(fd: int) -> None:
+    """Write all that the file system of ``fd`` holds in memory to its disk."""
+    _check(_libc.syncfs(fd))
+
+
+class FilesystemContext:
+    """A file system being configured by fsopen(2): for options too long for mount(2). Close it by ``with``."""
+
+    def __init__(self, kind: str) -> None:
+        self._fd = _check(_libc.syscall(_FSOPEN, os.fsencode(kind), 1), kind)
+
+    def __enter__(self) -> FilesystemContext:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def option(self, key: str, value: str | None = None) -> None:
+        """Set one option; without a value a flag."""
+        command = _FSCONFIG_SET_FLAG if value is None else _FSCONFIG_SET_STRING
+        text = None if value is None else os.fsencode(value)
+        _check(_libc.syscall(_FSCONFIG, self._fd, command, os.fsencode(key), text, 0), f"{key}={value}")
+
+    def mount(self, target: str, attributes: int) -> None:
+        """Create the file system and mount it; ``attributes`` are MOUNT_ATTR flags."""
+        _check(_libc.syscall(_FSCONFIG, self._fd, _FSCONFIG_CMD_CREATE, None, None, 0), target)
+        mounted = _check(_libc.syscall(_FSMOUNT, self._fd, 1, attributes), target)
+        try:
+            moved = _libc.syscall(
+                _MOVE_MOUNT, mounted, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH
+            )
+            _check(moved, target)
+        finally:
+            os.close(mounted)

@@ -1,0 +1,104 @@
+"""User namespaces: which numbers of the host a user may give to sandboxes, and giving them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from atoll.errors import HostError
+
+_MOST_IDS = 65535
+_WHOLE_RANGE = 4294967295
+
+
+class IdRange(msgspec.Struct, frozen=True):
+    """A run of user or group numbers of the host that a user may use."""
+
+    first: int
+    count: int
+
+
+def is_host_root() -> bool:
+    """Whether this process is root of the host itself, not of a user namespace."""
+    return os.geteuid() == 0 and _maps_everything(Path("/proc/self/uid_map").read_text())
+
+
+def subordinate_range(table: Path, name: str, number: int) -> IdRange | None:
+    """The first run of numbers that /etc/subuid or /etc/subgid gives to a user, None when it gives none.
+
+    Args:
+        table: The file.
+        name: The user's name.
+        number: The user's number, which may stand in place of the name.
+    """
+    try:
+        lines = table.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        owner, _, rest = line.partition(":")
+        first, _, count = rest.partition(":")
+        if owner in (name, str(number)) and first.isdecimal() and count.strip().isdecimal() and int(count):
+            return IdRange(int(first), int(count))
+    return None
+
+
+def own_ranges() -> tuple[IdRange, IdRange]:
+    """The user and group numbers that this user may give to sandboxes.
+
+    Raises:
+        HostError: The host gives this user none.
+    """
+    name, number = user_name(), os.geteuid()
+    users = subordinate_range(Path("/etc/subuid"), name, number)
+    groups = subordinate_range(Path("/etc/subgid"), name, number)
+    if users is None or groups is None:
+        missing = "/etc/subuid" if users is None else "/etc/subgid"
+        raise HostError(f"{missing} gives the user {name} no numbers for sandboxes", hint=range_remedy(name))
+    return users, groups
+
+
+def range_remedy(name: str) -> str:
+    """The command that gives a user its ranges."""
+    return f"run: sudo usermod --add-subuids 200000-265535 --add-subgids 200000-265535 {name}"
+
+
+def user_name() -> str:
+    """The name of this process's user; its number when it has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def map_ids(pid: int) -> None:
+    """Map a process's fresh user namespace: root inside is this user, the numbers from 1 on are its ranges.
+
+    Raises:
+        HostError: The host gives no ranges, or newuidmap is missing or refuses.
+    """
+    users, groups = own_ranges()
+    _map("newuidmap", pid, os.geteuid(), users)
+    _map("newgidmap", pid, os.getegid(), groups)
+
+
+def _map(program: str, pid: int, own: int, given: IdRange) -> None:
+    count = min(given.count, _MOST_IDS)
+    argv = [program, str(pid), "0", str(own), "1", "1", str(given.first), str(count)]
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=30, check=False, cwd="/")
+    except FileNotFoundError:
+        raise HostError(f"the program {program} is missing", hint="run: sudo apt install uidmap") from None
+    except subprocess.TimeoutExpired:
+        raise HostError(f"{program} did not end within 30 s", hint="try again") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        raise HostError(f"{' '.join(argv)} failed: {said}", hint=range_remedy(user_name()))
+
+
+def _maps_everything(uid_map: str) -> bool:
+    return uid_map.split() == ["0", "0", str(_WHOLE_RANGE)]
