@@ -1,0 +1,19 @@
+"""What runs guests: the interface of an engine, and the engines there are."""
+
+from atoll.engines.base import Bind, Capabilities, Engine, Machine, MachinePlan, MachineStats
+from atoll.engines.gvisor import RUNSC_VERSION, GvisorEngine
+from atoll.engines.registry import DEFAULT_ENGINE, ENGINES, make_engine
+
+__all__ = [
+    "DEFAULT_ENGINE",
+    "ENGINES",
+    "RUNSC_VERSION",
+    "Bind",
+    "Capabilities",
+    "Engine",
+    "GvisorEngine",
+    "Machine",
+    "MachinePlan",
+    "MachineStats",
+    "make_engine",
+]

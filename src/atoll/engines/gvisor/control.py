@@ -1,0 +1,84 @@
+"""The sentry's control socket: one JSON request and one JSON answer a connection, descriptors as SCM_RIGHTS.
+
+It is internal to gVisor, so this module holds for the pinned version only, and the conformance tests fail on a change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from atoll.errors import EngineError
+
+ANSWER_LIMIT_BYTES = 4 << 20
+
+
+class _Answer(msgspec.Struct):
+    success: bool
+    err: str = ""
+    result: Any = None
+
+
+class ControlSocket:
+    """Calls methods of one sentry.
+
+    Args:
+        path: The socket's path, of any length.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    async def call(
+        self, method: str, arg: object = None, *, fds: Sequence[int] = (), timeout_s: float | None = 60.0
+    ) -> Any:
+        """Call ``method`` and return its result. The descriptors stay open here; the sentry gets copies.
+
+        Raises:
+            EngineError: The sentry is gone, did not answer in time or refused.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await self._exchange(msgspec.json.encode({"method": method, "arg": arg}), fds)
+        except TimeoutError:
+            raise EngineError(f"{method} got no answer of the sentry in {timeout_s} s") from None
+        except (OSError, EOFError, msgspec.DecodeError) as error:
+            raise EngineError(f"{method} failed, the sentry does not answer: {error}") from error
+        if not answer.success:
+            raise EngineError(f"{method} failed: {answer.err}")
+        return answer.result
+
+    async def _exchange(self, request: bytes, fds: Sequence[int]) -> _Answer:
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as connection:
+            directory = os.open(self.path.parent, os.O_PATH | os.O_DIRECTORY)
+            try:
+                # A socket's path may have 107 bytes at most, a home's path may have more.
+                await loop.sock_connect(connection, f"/proc/self/fd/{directory}/{self.path.name}")
+            finally:
+                os.close(directory)
+            sent = socket.send_fds(connection, [request], list(fds))
+            await loop.sock_sendall(connection, request[sent:])
+            return await self._receive(connection)
+
+    async def _receive(self, connection: socket.socket) -> _Answer:
+        loop = asyncio.get_running_loop()
+        received = bytearray()
+        while len(received) < ANSWER_LIMIT_BYTES:
+            part = await loop.sock_recv(connection, 65536)
+            if not part:
+                raise EOFError("it closed the connection")
+            received += part
+            try:
+                return msgspec.json.decode(received, type=_Answer)
+            except msgspec.ValidationError:
+                raise
+            except msgspec.DecodeError:
+                continue
+        raise EOFError(f"its answer has more than {ANSWER_LIMIT_BYTES} bytes")

@@ -1,0 +1,148 @@
+"""gVisor: a kernel for the guest that is an ordinary process of the host, so it needs no virtual machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from atoll.engines.base import Capabilities, Engine, Machine, MachinePlan
+from atoll.engines.gvisor.launch import JoinedCgroup, launch
+from atoll.engines.gvisor.machine import GvisorMachine, HostParts
+from atoll.engines.gvisor.processes import HostProcess, end_processes_of
+from atoll.engines.gvisor.record import decode_record
+from atoll.engines.gvisor.spec import bundle_spec
+from atoll.errors import EngineError, UnsupportedError
+from atoll.host import run_program
+
+if TYPE_CHECKING:
+    from atoll.host import Cgroup, CgroupRoot
+
+RUNSC_VERSION = "atoll-20260905"
+
+
+class GvisorEngine(Engine):
+    """Runs machines with ``runsc``, as root of the host or as uid 0 of our own user namespace.
+
+    Args:
+        runsc: The program, of the version ``RUNSC_VERSION``.
+        cgroups: Where machines get their cgroups; None runs them without limits of memory and processor time.
+    """
+
+    name: ClassVar[str] = "gvisor"
+    capabilities: ClassVar[Capabilities] = Capabilities(pause=True, checkpoint=True, live_checkpoint=True)
+    version = RUNSC_VERSION
+
+    def __init__(self, runsc: Path, cgroups: CgroupRoot | None) -> None:
+        self._runsc = runsc
+        self._cgroups = cgroups
+
+    async def probe(self) -> None:
+        """See ``Engine.probe``."""
+        if os.geteuid() != 0:
+            raise UnsupportedError(
+                "gVisor needs uid 0 of the host or of a user namespace",
+                hint="run `atoll doctor`, which says how to get a user namespace",
+            )
+        result = await run_program([str(self._runsc), "--version"], timeout_s=60, env={})
+        words = result.stdout.decode(errors="replace").split()
+        if result.exit_code != 0 or self.version not in words:
+            raise UnsupportedError(
+                f"{self._runsc} is not runsc {self.version}",
+                hint="install atoll again; it brings its own runsc",
+            )
+
+    async def start(self, plan: MachinePlan) -> Machine:
+        """See ``Engine.start``."""
+        cgroup = self._make_cgroup(plan)
+        try:
+            await self._run(plan, cgroup)
+            sentry, gofer = _processes(plan)
+        except BaseException:
+            await asyncio.shield(_remove_remains(plan.state_dir, cgroup))
+            raise
+        return GvisorMachine(
+            plan.machine_id, plan.state_dir, HostParts(sentry, gofer, cgroup, plan.memory_bytes)
+        )
+
+    async def _run(self, plan: MachinePlan, cgroup: JoinedCgroup | None) -> None:
+        bundle = plan.state_dir / "bundle"
+        bundle.mkdir(exist_ok=True)
+        (bundle / "config.json").write_bytes(msgspec.json.encode(bundle_spec(plan)))
+        (plan.state_dir / "runsc").mkdir(exist_ok=True)
+        (plan.state_dir / "runsc.log").unlink(missing_ok=True)
+        with _directory(plan.state_dir / "runsc") as root:
+            arguments = [*_flags(plan, root), *_command(plan), f"--bundle={bundle}", plan.machine_id]
+            await launch(self._runsc, arguments, state_dir=plan.state_dir, pass_fds=(root,), cgroup=cgroup)
+
+    def _make_cgroup(self, plan: MachinePlan) -> Cgroup | None:
+        if self._cgroups is None:
+            return None
+        return self._cgroups.make(plan.machine_id, plan.memory_bytes, plan.vcpus, plan.max_processes)
+
+    async def adopt(self, record: bytes) -> Machine | None:
+        """See ``Engine.adopt``."""
+        found = decode_record(record)
+        cgroup = self._cgroups.find(found.machine_id) if self._cgroups else None
+        sentry = HostProcess.find(found.sentry_pid, found.sentry_started)
+        gofer = HostProcess.find(found.gofer_pid, found.gofer_started)
+        parts = HostParts(sentry, gofer, cgroup, found.memory_limit_bytes)
+        machine = GvisorMachine(found.machine_id, Path(found.state_dir), parts)
+        if sentry is None or gofer is None:
+            await machine.kill()
+            return None
+        return machine
+
+
+def _flags(plan: MachinePlan, root: int) -> list[str]:
+    return [
+        # By descriptor, because the control socket lies in it and a socket's path may have 107 bytes at most.
+        f"--root=/proc/self/fd/{root}",
+        f"--log={plan.state_dir / 'runsc.log'}",
+        "--log-format=json",
+        "--platform=systrap",
+        "--network=sandbox",
+        f"--gofer-network-namespace={plan.netns}",
+        "--overlay2=none",
+        "--file-access=exclusive",
+        "--ignore-cgroups",
+        "--host-settings=ignore",
+        "--allow-suid",
+        "--net-raw",
+    ]
+
+
+def _command(plan: MachinePlan) -> list[str]:
+    if plan.checkpoint is None:
+        return ["run", "--detach"]
+    return ["restore", "--detach", "--background", f"--image-path={plan.checkpoint}"]
+
+
+@contextlib.contextmanager
+def _directory(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+async def _remove_remains(state_dir: Path, cgroup: Cgroup | None) -> None:
+    await end_processes_of(state_dir / "bundle")
+    if cgroup is not None:
+        cgroup.remove()
+
+
+def _processes(plan: MachinePlan) -> tuple[HostProcess, HostProcess]:
+    name = f"{plan.machine_id}_sandbox:{plan.machine_id}.state"
+    state: dict[str, Any] = msgspec.json.decode((plan.state_dir / "runsc" / name).read_bytes())
+    sentry = HostProcess.find(state["sandbox"]["pid"])
+    gofer = HostProcess.find(state["goferPid"])
+    if sentry is None or gofer is None:
+        raise EngineError(f"the machine {plan.machine_id} ended as soon as it had started")
+    return sentry, gofer

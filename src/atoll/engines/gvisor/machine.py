@@ -1,0 +1,141 @@
+"""A guest in gVisor: two processes of the host, a control socket and maybe a cgroup."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from atoll.engines.base import Machine, MachineStats
+from atoll.engines.gvisor.control import ControlSocket
+from atoll.engines.gvisor.processes import HostProcess, end_processes_of
+from atoll.engines.gvisor.record import MachineRecord
+from atoll.errors import EngineError
+
+if TYPE_CHECKING:
+    from atoll.host import Cgroup
+
+CHECKPOINT_TIMEOUT_S = 900.0
+
+# State of the kernel, table of the memory pages, the pages: the names that `runsc restore` looks for.
+CHECKPOINT_FILES = ("checkpoint.img", "pages_meta.img", "pages.img")
+
+
+class HostParts(NamedTuple):
+    """What the host holds for a machine; a process is None when it has ended."""
+
+    sentry: HostProcess | None
+    gofer: HostProcess | None
+    cgroup: Cgroup | None
+    memory_limit_bytes: int | None
+
+
+class GvisorMachine(Machine):
+    """See ``Machine``."""
+
+    def __init__(self, machine_id: str, state_dir: Path, parts: HostParts) -> None:
+        self.machine_id = machine_id
+        self._state_dir = state_dir
+        self._parts = parts
+        self._control = ControlSocket(state_dir / "runsc" / f"runsc-{machine_id}.sock")
+        self._killing = asyncio.Lock()
+        self._killed = False
+
+    async def pause(self) -> None:
+        """See ``Machine.pause``."""
+        await self._control.call("containerManager.Pause")
+
+    async def resume(self) -> None:
+        """See ``Machine.resume``."""
+        await self._control.call("containerManager.Resume")
+
+    async def checkpoint(self, into: Path, *, leave_running: bool) -> None:
+        """See ``Machine.checkpoint``. The files are on the disk, not only in its cache, when this returns."""
+        argument = {
+            "metadata": {"compression": "none"},
+            "have_pages_file": True,
+            "Resume": leave_running,
+            "app_mf_exclude_committed_zero_pages": True,
+        }
+        with _new_files(into) as fds:
+            await self._control.call(
+                "containerManager.Checkpoint", argument, fds=fds, timeout_s=CHECKPOINT_TIMEOUT_S
+            )
+            await asyncio.to_thread(_sync, fds, into)
+        if not leave_running:
+            await self.wait()
+
+    async def stats(self) -> MachineStats:
+        """See ``Machine.stats``."""
+        cgroup = self._parts.cgroup
+        return MachineStats(
+            memory_bytes=cgroup.memory_bytes() if cgroup else None,
+            memory_limit_bytes=self._parts.memory_limit_bytes,
+            cpu_s=cgroup.cpu_s() if cgroup else None,
+        )
+
+    async def wait(self) -> None:
+        """See ``Machine.wait``."""
+        if self._parts.sentry is not None:
+            await self._parts.sentry.wait()
+
+    async def kill(self) -> None:
+        """See ``Machine.kill``."""
+        await asyncio.shield(self._kill())
+
+    async def _kill(self) -> None:
+        async with self._killing:
+            if self._killed:
+                return
+            processes = [process for process in (self._parts.sentry, self._parts.gofer) if process]
+            for process in processes:
+                process.kill()
+            for process in processes:
+                await process.wait()
+                process.close()
+            if len(processes) < 2:
+                await end_processes_of(self._state_dir / "bundle")
+            if self._parts.cgroup is not None:
+                self._parts.cgroup.remove()
+            self._control.path.unlink(missing_ok=True)
+            self._killed = True
+
+    def record(self) -> bytes:
+        """See ``Machine.record``."""
+        sentry, gofer = self._parts.sentry, self._parts.gofer
+        if sentry is None or gofer is None:
+            raise EngineError(f"the machine {self.machine_id} has ended")
+        return MachineRecord(
+            machine_id=self.machine_id,
+            state_dir=str(self._state_dir),
+            sentry_pid=sentry.pid,
+            sentry_started=sentry.started_ticks,
+            gofer_pid=gofer.pid,
+            gofer_started=gofer.started_ticks,
+            memory_limit_bytes=self._parts.memory_limit_bytes,
+        ).encode()
+
+
+@contextlib.contextmanager
+def _new_files(directory: Path) -> Iterator[list[int]]:
+    fds: list[int] = []
+    try:
+        for name in CHECKPOINT_FILES:
+            fds.append(os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        yield fds
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def _sync(fds: list[int], directory: Path) -> None:
+    for fd in fds:
+        os.fsync(fd)
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,83 @@
+"""The two host processes of a machine, the sentry and the gofer, held by pidfd so that a reused pid is never hit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from atoll.host import open_process, start_ticks
+
+_PROC = Path("/proc")
+
+
+class HostProcess:
+    """A process of this host; ``close`` gives its descriptor back."""
+
+    def __init__(self, pid: int, started_ticks: int, pidfd: int) -> None:
+        self.pid = pid
+        self.started_ticks = started_ticks
+        self._pidfd = pidfd
+        self._ended: asyncio.Event | None = None
+
+    @classmethod
+    def find(cls, pid: int, started_ticks: int | None = None) -> HostProcess | None:
+        """Take hold of ``pid``; None when it ended or, given ``started_ticks``, when its number is another's now."""
+        ticks = start_ticks(pid) if started_ticks is None else started_ticks
+        pidfd = None if ticks is None else open_process(pid, ticks)
+        return None if ticks is None or pidfd is None else cls(pid, ticks, pidfd)
+
+    def kill(self) -> None:
+        """Send SIGKILL; nothing happens when it has ended."""
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    async def wait(self) -> None:
+        """Return when the process has ended. Any number of tasks may wait."""
+        if self._pidfd < 0:
+            return
+        if self._ended is None:
+            self._ended = asyncio.Event()
+            asyncio.get_running_loop().add_reader(self._pidfd, self._note_end)
+        await self._ended.wait()
+
+    def _note_end(self) -> None:
+        if self._ended is not None and not self._ended.is_set():
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            self._ended.set()
+
+    def close(self) -> None:
+        """Let go of it, after its end: whoever waits is released."""
+        if self._pidfd >= 0:
+            self._note_end()
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+def _of_bundle(bundle: Path) -> list[HostProcess]:
+    path = os.fsencode(bundle)
+    wanted = {path, b"--bundle=" + path}
+    found = []
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if not wanted.isdisjoint(arguments) and (process := HostProcess.find(int(entry.name))):
+            found.append(process)
+    return found
+
+
+async def end_processes_of(bundle: Path) -> None:
+    """Kill every process that was started with ``bundle`` on its command line, and what those start meanwhile."""
+    while found := _of_bundle(bundle):
+        for process in found:
+            process.kill()
+        for process in found:
+            await process.wait()
+            process.close()

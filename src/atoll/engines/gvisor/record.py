@@ -1,0 +1,35 @@
+"""What is written down about a machine so that another process can take it over."""
+
+from __future__ import annotations
+
+import msgspec
+
+from atoll.errors import EngineError
+
+
+class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a machine is; ``*_started`` are the ticks of /proc/PID/stat, which tell a process from a later one."""
+
+    machine_id: str
+    state_dir: str
+    sentry_pid: int
+    sentry_started: int
+    gofer_pid: int
+    gofer_started: int
+    memory_limit_bytes: int | None = None
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return msgspec.json.encode(self)
+
+
+def decode_record(record: bytes) -> MachineRecord:
+    """Read what ``MachineRecord.encode`` wrote.
+
+    Raises:
+        EngineError: It is something else.
+    """
+    try:
+        return msgspec.json.decode(record, type=MachineRecord)
+    except msgspec.DecodeError as error:
+        raise EngineError(f"this is no record of a machine: {error}") from None

@@ -1,0 +1,38 @@
+"""The two programs that come with this package: ``runsc`` and the guest agent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from atoll.errors import HostError
+
+_BIN = Path(__file__).resolve().parent.parent / "_bin"
+
+
+def _program(name: str) -> Path:
+    path = _BIN / name
+    if not os.access(path, os.X_OK):
+        raise HostError(
+            f"the program {path} is missing or not executable",
+            hint="install atoll again from a wheel, or, in a source tree, build it with `pip install -e .`",
+        )
+    return path
+
+
+def runsc_path() -> Path:
+    """The gVisor program of this version.
+
+    Raises:
+        HostError: The package was installed without it.
+    """
+    return _program("runsc")
+
+
+def agent_path() -> Path:
+    """The program that is process 1 of every sandbox.
+
+    Raises:
+        HostError: The package was installed without it.
+    """
+    return _program("atoll-agent")
