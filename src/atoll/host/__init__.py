@@ -1,11 +1,12 @@
 """The host's own things: paths, processes, namespaces, mounts, control groups, copies of directory trees."""
 
+from atoll.host.binaries import agent_path, runsc_path
 from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
 from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder, join_holder
 from atoll.host.home import Home
 from atoll.host.mounts import Mounts, mounts_below
 from atoll.host.netns import in_netns, new_netns, unpin
-from atoll.host.pids import boot_id, kill_process, process_alive, start_ticks
+from atoll.host.pids import boot_id, kill_process, open_process, process_alive, start_ticks
 from atoll.host.processes import Program, ProgramResult, RunProgramError, run_program, start_program
 from atoll.host.userns import is_host_root
 
@@ -16,6 +17,7 @@ __all__ = [
     "Program",
     "ProgramResult",
     "RunProgramError",
+    "agent_path",
     "boot_id",
     "end_holder",
     "ensure_holder",
@@ -28,8 +30,10 @@ __all__ = [
     "locked",
     "mounts_below",
     "new_netns",
+    "open_process",
     "process_alive",
     "run_program",
+    "runsc_path",
     "start_program",
     "start_ticks",
     "sync_directory",
