@@ -1,0 +1,46 @@
+# What people and CI type. `make test` is the whole truth; `make check` is its fast part.
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := pyproject.toml hatch_build.py scripts/venv $(shell find agent native -type f 2>/dev/null)
+GO_ROOMS := $(wildcard agent native)
+
+.PHONY: help deps install demo test check bench clean
+
+help:
+	@echo "make demo    an agent's computer that works, sleeps, wakes, forks and rolls back"
+	@echo "make check   lint, types, import rules, unit tests: no sandbox is started"
+	@echo "make test    check, then integration and end-to-end tests, as root and as an ordinary user"
+	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
+	@echo "make clean   remove what was built (the home with your sandboxes stays)"
+
+deps:
+	@scripts/deps
+
+install: .venv/.installed
+
+.venv/.installed: $(SOURCES)
+	@PYTHON=$(PYTHON) scripts/venv
+	@touch $@
+
+demo: deps install
+	@$(BIN)/python examples/demo.py
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/unasync.py --check
+	@unformatted=$$(gofmt -l $(GO_ROOMS)); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted" >&2; exit 1; fi
+	cd agent && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...
+	$(BIN)/pytest tests/unit tests/style --durations=5
+
+test: deps check
+	scripts/test-all
+
+bench: deps install
+	@$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv dist src/atoll/_bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests bench scripts examples -name __pycache__ -type d -prune -exec rm -rf {} +

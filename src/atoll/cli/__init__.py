@@ -1,0 +1,1 @@
+"""The ``atoll`` command: a thin face that does nothing the SDK cannot do."""

@@ -1,0 +1,58 @@
+"""The command ``atoll`` itself: the names of all commands, each loaded only when it is used."""
+
+from __future__ import annotations
+
+import click
+
+from atoll.cli.lazy import LazyGroup
+from atoll.version import __version__
+
+COMMANDS = {
+    "completion": "Print the completion script of a shell.",
+    "cp": "Copy files and directories in and out.",
+    "create": "Make a sandbox and print its id.",
+    "doctor": "Find what keeps sandboxes from running here.",
+    "exec": "Run a program in a sandbox.",
+    "fork": "Make running copies of a sandbox.",
+    "gc": "Show and remove what a crash left over.",
+    "image": "List, build and remove images.",
+    "info": "Show all about one sandbox.",
+    "kill": "End sandboxes and erase them.",
+    "logs": "Show what a sandbox logged.",
+    "ls": "List sandboxes.",
+    "pause": "Freeze sandboxes in memory.",
+    "port": "Reach a port of a sandbox on this machine.",
+    "resume": "Wake paused or suspended sandboxes.",
+    "rollback": "Set a sandbox back to a snapshot.",
+    "run": "Run a program in a new sandbox, then kill it.",
+    "shell": "Open a terminal in a sandbox.",
+    "snapshot": "Make, list and delete snapshots.",
+    "stats": "Show what sandboxes use.",
+    "stop": "Suspend everything and stop the supervisor.",
+    "suspend": "Put sandboxes to sleep on disk.",
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    package="atoll.cli.commands",
+    commands_and_help=COMMANDS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="atoll", message="%(prog)s %(version)s")
+@click.pass_context
+def atoll(ctx: click.Context) -> None:
+    r"""Whole computers that remember, for AI agents.
+
+    \b
+    Try:
+      atoll run -- python3 -c 'print("hello from inside")'
+      atoll create --name work
+      atoll shell work
+
+    Everything that a command prints can be had as JSON with --json. A program's own exit code is passed
+    through; 125 means that atoll itself failed and said why on standard error.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -1,0 +1,35 @@
+"""``atoll create``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from atoll import Sandbox
+from atoll.cli.lazy import Command
+from atoll.cli.options import env_option, json_option, spec_options
+from atoll.cli.output import show_json
+from atoll.cli.progress import progress_shown
+from atoll.cli.spec import wanted
+
+
+@click.command(name="create", cls=Command)
+@spec_options
+@env_option
+@json_option
+def command(as_json: bool, **options: Any) -> None:
+    r"""Make a sandbox and print its id. It lives until you kill it.
+
+    \b
+    Example:
+      atoll create --name work --env TOKEN=abc
+      atoll create --from-snapshot ready
+    """
+    with progress_shown() as report:
+        sandbox = Sandbox.create(**wanted(options), on_progress=report)
+    with sandbox:
+        if as_json:
+            show_json(sandbox.info())
+        else:
+            click.echo(sandbox.id)

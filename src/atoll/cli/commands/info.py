@@ -1,0 +1,50 @@
+"""``atoll info``."""
+
+from __future__ import annotations
+
+import click
+
+from atoll import Sandbox
+from atoll.cli.lazy import Command
+from atoll.cli.options import json_option, sandbox_argument
+from atoll.cli.output import show_json
+from atoll.cli.text import moment, plain
+from atoll.types import SandboxInfo
+
+
+@click.command(name="info", cls=Command)
+@sandbox_argument
+@json_option
+def command(sandbox: str, as_json: bool) -> None:
+    r"""Show all about one sandbox. Showing does not wake it.
+
+    \b
+    Example:
+      atoll info work
+    """
+    info = Sandbox.get(sandbox)
+    if as_json:
+        show_json(info)
+        return
+    for name, value in _lines(info):
+        click.echo(f"{name:<10}{plain(value)}")
+
+
+def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
+    lines = [
+        ("id", info.sandbox_id),
+        ("name", info.name or "-"),
+        ("state", info.state + (f" ({info.reason})" if info.reason else "")),
+        ("image", info.image),
+        ("created", moment(info.created_at)),
+        ("changed", moment(info.changed_at)),
+        ("network", info.network),
+        ("memory", f"at most {info.memory_mib} MiB" if info.memory_mib else "no limit"),
+        ("vcpus", f"at most {info.vcpus:g}" if info.vcpus else "no limit"),
+        ("user", f"{info.user} in {info.cwd}"),
+        ("snapshot", info.snapshot_id or "-"),
+    ]
+    lines += [("metadata", f"{key}={value}") for key, value in sorted(info.metadata.items())]
+    # The values of variables may be secrets, and a screen may be shared; --json has them.
+    lines += [("env", key) for key in sorted(info.env)]
+    return lines

@@ -1,0 +1,22 @@
+"""``atoll pause``."""
+
+from __future__ import annotations
+
+import click
+
+from atoll.cli.lazy import Command
+from atoll.cli.options import json_option, sandboxes_argument
+from atoll.cli.states import change
+
+
+@click.command(name="pause", cls=Command)
+@sandboxes_argument
+@json_option
+def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
+    r"""Freeze sandboxes in memory. Any use wakes them in about a millisecond.
+
+    \b
+    Example:
+      atoll pause work
+    """
+    change(sandboxes, lambda sandbox: sandbox.pause(), as_json=as_json)

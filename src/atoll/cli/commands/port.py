@@ -1,0 +1,35 @@
+"""``atoll port``."""
+
+from __future__ import annotations
+
+import signal
+
+import click
+
+from atoll.cli.lazy import Command
+from atoll.cli.options import json_option, sandbox_argument
+from atoll.cli.output import show_json
+from atoll.cli.states import connected
+
+
+@click.command(name="port", cls=Command)
+@sandbox_argument
+@click.argument("port", type=click.IntRange(1, 65535))
+@click.option(
+    "--local", type=click.IntRange(0, 65535), default=0, help="Port on this machine; default: a free one."
+)
+@json_option
+def command(sandbox: str, port: int, local: int, as_json: bool) -> None:
+    r"""Listen on 127.0.0.1 and pass every connection on to a port of the sandbox, until Ctrl-C.
+
+    \b
+    Example:
+      atoll port work 8000 --local 8000
+    """
+    with connected(sandbox) as target, target.forward(port, local) as forward:
+        if as_json:
+            show_json({"host": "127.0.0.1", "port": forward.local_port})
+        else:
+            click.echo(f"127.0.0.1:{forward.local_port}")
+        while True:
+            signal.pause()

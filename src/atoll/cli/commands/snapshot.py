@@ -1,0 +1,140 @@
+"""``atoll snapshot``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from atoll import Snapshots
+from atoll.cli.lazy import Group
+from atoll.cli.options import complete_sandbox, json_option, sandbox_argument
+from atoll.cli.output import show_json
+from atoll.cli.states import held
+from atoll.cli.text import age, plain, size, table
+from atoll.types import SnapshotInfo
+
+sandbox_option = click.option(
+    "--sandbox", metavar="SANDBOX", shell_complete=complete_sandbox, help="Only those made of this sandbox."
+)
+
+
+@click.group(name="snapshot", cls=Group)
+def command() -> None:
+    """Make, list and delete snapshots: stored states to fork from and roll back to."""
+
+
+@command.command(name="make")
+@sandbox_argument
+@click.option("--name", metavar="NAME", help="Name of the snapshot; default: none.")
+@click.option("--comment", default="", metavar="TEXT", help="For people to read in lists.")
+@json_option
+def make(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
+    r"""Store a sandbox as it is now, memory and disk of one instant, and print the id. The sandbox goes on.
+
+    \b
+    Example:
+      atoll snapshot make work --name before-upgrade
+    """
+    with held(sandbox) as source:
+        info = source.snapshot(name=name, comment=comment)
+    if as_json:
+        show_json(info)
+    else:
+        click.echo(info.snapshot_id)
+
+
+@command.command(name="list")
+@sandbox_option
+@json_option
+def list_snapshots(sandbox: str | None, as_json: bool) -> None:
+    r"""List snapshots, oldest first.
+
+    \b
+    Example:
+      atoll snapshot list --sandbox work
+    """
+    infos = Snapshots.list(sandbox=sandbox)
+    if as_json:
+        show_json(infos)
+    else:
+        click.echo(_as_table(infos))
+
+
+@command.command(name="tree")
+@sandbox_option
+@json_option
+def tree(sandbox: str | None, as_json: bool) -> None:
+    r"""Show which snapshot was made on top of which.
+
+    \b
+    Example:
+      atoll snapshot tree
+    """
+    infos = Snapshots.list(sandbox=sandbox)
+    if as_json:
+        show_json(_nested(infos, None))
+        return
+    for line in _tree_lines(infos, None, ""):
+        click.echo(line)
+
+
+@command.command(name="delete")
+@click.argument("snapshots", metavar="SNAPSHOT...", nargs=-1, required=True)
+@json_option
+def delete(snapshots: tuple[str, ...], as_json: bool) -> None:
+    r"""Delete snapshots for good. One that others stand on is refused.
+
+    \b
+    Example:
+      atoll snapshot delete before-upgrade
+    """
+    for snapshot in snapshots:
+        Snapshots.delete(snapshot)
+    if as_json:
+        show_json({"deleted": snapshots})
+
+
+def _as_table(infos: list[SnapshotInfo]) -> str:
+    now_s = time.time()
+    rows = [
+        [
+            info.snapshot_id,
+            info.name or "-",
+            info.sandbox_id,
+            size(info.memory_bytes),
+            size(info.disk_bytes),
+            age(info.created_at, now_s),
+            info.comment,
+        ]
+        for info in infos
+    ]
+    return table(["ID", "NAME", "SANDBOX", "MEMORY", "DISK", "AGE", "COMMENT"], rows)
+
+
+def _children(infos: list[SnapshotInfo], parent_id: str | None) -> list[SnapshotInfo]:
+    """Those right below a snapshot; below None those whose parent is not in the list."""
+    if parent_id is not None:
+        return [info for info in infos if info.parent_id == parent_id]
+    known = {info.snapshot_id for info in infos}
+    return [info for info in infos if info.parent_id not in known]
+
+
+def _nested(infos: list[SnapshotInfo], parent_id: str | None) -> list[dict[str, object]]:
+    return [
+        {"snapshot": info, "children": _nested(infos, info.snapshot_id)} for info in _children(infos, parent_id)
+    ]
+
+
+def _tree_lines(infos: list[SnapshotInfo], parent_id: str | None, indent: str) -> list[str]:
+    lines = []
+    children = _children(infos, parent_id)
+    for info in children:
+        last = info is children[-1]
+        branch, deeper = ("", "") if parent_id is None else ("└─ ", "   ") if last else ("├─ ", "│  ")
+        named = plain(info.name or info.snapshot_id)
+        used = size(info.memory_bytes + info.disk_bytes)
+        comment = f"  {plain(info.comment)}" if info.comment else ""
+        lines.append(f"{indent}{branch}{named}  {used}{comment}")
+        lines += _tree_lines(infos, info.snapshot_id, indent + deeper)
+    return lines

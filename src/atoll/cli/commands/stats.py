@@ -1,0 +1,50 @@
+"""``atoll stats``."""
+
+from __future__ import annotations
+
+import click
+
+from atoll import Sandbox
+from atoll.cli.lazy import Command
+from atoll.cli.options import complete_sandbox, json_option
+from atoll.cli.output import show_json
+from atoll.cli.states import held
+from atoll.cli.text import size, table
+from atoll.types import SandboxStats
+
+HEAD = ["SANDBOX", "STATE", "CPU", "MEMORY", "LIMIT", "DISK", "PROCESSES", "RECEIVED", "SENT"]
+
+
+@click.command(name="stats", cls=Command)
+@click.argument("sandboxes", metavar="[SANDBOX]...", nargs=-1, shell_complete=complete_sandbox)
+@json_option
+def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
+    r"""Show what sandboxes use; all of them when none is named. Showing wakes none.
+
+    \b
+    Example:
+      atoll stats work
+    """
+    refs = sandboxes or tuple(info.sandbox_id for info in Sandbox.list())
+    used = {}
+    for ref in refs:
+        with held(ref) as sandbox:
+            used[ref] = sandbox.stats()
+    if as_json:
+        show_json(used)
+    else:
+        click.echo(table(HEAD, [_row(ref, stats) for ref, stats in used.items()]))
+
+
+def _row(ref: str, stats: SandboxStats) -> list[str]:
+    return [
+        ref,
+        stats.state,
+        "-" if stats.cpu_s is None else f"{stats.cpu_s:.1f} s",
+        size(stats.memory_bytes),
+        size(stats.memory_limit_bytes),
+        size(stats.disk_bytes),
+        "-" if stats.processes is None else str(stats.processes),
+        size(stats.received_bytes),
+        size(stats.sent_bytes),
+    ]

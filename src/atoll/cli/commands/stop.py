@@ -1,0 +1,24 @@
+"""``atoll stop``."""
+
+from __future__ import annotations
+
+import click
+
+from atoll import Supervisor
+from atoll.cli.lazy import Command
+from atoll.cli.options import json_option
+from atoll.cli.output import show_json
+
+
+@click.command(name="stop", cls=Command)
+@json_option
+def command(as_json: bool) -> None:
+    r"""Suspend every sandbox and stop the supervisor. The next use of atoll starts it again.
+
+    \b
+    Example:
+      atoll stop
+    """
+    Supervisor.stop()
+    if as_json:
+        show_json({"stopped": True})

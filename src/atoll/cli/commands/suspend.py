@@ -1,0 +1,22 @@
+"""``atoll suspend``."""
+
+from __future__ import annotations
+
+import click
+
+from atoll.cli.lazy import Command
+from atoll.cli.options import json_option, sandboxes_argument
+from atoll.cli.states import change
+
+
+@click.command(name="suspend", cls=Command)
+@sandboxes_argument
+@json_option
+def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
+    r"""Put sandboxes to sleep on disk: nothing of them runs, any use wakes them where they were.
+
+    \b
+    Example:
+      atoll suspend work play
+    """
+    change(sandboxes, lambda sandbox: sandbox.suspend(), as_json=as_json)

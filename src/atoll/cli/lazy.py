@@ -1,0 +1,60 @@
+"""Commands that are imported when they are used, and no earlier."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from atoll.cli.failures import Failure
+from atoll.errors import AtollError
+
+
+class Command(click.Command):
+    """A command whose failures are shown the way it was asked to show results."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error of atoll leaves as a ``Failure`` that knows about ``--json``."""
+        try:
+            return super().invoke(ctx)
+        except AtollError as error:
+            raise Failure(error, as_json=bool(ctx.params.get("as_json"))) from error
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and first lines by heart.
+
+    Args:
+        package: Where the command ``x`` is found: it is ``command`` in the module ``PACKAGE.x``.
+        commands_and_help: First line of help by name.
+    """
+
+    def __init__(self, *, package: str, commands_and_help: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._package = package
+        self._help = commands_and_help
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, sorted."""
+        return sorted(self._help)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command; None when there is none of that name."""
+        if cmd_name not in self._help:
+            return None
+        module = importlib.import_module(f"{self._package}.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._help[name]) for name in self.list_commands(ctx)])

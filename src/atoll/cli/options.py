@@ -1,0 +1,95 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import click
+
+from atoll.errors import AtollError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Pairs(click.ParamType):
+    """``KEY=VALUE``; as ``--env KEY`` alone the value comes from this process's own environment."""
+
+    name = "KEY=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Split at the first equals sign."""
+        key, equals, text = str(value).partition("=")
+        if not key or not equals:
+            self.fail(f"{value!r} is not KEY=VALUE", param, ctx)
+        return key, text
+
+
+def json_option(command: F) -> F:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(command)
+
+
+def sandbox_argument(command: F) -> F:
+    """Add the argument SANDBOX: an id or a name."""
+    return click.argument("sandbox", metavar="SANDBOX", shell_complete=complete_sandbox)(command)
+
+
+def sandboxes_argument(command: F) -> F:
+    """Add the argument SANDBOX, once or more often."""
+    argument = click.argument(
+        "sandboxes", metavar="SANDBOX...", nargs=-1, required=True, shell_complete=complete_sandbox
+    )
+    return argument(command)
+
+
+def program_options(command: F) -> F:
+    """Add what ``run`` and ``exec`` say of the program: directory, user, time, terminal, arguments."""
+    for add in (
+        click.argument("argv", metavar="ARGV...", nargs=-1, required=True, type=click.UNPROCESSED),
+        click.option("-t", "--terminal", is_flag=True, help="Give the program a terminal."),
+        click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", help="Kill it after so long."),
+        click.option("--user", metavar="NAME", help="Run as this user inside."),
+        click.option("--cwd", metavar="DIR", help="Directory inside; default: the user's home."),
+    ):
+        command = add(command)
+    return command
+
+
+def env_option(command: F) -> F:
+    """Add ``--env KEY=VALUE``, once or more often."""
+    option = click.option(
+        "-e", "--env", "env", type=Pairs(), multiple=True, help="Set a variable inside; repeatable."
+    )
+    return option(command)
+
+
+def spec_options(command: F) -> F:
+    """Add what ``run`` and ``create`` say of the new sandbox, but its variables."""
+    for add in (
+        click.option("--vcpus", type=float, metavar="N", help="Limit of processor time, in processors."),
+        click.option("--memory", "memory_mib", type=int, metavar="MIB", help="Limit of memory, in MiB."),
+        click.option(
+            "--network", type=click.Choice(["internet", "none"]), default="internet", show_default=True,
+            help="What the sandbox may reach.",
+        ),
+        click.option("--metadata", type=Pairs(), multiple=True, help="Label to filter lists by; repeatable."),
+        click.option("--from-snapshot", metavar="SNAPSHOT", help="Restore this snapshot, memory and disk."),
+        click.option("--image", metavar="IMAGE", help="Image to start from; default: base."),
+        click.option("--name", metavar="NAME", help="Name of the sandbox; default: none."),
+    ):
+        command = add(command)
+    return command
+
+
+def complete_sandbox(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Return names and ids that begin like what was typed; none when atoll cannot tell."""
+    from atoll import Sandbox
+
+    # A shell has no place for an error while somebody types.
+    with suppress(AtollError):
+        infos = Sandbox.list()
+        known = [known for info in infos for known in (info.name, info.sandbox_id) if known]
+        return [known_ref for known_ref in known if known_ref.startswith(incomplete)]
+    return []

@@ -1,0 +1,25 @@
+"""A new sandbox as the command line asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def pairs(given: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """Return the pairs as a mapping; the last of a key counts."""
+    return dict(given)
+
+
+def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``Sandbox.create`` is to be called with."""
+    return {
+        "image": options["image"],
+        "name": options["name"],
+        "env": dict(options["env"]),
+        "metadata": dict(options["metadata"]),
+        "network": options["network"],
+        "from_snapshot": options["from_snapshot"],
+        "memory_mib": options["memory_mib"],
+        "vcpus": options["vcpus"],
+    }
