@@ -1,6 +1,7 @@
 """The host's own things: paths, processes, namespaces, mounts, control groups, copies of directory trees."""
 
 from atoll.host.binaries import agent_path, runsc_path
+from atoll.host.cgroups import Cgroup, CgroupRoot, cgroup_root
 from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
 from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder, join_holder
 from atoll.host.home import Home
@@ -11,6 +12,8 @@ from atoll.host.processes import Program, ProgramResult, RunProgramError, run_pr
 from atoll.host.userns import is_host_root
 
 __all__ = [
+    "Cgroup",
+    "CgroupRoot",
     "Holder",
     "Home",
     "Mounts",
@@ -19,6 +22,7 @@ __all__ = [
     "RunProgramError",
     "agent_path",
     "boot_id",
+    "cgroup_root",
     "end_holder",
     "ensure_holder",
     "find_holder",

@@ -1,0 +1,275 @@
+"""Control groups: limits of memory, processor time and processes, where this host lets us make them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from atoll.errors import HostError
+from atoll.host.home import Home
+
+_PERIOD_US = 100_000
+_REMOVAL_S = 10.0
+_V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
+_V2_CONTROLLERS = ("memory", "cpu", "pids")
+# The engine's own threads and its one process for each guest process count too.
+_ENGINE_PROCESSES = 512
+
+
+class Cgroup:
+    """One control group (in version 1: one in each of the hierarchies)."""
+
+    def __init__(self, directories: Mapping[str, Path], *, unified: bool) -> None:
+        self._directories = directories
+        self._unified = unified
+
+    def entry_files(self) -> list[Path]:
+        """Files to which a process with one thread writes ``0`` to enter.
+
+        That takes 20 µs each, where ``add`` may wait some milliseconds for the kernel.
+        """
+        name = "cgroup.procs" if self._unified else "tasks"
+        return [directory / name for directory in self._distinct()]
+
+    def add(self, pid: int) -> None:
+        """Move a process, with its threads, into the group. Children made later are born in it.
+
+        Raises:
+            OSError: The process is gone, or the kernel refuses.
+        """
+        for directory in self._distinct():
+            (directory / "cgroup.procs").write_text(str(pid))
+
+    def pids(self) -> list[int]:
+        """The processes in it."""
+        with contextlib.suppress(FileNotFoundError):  # removed
+            return [int(line) for line in (self._directories["memory"] / "cgroup.procs").read_text().split()]
+        return []
+
+    def memory_bytes(self) -> int:
+        """Memory in use, without file cache that the kernel can drop at once."""
+        directory = self._directories["memory"]
+        current = "memory.current" if self._unified else "memory.usage_in_bytes"
+        droppable = "inactive_file" if self._unified else "total_inactive_file"
+        used = int((directory / current).read_text())
+        return max(0, used - _stat(directory / "memory.stat").get(droppable, 0))
+
+    def cpu_s(self) -> float:
+        """Processor time used by all its processes so far, in seconds."""
+        if self._unified:
+            return _stat(self._directories["cpu"] / "cpu.stat").get("usage_usec", 0) / 1e6
+        return int((self._directories["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
+
+    def remove(self) -> None:
+        """Kill what is left in it and remove it. Idempotent.
+
+        Raises:
+            HostError: A process in it does not end.
+        """
+        until_s = time.monotonic() + _REMOVAL_S
+        for directory in self._distinct():
+            while not _removed(directory):
+                for pid in self.pids():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                if time.monotonic() > until_s:
+                    raise HostError(f"the processes of the control group {directory} do not end")
+                time.sleep(0.005)
+
+    def limit(self, memory_bytes: int | None, vcpus: float | None, max_processes: int | None) -> None:
+        """Set the limits that are not None. ``max_processes`` counts the guest's; the engine's own come on top."""
+        quota = None if vcpus is None else max(1000, int(vcpus * _PERIOD_US))
+        most = None if max_processes is None else 2 * max_processes + _ENGINE_PROCESSES
+        if self._unified:
+            wanted = {
+                ("memory", "memory.max"): memory_bytes,
+                ("cpu", "cpu.max"): None if quota is None else f"{quota} {_PERIOD_US}",
+                ("pids", "pids.max"): most,
+            }
+        else:
+            wanted = {
+                ("memory", "memory.limit_in_bytes"): memory_bytes,
+                ("cpu", "cpu.cfs_quota_us"): quota,
+                ("pids", "pids.max"): most,
+            }
+        for (controller, file), value in wanted.items():
+            if value is not None:
+                (self._directories[controller] / file).write_text(str(value))
+
+    def _distinct(self) -> list[Path]:
+        return list(dict.fromkeys(self._directories.values()))
+
+
+class CgroupRoot:
+    """The group below which a home's groups lie."""
+
+    def __init__(self, directories: Mapping[str, Path], *, unified: bool) -> None:
+        self._directories = directories
+        self._unified = unified
+
+    def make(
+        self, name: str, memory_bytes: int | None, vcpus: float | None, max_processes: int | None
+    ) -> Cgroup:
+        """Make a group with these limits (None: no limit). One of that name that is left over is replaced.
+
+        Raises:
+            HostError: The kernel refuses it; then nothing is left.
+        """
+        cgroup = self._cgroup(name)
+        cgroup.remove()
+        try:
+            self._make_directories(name)
+            cgroup.limit(memory_bytes, vcpus, max_processes)
+        except OSError as error:
+            cgroup.remove()
+            raise HostError(
+                f"the control group {name} cannot be made: {error}", hint="see `atoll doctor`"
+            ) from error
+        return cgroup
+
+    def find(self, name: str) -> Cgroup | None:
+        """The group of that name, if there is one."""
+        return self._cgroup(name) if (self._directories["memory"] / name).is_dir() else None
+
+    def names(self) -> list[str]:
+        """The names of the groups that there are."""
+        with contextlib.suppress(FileNotFoundError):  # nothing was made yet
+            return sorted(entry.name for entry in self._directories["memory"].iterdir() if entry.is_dir())
+        return []
+
+    def remove(self) -> None:
+        """Remove the root itself, if it has no group left; it is made again when needed."""
+        for directory in dict.fromkeys(self._directories.values()):
+            with contextlib.suppress(OSError):  # not there, or in use
+                directory.rmdir()
+                directory.parent.rmdir()
+
+    def _make_directories(self, name: str) -> None:
+        for directory in dict.fromkeys(self._directories.values()):
+            for above in (directory.parent, directory):
+                # Any of them may have been removed, being empty, by another process just now.
+                above.mkdir(parents=True, exist_ok=True)
+                if self._unified:
+                    _give_controllers(above)
+            (directory / name).mkdir(exist_ok=True)
+
+    def _cgroup(self, name: str) -> Cgroup:
+        directories = {key: directory / name for key, directory in self._directories.items()}
+        return Cgroup(directories, unified=self._unified)
+
+
+class CgroupMount(msgspec.Struct, frozen=True):
+    """A mounted hierarchy: ``controllers`` is empty for version 2; ``root`` is what of it is mounted at ``point``."""
+
+    point: Path
+    root: str
+    controllers: frozenset[str]
+
+
+def cgroup_root(home: Home) -> CgroupRoot | None:
+    """Where this home's groups can be made, tried for real; None where this user may not, or the host has none."""
+    name = hashlib.sha256(os.fsencode(home.path)).hexdigest()[:12]
+    mounts = cgroup_mounts(Path("/proc/self/mountinfo").read_text())
+    for root in (_v2_root(mounts, name), _v1_root(mounts, name)):
+        if root is not None and _works(root):
+            return root
+    return None
+
+
+def cgroup_mounts(mountinfo: str) -> list[CgroupMount]:
+    """The hierarchies in the text of a mountinfo file."""
+    found = []
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        if kind not in ("cgroup", "cgroup2"):
+            continue
+        _, _, _, root, point, *_ = before.split(" ")
+        known = frozenset(options.split(",")) & frozenset(_V1_CONTROLLERS)
+        if kind == "cgroup2" or known:
+            found.append(CgroupMount(Path(point), root, frozenset() if kind == "cgroup2" else known))
+    return found
+
+
+def _v1_root(mounts: list[CgroupMount], name: str) -> CgroupRoot | None:
+    points = {controller: mount.point for mount in mounts for controller in mount.controllers}
+    if os.geteuid() != 0 or any(controller not in points for controller in _V1_CONTROLLERS):
+        return None
+    below = {controller: points[controller] / "atoll" / name for controller in _V1_CONTROLLERS}
+    return CgroupRoot(below, unified=False)
+
+
+def _v2_root(mounts: list[CgroupMount], name: str) -> CgroupRoot | None:
+    point = next((mount.point for mount in mounts if not mount.controllers), None)
+    if point is None:
+        return None
+    own = _own_group(Path("/proc/self/cgroup").read_text())
+    for parent in _candidates(point, own):
+        if _gives_controllers(parent):
+            directory = parent / "atoll" / name
+            return CgroupRoot(dict.fromkeys(_V2_CONTROLLERS, directory), unified=True)
+    return None
+
+
+def _own_group(text: str) -> PurePosixPath:
+    path = next((line[3:] for line in text.splitlines() if line.startswith("0::")), "/")
+    return PurePosixPath(path.lstrip("/"))
+
+
+def _candidates(point: Path, own: PurePosixPath) -> list[Path]:
+    # A group with processes in it cannot give its controllers to children, unless it is the root: so our own never can.
+    # Processes may be moved from our own group to a sibling's when the common parent is ours too. The topmost is
+    # best: it outlives a login session.
+    above = [point / parent for parent in reversed(own.parents)] or [point]
+    return [parent for parent in above if os.access(parent / "cgroup.procs", os.W_OK)]
+
+
+def _gives_controllers(parent: Path) -> bool:
+    try:
+        _give_controllers(parent)
+    except OSError:
+        return False
+    return True
+
+
+def _give_controllers(directory: Path) -> None:
+    given = (directory / "cgroup.subtree_control").read_text().split()
+    missing = [f"+{name}" for name in _V2_CONTROLLERS if name not in given]
+    if missing:
+        (directory / "cgroup.subtree_control").write_text(" ".join(missing))
+
+
+def _works(root: CgroupRoot) -> bool:
+    name = f"probe-{os.getpid()}"
+    try:
+        root.make(name, 1 << 30, 1.0, 100).remove()
+    except (HostError, OSError):
+        return False
+    finally:
+        root.remove()
+    return True
+
+
+def _removed(directory: Path) -> bool:
+    try:
+        directory.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
+
+
+def _stat(path: Path) -> dict[str, int]:
+    pairs = (line.split() for line in path.read_text().splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
