@@ -1,0 +1,9 @@
+"""The way in and out of sandboxes: namespaces, the relay of TCP and DNS, and what may be reached."""
+
+from atoll.network.addresses import GATEWAY_ADDRESS, GUEST_ADDRESS
+from atoll.network.decide import Policy, Refusal, decide
+from atoll.network.flows import Flow
+from atoll.network.link import Link
+from atoll.network.links import Links
+
+__all__ = ["GATEWAY_ADDRESS", "GUEST_ADDRESS", "Flow", "Link", "Links", "Policy", "Refusal", "decide"]

@@ -1,0 +1,161 @@
+"""The near end of a link: its two namespaces, and the sockets that are made inside the edge."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll.host import in_netns, new_netns, unpin
+from atoll.network import filters, flows, netlink, veth
+from atoll.network.addresses import DNS_PORT, GATEWAY_ADDRESS, RELAY_PORT
+from atoll.network.netlink import NetlinkSocket
+
+_BACKLOG = 1024
+_READY_SOCKETS = 4
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The two files that a link's namespaces are pinned at."""
+
+    inner: Path
+    edge: Path
+
+
+@dataclass(frozen=True)
+class EdgeSockets:
+    """What a supervisor holds in an edge."""
+
+    relay: socket.socket
+    dns: socket.socket
+    dns_stream: socket.socket
+    counters: NetlinkSocket
+    ready: list[socket.socket]
+
+    def close(self) -> None:
+        """Close them all."""
+        self.counters.close()
+        for opened in (self.relay, self.dns, self.dns_stream, *self.ready):
+            opened.close()
+
+
+def make(pins: Pins) -> EdgeSockets:
+    """Make both namespaces, the cable between them and the edge's sockets. Takes about 5 ms.
+
+    Raises:
+        OSError: The kernel refused it; nothing is left.
+    """
+    with contextlib.ExitStack() as failed:
+        for pin in (pins.inner, pins.edge):
+            new_netns(pin)
+            failed.callback(unpin, pin)
+        inner_fd = os.open(pins.inner, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            sockets = in_netns(pins.edge, lambda: _furnish(inner_fd))
+        finally:
+            os.close(inner_fd)
+        failed.callback(sockets.close)
+        in_netns(pins.inner, _furnish_inner)
+        failed.pop_all()
+    return sockets
+
+
+def reopen(pins: Pins) -> EdgeSockets:
+    """Make the sockets of a supervisor again in an edge that lives on.
+
+    Raises:
+        OSError: There is no such edge, or another supervisor holds it.
+    """
+    return in_netns(pins.edge, _open_sockets)
+
+
+def dial_sockets(pins: Pins) -> list[socket.socket]:
+    """Make a few unconnected, non-blocking TCP sockets in the edge.
+
+    Raises:
+        OSError: There is no such edge, or no descriptor left.
+    """
+    return in_netns(pins.edge, _dial_sockets)
+
+
+def address_guest(pins: Pins) -> None:
+    """Give the guest's interface its address and route again: a machine takes them away when it starts.
+
+    Raises:
+        OSError: There is no such namespace.
+    """
+    in_netns(pins.inner, veth.address_guest)
+
+
+def dialled_flows(pins: Pins) -> list[flows.Flow]:
+    """Return the connections that were dialled into the guest; none where the kernel cannot tell.
+
+    Raises:
+        OSError: There is no such edge.
+    """
+    return in_netns(pins.edge, _dialled_flows)
+
+
+def challenge(pins: Pins, gone: list[flows.Flow]) -> None:
+    """Make the guest forget connections that are gone.
+
+    Raises:
+        OSError: There is no such edge.
+    """
+    in_netns(pins.edge, lambda: flows.challenge(gone))
+
+
+def remove(pins: Pins) -> None:
+    """Let both namespaces go. They end with their last socket. Idempotent."""
+    unpin(pins.edge)
+    unpin(pins.inner)
+
+
+def _furnish(inner_fd: int) -> EdgeSockets:
+    veth.lay(inner_fd)
+    filters.filter_edge()
+    return _open_sockets()
+
+
+def _furnish_inner() -> None:
+    filters.filter_inner()
+    veth.address_guest()
+
+
+def _open_sockets() -> EdgeSockets:
+    with contextlib.ExitStack() as failed:
+        relay = failed.enter_context(_listener(RELAY_PORT))
+        dns_stream = failed.enter_context(_listener(DNS_PORT))
+        dns = failed.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
+        dns.bind((GATEWAY_ADDRESS, DNS_PORT))
+        counters = failed.enter_context(NetlinkSocket(netlink.ROUTE))
+        ready = _dial_sockets()
+        failed.pop_all()
+    return EdgeSockets(relay, dns, dns_stream, counters, ready)
+
+
+def _listener(port: int) -> socket.socket:
+    listener = socket.create_server((GATEWAY_ADDRESS, port), backlog=_BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def _dial_sockets() -> list[socket.socket]:
+    with contextlib.ExitStack() as failed:
+        made = []
+        for _ in range(_READY_SOCKETS):
+            ready = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            made.append(failed.enter_context(ready))
+            ready.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        failed.pop_all()
+    return made
+
+
+def _dialled_flows() -> list[flows.Flow]:
+    try:
+        return flows.dialled_flows()
+    except OSError:
+        return []

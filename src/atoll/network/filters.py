@@ -1,0 +1,124 @@
+"""What may pass between a guest and its edge.
+
+In the edge every TCP connection and every DNS question of the guest ends at the relay's ports, and nothing else
+is let in. Connections that are dialled into the guest stay out of connection tracking; only packets to the
+gateway's own address belong to them. So a packet of a connection that the edge does not know, such as one of a
+restored guest, reaches a port where nobody knows it and is answered with a reset.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from atoll.network import nftables
+from atoll.network.addresses import DNS_PORT, GATEWAY_ADDRESS, RELAY_PORT
+from atoll.network.nftables import (
+    ACCEPT,
+    DROP,
+    ESTABLISHED,
+    FORWARD,
+    INPUT,
+    NEW,
+    OUTPUT,
+    PREROUTING,
+    UNTRACKED,
+    Chain,
+    accept,
+    destination,
+    no_first_packet,
+    port,
+    protocol,
+    redirect,
+    reset,
+    source_port,
+    tracked,
+    untrack,
+)
+
+TABLE = "atoll"
+
+_TCP = socket.IPPROTO_TCP
+_UDP = socket.IPPROTO_UDP
+
+
+def edge_chains() -> list[Chain]:
+    """Return the IPv4 table of an edge."""
+    return [
+        Chain(
+            "raw_in",
+            "filter",
+            PREROUTING,
+            -300,
+            ACCEPT,
+            [[*protocol(_TCP), *destination(GATEWAY_ADDRESS), *port(DNS_PORT, other=True), *untrack()]],
+        ),
+        Chain(
+            "raw_out",
+            "filter",
+            OUTPUT,
+            -300,
+            ACCEPT,
+            [
+                [*protocol(_TCP), *source_port(DNS_PORT), *accept()],
+                [*protocol(_TCP), *source_port(RELAY_PORT), *accept()],
+                [*protocol(_TCP), *untrack()],
+            ],
+        ),
+        Chain(
+            "to_relay",
+            "nat",
+            PREROUTING,
+            -100,
+            ACCEPT,
+            [
+                [*protocol(_TCP), *port(DNS_PORT), *redirect(DNS_PORT)],
+                [*protocol(_UDP), *port(DNS_PORT), *redirect(DNS_PORT)],
+                [*protocol(_TCP), *redirect(RELAY_PORT)],
+            ],
+        ),
+        Chain(
+            "input",
+            "filter",
+            INPUT,
+            0,
+            DROP,
+            [
+                [*protocol(_UDP), *port(DNS_PORT), *accept()],
+                [*tracked(NEW | ESTABLISHED), *protocol(_TCP), *port(DNS_PORT), *accept()],
+                [*tracked(NEW | ESTABLISHED), *protocol(_TCP), *port(RELAY_PORT), *accept()],
+                [*tracked(UNTRACKED), *protocol(_TCP), *no_first_packet(), *accept()],
+                [*tracked(UNTRACKED), *protocol(_TCP), *reset()],
+            ],
+        ),
+        Chain("forward", "filter", FORWARD, 0, DROP),
+    ]
+
+
+def closed_chains() -> list[Chain]:
+    """Return a table that lets nothing pass in any direction."""
+    hooks = {"input": INPUT, "forward": FORWARD, "output": OUTPUT}
+    return [Chain(name, "filter", hook, 0, DROP) for name, hook in hooks.items()]
+
+
+def filter_edge() -> None:
+    """Filter the calling thread's network namespace as an edge.
+
+    Raises:
+        OSError: The kernel refused it.
+    """
+    nftables.add_table(socket.AF_INET, TABLE, edge_chains())
+    if Path("/proc/net/if_inet6").exists():
+        nftables.add_table(socket.AF_INET6, TABLE, closed_chains())
+
+
+def filter_inner() -> None:
+    """Silence the host's own network stack in the calling thread's namespace.
+
+    The guest has a stack of its own on the same interface. The host's must not answer for it, in particular not
+    with resets while the guest is suspended.
+
+    Raises:
+        OSError: The kernel refused it.
+    """
+    nftables.add_table(socket.AF_INET, TABLE, closed_chains())

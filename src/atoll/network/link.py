@@ -1,0 +1,194 @@
+"""The link of one sandbox: its way in and its way out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll.network import edge, veth
+from atoll.network.addresses import GUEST_ADDRESS
+from atoll.network.decide import Policy
+from atoll.network.dns import NameForwarder, Nameservers
+from atoll.network.edge import EdgeSockets, Pins
+from atoll.network.flows import Flow
+from atoll.network.relay import Decide, Relay
+
+_UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT)
+# After the guest runs again its stack takes a moment to look at its interface, and packets may get lost.
+_CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Where a guest may connect to, and whom its questions go to."""
+
+    decide: Decide
+    nameservers: Nameservers
+
+
+class Link:
+    """Made by ``Links`` only. Its namespaces outlive this process until ``aclose``.
+
+    Args:
+        link_id: Names its two pins.
+        pins: Where they are.
+        sockets: What was opened in the edge; they belong to the link from now on.
+        judge: What it asks about connections and names.
+        closed: Called when the link is closed.
+    """
+
+    def __init__(
+        self, link_id: str, pins: Pins, sockets: EdgeSockets, judge: Judge, closed: Callable[[Link], None]
+    ) -> None:
+        self.link_id = link_id
+        self._pins = pins
+        self._counters = sockets.counters
+        self._relay = Relay(sockets.relay, judge.decide)
+        self._names = NameForwarder(sockets.dns, sockets.dns_stream, judge.nameservers)
+        self._ready = list(sockets.ready)
+        self._on_closed = closed
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def netns(self) -> Path:
+        """The network namespace that the sandbox's machine runs in."""
+        return self._pins.inner
+
+    def set_policy(self, policy: Policy) -> None:
+        """Say what the sandbox may reach from now on. ``"none"`` also resets what it has open."""
+        self._relay.policy = policy
+        self._names.answering = policy != "none"
+
+    async def prepare(self) -> None:
+        """Make the link ready for a machine where another ran: a machine takes the interface's address away.
+
+        Call it when no machine runs on the link. A link that was just taken is ready.
+
+        Raises:
+            OSError: The link's namespaces are gone.
+        """
+        await asyncio.to_thread(edge.address_guest, self._pins)
+
+    async def dial(self, port: int, timeout_s: float) -> socket.socket:
+        """Connect to a port of the guest; the socket is non-blocking and the caller's.
+
+        Raises:
+            ConnectionRefusedError: Nothing listens there.
+            TimeoutError: The guest did not answer within ``timeout_s`` seconds.
+            OSError: The link's namespaces are gone.
+        """
+        async with asyncio.timeout(timeout_s):
+            dialled = await self._socket()
+            try:
+                await asyncio.get_running_loop().sock_connect(dialled, (GUEST_ADDRESS, port))
+            except OSError as error:
+                dialled.close()
+                if error.errno in _UNREACHABLE:
+                    raise TimeoutError(f"the guest does not answer on port {port}") from error
+                raise
+            except BaseException:
+                dialled.close()
+                raise
+            return dialled
+
+    def traffic(self) -> tuple[int, int]:
+        """Return the bytes that the guest has received and sent since the link was made.
+
+        Raises:
+            OSError: The link is closed.
+        """
+        return veth.traffic(self._counters)
+
+    def hold(self) -> None:
+        """Let no byte through while the guest is suspended; its connections stay open."""
+        self._relay.hold()
+
+    def release(self) -> None:
+        """Undo ``hold``."""
+        self._relay.release()
+
+    async def flows(self) -> list[Flow]:
+        """Return the guest's open TCP connections: note them with a snapshot, for ``reset_connections``.
+
+        Raises:
+            OSError: The link's namespaces are gone.
+        """
+        return self._relay.flows() + await asyncio.to_thread(edge.dialled_flows, self._pins)
+
+    async def reset_connections(self, gone: Iterable[Flow] = ()) -> None:
+        """Reset every TCP connection of the guest with the outside.
+
+        Args:
+            gone: What a restored guest still believes to have, as ``flows`` told when its snapshot was made.
+                It gets resets for these once it runs; for others it gets one when it next sends something.
+
+        Raises:
+            OSError: The link's namespaces are gone.
+        """
+        self._relay.reset()
+        flows = list(gone)
+        if flows:
+            await asyncio.to_thread(edge.challenge, self._pins, flows)
+            self._spawn(self._challenge_again(flows))
+
+    async def aclose(self) -> None:
+        """Close everything and let both namespaces go. Idempotent."""
+        await self.leave()
+        await asyncio.to_thread(edge.remove, self._pins)
+
+    async def leave(self) -> None:
+        """Close what this process holds; the namespaces stay for the next one. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._relay.aclose()
+        await self._names.aclose()
+        self._counters.close()
+        for made in self._ready:
+            made.close()
+        self._ready.clear()
+        self._on_closed(self)
+
+    async def _fill(self) -> None:
+        making = asyncio.ensure_future(asyncio.to_thread(edge.dial_sockets, self._pins))
+        try:
+            made = await asyncio.shield(making)
+        except asyncio.CancelledError:
+            made = await making
+            for unused in made:
+                unused.close()
+            raise
+        self._ready += made
+
+    async def _socket(self) -> socket.socket:
+        if not self._ready:
+            await self._fill()
+        if len(self._ready) == 1:
+            self._spawn(self._refill())
+        return self._ready.pop()
+
+    async def _refill(self) -> None:
+        # Without a spare the next dial makes its own and says what is wrong.
+        with contextlib.suppress(OSError):
+            await self._fill()
+
+    async def _challenge_again(self, flows: list[Flow]) -> None:
+        for pause_s in _CHALLENGE_PAUSES_S:
+            await asyncio.sleep(pause_s)
+            # The link may be closed meanwhile, and then the guest is gone too.
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(edge.challenge, self._pins, flows)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,141 @@
+"""All links of one home."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections import deque
+from collections.abc import Collection, Coroutine
+from pathlib import Path
+
+from atoll.network import edge
+from atoll.network.decide import decide_here
+from atoll.network.dns import Nameservers
+from atoll.network.edge import EdgeSockets, Pins
+from atoll.network.link import Judge, Link
+from atoll.network.relay import Decide
+from atoll.network.resolvers import HostNameservers
+
+SPARES = 2
+
+
+class Links:
+    """Makes links, keeps a few ready, and finds those of an earlier supervisor.
+
+    Args:
+        pins: An existing directory, in this process's mount namespace, where namespaces are pinned.
+        decide: Judges the guests' connections.
+        nameservers: Says whom to ask for the guests' names; None means the host's own.
+    """
+
+    def __init__(
+        self, pins: Path, *, decide: Decide = decide_here, nameservers: Nameservers | None = None
+    ) -> None:
+        self._directory = pins
+        self._judge = Judge(decide, nameservers or HostNameservers())
+        self._links: dict[str, Link] = {}
+        self._spares: deque[Link] = deque()
+        self._making: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._filling = False
+        self._closed = False
+
+    async def start(self) -> None:
+        """Begin to keep spare links."""
+        self._fill()
+
+    async def take(self) -> Link:
+        """Return a new link with policy ``"internet"``: a spare, or one made now, in a few milliseconds.
+
+        Raises:
+            OSError: The kernel refused it; nothing is left.
+        """
+        link = self._spares.popleft() if self._spares else await self._make()
+        self._links[link.link_id] = link
+        self._fill()
+        return link
+
+    async def adopt(self, link_id: str) -> Link | None:
+        """Return the link that an earlier supervisor left, with policy ``"internet"``, or None: it is gone."""
+        if link_id in self._links:
+            return self._links[link_id]
+        pins = self._pins(link_id)
+        if not (pins.inner.is_mount() and pins.edge.is_mount()):
+            return None
+        try:
+            sockets = await asyncio.to_thread(edge.reopen, pins)
+        except OSError:
+            return None
+        link = self._link(link_id, sockets)
+        self._links[link_id] = link
+        return link
+
+    def sweep(self, keep: Collection[str]) -> list[str]:
+        """Remove the pins of all links but those in ``keep`` and those that this process has open.
+
+        Returns:
+            The ids of the removed, sorted.
+        """
+        own = {*keep, *self._links, *self._making, *(link.link_id for link in self._spares)}
+        found = {path.stem for path in self._directory.iterdir() if path.suffix in (".inner", ".edge")}
+        for link_id in found - own:
+            edge.remove(self._pins(link_id))
+        return sorted(found - own)
+
+    async def aclose(self) -> None:
+        """Close what this process holds. Pins of taken links stay for the next supervisor; spares go."""
+        self._closed = True
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for link in self._spares:
+            await link.aclose()
+        self._spares.clear()
+        for link in list(self._links.values()):
+            await link.leave()
+        self._links.clear()
+
+    async def _make(self) -> Link:
+        link_id = secrets.token_hex(6)
+        pins = self._pins(link_id)
+        self._making.add(link_id)
+        making = asyncio.ensure_future(asyncio.to_thread(edge.make, pins))
+        try:
+            sockets = await asyncio.shield(making)
+        except asyncio.CancelledError:
+            self._spawn(_undo(making, pins))
+            raise
+        finally:
+            self._making.discard(link_id)
+        return self._link(link_id, sockets)
+
+    def _link(self, link_id: str, sockets: EdgeSockets) -> Link:
+        return Link(link_id, self._pins(link_id), sockets, self._judge, self._forget)
+
+    def _forget(self, link: Link) -> None:
+        self._links.pop(link.link_id, None)
+
+    def _fill(self) -> None:
+        if not self._filling and not self._closed:
+            self._filling = True
+            self._spawn(self._fill_spares())
+
+    async def _fill_spares(self) -> None:
+        # When it fails here it fails again where a link is taken, and there somebody can be told.
+        with contextlib.suppress(OSError):
+            while len(self._spares) < SPARES and not self._closed:
+                self._spares.append(await self._make())
+        self._filling = False
+
+    def _pins(self, link_id: str) -> Pins:
+        return Pins(self._directory / f"{link_id}.inner", self._directory / f"{link_id}.edge")
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _undo(making: asyncio.Future[EdgeSockets], pins: Pins) -> None:
+    with contextlib.suppress(OSError):
+        (await making).close()
+        await asyncio.to_thread(edge.remove, pins)

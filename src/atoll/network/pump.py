@@ -1,0 +1,102 @@
+"""Moves bytes from one socket to another."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+_BUFFER_BYTES = 1 << 18
+_TURNS = 4
+
+# One for all pumps: it never holds anything between two turns of the event loop.
+_buffer = memoryview(bytearray(_BUFFER_BYTES))
+
+
+class Pump:
+    """One direction of a connection. It holds at most one buffer of bytes that the target did not take yet.
+
+    Args:
+        source: Where bytes come from; non-blocking.
+        target: Where they go; non-blocking. Its sending side is shut down when the source has ended.
+        ended: Called once at the end: with None when all went through, else with what broke.
+    """
+
+    def __init__(
+        self, source: socket.socket, target: socket.socket, ended: Callable[[OSError | None], None]
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._rest = b""
+        self._running = False
+        self._done = False
+
+    def start(self) -> None:
+        """Begin, or go on after ``stop``. Idempotent."""
+        if self._running or self._done:
+            return
+        self._running = True
+        if self._rest:
+            self._loop.add_writer(self._target, self._on_writable)
+        else:
+            self._loop.add_reader(self._source, self._on_readable)
+
+    def stop(self) -> None:
+        """Move nothing until ``start``. Idempotent."""
+        if not self._running:
+            return
+        self._running = False
+        if self._rest:
+            self._loop.remove_writer(self._target)
+        else:
+            self._loop.remove_reader(self._source)
+
+    def _on_readable(self) -> None:
+        try:
+            for _ in range(_TURNS):
+                count = self._source.recv_into(_buffer)
+                if not count:
+                    return self._finish()
+                sent = self._send(_buffer[:count])
+                if sent < count:
+                    self.stop()
+                    self._rest = bytes(_buffer[sent:count])
+                    return self.start()
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            self._end(error)
+        return None
+
+    def _on_writable(self) -> None:
+        try:
+            sent = self._send(self._rest)
+        except OSError as error:
+            return self._end(error)
+        if sent == len(self._rest):
+            self.stop()
+            self._rest = b""
+            return self.start()
+        self._rest = self._rest[sent:]
+        return None
+
+    def _send(self, data: bytes | memoryview) -> int:
+        try:
+            return self._target.send(data)
+        except BlockingIOError:
+            return 0
+
+    def _finish(self) -> None:
+        try:
+            self._target.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            return self._end(error)
+        return self._end(None)
+
+    def _end(self, error: OSError | None) -> None:
+        self.stop()
+        self._done = True
+        self._rest = b""
+        self._ended(error)

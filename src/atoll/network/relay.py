@@ -1,0 +1,145 @@
+"""Takes the guest's TCP connections in the edge and makes them again from the host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import struct
+from collections.abc import Callable
+
+from atoll.network.decide import Policy, Refusal
+from atoll.network.flows import Flow
+from atoll.network.splice import Splice, tune
+
+Decide = Callable[[Policy, str, int], Refusal | None]
+
+MAX_CONNECTIONS = 1024
+CONNECT_TIMEOUT_S = 10.0
+
+_SO_ORIGINAL_DST = 80
+_ACCEPTS = 64
+_FULL_PAUSE_S = 0.25
+
+
+class Relay:
+    """The relay of one sandbox. A connection's listener says which sandbox it is from.
+
+    It never ends a connection by itself: a guest may be suspended for days. Whatever it gives up is reset.
+
+    Args:
+        listener: Listens in the edge, where all TCP of the guest goes to; it belongs to the relay from now on.
+        decide: Judges each connection by policy and original destination.
+    """
+
+    def __init__(self, listener: socket.socket, decide: Decide) -> None:
+        self._listener = listener
+        self._decide = decide
+        self._policy: Policy = "internet"
+        self._splices: dict[Splice, Flow] = {}
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._held = False
+        self._resumption: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(listener, self._on_connection)
+
+    @property
+    def policy(self) -> Policy:
+        """What the sandbox may reach."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy = policy
+        if policy == "none":
+            self.reset()
+
+    def flows(self) -> list[Flow]:
+        """Return the connections that are open now."""
+        return list(self._splices.values())
+
+    def hold(self) -> None:
+        """Move no bytes until ``release``; connections stay open."""
+        self._held = True
+        for splice in self._splices:
+            splice.hold()
+
+    def release(self) -> None:
+        """Undo ``hold``."""
+        self._held = False
+        for splice in self._splices:
+            splice.start()
+
+    def reset(self) -> None:
+        """Reset every connection, at both ends."""
+        for task in self._connecting:
+            task.cancel()
+        for splice in list(self._splices):
+            splice.reset()
+
+    async def aclose(self) -> None:
+        """Reset every connection and take no new ones."""
+        if self._resumption:
+            self._resumption.cancel()
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        self.reset()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
+
+    def _on_connection(self) -> None:
+        try:
+            for _ in range(_ACCEPTS):
+                self._take(*self._listener.accept())
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._on_accept_error(error)
+
+    def _on_accept_error(self, error: OSError) -> None:
+        # Out of descriptors or memory: the connection stays in the queue, so look again a little later.
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+            self._loop.remove_reader(self._listener)
+            self._resumption = self._loop.call_later(
+                _FULL_PAUSE_S, self._loop.add_reader, self._listener, self._on_connection
+            )
+
+    def _take(self, guest: socket.socket, peer: tuple[str, int]) -> None:
+        try:
+            tune(guest)
+            flow = Flow(peer[1], *_original_destination(guest))
+        except OSError:
+            return guest.close()
+        full = len(self._splices) + len(self._connecting) >= MAX_CONNECTIONS
+        if full or self._decide(self._policy, flow.address, flow.port):
+            return guest.close()
+        task = self._loop.create_task(self._connect(guest, flow))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+        return None
+
+    async def _connect(self, guest: socket.socket, flow: Flow) -> None:
+        with contextlib.ExitStack() as failed:
+            failed.callback(guest.close)
+            try:
+                remote = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+                failed.callback(remote.close)
+                tune(remote)
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    await self._loop.sock_connect(remote, (flow.address, flow.port))
+            except OSError:
+                return
+            failed.pop_all()
+        splice = Splice(guest, remote, lambda: self._forget(splice))
+        self._splices[splice] = flow
+        if not self._held:
+            splice.start()
+
+    def _forget(self, splice: Splice) -> None:
+        self._splices.pop(splice, None)
+
+
+def _original_destination(guest: socket.socket) -> tuple[str, int]:
+    data = guest.getsockopt(socket.SOL_IP, _SO_ORIGINAL_DST, 16)
+    port, address = struct.unpack_from(">2xH4s", data)
+    return socket.inet_ntoa(address), port

@@ -1,0 +1,132 @@
+"""The cable between the two namespaces of a link: a pair of interfaces with addresses, routes and counters."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from pathlib import Path
+
+from atoll.network import netlink
+from atoll.network.addresses import (
+    EDGE_INTERFACE,
+    GATEWAY_ADDRESS,
+    GATEWAY_HARDWARE,
+    GUEST_ADDRESS,
+    GUEST_HARDWARE,
+    GUEST_INTERFACE,
+    INTERFACE_INDEX,
+    PREFIX_BITS,
+)
+from atoll.network.netlink import (
+    ACK,
+    CREATE,
+    EXCLUSIVE,
+    REPLACE,
+    Message,
+    NetlinkSocket,
+    attribute,
+    nested,
+    text,
+)
+
+_NEW_LINK = 16
+_GET_LINK = 18
+_NEW_ADDRESS = 20
+_NEW_ROUTE = 24
+_NEW_NEIGHBOUR = 28
+
+_IFF_UP = 1
+_LINK_ADDRESS, _LINK_NAME, _LINK_INFO, _LINK_STATS, _LINK_FAMILIES, _LINK_NETNS_FD = 1, 3, 18, 23, 26, 28
+_INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
+_INET6_ADDRESS_MODE, _NO_ADDRESSES = 8, b"\x01"
+_ADDRESS_ADDRESS, _ADDRESS_LOCAL = 1, 2
+_ROUTE_GATEWAY, _TABLE_MAIN, _PROTOCOL_BOOT, _SCOPE_UNIVERSE, _UNICAST = 5, 254, 3, 0, 1
+_NEIGHBOUR_ADDRESS, _NEIGHBOUR_HARDWARE, _PERMANENT = 1, 2, 0x80
+
+
+def lay(inner_fd: int) -> None:
+    """Make the pair: one end in the calling thread's namespace, the other in that of ``inner_fd``.
+
+    Raises:
+        OSError: The kernel refused it.
+    """
+    peer = nested(
+        _VETH_PEER,
+        _interface(),
+        text(_LINK_NAME, GUEST_INTERFACE),
+        attribute(_LINK_ADDRESS, GUEST_HARDWARE),
+        attribute(_LINK_NETNS_FD, struct.pack("=I", inner_fd)),
+    )
+    body = (
+        _interface()
+        + text(_LINK_NAME, EDGE_INTERFACE)
+        + attribute(_LINK_ADDRESS, GATEWAY_HARDWARE)
+        + nested(_LINK_INFO, text(_INFO_KIND, "veth"), nested(_INFO_DATA, peer))
+    )
+    made = Message(_NEW_LINK, ACK | CREATE | EXCLUSIVE, body)
+    with NetlinkSocket(netlink.ROUTE) as kernel:
+        kernel.change([made, *_end(GATEWAY_ADDRESS, GUEST_ADDRESS, GUEST_HARDWARE)])
+
+
+def address_guest() -> None:
+    """Give the guest's end, in the calling thread's namespace, its address and default route. Idempotent.
+
+    Raises:
+        OSError: The kernel refused it.
+    """
+    with NetlinkSocket(netlink.ROUTE) as kernel:
+        kernel.change([*_end(GUEST_ADDRESS, GATEWAY_ADDRESS, GATEWAY_HARDWARE), _default_route()])
+
+
+def traffic(kernel: NetlinkSocket) -> tuple[int, int]:
+    """Return the bytes that the guest has received and sent, as ``kernel``, opened in the edge, counts them.
+
+    Raises:
+        OSError: The pair is gone.
+    """
+    (body,) = kernel.ask(Message(_GET_LINK, 0, _interface()))
+    for kind, value in netlink.attributes(body[16:]):
+        if kind == _LINK_STATS:
+            _, _, received, sent = struct.unpack_from("=4Q", value)
+            return sent, received
+    raise OSError(f"the kernel does not count the traffic of {EDGE_INTERFACE}")
+
+
+def _end(own: str, other: str, other_hardware: bytes) -> list[Message]:
+    messages = [
+        Message(
+            _NEW_ADDRESS,
+            ACK | CREATE | REPLACE,
+            struct.pack("=BBBBI", socket.AF_INET, PREFIX_BITS, 0, _SCOPE_UNIVERSE, INTERFACE_INDEX)
+            + attribute(_ADDRESS_LOCAL, socket.inet_aton(own))
+            + attribute(_ADDRESS_ADDRESS, socket.inet_aton(own)),
+        ),
+        Message(_NEW_LINK, ACK, _interface(_IFF_UP)),
+        # Known from the start: a guest that is not up yet is then simply silent.
+        Message(
+            _NEW_NEIGHBOUR,
+            ACK | CREATE | REPLACE,
+            struct.pack("=BxxxIHBB", socket.AF_INET, INTERFACE_INDEX, _PERMANENT, 0, 0)
+            + attribute(_NEIGHBOUR_ADDRESS, socket.inet_aton(other))
+            + attribute(_NEIGHBOUR_HARDWARE, other_hardware),
+        ),
+    ]
+    if Path("/proc/net/if_inet6").exists():
+        quiet = nested(_LINK_FAMILIES, nested(socket.AF_INET6, attribute(_INET6_ADDRESS_MODE, _NO_ADDRESSES)))
+        messages.insert(0, Message(_NEW_LINK, ACK, _interface() + quiet))
+    return messages
+
+
+def _default_route() -> Message:
+    table = struct.pack(
+        "=BBBBBBBBI", socket.AF_INET, 0, 0, 0, _TABLE_MAIN, _PROTOCOL_BOOT, _SCOPE_UNIVERSE, _UNICAST, 0
+    )
+    return Message(
+        _NEW_ROUTE,
+        ACK | CREATE | REPLACE,
+        table + attribute(_ROUTE_GATEWAY, socket.inet_aton(GATEWAY_ADDRESS)),
+    )
+
+
+def _interface(flags: int = 0) -> bytes:
+    return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, INTERFACE_INDEX, flags, flags)
