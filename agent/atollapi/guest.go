@@ -1,0 +1,111 @@
+package atollapi
+
+import (
+	"net/http"
+	"time"
+
+	"atoll/agent/frames"
+	"atoll/agent/settings"
+	"atoll/agent/system"
+	"atoll/agent/watch"
+)
+
+type initRequest struct {
+	Generation *int64            `json:"generation"`
+	Hostname   *string           `json:"hostname"`
+	MachineID  *string           `json:"machine_id"`
+	Env        map[string]string `json:"env"`
+	User       *string           `json:"user"`
+	Cwd        *string           `json:"cwd"`
+	CAPem      *string           `json:"ca_pem"`
+	Nameserver *string           `json:"nameserver"`
+	Entropy    []byte            `json:"entropy"`
+}
+
+func (a *API) init(w http.ResponseWriter, r *http.Request) error {
+	var request initRequest
+	if err := decode(w, r, &request); err != nil {
+		return err
+	}
+	change := settings.Change{
+		Env: request.Env, User: request.User, Cwd: request.Cwd, Generation: request.Generation,
+	}
+	if request.User != nil && *request.User != "" {
+		if _, err := a.Settings.Users.Lookup(*request.User); err != nil {
+			return err
+		}
+	}
+	if request.CAPem != nil {
+		env, err := a.System.TrustCA(*request.CAPem)
+		if err != nil {
+			return err
+		}
+		change.CAEnv = env
+	}
+	err := a.System.Apply(system.Identity{
+		Hostname: request.Hostname, MachineID: request.MachineID, Nameserver: request.Nameserver,
+		Generation: request.Generation, Entropy: request.Entropy,
+	})
+	if err != nil {
+		return err
+	}
+	a.Settings.Apply(change)
+	answer(w, http.StatusOK, map[string]int64{"time_ns": time.Now().UnixNano()})
+	return nil
+}
+
+func (a *API) warm(w http.ResponseWriter, r *http.Request) error {
+	var request struct {
+		User string `json:"user"`
+	}
+	if err := decode(w, r, &request); err != nil {
+		return err
+	}
+	account, err := a.Settings.Account(request.User)
+	if err != nil {
+		return err
+	}
+	a.Logins.Warm(account)
+	return done(w)
+}
+
+func (a *API) stats(w http.ResponseWriter, _ *http.Request) error {
+	count, memory := system.Usage()
+	answer(w, http.StatusOK, map[string]any{
+		"processes": count, "memory_bytes": memory, "generation": a.Settings.Generation(),
+	})
+	return nil
+}
+
+func (a *API) watch(w http.ResponseWriter, r *http.Request) error {
+	work, path, err := a.queryWork(r)
+	if err != nil {
+		return err
+	}
+	recursive := r.URL.Query().Get("recursive")
+	watcher, err := watch.Start(work.Account, path, recursive == "1" || recursive == "true")
+	if err != nil {
+		return err
+	}
+	defer watcher.Close()
+	out := frames.NewWriter(w)
+	err = out.SendJSON(frames.Start, struct{}{})
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	for err == nil {
+		out.Flush()
+		select {
+		case event, open := <-watcher.Events:
+			if !open {
+				return nil
+			}
+			err = out.SendJSON(frames.Watch, event)
+			alive.Reset(aliveEvery)
+		case <-alive.C:
+			err = out.SendAlive()
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+	return nil
+}

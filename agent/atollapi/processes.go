@@ -1,0 +1,221 @@
+package atollapi
+
+import (
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"atoll/agent/fault"
+	"atoll/agent/frames"
+	"atoll/agent/process"
+	"atoll/agent/pty"
+	"atoll/agent/settings"
+	"atoll/agent/user"
+)
+
+const aliveEvery = 15 * time.Second
+
+type startRequest struct {
+	Argv      []string          `json:"argv"`
+	Line      *string           `json:"line"`
+	Cwd       string            `json:"cwd"`
+	Env       map[string]string `json:"env"`
+	User      string            `json:"user"`
+	Stdin     bool              `json:"stdin"`
+	Pty       *pty.Size         `json:"pty"`
+	TimeoutMS int64             `json:"timeout_ms"`
+	Tag       string            `json:"tag"`
+}
+
+func (a *API) start(w http.ResponseWriter, r *http.Request) error {
+	var request startRequest
+	if err := decode(w, r, &request); err != nil {
+		return err
+	}
+	spec, err := a.spec(&request)
+	if err != nil {
+		return err
+	}
+	p, err := a.Table.Start(*spec)
+	if err != nil {
+		return err
+	}
+	follower := p.Log.Follow(true)
+	defer follower.Close()
+	stream(w, r, p, follower)
+	return nil
+}
+
+func (a *API) spec(request *startRequest) (*process.Spec, error) {
+	account, err := a.Settings.Account(request.User)
+	if err != nil {
+		return nil, err
+	}
+	cwd, err := a.cwd(account, request.Cwd)
+	if err != nil {
+		return nil, err
+	}
+	spec := &process.Spec{
+		Argv: request.Argv, Cwd: cwd, Account: account, Stdin: request.Stdin, Terminal: request.Pty,
+		Timeout: time.Duration(request.TimeoutMS) * time.Millisecond, Tag: request.Tag,
+	}
+	switch {
+	case request.Line != nil && request.Argv != nil:
+		return nil, fault.New(fault.Invalid, "give argv or line, not both")
+	case request.Line != nil:
+		spec.Argv = []string{settings.Shell(), "-c", *request.Line}
+		spec.Env = a.Logins.Environment(account, request.Env)
+	default:
+		spec.Env = a.Settings.Environment(account, request.Env)
+	}
+	return spec, nil
+}
+
+// cwd is the asked directory, or the first default that the user can enter.
+func (a *API) cwd(account *user.Account, asked string) (string, error) {
+	if asked != "" {
+		return a.resolve(account, asked)
+	}
+	cwd, err := a.resolve(account, a.Settings.Cwd(account))
+	if err != nil || process.CheckDirectory(account, cwd) != nil {
+		return "/", nil
+	}
+	return cwd, nil
+}
+
+// stream sends a process's frames until it ends or the client leaves.
+func stream(w http.ResponseWriter, r *http.Request, p *process.Process, follower *process.Follower) {
+	out := frames.NewWriter(w)
+	if out.SendJSON(frames.Start, map[string]int{"pid": p.PID}) != nil {
+		return
+	}
+	out.Flush()
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	for {
+		end, err := sendOutput(out, follower)
+		if err != nil {
+			return
+		}
+		if end != nil {
+			// The stream ends either way.
+			_ = out.SendJSON(frames.End, end)
+			return
+		}
+		out.Flush()
+		select {
+		case <-follower.Wake:
+			alive.Reset(aliveEvery)
+		case <-alive.C:
+			if out.SendAlive() != nil {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func sendOutput(out *frames.Writer, follower *process.Follower) (*process.End, error) {
+	buffer := frames.Take()
+	defer frames.Give(buffer)
+	for {
+		kind, count, end := follower.Take(buffer.Payload())
+		if count == 0 {
+			return end, nil
+		}
+		if err := out.Send(kind, buffer, count); err != nil {
+			return nil, err
+		}
+	}
+}
+
+type processInfo struct {
+	PID         int       `json:"pid"`
+	Argv        []string  `json:"argv"`
+	Cwd         string    `json:"cwd"`
+	User        string    `json:"user"`
+	StartedAtMS int64     `json:"started_at_ms"`
+	Pty         *pty.Size `json:"pty"`
+	Tag         string    `json:"tag"`
+}
+
+func (a *API) list(w http.ResponseWriter, _ *http.Request) error {
+	infos := []processInfo{}
+	for _, p := range a.Table.List() {
+		infos = append(infos, processInfo{
+			PID: p.PID, Argv: p.Argv, Cwd: p.Cwd, User: p.Account.Name,
+			StartedAtMS: p.StartedAt.UnixMilli(), Pty: p.Terminal, Tag: p.Tag,
+		})
+	}
+	answer(w, http.StatusOK, map[string]any{"processes": infos})
+	return nil
+}
+
+func (a *API) process(r *http.Request) (*process.Process, error) {
+	pid, err := strconv.Atoi(r.PathValue("pid"))
+	if err != nil || pid <= 0 {
+		return nil, fault.New(fault.Invalid, "%q is no process id", r.PathValue("pid"))
+	}
+	return a.Table.Get(pid)
+}
+
+func (a *API) output(w http.ResponseWriter, r *http.Request) error {
+	p, err := a.process(r)
+	if err != nil {
+		return err
+	}
+	follower := p.Log.Follow(true)
+	defer follower.Close()
+	stream(w, r, p, follower)
+	return nil
+}
+
+func (a *API) stdin(w http.ResponseWriter, r *http.Request) error {
+	p, err := a.process(r)
+	if err != nil {
+		return err
+	}
+	if err := p.Write(r.Body); err != nil {
+		return err
+	}
+	if r.URL.Query().Get("eof") == "1" {
+		if err := p.CloseInput(); err != nil {
+			return err
+		}
+	}
+	return done(w)
+}
+
+func (a *API) signal(w http.ResponseWriter, r *http.Request) error {
+	p, err := a.process(r)
+	if err != nil {
+		return err
+	}
+	var request struct {
+		Signal int `json:"signal"`
+	}
+	if err := decode(w, r, &request); err != nil {
+		return err
+	}
+	if err := p.Signal(syscall.Signal(request.Signal)); err != nil {
+		return err
+	}
+	return done(w)
+}
+
+func (a *API) resize(w http.ResponseWriter, r *http.Request) error {
+	p, err := a.process(r)
+	if err != nil {
+		return err
+	}
+	var size pty.Size
+	if err := decode(w, r, &size); err != nil {
+		return err
+	}
+	if err := p.Resize(size); err != nil {
+		return err
+	}
+	return done(w)
+}

@@ -1,0 +1,93 @@
+// Package fault holds the one error type that leaves the agent.
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"syscall"
+)
+
+// Code names a kind of failure; both protocols derive their own status from it.
+type Code string
+
+// The codes of the protocol.
+const (
+	Invalid         Code = "invalid"
+	UserUnknown     Code = "user_unknown"
+	CwdMissing      Code = "cwd_missing"
+	ProgramMissing  Code = "program_missing"
+	Denied          Code = "denied"
+	ProcessNotFound Code = "process_not_found"
+	FileMissing     Code = "file_missing"
+	FileTaken       Code = "file_taken"
+	NotADirectory   Code = "not_a_directory"
+	IsADirectory    Code = "is_a_directory"
+	NoSpace         Code = "no_space"
+	Busy            Code = "busy"
+	Internal        Code = "internal"
+)
+
+// Fault is a failure with its code.
+type Fault struct {
+	Code    Code
+	Message string
+}
+
+func (f *Fault) Error() string { return f.Message }
+
+// New makes a fault.
+func New(code Code, format string, args ...any) *Fault {
+	return &Fault{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Of turns any error into a fault; one that already is a fault stays as it is.
+func Of(err error) *Fault {
+	var f *Fault
+	if errors.As(err, &f) {
+		return f
+	}
+	return &Fault{Code: codeOf(err), Message: err.Error()}
+}
+
+func codeOf(err error) Code {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return FileMissing
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY):
+		return FileTaken
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return Denied
+	case errors.Is(err, syscall.ENOTDIR):
+		return NotADirectory
+	case errors.Is(err, syscall.EISDIR):
+		return IsADirectory
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return NoSpace
+	case errors.Is(err, syscall.EBUSY), errors.Is(err, syscall.ETXTBSY):
+		return Busy
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENAMETOOLONG),
+		errors.Is(err, syscall.ELOOP), errors.Is(err, context.Canceled):
+		return Invalid
+	}
+	return Internal
+}
+
+// Status is the HTTP status of a code.
+func (c Code) Status() int {
+	switch c {
+	case Invalid, UserUnknown, CwdMissing, ProgramMissing:
+		return http.StatusBadRequest
+	case Denied:
+		return http.StatusForbidden
+	case ProcessNotFound, FileMissing:
+		return http.StatusNotFound
+	case FileTaken, NotADirectory, IsADirectory, Busy:
+		return http.StatusConflict
+	case NoSpace:
+		return http.StatusInsufficientStorage
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,170 @@
+package files
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"atoll/agent/fault"
+)
+
+const copyBytes = 256 << 10
+
+var copyBuffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
+
+// Copy moves all bytes through a buffer of constant size.
+func Copy(to io.Writer, from io.Reader) (int64, error) {
+	buffer := copyBuffers.Get().(*[copyBytes]byte)
+	defer copyBuffers.Put(buffer)
+	// Plain readers and writers: the shortcuts of io.Copy take buffers of their own.
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, buffer[:])
+}
+
+// Open opens a regular file for reading. The caller closes it.
+func (w Work) Open(path string) (file *os.File, info fs.FileInfo, err error) {
+	err = w.Account.Act(func() error {
+		// Without O_NONBLOCK a named pipe would wait for its writer.
+		file, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		return err
+	})
+	if err != nil {
+		return nil, nil, named(err, path)
+	}
+	info, err = file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fault.New(fault.Invalid, "path '%s' is not a regular file", path)
+		if info.IsDir() {
+			err = fault.New(fault.IsADirectory, "path '%s' is a directory", path)
+		}
+	}
+	if err != nil {
+		file.Close()
+		return nil, nil, named(err, path)
+	}
+	return file, info, nil
+}
+
+// NoMode leaves the mode of a written file to the umask.
+const NoMode = -1
+
+// Create opens a file for its new content, making it and the directories above it where they are missing.
+// The caller closes it.
+func (w Work) Create(path string, mode int) (file *os.File, err error) {
+	err = w.Account.Act(func() error {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		file, err = w.create(path, mode)
+		return err
+	})
+	return file, named(err, path)
+}
+
+func (w Work) create(path string, mode int) (*os.File, error) {
+	const flags = os.O_WRONLY | syscall.O_NONBLOCK
+	file, err := os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, 0o644)
+	made := err == nil
+	if errors.Is(err, fs.ErrExist) {
+		file, err = os.OpenFile(path, flags|os.O_TRUNC|os.O_CREATE, 0o644)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if made && mode == NoMode {
+		// Watchers of E2B's protocol expect a change of mode between the making and the writing of a file.
+		mode = 0o644
+	}
+	if mode != NoMode {
+		err = syscall.Fchmod(int(file.Fd()), uint32(mode)&modeBits)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// Write makes a file of everything in the body.
+func (w Work) Write(path string, mode int, body io.Reader) (File, error) {
+	file, err := w.Create(path, mode)
+	if err != nil {
+		return File{}, err
+	}
+	_, err = Copy(file, body)
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return File{}, named(err, path)
+	}
+	return w.Stat(path)
+}
+
+// copyAcross copies a file or a tree to another file system.
+func copyAcross(path, to string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.IsDir():
+		return copyDirectory(path, to, info)
+	case info.Mode()&fs.ModeSymlink != 0:
+		target, err := os.Readlink(path)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	case info.Mode().IsRegular():
+		return copyRegular(path, to, info)
+	}
+	return fault.New(fault.Invalid, "%s is a special file and cannot move to another file system", path)
+}
+
+func copyDirectory(path, to string, info fs.FileInfo) error {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := copyAcross(filepath.Join(path, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return keepTimes(to, info)
+}
+
+func copyRegular(path, to string, info fs.FileInfo) error {
+	from, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	file, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = Copy(file, from)
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return keepTimes(to, info)
+}
+
+func keepTimes(path string, info fs.FileInfo) error {
+	raw := info.Sys().(*syscall.Stat_t)
+	if err := syscall.Chmod(path, raw.Mode&modeBits); err != nil {
+		return err
+	}
+	return os.Chtimes(path, info.ModTime(), info.ModTime())
+}

@@ -1,0 +1,154 @@
+package files
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"atoll/agent/fault"
+)
+
+type inode struct{ device, number uint64 }
+
+// packer writes a directory as a tar.
+type packer struct {
+	work  Work
+	root  string
+	out   *tar.Writer
+	names map[inode]string // of files with several names
+}
+
+// CheckTree tells whether a path is a directory that the user may read.
+func (w Work) CheckTree(path string) error {
+	return named(w.Account.Act(func() error {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return fault.New(fault.NotADirectory, "path is not a directory: %s", path)
+		}
+		directory, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		return directory.Close()
+	}), path)
+}
+
+// Pack writes what is in a directory as a pax tar. Sockets, pipes and devices are left out.
+func (w Work) Pack(path string, out io.Writer) error {
+	p := &packer{work: w, root: path, out: tar.NewWriter(out), names: map[inode]string{}}
+	err := w.Account.Act(func() error { return p.directory("") })
+	if err == nil {
+		err = p.out.Close()
+	}
+	return named(err, path)
+}
+
+func (p *packer) directory(below string) error {
+	entries, err := os.ReadDir(filepath.Join(p.root, below))
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = p.entry(filepath.Join(below, entry.Name()), info)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *packer) entry(name string, info fs.FileInfo) error {
+	kind := kindOf(info.Mode())
+	if kind == KindOther {
+		return nil
+	}
+	var file *os.File
+	if kind == KindFile {
+		var err error
+		file, err = os.OpenFile(filepath.Join(p.root, name), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if info, err = file.Stat(); err != nil {
+			return err
+		}
+	}
+	header, err := p.header(name, info)
+	if err != nil {
+		return err
+	}
+	if err := p.out.WriteHeader(header); err != nil {
+		return err
+	}
+	switch {
+	case header.Typeflag == tar.TypeReg:
+		return p.content(file, header.Size)
+	case kind == KindDirectory:
+		return p.directory(name)
+	}
+	return nil
+}
+
+func (p *packer) header(name string, info fs.FileInfo) (*tar.Header, error) {
+	target := ""
+	if info.Mode()&fs.ModeSymlink != 0 {
+		var err error
+		if target, err = os.Readlink(filepath.Join(p.root, name)); err != nil {
+			return nil, err
+		}
+	}
+	header, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return nil, err
+	}
+	raw := info.Sys().(*syscall.Stat_t)
+	header.Name, header.Format = name, tar.FormatPAX
+	header.Mode = int64(raw.Mode & modeBits)
+	header.Uname, header.Gname = p.work.Users.OwnerName(raw.Uid), p.work.Users.GroupName(raw.Gid)
+	if info.IsDir() {
+		header.Name += "/"
+	}
+	if info.Mode().IsRegular() && raw.Nlink > 1 {
+		key := inode{raw.Dev, raw.Ino}
+		if first, seen := p.names[key]; seen {
+			header.Typeflag, header.Linkname, header.Size = tar.TypeLink, first, 0
+		} else {
+			p.names[key] = name
+		}
+	}
+	return header, nil
+}
+
+// content copies exactly as many bytes as the header promised, even if the file changes meanwhile.
+func (p *packer) content(file *os.File, size int64) error {
+	copied, err := Copy(p.out, io.LimitReader(file, size))
+	if err != nil || copied == size {
+		return err
+	}
+	_, err = Copy(p.out, io.LimitReader(zeros{}, size-copied))
+	return err
+}
+
+type zeros struct{}
+
+func (zeros) Read(into []byte) (int, error) {
+	clear(into)
+	return len(into), nil
+}

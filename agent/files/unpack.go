@@ -1,0 +1,178 @@
+package files
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+
+	"atoll/agent/fault"
+)
+
+// unpacker makes a tar's entries below one directory. os.Root refuses every way out of it, symbolic links included.
+type unpacker struct {
+	root        *os.Root
+	count       int
+	directories []*tar.Header // their modes and times come last
+}
+
+// Unpack makes what a tar holds below a directory and returns how many entries that were. All of it belongs to the user.
+func (w Work) Unpack(directory string, body io.Reader) (count int, err error) {
+	err = w.Account.Act(func() error {
+		if err := os.MkdirAll(directory, 0o755); err != nil {
+			return err
+		}
+		root, err := os.OpenRoot(directory)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		u := &unpacker{root: root}
+		err = u.all(tar.NewReader(body))
+		count = u.count
+		return err
+	})
+	if err != nil && fault.Of(err).Code == fault.Internal && !errors.As(err, new(syscall.Errno)) {
+		err = fault.New(fault.Invalid, "unpack below %s: %v", directory, err)
+	}
+	return count, named(err, directory)
+}
+
+func (u *unpacker) all(in *tar.Reader) error {
+	for {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return u.finish()
+		}
+		if err != nil {
+			return fault.New(fault.Invalid, "read the tar: %v", err)
+		}
+		name, err := inside(header.Name)
+		if err != nil {
+			return err
+		}
+		if err := u.entry(name, header, in); err != nil {
+			return err
+		}
+		u.count++
+	}
+}
+
+// inside cleans an entry's name, and refuses one that leads out.
+func inside(name string) (string, error) {
+	clean := path.Clean(name)
+	if name == "" || path.IsAbs(name) || clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsRune(name, 0) {
+		return "", fault.New(fault.Invalid, "the tar's entry %.200q leads out of the directory", name)
+	}
+	return clean, nil
+}
+
+func (u *unpacker) entry(name string, header *tar.Header, in io.Reader) error {
+	if err := u.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	switch header.Typeflag {
+	case tar.TypeDir:
+		return u.directory(name, header)
+	case tar.TypeReg:
+		return u.file(name, header, in)
+	case tar.TypeSymlink:
+		return u.replace(name, func() error { return u.root.Symlink(header.Linkname, name) })
+	case tar.TypeLink:
+		target, err := inside(header.Linkname)
+		if err != nil {
+			return err
+		}
+		if target == name {
+			return nil
+		}
+		return u.replace(name, func() error { return u.root.Link(target, name) })
+	case tar.TypeXGlobalHeader:
+		return nil
+	}
+	return fault.New(fault.Invalid, "the tar's entry %.200q is neither a file, a directory nor a link", header.Name)
+}
+
+func (u *unpacker) directory(name string, header *tar.Header) error {
+	info, err := u.root.Lstat(name)
+	if err == nil && !info.IsDir() {
+		err = u.root.Remove(name)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := u.root.MkdirAll(name, 0o755); err != nil {
+		return err
+	}
+	if name != "." {
+		own := *header
+		own.Name = name
+		u.directories = append(u.directories, &own)
+	}
+	return nil
+}
+
+func (u *unpacker) file(name string, header *tar.Header, in io.Reader) error {
+	return u.replace(name, func() error {
+		file, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = Copy(file, in)
+		if err == nil {
+			err = syscall.Fchmod(int(file.Fd()), uint32(header.Mode)&modeBits)
+		}
+		if closed := file.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			return err
+		}
+		return u.times(name, header)
+	})
+}
+
+// replace makes something where a file or link may be in the way.
+func (u *unpacker) replace(name string, create func() error) error {
+	if err := u.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return create()
+}
+
+func (u *unpacker) times(name string, header *tar.Header) error {
+	if header.ModTime.Before(time.Unix(0, 0)) {
+		return nil
+	}
+	return u.root.Chtimes(name, header.ModTime, header.ModTime)
+}
+
+// finish sets the modes and times of directories, the deepest first, when nothing is made in them any more.
+func (u *unpacker) finish() error {
+	for i := len(u.directories) - 1; i >= 0; i-- {
+		header := u.directories[i]
+		err := u.times(header.Name, header)
+		if errors.Is(err, fs.ErrPermission) {
+			// It was there before and is somebody else's.
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		directory, err := u.root.OpenFile(header.Name, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		err = syscall.Fchmod(int(directory.Fd()), uint32(header.Mode)&modeBits)
+		directory.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

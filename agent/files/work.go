@@ -1,0 +1,163 @@
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"atoll/agent/fault"
+	"atoll/agent/user"
+)
+
+// ListMost is how many entries a listing may have.
+const ListMost = 100_000
+
+// Work does file operations for one user. Its methods take absolute paths.
+type Work struct {
+	Account *user.Account
+	Users   *user.Database
+}
+
+// Stat describes a file, a symbolic link itself.
+func (w Work) Stat(path string) (file File, err error) {
+	err = w.Account.Act(func() error {
+		file, err = w.stat(path)
+		return err
+	})
+	return file, named(err, path)
+}
+
+func (w Work) stat(path string) (File, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return File{}, err
+	}
+	return describe(path, info, w.Users), nil
+}
+
+// List walks that many levels of a directory in lexical order, a directory before what is in it.
+func (w Work) List(path string, depth int) (found []File, err error) {
+	found = []File{}
+	err = w.Account.Act(func() error {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return fault.New(fault.NotADirectory, "path is not a directory: %s", path)
+		}
+		return w.list(path, max(depth, 1), &found)
+	})
+	return found, named(err, path)
+}
+
+func (w Work) list(path string, depth int, found *[]File) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		below := filepath.Join(path, entry.Name())
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if len(*found) >= ListMost {
+			return fault.New(fault.Invalid, "more than %d entries; list less depth", ListMost)
+		}
+		*found = append(*found, describe(below, info, w.Users))
+		if entry.IsDir() && depth > 1 {
+			err := w.list(below, depth-1, found)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// MakeDirectory makes a directory. With parents it makes those too, and an existing one is no error.
+func (w Work) MakeDirectory(path string, parents bool) (file File, err error) {
+	err = w.Account.Act(func() error {
+		made := os.Mkdir
+		if parents {
+			made = os.MkdirAll
+		}
+		if err := made(path, 0o755); err != nil {
+			return err
+		}
+		file, err = w.stat(path)
+		return err
+	})
+	return file, named(err, path)
+}
+
+// Move renames a file; parents makes the directories above its new name.
+func (w Work) Move(path, to string, parents bool) (file File, err error) {
+	err = w.Account.Act(func() error {
+		if _, err := os.Lstat(path); err != nil {
+			return err
+		}
+		if parents {
+			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+				return err
+			}
+		}
+		if err := w.rename(path, to); err != nil {
+			return err
+		}
+		file, err = w.stat(to)
+		return err
+	})
+	return file, named(err, path)
+}
+
+func (w Work) rename(path, to string) error {
+	err := os.Rename(path, to)
+	if !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+	if err := copyAcross(path, to); err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
+}
+
+// Remove removes a file or a directory with all that is in it.
+func (w Work) Remove(path string) error {
+	return named(w.Account.Act(func() error {
+		if path == "/" {
+			return fault.New(fault.Denied, "the root directory cannot be removed")
+		}
+		if _, err := os.Lstat(path); err != nil {
+			return err
+		}
+		return os.RemoveAll(path)
+	}), path)
+}
+
+// named gives an error its code and its path.
+func named(err error, path string) error {
+	if err == nil {
+		return nil
+	}
+	var known *fault.Fault
+	if errors.As(err, &known) {
+		return known
+	}
+	code := fault.Of(err).Code
+	var where *fs.PathError
+	reason := err
+	if errors.As(err, &where) {
+		path, reason = where.Path, where.Err
+	}
+	if code == fault.FileMissing {
+		return fault.New(code, "path '%s' does not exist", path)
+	}
+	return fault.New(code, "%s: %v", path, reason)
+}

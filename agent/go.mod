@@ -1,0 +1,3 @@
+module atoll/agent
+
+go 1.26

@@ -1,0 +1,75 @@
+// Command agent is process 1 of every sandbox: it serves atoll's own routes and E2B's envd protocol.
+package main
+
+import (
+	"errors"
+	"flag"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"atoll/agent/atollapi"
+	"atoll/agent/process"
+	"atoll/agent/settings"
+	"atoll/agent/system"
+	"atoll/agent/user"
+)
+
+const (
+	mostThreads   = 4
+	gcPercent     = 50
+	memoryLimit   = 96 << 20
+	headerTimeout = 30 * time.Second
+	idleTimeout   = 640 * time.Second
+	headerMost    = 64 << 10
+)
+
+func main() {
+	port := flag.Int("port", 49983, "TCP port to listen on")
+	address := flag.String("address", "", "address to listen on; every one by default")
+	flag.Parse()
+	// Little memory at rest matters more than the last bit of throughput.
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(memoryLimit)
+	runtime.GOMAXPROCS(min(runtime.NumCPU(), mostThreads))
+	syscall.Umask(0o022)
+	// A stray broken descriptor of the console must not end process 1.
+	if err := serve(net.JoinHostPort(*address, strconv.Itoa(*port))); err != nil {
+		log.SetFlags(0)
+		log.Print("atoll agent: ", err)
+		os.Exit(1)
+	}
+}
+
+func serve(address string) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler: routes(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerMost,
+	}
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func routes() http.Handler {
+	known := settings.New(&user.Database{Root: "/"})
+	table := process.NewTable()
+	guest := &system.System{Root: "/"}
+	mux := http.NewServeMux()
+	atoll := &atollapi.API{
+		Settings: known, Table: table, System: guest, Logins: settings.NewLogins(known, table),
+	}
+	atoll.Register(mux)
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	return mux
+}

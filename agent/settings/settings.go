@@ -1,0 +1,166 @@
+// Package settings holds what the host told the agent: the environment, the default user and directory, the token.
+package settings
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"atoll/agent/user"
+)
+
+// DefaultPath is the search path of programs whose environment names none.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Settings are safe for concurrent use.
+type Settings struct {
+	Users *user.Database
+
+	mu         sync.RWMutex
+	env        map[string]string
+	caEnv      map[string]string
+	user       string
+	cwd        string
+	token      string
+	generation int64
+	stamp      time.Time
+	changes    int
+}
+
+// New has nothing set.
+func New(users *user.Database) *Settings {
+	return &Settings{Users: users, env: map[string]string{}}
+}
+
+// Change holds what to set; nil leaves a value as it is.
+type Change struct {
+	Env        map[string]string
+	CAEnv      map[string]string
+	User       *string
+	Cwd        *string
+	Token      *string
+	Generation *int64
+}
+
+// Apply sets what the change holds.
+func (s *Settings) Apply(change Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if change.Env != nil {
+		s.env = maps.Clone(change.Env)
+		s.changes++
+	}
+	if change.CAEnv != nil {
+		s.caEnv = maps.Clone(change.CAEnv)
+		s.changes++
+	}
+	set(&s.user, change.User)
+	set(&s.cwd, change.Cwd)
+	set(&s.token, change.Token)
+	set(&s.generation, change.Generation)
+}
+
+func set[T any](target *T, value *T) {
+	if value != nil {
+		*target = *value
+	}
+}
+
+// Newer tells whether a change of that time is not older than the newest one, and remembers it.
+func (s *Settings) Newer(at time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at.Before(s.stamp) {
+		return false
+	}
+	s.stamp = at
+	return true
+}
+
+// Token is the access token of envd's paths, empty when they need none.
+func (s *Settings) Token() string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.token
+}
+
+// Generation is the number that the host gave this life of the guest.
+func (s *Settings) Generation() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.generation
+}
+
+// Env is the environment that the host set for every program.
+func (s *Settings) Env() map[string]string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return maps.Clone(s.env)
+}
+
+// changed counts how often the environment was set.
+func (s *Settings) changed() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.changes
+}
+
+// Account finds a user; an empty name is the default user.
+func (s *Settings) Account(name string) (*user.Account, error) {
+	if name != "" {
+		return s.Users.Lookup(name)
+	}
+	s.mu.RLock()
+	name = s.user
+	s.mu.RUnlock()
+	if name != "" {
+		return s.Users.Lookup(name)
+	}
+	if account, err := s.Users.Lookup("user"); err == nil && (account.IsAgent() || agentIsRoot) {
+		return account, nil
+	}
+	return s.Users.Lookup(agentID)
+}
+
+// Cwd is where a user's programs start: the directory that the host set, or the home.
+func (s *Settings) Cwd(account *user.Account) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.cwd != "" {
+		return s.cwd
+	}
+	return account.Home
+}
+
+// base is what every program gets from its user.
+func base(account *user.Account) map[string]string {
+	return map[string]string{
+		"PATH": DefaultPath, "HOME": account.Home, "USER": account.Name,
+		"LOGNAME": account.Name, "SHELL": account.Shell,
+	}
+}
+
+// Environment is that of a user's programs: the user's own, the host's, the request's.
+func (s *Settings) Environment(account *user.Account, request map[string]string) []string {
+	env := base(account)
+	s.overlay(env)
+	maps.Copy(env, request)
+	return list(env)
+}
+
+func (s *Settings) overlay(env map[string]string) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	maps.Copy(env, s.caEnv)
+	maps.Copy(env, s.env)
+}
+
+func list(env map[string]string) []string {
+	lines := make([]string, 0, len(env))
+	for name, value := range env {
+		lines = append(lines, name+"="+value)
+	}
+	slices.Sort(lines)
+	return lines
+}
