@@ -9,6 +9,8 @@ from atoll.host.mounts import Mounts, mounts_below
 from atoll.host.netns import in_netns, new_netns, unpin
 from atoll.host.pids import boot_id, kill_process, open_process, process_alive, start_ticks
 from atoll.host.processes import Program, ProgramResult, RunProgramError, run_program, start_program
+from atoll.host.treecopy import TreeCopy, copy_tree
+from atoll.host.trees import remove_tree, sync_tree, tree_bytes
 from atoll.host.userns import is_host_root
 
 __all__ = [
@@ -20,9 +22,11 @@ __all__ = [
     "Program",
     "ProgramResult",
     "RunProgramError",
+    "TreeCopy",
     "agent_path",
     "boot_id",
     "cgroup_root",
+    "copy_tree",
     "end_holder",
     "ensure_holder",
     "find_holder",
@@ -36,11 +40,14 @@ __all__ = [
     "new_netns",
     "open_process",
     "process_alive",
+    "remove_tree",
     "run_program",
     "runsc_path",
     "start_program",
     "start_ticks",
     "sync_directory",
+    "sync_tree",
+    "tree_bytes",
     "unpin",
     "write_atomically",
 ]

@@ -85,7 +85,7 @@ class Cgroup:
                 time.sleep(0.005)
 
     def limit(self, memory_bytes: int | None, vcpus: float | None, max_processes: int | None) -> None:
-        """Set the limits that are not None. ``max_processes`` counts the guest's; the engine's own come on top."""
+        """Set the limits that are not None. ``max_processes`` counts the guest's only."""
         quota = None if vcpus is None else max(1000, int(vcpus * _PERIOD_US))
         most = None if max_processes is None else 2 * max_processes + _ENGINE_PROCESSES
         if self._unified:
@@ -167,7 +167,7 @@ class CgroupRoot:
 
 
 class CgroupMount(msgspec.Struct, frozen=True):
-    """A mounted hierarchy: ``controllers`` is empty for version 2; ``root`` is what of it is mounted at ``point``."""
+    """A hierarchy, of which ``root`` is mounted at ``point``; ``controllers`` is empty for version 2."""
 
     point: Path
     root: str
@@ -175,7 +175,7 @@ class CgroupMount(msgspec.Struct, frozen=True):
 
 
 def cgroup_root(home: Home) -> CgroupRoot | None:
-    """Where this home's groups can be made, tried for real; None where this user may not, or the host has none."""
+    """Where this home's groups can be made, tried for real; None where that is nowhere."""
     name = hashlib.sha256(os.fsencode(home.path)).hexdigest()[:12]
     mounts = cgroup_mounts(Path("/proc/self/mountinfo").read_text())
     for root in (_v2_root(mounts, name), _v1_root(mounts, name)):
@@ -225,9 +225,9 @@ def _own_group(text: str) -> PurePosixPath:
 
 
 def _candidates(point: Path, own: PurePosixPath) -> list[Path]:
-    # A group with processes in it cannot give its controllers to children, unless it is the root: so our own never can.
-    # Processes may be moved from our own group to a sibling's when the common parent is ours too. The topmost is
-    # best: it outlives a login session.
+    # A group with processes in it cannot give its controllers to children, unless it is the root: so our
+    # own never can. Processes may be moved from our own group to a sibling's when the common parent is
+    # ours too. The topmost is best: it outlives a login session.
     above = [point / parent for parent in reversed(own.parents)] or [point]
     return [parent for parent in above if os.access(parent / "cgroup.procs", os.W_OK)]
 

@@ -48,7 +48,7 @@ def free_bytes(path: Path) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a lock file, which is made if missing and never removed. Waits without a bound."""
+    """Hold an exclusive lock on a file, made if missing and never removed. Waits without a bound."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -1,8 +1,9 @@
 """The holder's own program: it makes the namespaces, says so on its stdout, and then only lives.
 
-Run as a script, isolated (`python -I -S`), and imports nothing of atoll, so that it stays small and outlives an upgrade.
-Arguments: `user` or `root`, and the run directory. It speaks in lines with `ensure_holder` over its stdin and stdout:
-its pid, then (for `user`) waits for the line that says that its numbers are mapped, then `ready` or `error TEXT`.
+Run as a script, isolated (`python -I -S`), and imports nothing of atoll, so that it stays small and
+outlives an upgrade. Arguments: `user` or `root`, and the run directory. It speaks in lines with
+`ensure_holder` over its stdin and stdout: its pid, then (for `user`) waits for the line that says that its
+numbers are mapped, then `ready` or `error TEXT`.
 """
 
 import ctypes

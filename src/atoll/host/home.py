@@ -16,9 +16,9 @@ _LONGEST_RUN_BYTES = 60
 class Home:
     """The paths of one state directory. Making one touches nothing on the disk; ``make`` does.
 
-    ``run`` holds sockets and locks. It is ``path/run`` when that is short enough for a socket's path, else a directory
-    below /tmp. It depends on nothing but the path and the user, so that a login shell, a cron job and a CI step
-    find the same supervisor, and nothing takes it away at logout.
+    ``run`` holds sockets and locks. It is ``path/run`` when that is short enough for a socket's path, else
+    a directory below /tmp. It depends on nothing but the path and the user, so that a login shell, a cron
+    job and a CI step find the same supervisor, and nothing takes it away at logout.
 
     Args:
         path: The state directory; made absolute.

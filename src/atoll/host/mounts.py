@@ -27,8 +27,8 @@ class Mounts:
         """Mount an overlay: ``lowers`` (the first one on top) below the writable ``upper``.
 
         Args:
-            complete: As root of the host: renamed directories and hard links of lower layers behave as on a plain disk.
-                In a user namespace give False: the kernel has only the lesser kind there.
+            complete: As root of the host: renamed directories and hard links of lower layers behave as on a
+                plain disk. In a user namespace give False: the kernel has only the lesser kind there.
 
         Raises:
             HostError: The kernel refuses it; the message has its reason.
@@ -44,8 +44,8 @@ class Mounts:
             syscalls.mount("overlay", str(at), "overlay", wanted, ",".join((options, *flags)))
         except OSError as error:
             raise HostError(
-                f"the kernel refuses an overlay of {len(lowers)} layers with {upper} on top: {error.strerror}",
-                hint="the home must lie on a local file system such as ext4, xfs or btrfs; see `atoll doctor`",
+                f"the kernel refuses an overlay of {len(lowers)} layers, on top {upper}: {error.strerror}",
+                hint="the home must lie on a local file system (ext4, xfs, btrfs); see `atoll doctor`",
             ) from error
 
     @staticmethod
@@ -89,14 +89,9 @@ class Mounts:
                 return
             time.sleep(0.02)
 
-    @staticmethod
-    def below(path: Path) -> list[Path]:
-        """The mount points at and below ``path``, the deepest first, so that they can be unmounted in this order."""
-        return mounts_below(path)
-
 
 def mounts_below(path: Path) -> list[Path]:
-    """The mount points at and below ``path``, the newest first, so that they can be unmounted in this order."""
+    """The mount points at and below ``path``, in the order in which they can be unmounted."""
     top = os.fsencode(os.path.realpath(path))
     inside = top.rstrip(b"/") + b"/"
     with open("/proc/thread-self/mountinfo", "rb") as table:

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 def new_netns(pin: Path) -> None:
-    """Make a network namespace, with its loopback up, that lives until ``unpin`` (or the mount namespace's end).
+    """Make a network namespace, with its loopback up, that lives until ``unpin``.
 
     Args:
         pin: A file that does not exist yet; it becomes a mount point.
@@ -45,7 +45,7 @@ def new_netns(pin: Path) -> None:
 
 
 def in_netns(pin: Path, function: Callable[[], _T]) -> _T:
-    """Call ``function`` in a fresh thread inside the namespace, and return what it returns, or raise what it raises.
+    """Call ``function`` in a fresh thread inside the namespace; return what it returns, raise what it raises.
 
     Sockets made in it belong to that namespace for life and can be used anywhere.
 

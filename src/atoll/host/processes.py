@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 import msgspec
 
@@ -124,7 +124,7 @@ async def run_program(
         RunProgramError: It could not be started, or ran past ``timeout_s``.
     """
     with contextlib.ExitStack() as stack:
-        given, out, err = (stack.enter_context(_memory(name)) for name in ("stdin", "stdout", "stderr"))
+        given, out, err = (stack.enter_context(_MemoryFile(name)) for name in ("stdin", "stdout", "stderr"))
         given.fill(stdin or b"")
         follow = stack.enter_context(_Follower(on_stderr, err)) if on_stderr else None
         program = start_program(
@@ -151,13 +151,13 @@ async def run_program(
         return ProgramResult(exit_code=exit_code, stdout=out.text(), stderr=err.text())
 
 
-class _memory:  # noqa: N801
-    """A file in memory. Not a pipe: a child that outlives the program would hold a pipe open, and we would wait."""
+class _MemoryFile:
+    """A file in memory. Not a pipe, which a child that outlives the program would keep open."""
 
     def __init__(self, name: str) -> None:
         self.fd = os.memfd_create(name)
 
-    def __enter__(self) -> _memory:
+    def __enter__(self) -> _MemoryFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -182,7 +182,7 @@ class _memory:  # noqa: N801
 class _Follower:
     """Passes a pipe's content on while the program writes it."""
 
-    def __init__(self, tell: Callable[[bytes], None], keep: _memory) -> None:
+    def __init__(self, tell: Callable[[bytes], None], keep: _MemoryFile) -> None:
         self._tell = tell
         self._keep = keep
         self._reader, self.writer = os.pipe()
@@ -221,19 +221,29 @@ class _Follower:
 
 async def _readable(fd: int) -> None:
     loop = asyncio.get_running_loop()
-    ready = loop.create_future()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def note() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
     # A duplicate, so that any number of tasks can wait for one process.
     own = os.dup(fd)
     try:
-        loop.add_reader(own, lambda: ready.done() or ready.set_result(None))
+        loop.add_reader(own, note)
         await ready
     finally:
         loop.remove_reader(own)
         os.close(own)
 
 
-async def _uncancelled(work: asyncio.Future[None] | object) -> None:
-    task = asyncio.ensure_future(work)  # type: ignore[arg-type]
+async def _uncancelled(work: Coroutine[None, None, None]) -> None:
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
     while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled:
+        raise cancelled

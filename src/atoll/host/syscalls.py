@@ -25,6 +25,10 @@ MS_RELATIME = 1 << 21
 MNT_DETACH = 2
 UMOUNT_NOFOLLOW = 8
 
+_OPENAT2 = 437
+_RESOLVE_NO_XDEV = 1
+_RESOLVE_NO_SYMLINKS = 4
+_RESOLVE_BENEATH = 8
 _MOVE_MOUNT = 429
 _FSOPEN = 430
 _FSCONFIG = 431
@@ -78,8 +82,20 @@ def syncfs(fd: int) -> None:
     _check(_libc.syncfs(fd))
 
 
+class _OpenHow(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+
+def open_directory_below(fd: int, path: str) -> int:
+    """Open a directory below the directory ``fd`` for reading: through no symlink, into no other mount."""
+    resolve = _RESOLVE_NO_XDEV | _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH
+    how = _OpenHow(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, resolve)
+    name = os.fsencode(path)
+    return _check(_libc.syscall(_OPENAT2, fd, name, ctypes.byref(how), ctypes.sizeof(how)), path)
+
+
 class FilesystemContext:
-    """A file system being configured by fsopen(2): for options too long for mount(2). Close it by ``with``."""
+    """A file system being configured by fsopen(2), for options too long for mount(2); closed by ``with``."""
 
     def __init__(self, kind: str) -> None:
         self._fd = _check(_libc.syscall(_FSOPEN, os.fsencode(kind), 1), kind)
