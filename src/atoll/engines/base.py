@@ -32,12 +32,12 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
 class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     """All that an engine needs to start one machine; every path is the host's, as this process sees it.
 
-    ``machine_id`` is unique among living machines. ``state_dir`` is the machine's own directory, made by the caller
-    and erased by the caller after the machine's end; the engine keeps its bundle, sockets and logs there.
-    ``rootfs`` is a mounted, writable root. ``netns`` is a path that can be opened and entered. ``argv`` is process 1.
-    ``checkpoint`` is a directory that an earlier ``Machine.checkpoint`` of the same engine version filled, or None
-    to boot. ``memory_bytes`` is the cgroup limit, None for none; ``cgroup`` the directory name to make, relative to the
-    cgroup root that the engine was given.
+    ``machine_id`` is unique among living machines. ``state_dir`` is the machine's own directory, made by the
+    caller and erased by it after the machine's end; the engine keeps its bundle, sockets and logs there.
+    ``rootfs`` is a mounted, writable root. ``netns`` is a path that can be opened and entered. ``argv`` is
+    process 1. ``checkpoint`` is a directory that an earlier ``Machine.checkpoint`` of the same engine version
+    filled, or None to boot; then ``binds`` have the targets that they had. ``memory_bytes``, ``vcpus`` and
+    ``max_processes`` limit the machine where the engine was given a cgroup root; None is no limit.
     """
 
     machine_id: str
@@ -79,8 +79,8 @@ class Machine(ABC):
         """Write the guest's memory and state into the empty directory ``into``; the disk is not in it.
 
         The guest may be paused: with ``leave_running`` it then stays paused. Without, the machine has ended
-        afterwards (``kill`` still frees what the host holds). On an error the machine goes on as before where the
-        engine can do that, and ``wait`` tells where it cannot.
+        afterwards (``kill`` still frees what the host holds). On an error the machine goes on as before where
+        the engine can do that, and ``wait`` tells where it cannot.
         """
         raise UnsupportedError(f"the engine of {self.machine_id} keeps no checkpoints")
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from atoll.engines.base import Engine
 from atoll.engines.gvisor import GvisorEngine
 from atoll.errors import UnsupportedError
-from atoll.host import runsc_path
-
-if TYPE_CHECKING:
-    from atoll.host import CgroupRoot
+from atoll.host import CgroupRoot, runsc_path
 
 DEFAULT_ENGINE = "gvisor"
 

@@ -1,12 +1,12 @@
 """The sentry's control socket: one JSON request and one JSON answer a connection, descriptors as SCM_RIGHTS.
 
-It is internal to gVisor, so this module holds for the pinned version only, and the conformance tests fail on a change.
+It is internal to gVisor, so this module holds for the pinned version only, and the conformance
+tests fail on a change.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from atoll.engines.gvisor.places import open_directory
 from atoll.errors import EngineError
 
 ANSWER_LIMIT_BYTES = 4 << 20
@@ -57,12 +58,9 @@ class ControlSocket:
     async def _exchange(self, request: bytes, fds: Sequence[int]) -> _Answer:
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as connection:
-            directory = os.open(self.path.parent, os.O_PATH | os.O_DIRECTORY)
-            try:
-                # A socket's path may have 107 bytes at most, a home's path may have more.
+            # A socket's address may have 107 bytes at most, a home's path may have more.
+            with open_directory(self.path.parent) as directory:
                 await loop.sock_connect(connection, f"/proc/self/fd/{directory}/{self.path.name}")
-            finally:
-                os.close(directory)
             sent = socket.send_fds(connection, [request], list(fds))
             await loop.sock_sendall(connection, request[sent:])
             return await self._receive(connection)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
 from atoll.engines.base import Capabilities, Engine, Machine, MachinePlan
-from atoll.engines.gvisor.launch import JoinedCgroup, launch
+from atoll.engines.gvisor.launch import launch
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
-from atoll.engines.gvisor.processes import HostProcess, end_processes_of
+from atoll.engines.gvisor.places import Places, open_directory
+from atoll.engines.gvisor.processes import HostProcess, end_processes_of, to_the_end
 from atoll.engines.gvisor.record import decode_record
 from atoll.engines.gvisor.spec import bundle_spec
 from atoll.errors import EngineError, UnsupportedError
-from atoll.host import run_program
-
-if TYPE_CHECKING:
-    from atoll.host import Cgroup, CgroupRoot
+from atoll.host import Cgroup, CgroupRoot, run_program
 
 RUNSC_VERSION = "atoll-20260905"
 
@@ -64,21 +60,18 @@ class GvisorEngine(Engine):
             await self._run(plan, cgroup)
             sentry, gofer = _processes(plan)
         except BaseException:
-            await asyncio.shield(_remove_remains(plan.state_dir, cgroup))
+            await to_the_end(_remove_remains(plan, cgroup))
             raise
-        return GvisorMachine(
-            plan.machine_id, plan.state_dir, HostParts(sentry, gofer, cgroup, plan.memory_bytes)
-        )
+        parts = HostParts(sentry, gofer, cgroup, plan.memory_bytes)
+        return GvisorMachine(plan.machine_id, plan.state_dir, parts)
 
-    async def _run(self, plan: MachinePlan, cgroup: JoinedCgroup | None) -> None:
-        bundle = plan.state_dir / "bundle"
-        bundle.mkdir(exist_ok=True)
-        (bundle / "config.json").write_bytes(msgspec.json.encode(bundle_spec(plan)))
-        (plan.state_dir / "runsc").mkdir(exist_ok=True)
-        (plan.state_dir / "runsc.log").unlink(missing_ok=True)
-        with _directory(plan.state_dir / "runsc") as root:
-            arguments = [*_flags(plan, root), *_command(plan), f"--bundle={bundle}", plan.machine_id]
-            await launch(self._runsc, arguments, state_dir=plan.state_dir, pass_fds=(root,), cgroup=cgroup)
+    async def _run(self, plan: MachinePlan, cgroup: Cgroup | None) -> None:
+        places = Places(plan.state_dir)
+        places.make()
+        places.config.write_bytes(msgspec.json.encode(bundle_spec(plan)))
+        with open_directory(places.runsc) as root:
+            argv = [str(self._runsc), *_flags(plan, places, root), *_command(plan)]
+            await launch([*argv, f"--bundle={places.bundle}", plan.machine_id], places, (root,), cgroup)
 
     def _make_cgroup(self, plan: MachinePlan) -> Cgroup | None:
         if self._cgroups is None:
@@ -99,11 +92,11 @@ class GvisorEngine(Engine):
         return machine
 
 
-def _flags(plan: MachinePlan, root: int) -> list[str]:
+def _flags(plan: MachinePlan, places: Places, root: int) -> list[str]:
     return [
         # By descriptor, because the control socket lies in it and a socket's path may have 107 bytes at most.
         f"--root=/proc/self/fd/{root}",
-        f"--log={plan.state_dir / 'runsc.log'}",
+        f"--log={places.log}",
         "--log-format=json",
         "--platform=systrap",
         "--network=sandbox",
@@ -123,24 +116,15 @@ def _command(plan: MachinePlan) -> list[str]:
     return ["restore", "--detach", "--background", f"--image-path={plan.checkpoint}"]
 
 
-@contextlib.contextmanager
-def _directory(path: Path) -> Iterator[int]:
-    fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-async def _remove_remains(state_dir: Path, cgroup: Cgroup | None) -> None:
-    await end_processes_of(state_dir / "bundle")
+async def _remove_remains(plan: MachinePlan, cgroup: Cgroup | None) -> None:
+    await end_processes_of(Places(plan.state_dir).bundle)
     if cgroup is not None:
-        cgroup.remove()
+        await asyncio.to_thread(cgroup.remove)
 
 
 def _processes(plan: MachinePlan) -> tuple[HostProcess, HostProcess]:
     name = f"{plan.machine_id}_sandbox:{plan.machine_id}.state"
-    state: dict[str, Any] = msgspec.json.decode((plan.state_dir / "runsc" / name).read_bytes())
+    state: dict[str, Any] = msgspec.json.decode((Places(plan.state_dir).runsc / name).read_bytes())
     sentry = HostProcess.find(state["sandbox"]["pid"])
     gofer = HostProcess.find(state["goferPid"])
     if sentry is None or gofer is None:

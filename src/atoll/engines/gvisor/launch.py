@@ -6,43 +6,29 @@ import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
+from atoll.engines.gvisor.places import Places
 from atoll.errors import EngineError
-from atoll.host import Program, start_program
+from atoll.host import Cgroup, Program, start_program
 
 START_TIMEOUT_S = 120.0
 
-# Waits for a line, so that nothing runs before it is in its cgroup, and then becomes runsc.
-_GATE = 'read -r _ && exec "$@" </dev/null'
+# A process with one thread enters a cgroup at once, one with many waits for the kernel; so a shell does it.
+_ENTER = 'until [ "$1" = -- ]; do echo 0 >"$1" || exit; shift; done; shift; exec "$@"'
 
 
-class JoinedCgroup(Protocol):
-    """What a launch needs of a cgroup."""
+async def launch(argv: Sequence[str], places: Places, pass_fds: Sequence[int], cgroup: Cgroup | None) -> None:
+    """Run a command of ``runsc`` to its end; the machine that it starts lives on, in a session of its own.
 
-    def add(self, pid: int) -> None:
-        """Move a process into it; what that process starts later is in it too."""
-
-
-async def launch(
-    runsc: Path,
-    arguments: Sequence[str],
-    *,
-    state_dir: Path,
-    pass_fds: Sequence[int],
-    cgroup: JoinedCgroup | None,
-) -> None:
-    """Run ``runsc`` to its end; the machine that it starts lives on, in a session of its own.
-
-    The guest's standard output and error are appended to ``state_dir/console.log``. Cancelling kills ``runsc``, not
-    what it has started by then.
+    The guest's standard output and error are appended to ``places.console``. Cancelling kills the command,
+    not what it has started by then.
 
     Raises:
         EngineError: It failed; the message has its own words.
     """
-    program = _start([str(runsc), *arguments], state_dir / "console.log", pass_fds, cgroup)
+    program = _start(argv, places.console, pass_fds, cgroup)
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
             code = await program.wait()
@@ -53,30 +39,17 @@ async def launch(
     finally:
         await program.kill()
     if code != 0:
-        raise EngineError(f"runsc ended with {code}: {last_words(state_dir / 'runsc.log')}")
+        raise EngineError(f"runsc ended with {code}: {last_words(places.log)}")
 
 
-def _start(
-    argv: Sequence[str], console: Path, pass_fds: Sequence[int], cgroup: JoinedCgroup | None
-) -> Program:
+def _start(argv: Sequence[str], console: Path, pass_fds: Sequence[int], cgroup: Cgroup | None) -> Program:
+    if cgroup is not None:
+        argv = ["/bin/sh", "-c", _ENTER, "sh", *map(str, cgroup.entry_files()), "--", *argv]
     log = os.open(console, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    gate, opener = os.pipe()
     try:
-        program = start_program(
-            ["/bin/sh", "-c", _GATE, "sh", *argv],
-            stdin=gate,
-            stdout=log,
-            stderr=log,
-            pass_fds=pass_fds,
-            env={},
-        )
-        if cgroup is not None:
-            cgroup.add(program.pid)
-        os.write(opener, b"\n")
-        return program
+        return start_program(argv, stdout=log, stderr=log, pass_fds=pass_fds, env={})
     finally:
-        for fd in (log, gate, opener):
-            os.close(fd)
+        os.close(log)
 
 
 def last_words(log: Path) -> str:

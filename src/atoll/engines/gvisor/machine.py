@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from atoll.engines.base import Machine, MachineStats
+from atoll.engines.gvisor.checkpoint_files import CheckpointFiles
 from atoll.engines.gvisor.control import ControlSocket
-from atoll.engines.gvisor.processes import HostProcess, end_processes_of
+from atoll.engines.gvisor.places import Places
+from atoll.engines.gvisor.processes import HostProcess, end_processes, end_processes_of, to_the_end
 from atoll.engines.gvisor.record import MachineRecord
 from atoll.errors import EngineError
-
-if TYPE_CHECKING:
-    from atoll.host import Cgroup
+from atoll.host import Cgroup
 
 CHECKPOINT_TIMEOUT_S = 900.0
-
-# State of the kernel, table of the memory pages, the pages: the names that `runsc restore` looks for.
-CHECKPOINT_FILES = ("checkpoint.img", "pages_meta.img", "pages.img")
 
 
 class HostParts(NamedTuple):
@@ -39,8 +33,9 @@ class GvisorMachine(Machine):
     def __init__(self, machine_id: str, state_dir: Path, parts: HostParts) -> None:
         self.machine_id = machine_id
         self._state_dir = state_dir
+        self._places = Places(state_dir)
         self._parts = parts
-        self._control = ControlSocket(state_dir / "runsc" / f"runsc-{machine_id}.sock")
+        self._control = ControlSocket(self._places.control_socket(machine_id))
         self._killing = asyncio.Lock()
         self._killed = False
 
@@ -60,11 +55,11 @@ class GvisorMachine(Machine):
             "Resume": leave_running,
             "app_mf_exclude_committed_zero_pages": True,
         }
-        with _new_files(into) as fds:
+        with CheckpointFiles(into) as files:
             await self._control.call(
-                "containerManager.Checkpoint", argument, fds=fds, timeout_s=CHECKPOINT_TIMEOUT_S
+                "containerManager.Checkpoint", argument, fds=files.fds, timeout_s=CHECKPOINT_TIMEOUT_S
             )
-            await asyncio.to_thread(_sync, fds, into)
+            await asyncio.to_thread(files.sync)
         if not leave_running:
             await self.wait()
 
@@ -84,22 +79,17 @@ class GvisorMachine(Machine):
 
     async def kill(self) -> None:
         """See ``Machine.kill``."""
-        await asyncio.shield(self._kill())
+        await to_the_end(self._kill())
 
     async def _kill(self) -> None:
         async with self._killing:
             if self._killed:
                 return
-            processes = [process for process in (self._parts.sentry, self._parts.gofer) if process]
-            for process in processes:
-                process.kill()
-            for process in processes:
-                await process.wait()
-                process.close()
-            if len(processes) < 2:
-                await end_processes_of(self._state_dir / "bundle")
+            await end_processes([process for process in (self._parts.sentry, self._parts.gofer) if process])
+            if self._parts.sentry is None or self._parts.gofer is None:
+                await end_processes_of(self._places.bundle)
             if self._parts.cgroup is not None:
-                self._parts.cgroup.remove()
+                await asyncio.to_thread(self._parts.cgroup.remove)
             self._control.path.unlink(missing_ok=True)
             self._killed = True
 
@@ -117,25 +107,3 @@ class GvisorMachine(Machine):
             gofer_started=gofer.started_ticks,
             memory_limit_bytes=self._parts.memory_limit_bytes,
         ).encode()
-
-
-@contextlib.contextmanager
-def _new_files(directory: Path) -> Iterator[list[int]]:
-    fds: list[int] = []
-    try:
-        for name in CHECKPOINT_FILES:
-            fds.append(os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        yield fds
-    finally:
-        for fd in fds:
-            os.close(fd)
-
-
-def _sync(fds: list[int], directory: Path) -> None:
-    for fd in fds:
-        os.fsync(fd)
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

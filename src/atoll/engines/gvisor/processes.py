@@ -1,4 +1,4 @@
-"""The two host processes of a machine, the sentry and the gofer, held by pidfd so that a reused pid is never hit."""
+"""The two host processes of a machine, the sentry and the gofer, held so that a reused pid is never hit."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
+from atoll.errors import EngineError
 from atoll.host import open_process, start_ticks
+
+END_TIMEOUT_S = 60.0
 
 _PROC = Path("/proc")
 
@@ -24,7 +29,7 @@ class HostProcess:
 
     @classmethod
     def find(cls, pid: int, started_ticks: int | None = None) -> HostProcess | None:
-        """Take hold of ``pid``; None when it ended or, given ``started_ticks``, when its number is another's now."""
+        """Take hold of ``pid``; None when it has ended or is not the one that began then."""
         ticks = start_ticks(pid) if started_ticks is None else started_ticks
         pidfd = None if ticks is None else open_process(pid, ticks)
         return None if ticks is None or pidfd is None else cls(pid, ticks, pidfd)
@@ -57,6 +62,39 @@ class HostProcess:
             self._pidfd = -1
 
 
+async def end_processes(processes: Sequence[HostProcess]) -> None:
+    """Kill these processes, wait for their end and let go of them.
+
+    Raises:
+        EngineError: One is stuck in the kernel.
+    """
+    for process in processes:
+        process.kill()
+    for process in processes:
+        try:
+            async with asyncio.timeout(END_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            raise EngineError(
+                f"process {process.pid} does not end", hint="look at its stack in /proc"
+            ) from None
+        process.close()
+
+
+async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Finish ``work`` even when this task is cancelled meanwhile, and only then be cancelled."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
 def _of_bundle(bundle: Path) -> list[HostProcess]:
     path = os.fsencode(bundle)
     wanted = {path, b"--bundle=" + path}
@@ -74,10 +112,6 @@ def _of_bundle(bundle: Path) -> list[HostProcess]:
 
 
 async def end_processes_of(bundle: Path) -> None:
-    """Kill every process that was started with ``bundle`` on its command line, and what those start meanwhile."""
+    """Kill every process that has ``bundle`` on its command line, and what those start meanwhile."""
     while found := _of_bundle(bundle):
-        for process in found:
-            process.kill()
-        for process in found:
-            await process.wait()
-            process.close()
+        await end_processes(found)

@@ -8,7 +8,7 @@ from atoll.errors import EngineError
 
 
 class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a machine is; ``*_started`` are the ticks of /proc/PID/stat, which tell a process from a later one."""
+    """Where a machine is; ``*_started`` are ticks since boot, which tell a process from a later one."""
 
     machine_id: str
     state_dir: str

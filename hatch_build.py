@@ -1,0 +1,150 @@
+"""Builds the programs that a wheel carries: ``runsc`` (gVisor, pinned in native/) and the guest agent (agent/).
+
+Both are static Go programs. A built program is kept in ~/.cache/atoll/build (or ``ATOLL_BUILD_CACHE``) under the hash of
+its sources, so only the first build takes minutes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import filecmp
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+# A checkpoint restores only under the version that wrote it, so this changes whenever native/ does in a way that counts.
+RUNSC_VERSION = "atoll-20260905"
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_LDFLAGS = "-s -w"
+
+
+class ProgramsHook(BuildHookInterface[Any]):
+    """Puts the programs into src/atoll/_bin before a wheel, editable or not, is made."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """See hatchling."""
+        root = Path(self.root)
+        machine = platform.machine()
+        if platform.system() != "Linux" or machine not in _ARCHITECTURES:
+            _stop(f"atoll runs on Linux on {' and '.join(_ARCHITECTURES)}, not on {platform.system()} on {machine}")
+        target = root / "src" / "atoll" / "_bin"
+        target.mkdir(exist_ok=True)
+        for name, sources, build in (
+            ("runsc", root / "native", _build_runsc),
+            ("atoll-agent", root / "agent", _build_agent),
+        ):
+            _install(_cached(name, sources, build, self.app.display_info), target / name)
+        build_data["pure_python"] = False
+        tags = (f"{kind}_{machine}" for kind in ("manylinux2014", "manylinux_2_17", "musllinux_1_1"))
+        build_data["tag"] = f"py3-none-{'.'.join(tags)}"
+
+
+def _stop(reason: str) -> NoReturn:
+    raise SystemExit(f"atoll cannot be built: {reason}")
+
+
+def _cached(
+    name: str, sources: Path, build: Callable[[Path, Path], None], tell: Callable[[str], None]
+) -> Path:
+    """The program built from ``sources``, which must lie in files there, from the cache when they are unchanged."""
+    if not (sources / "go.mod").is_file():
+        _stop(f"{sources / 'go.mod'} is missing; build in a complete source tree")
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "atoll" / "build"
+    cache = Path(os.environ.get("ATOLL_BUILD_CACHE") or default)
+    cache.mkdir(parents=True, exist_ok=True)
+    program = cache / f"{name}-{_source_hash(sources)}"
+    with open(cache / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            tell(f"building {name} from {sources} (minutes at the first time)")
+            with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=cache) as work:
+                copy = Path(work) / "source"
+                shutil.copytree(sources, copy)
+                _check_go(copy)
+                build(copy, Path(work) / name)
+                os.replace(Path(work) / name, program)
+    return program
+
+
+def _source_hash(sources: Path) -> str:
+    digest = hashlib.sha256(f"{RUNSC_VERSION} {_LDFLAGS} {platform.machine()}".encode())
+    digest.update(Path(__file__).read_bytes())
+    for path in _source_files(sources):
+        digest.update(f"\0{path.relative_to(sources)}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:24]
+
+
+def _source_files(sources: Path) -> Iterator[Path]:
+    for path in sorted(sources.rglob("*")):
+        if path.is_file() and not path.name.endswith(("_test.go", ".md")):
+            yield path
+
+
+def _check_go(module: Path) -> None:
+    """Stop unless there is a Go that is new enough for the module."""
+    match = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
+    wanted = match[1] if match else "1.26"
+    remedy = f"install Go {wanted} or newer, put its bin directory first in PATH, and try again"
+    if shutil.which("go") is None:
+        _stop(f"the Go compiler is missing; {remedy}. An atoll wheel needs no Go")
+    found = _go(["env", "GOVERSION"], Path("/")).strip().removeprefix("go")
+    if _version(found) < _version(wanted):
+        _stop(f"the Go compiler is {found}, older than {wanted}; {remedy}")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text.split("-")[0].split(" ")[0])[:3])
+
+
+def _go(arguments: list[str], directory: Path) -> str:
+    env = {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "",
+        "GOOS": "linux",
+        "GOARCH": _ARCHITECTURES[platform.machine()],
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+    }
+    result = subprocess.run(["go", *arguments], cwd=directory, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if result.returncode != 0:
+        _stop(f"`go {' '.join(arguments)}` failed:\n{result.stderr.decode(errors='replace')}")
+    return result.stdout.decode()
+
+
+def _build_runsc(source: Path, output: Path) -> None:
+    _go(["mod", "vendor"], source)
+    gvisor = source / "vendor" / "gvisor.dev" / "gvisor"
+    _go(["run", "-mod=vendor", "./fillseccomp", str(gvisor / "runsc/boot/filter/filter_precompiled.go")], source)
+    version = f"-X gvisor.dev/gvisor/runsc/version.version={RUNSC_VERSION}"
+    _compile(source, output, "gvisor.dev/gvisor/runsc", f"{_LDFLAGS} {version}", "-mod=vendor")
+
+
+def _build_agent(source: Path, output: Path) -> None:
+    _compile(source, output, ".", _LDFLAGS)
+
+
+def _compile(source: Path, output: Path, package: str, ldflags: str, *options: str) -> None:
+    flags = ["-trimpath", "-buildvcs=false", f"-ldflags={ldflags}", *options]
+    _go(["build", *flags, "-o", str(output), package], source)
+
+
+def _install(program: Path, target: Path) -> None:
+    """Put the program at ``target``, in one step, so that a running one is not disturbed."""
+    if target.exists() and filecmp.cmp(program, target, shallow=False):
+        return
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copyfile(program, aside)
+    aside.chmod(0o755)
+    os.replace(aside, target)

@@ -1,0 +1,55 @@
+// Command fillseccomp fills the seccomp programs into a vendored gVisor, so that runsc need not compile one at
+// each start. Upstream's own build generates them; the Go module comes with the table empty.
+//
+//	go run ./fillseccomp vendor/gvisor.dev/gvisor/runsc/boot/filter/filter_precompiled.go
+//
+// A program's key contains facts of the build, so build this with the same tags and CGO_ENABLED as runsc.
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"strings"
+
+	"gvisor.dev/gvisor/runsc/boot/filter/config"
+)
+
+const (
+	tableEnd = "\tprecompiledPrograms = programs\n"
+	switchOn = "const PrecompilationDisabledAtBuildTime = false"
+)
+
+var switchOff = strings.Replace(switchOn, "false", "true", 1)
+
+func main() {
+	if err := fill(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// fill rewrites the Go file at path, adding every program that a sandbox without GPUs, TPUs and RDMA can ask for.
+func fill(path string) error {
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	programs, err := config.PrecompiledPrograms()
+	if err != nil {
+		return fmt.Errorf("compile the programs: %w", err)
+	}
+	var table strings.Builder
+	for _, program := range programs {
+		// Programs for proxied devices are many and large, and no atoll has such a device.
+		if !strings.Contains(program.Name, "Proxy=true") {
+			table.WriteString(program.Registration("\t", "precompiledseccomp", "programs"))
+		}
+	}
+	text := string(source)
+	if table.Len() == 0 || strings.Count(text, tableEnd) != 1 || strings.Count(text, switchOff) != 1 {
+		return fmt.Errorf("%s is not the file that this program was made for", path)
+	}
+	text = strings.Replace(text, tableEnd, table.String()+tableEnd, 1)
+	text = strings.Replace(text, switchOff, switchOn, 1)
+	return os.WriteFile(path, []byte(text), 0o644)
+}

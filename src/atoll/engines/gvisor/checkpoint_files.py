@@ -1,0 +1,68 @@
+"""The files of a checkpoint, written to the disk while they come."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+
+# State of the kernel, table of the memory pages, the pages: the names that runsc looks for at a restore.
+NAMES = ("checkpoint.img", "pages_meta.img", "pages.img")
+
+_PAUSE_S = 0.002
+
+
+class CheckpointFiles:
+    """Three new files in an empty directory, open inside ``with``, and flushed from the start by a thread.
+
+    Without it the disk would idle while the sentry writes, and a checkpoint would take half as long again.
+    """
+
+    def __init__(self, into: Path) -> None:
+        self._into = into
+        self.fds: list[int] = []
+        self._written = threading.Event()
+        self._flusher = threading.Thread(target=self._flush, name="checkpoint-flush")
+
+    def __enter__(self) -> CheckpointFiles:
+        try:
+            for name in NAMES:
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                self.fds.append(os.open(self._into / name, flags, 0o600))
+            self._flusher.start()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._written.set()
+        self._flusher.join()
+        self._close()
+
+    def sync(self) -> None:
+        """Once all is written: return when the files and their names are on the disk.
+
+        Raises:
+            OSError: The disk is full or broken.
+        """
+        self._written.set()
+        self._flusher.join()
+        for fd in self.fds:
+            os.fsync(fd)
+        directory = os.open(self._into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _flush(self) -> None:
+        while not self._written.wait(_PAUSE_S):
+            os.fdatasync(self.fds[-1])
+
+    def _close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)

@@ -1,0 +1,41 @@
+"""Where a machine's files lie in its state directory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class Places:
+    """Paths of one machine. ``console`` has what process 1 wrote, ``log`` what runsc said."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.bundle = state_dir / "bundle"
+        self.config = self.bundle / "config.json"
+        self.runsc = state_dir / "runsc"
+        self.console = state_dir / "console.log"
+        self.log = state_dir / "runsc.log"
+
+    def make(self) -> None:
+        """Make the directories, without anything that an earlier machine left in them."""
+        shutil.rmtree(self.runsc, ignore_errors=True)
+        self.log.unlink(missing_ok=True)
+        for directory in (self.bundle, self.runsc):
+            directory.mkdir(mode=0o700, exist_ok=True)
+
+    def control_socket(self, machine_id: str) -> Path:
+        """The sentry's socket; the path may be longer than a socket's address can be."""
+        return self.runsc / f"runsc-{machine_id}.sock"
+
+
+@contextlib.contextmanager
+def open_directory(path: Path) -> Iterator[int]:
+    """A descriptor of the directory, good for paths below /proc/self/fd."""
+    fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

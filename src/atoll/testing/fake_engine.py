@@ -1,0 +1,160 @@
+"""An engine without a host: machines that live in this process and do as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from atoll.engines import Capabilities, Engine, Machine, MachinePlan, MachineStats
+from atoll.errors import EngineError
+
+CHECKPOINT_FILE = "memory.json"
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of an engine or machine: the method's name and the machine's id."""
+
+    method: str
+    machine_id: str
+
+
+class FakeHost:
+    """What outlives a fake engine: the machines that run, and what was asked of them.
+
+    Give one host to two engines to test adoption.
+    """
+
+    def __init__(self) -> None:
+        self.machines: dict[str, FakeMachine] = {}
+        self.calls: list[Call] = []
+        self._failures: dict[str, list[BaseException]] = {}
+        self._holds: dict[str, asyncio.Event] = {}
+
+    def fail_next(self, method: str, error: BaseException | None = None) -> None:
+        """Let the next call of ``method`` raise; by default an EngineError."""
+        self._failures.setdefault(method, []).append(error or EngineError(f"the test lets {method} fail"))
+
+    def hold(self, method: str) -> asyncio.Event:
+        """Let calls of ``method`` wait until the returned event is set."""
+        return self._holds.setdefault(method, asyncio.Event())
+
+    def methods(self, machine_id: str) -> list[str]:
+        """The methods called for one machine, in order."""
+        return [call.method for call in self.calls if call.machine_id == machine_id]
+
+    async def note(self, method: str, machine_id: str) -> None:
+        """Record a call, then wait or raise as the test wants."""
+        self.calls.append(Call(method, machine_id))
+        if method in self._holds:
+            await self._holds[method].wait()
+        if failures := self._failures.get(method):
+            raise failures.pop(0)
+
+
+class FakeMachine(Machine):
+    """A guest that is only a word of memory. ``memory`` goes into a checkpoint and comes back from it."""
+
+    def __init__(self, host: FakeHost, plan: MachinePlan, memory: str) -> None:
+        self.machine_id = plan.machine_id
+        self.plan = plan
+        self.memory = memory
+        self.paused = False
+        self.alive = True
+        self._host = host
+        self._ended = asyncio.Event()
+
+    def crash(self) -> None:
+        """Die as if somebody had killed the processes; ``kill`` still has to be called."""
+        self.alive = False
+        self._ended.set()
+
+    async def pause(self) -> None:
+        """See ``Machine.pause``."""
+        await self._used("pause")
+        self.paused = True
+
+    async def resume(self) -> None:
+        """See ``Machine.resume``."""
+        await self._used("resume")
+        self.paused = False
+
+    async def checkpoint(self, into: Path, *, leave_running: bool) -> None:
+        """See ``Machine.checkpoint``."""
+        await self._used("checkpoint")
+        (into / CHECKPOINT_FILE).write_bytes(msgspec.json.encode(self.memory))
+        if not leave_running:
+            self.crash()
+
+    async def stats(self) -> MachineStats:
+        """See ``Machine.stats``."""
+        await self._used("stats")
+        return MachineStats(memory_bytes=1 << 20, memory_limit_bytes=self.plan.memory_bytes, cpu_s=0.5)
+
+    async def wait(self) -> None:
+        """See ``Machine.wait``."""
+        await self._ended.wait()
+
+    async def kill(self) -> None:
+        """See ``Machine.kill``."""
+        await self._host.note("kill", self.machine_id)
+        self.crash()
+        self._host.machines.pop(self.machine_id, None)
+
+    def record(self) -> bytes:
+        """See ``Machine.record``."""
+        return msgspec.json.encode(self.machine_id)
+
+    async def _used(self, method: str) -> None:
+        await self._host.note(method, self.machine_id)
+        if not self.alive:
+            raise EngineError(f"{method} failed, the machine {self.machine_id} is dead")
+
+
+class FakeEngine(Engine):
+    """See the module. ``host.calls`` has what was asked, ``host.machines`` what runs.
+
+    Args:
+        host: Shared with another engine, or None for one of its own.
+    """
+
+    name: ClassVar[str] = "fake"
+    capabilities: ClassVar[Capabilities] = Capabilities(pause=True, checkpoint=True, live_checkpoint=True)
+    version = "fake-1"
+
+    def __init__(self, host: FakeHost | None = None) -> None:
+        self.host = host or FakeHost()
+
+    async def probe(self) -> None:
+        """See ``Engine.probe``."""
+        await self.host.note("probe", "")
+
+    async def start(self, plan: MachinePlan) -> FakeMachine:
+        """See ``Engine.start``."""
+        await self.host.note("start", plan.machine_id)
+        if plan.machine_id in self.host.machines:
+            raise EngineError(f"a machine {plan.machine_id} runs already")
+        machine = FakeMachine(self.host, plan, _memory(plan))
+        self.host.machines[plan.machine_id] = machine
+        return machine
+
+    async def adopt(self, record: bytes) -> FakeMachine | None:
+        """See ``Engine.adopt``."""
+        machine_id = msgspec.json.decode(record, type=str)
+        await self.host.note("adopt", machine_id)
+        machine = self.host.machines.get(machine_id)
+        if machine is not None and not machine.alive:
+            del self.host.machines[machine_id]
+            return None
+        return machine
+
+
+def _memory(plan: MachinePlan) -> str:
+    if plan.checkpoint is None:
+        return "booted"
+    try:
+        return msgspec.json.decode((plan.checkpoint / CHECKPOINT_FILE).read_bytes(), type=str)
+    except (OSError, msgspec.DecodeError) as error:
+        raise EngineError(f"{plan.checkpoint} is no checkpoint: {error}") from None
