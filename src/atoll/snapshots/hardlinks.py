@@ -1,0 +1,74 @@
+"""Hard links that a mounted overlay has written to only by half."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import defaultdict
+from pathlib import Path
+
+import msgspec
+
+from atoll.host import write_atomically
+
+
+def settle_links(merged: Path, upper: Path, work: Path, record: Path) -> None:
+    """Give every name of a hard-linked file its entry in the writable layer once one of its names has one.
+
+    When a file with several names in a lower layer is written to, the kernel copies it up under the one name
+    and finds the others by an index in ``work``. That index serves one mount only. So before the layer
+    becomes a lower one, or is copied, the other names are copied up too, which makes them links of the same
+    file there.
+
+    Costs nothing while no such file was written to; else a walk over the merged tree, once for each new one.
+
+    Args:
+        merged: Where the overlay is mounted.
+        record: A file that keeps which entries of the index are done.
+    """
+    entries = _index(work)
+    if entries <= _done(record):
+        return
+    for names in _linked_files(merged).values():
+        above = [name for name in names if os.path.lexists(os.path.join(upper, name))]
+        if above and len(above) < len(names):
+            for name in set(names) - set(above):
+                with contextlib.suppress(FileNotFoundError):  # the guest may be running
+                    # Changes nothing, but makes the kernel copy it up.
+                    os.chown(os.path.join(merged, name), -1, -1, follow_symlinks=False)
+    write_atomically(record, msgspec.json.encode(sorted(entries)))
+
+
+def _index(work: Path) -> set[str]:
+    try:
+        # Names that begin with # are the kernel's own temporary ones.
+        return {name for name in os.listdir(work / "index") if not name.startswith("#")}
+    except FileNotFoundError:
+        return set()
+
+
+def _done(record: Path) -> set[str]:
+    try:
+        return set(msgspec.json.decode(record.read_bytes(), type=list[str]))
+    except (FileNotFoundError, msgspec.DecodeError):
+        return set()
+
+
+def _linked_files(top: Path) -> dict[int, list[str]]:
+    """Paths below ``top`` by inode, of the files that have more than one name."""
+    found: dict[int, list[str]] = defaultdict(list)
+    waiting = [""]
+    while waiting:
+        directory = waiting.pop()
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(top / directory) as entries,
+        ):
+            for entry in entries:
+                path = os.path.join(directory, entry.name)
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(path)
+                    elif (info := entry.stat(follow_symlinks=False)).st_nlink > 1:
+                        found[info.st_ino].append(path)
+    return found

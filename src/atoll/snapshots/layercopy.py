@@ -1,0 +1,116 @@
+"""A copy of a writable layer that is made while a guest writes to it, but for the last part."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import anyio
+
+from atoll.errors import HostError, NoSpaceError
+from atoll.host import TreeCopy, remove_tree
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class LayerCopy:
+    """Copies a writable layer in two phases: ``first`` while the guest runs, ``last`` while it stands still.
+
+    Whatever the guest does to its files in between, only ``last`` decides what is in the copy. Without
+    ``first``, ``last`` copies all.
+
+    Args:
+        upper: The writable layer.
+        aside: Where the copy grows; made by ``first``.
+        target: What ``aside`` becomes at the end; its name is the id of the layer.
+        settle: Called before each look at ``upper``; completes what the kernel has done there by half.
+        stamped: Whether ``upper`` lies where time stamps show every write that comes after a sync (not on
+            tmpfs).
+    """
+
+    def __init__(
+        self, upper: Path, aside: Path, target: Path, *, settle: Callable[[], None], stamped: bool
+    ) -> None:
+        self.layer_id = target.name
+        self._upper = upper
+        self._aside = aside
+        self._target = target
+        self._settle = settle
+        self._stamped = stamped
+        self._tree = TreeCopy(upper, aside)
+        self._begun = False
+
+    async def first(self) -> None:
+        """Copy what is there now, while the guest goes on. On an error or a cancellation call ``abandon``.
+
+        Raises:
+            NoSpaceError: The disk is full.
+            HostError: A file could not be copied.
+        """
+        if self._stamped:
+            self._begun = True
+            await self._in_thread(self._first)
+
+    async def last(self) -> str:
+        """Copy what has changed since and give the layer its place; its id. The guest stands still.
+
+        Call it after the engine has written its checkpoint, which flushes what it holds back, and before the
+        guest goes on. The layer is durable only after ``Layers.sync``.
+
+        Raises:
+            NoSpaceError: The disk is full.
+            HostError: A file could not be copied.
+        """
+        await self._in_thread(self._last)
+        return self.layer_id
+
+    async def abandon(self) -> None:
+        """Erase what was copied. Idempotent; does nothing after ``last``."""
+        with anyio.CancelScope(shield=True):
+            await asyncio.to_thread(remove_tree, self._aside)
+
+    def _first(self) -> None:
+        self._settle()
+        self._tree.first()
+
+    def _last(self) -> None:
+        self._settle()
+        if self._begun:
+            self._tree.last()
+        else:
+            self._tree.copy()
+        os.rename(self._aside, self._target)
+
+    async def _in_thread(self, work: Callable[[], None]) -> None:
+        running = asyncio.ensure_future(asyncio.to_thread(self._run, work))
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # The thread must not go on below an ``abandon``.
+            with anyio.CancelScope(shield=True):
+                await asyncio.gather(running, return_exceptions=True)
+            raise
+
+    def _run(self, work: Callable[[], None]) -> None:
+        with copying(self._upper):
+            work()
+
+
+@contextlib.contextmanager
+def copying(layer: Path) -> Iterator[None]:
+    """Turn what the system refuses while a layer is copied into our errors."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise NoSpaceError(
+                f"no space is left for a copy of {layer}", hint="free some space under the home"
+            ) from error
+        raise HostError(
+            f"the layer {layer} could not be copied: {error.strerror}: {error.filename}",
+            hint="see `atoll doctor`",
+        ) from error

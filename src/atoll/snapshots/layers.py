@@ -1,0 +1,262 @@
+"""Writable layers of sandboxes and the frozen ones below them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio.to_thread
+
+from atoll.errors import HostError, InternalError
+from atoll.host import Mounts, copy_tree, mounts_below, remove_tree, sync_tree, tree_bytes, write_atomically
+from atoll.snapshots.hardlinks import settle_links
+from atoll.snapshots.layercopy import LayerCopy, copying
+
+Stack = tuple[str, ...]
+"""Ids of frozen layers, the top one first, over an image."""
+
+_UPPER, _WORK, _ROOT = "upper", "work", "root"
+_FROZEN = "frozen"
+_LINKED = "linked"
+_ASIDE = ".part-"
+_ID_BYTES = 10
+_TMPFS = {"tmpfs", "ramfs"}
+
+
+class Layers:
+    """The disks of sandboxes: overlay mounts of an image, frozen layers and one writable layer on top.
+
+    A sandbox's directory has ``upper`` (its writable layer), ``work`` (the kernel's) and ``root`` (where it
+    is mounted). Everything is as uid 0 of the mount namespace that the process is in. Methods that are not
+    ``async`` block, some of them for as long as copying a disk takes: call those from a thread.
+
+    Args:
+        directory: Where the frozen layers lie, on the file system of the sandboxes.
+        complete: Whether the kernel gives this process the complete kind of overlay (root of the host).
+            Without it, a layer is never below another one, and branching copies.
+    """
+
+    def __init__(self, directory: Path, complete: bool) -> None:
+        self._directory = directory
+        self._complete = complete
+
+    def mount(self, rootfs: Path, stack: Stack, sandbox_dir: Path) -> Path:
+        """Mount the sandbox's disk and return where. Does nothing when it is mounted already.
+
+        A freeze that a crash kept from being known, since ``stack`` does not have its layer, is undone first.
+
+        Raises:
+            HostError: The kernel refuses the mount.
+        """
+        root = sandbox_dir / _ROOT
+        if root in mounts_below(sandbox_dir):
+            return root
+        self._undo_unknown_freeze(sandbox_dir, stack)
+        for name in (_UPPER, _WORK, _ROOT):
+            _make_directory(sandbox_dir / name)
+        lowers = [*(self._path(layer) for layer in stack), rootfs]
+        try:
+            self._overlay(lowers, sandbox_dir)
+        except HostError as error:
+            if not self._complete or getattr(error.__cause__, "errno", 0) != errno.ESTALE:
+                raise
+            self._forget_lowers(sandbox_dir)
+            self._overlay(lowers, sandbox_dir)
+        return root
+
+    def unmount(self, sandbox_dir: Path) -> None:
+        """Unmount the sandbox's disk, if it is mounted. Nothing runs on it any more."""
+        root = sandbox_dir / _ROOT
+        if root in mounts_below(sandbox_dir):
+            self._settle(sandbox_dir)
+            Mounts.unmount(root)
+
+    def freeze(self, sandbox_dir: Path) -> str:
+        """Make the sandbox's writable layer an immutable one and return its id. It is unmounted. Costs no
+        copy.
+
+        Follow it with ``branch``, which gives the sandbox its next writable layer. Should the process die
+        before the caller has written down the new stack, the next ``mount`` undoes it.
+        """
+        if mounts_below(sandbox_dir):
+            raise InternalError(f"the disk in {sandbox_dir} is mounted")
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        layer_id = new_layer_id()
+        write_atomically(sandbox_dir / _FROZEN, layer_id.encode())
+        os.rename(sandbox_dir / _UPPER, self._path(layer_id))
+        self._clear_work(sandbox_dir)
+        return layer_id
+
+    def branch(self, sandbox_dir: Path, stack: Stack) -> Stack:
+        """Give a sandbox a new writable layer on top of ``stack`` and return the stack to mount it on.
+
+        Its earlier writable layer is erased. As root of the host nothing is copied; otherwise the top layer
+        is copied into the new writable layer and leaves the stack.
+
+        Raises:
+            NoSpaceError: The disk is full.
+            HostError: A file could not be copied.
+        """
+        sandbox_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if _note(sandbox_dir) not in stack:
+            (sandbox_dir / _FROZEN).unlink(missing_ok=True)
+        self._clear_work(sandbox_dir)
+        remove_tree(sandbox_dir / _UPPER)
+        if not stack:
+            return stack
+        if not self._complete:
+            self.seed(sandbox_dir, stack[0])
+            return stack[1:]
+        self._make_upper_like(sandbox_dir / _UPPER, self._path(stack[0]))
+        return stack
+
+    def seed(self, sandbox_dir: Path, layer_id: str) -> None:
+        """Copy a layer's content to become the sandbox's writable layer, which does not exist yet.
+
+        Raises:
+            NoSpaceError: The disk is full.
+            HostError: A file could not be copied.
+        """
+        aside = sandbox_dir / f"{_ASIDE}{_UPPER}"
+        remove_tree(aside)
+        try:
+            with copying(self._path(layer_id)):
+                copy_tree(self._path(layer_id), aside)
+                os.rename(aside, sandbox_dir / _UPPER)
+        except BaseException:
+            remove_tree(aside)
+            raise
+
+    def copy(self, sandbox_dir: Path, layer_id: str | None = None) -> LayerCopy:
+        """Begin to copy the writable layer of a sandbox, which may be running, into a new layer.
+
+        Args:
+            layer_id: The new layer's id; None makes one.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        layer_id = layer_id or new_layer_id()
+        return LayerCopy(
+            sandbox_dir / _UPPER,
+            self._directory / f"{_ASIDE}{layer_id}",
+            self._path(layer_id),
+            settle=lambda: self._settle(sandbox_dir),
+            stamped=_file_system(sandbox_dir) not in _TMPFS,
+        )
+
+    async def sync(self, layer_id: str) -> None:
+        """Return when all of a layer is on the disk, so that it survives a power cut."""
+        await anyio.to_thread.run_sync(sync_tree, self._path(layer_id))
+
+    def size_bytes(self, layer_id: str) -> int:
+        """Bytes that a frozen layer occupies."""
+        return tree_bytes(self._path(layer_id))
+
+    def sizes_changed(self, sandbox_dir: Path) -> int:
+        """Bytes that the writable layer of a sandbox occupies; 0 when it has none."""
+        return tree_bytes(sandbox_dir / _UPPER) if (sandbox_dir / _UPPER).exists() else 0
+
+    def ids(self) -> list[str]:
+        """Ids of all frozen layers."""
+        return sorted(name for name in self._names() if not name.startswith("."))
+
+    def remove(self, layer_id: str) -> None:
+        """Erase a frozen layer; the caller has seen to it that no stack has it. A missing one is no error."""
+        path = self._path(layer_id)
+        if path.exists():
+            # Renamed first, so that a crash leaves no layer that has lost a part.
+            aside = self._directory / f"{_ASIDE}{layer_id}"
+            os.rename(path, aside)
+            remove_tree(aside)
+
+    def remove_unfinished(self) -> list[str]:
+        """Erase what crashes left of copies and removals; the ids. For the start, when no copy is under
+        way.
+        """
+        found = [name for name in self._names() if name.startswith(_ASIDE)]
+        for name in found:
+            remove_tree(self._directory / name)
+        return [name.removeprefix(_ASIDE) for name in found]
+
+    def _names(self) -> list[str]:
+        return os.listdir(self._directory) if self._directory.exists() else []
+
+    def _path(self, layer_id: str) -> Path:
+        return self._directory / layer_id
+
+    def _overlay(self, lowers: Sequence[Path], sandbox_dir: Path) -> None:
+        Mounts.overlay(
+            lowers, sandbox_dir / _UPPER, sandbox_dir / _WORK, sandbox_dir / _ROOT, complete=self._complete
+        )
+
+    def _settle(self, sandbox_dir: Path) -> None:
+        root = sandbox_dir / _ROOT
+        if self._complete and root in mounts_below(sandbox_dir):
+            settle_links(root, sandbox_dir / _UPPER, sandbox_dir / _WORK, sandbox_dir / _LINKED)
+
+    def _undo_unknown_freeze(self, sandbox_dir: Path, stack: Stack) -> None:
+        layer_id = _note(sandbox_dir)
+        if not layer_id or layer_id in stack or not self._path(layer_id).exists():
+            return
+        upper = sandbox_dir / _UPPER
+        if not self._complete:
+            if not upper.exists():
+                self.seed(sandbox_dir, layer_id)
+            return
+        if upper.exists():
+            os.rmdir(upper)
+        os.rename(self._path(layer_id), upper)
+        (sandbox_dir / _FROZEN).unlink()
+
+    @staticmethod
+    def _forget_lowers(sandbox_dir: Path) -> None:
+        # The home was moved or restored from a backup, so the files below have other numbers than this
+        # layer noted.
+        os.removexattr(sandbox_dir / _UPPER, "trusted.overlay.origin")
+        Layers._clear_work(sandbox_dir)
+
+    @staticmethod
+    def _clear_work(sandbox_dir: Path) -> None:
+        (sandbox_dir / _LINKED).unlink(missing_ok=True)
+        remove_tree(sandbox_dir / _WORK)
+        _make_directory(sandbox_dir / _WORK)
+
+    @staticmethod
+    def _make_upper_like(upper: Path, layer: Path) -> None:
+        # The writable layer's top directory is what the guest sees as /.
+        _make_directory(upper)
+        info = layer.stat()
+        os.chown(upper, info.st_uid, info.st_gid)
+        shutil.copymode(layer, upper)
+
+
+def new_layer_id() -> str:
+    """An id that no layer has: 20 hexadecimal digits."""
+    return secrets.token_hex(_ID_BYTES)
+
+
+def _note(sandbox_dir: Path) -> str:
+    try:
+        return (sandbox_dir / _FROZEN).read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _make_directory(path: Path) -> None:
+    if not path.exists():
+        path.mkdir(parents=True)
+        path.chmod(0o755)
+
+
+def _file_system(path: Path) -> str:
+    """The type of the file system that a directory lies on."""
+    device = path.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields = line.split(" ")
+        if fields[2] == wanted:
+            return fields[fields.index("-") + 1]
+    return "unknown"

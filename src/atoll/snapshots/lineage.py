@@ -1,0 +1,71 @@
+"""Which snapshot stands on which. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from atoll.errors import InUseError, SnapshotNotFoundError
+from atoll.types import SnapshotInfo
+
+
+class SnapshotTree:
+    """The snapshots of a home as a forest, oldest first among brothers.
+
+    A snapshot whose parent is not among them counts as a root.
+    """
+
+    def __init__(self, snapshots: Sequence[SnapshotInfo]) -> None:
+        self._by_id = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
+        self._children: dict[str | None, list[SnapshotInfo]] = defaultdict(list)
+        for snapshot in sorted(snapshots, key=lambda each: (each.created_at, each.snapshot_id)):
+            parent = snapshot.parent_id if snapshot.parent_id in self._by_id else None
+            self._children[parent].append(snapshot)
+
+    @property
+    def roots(self) -> list[SnapshotInfo]:
+        """The snapshots that stand on no other."""
+        return list(self._children.get(None, []))
+
+    def children(self, snapshot_id: str) -> list[SnapshotInfo]:
+        """The snapshots that stand directly on this one."""
+        self._get(snapshot_id)
+        return list(self._children.get(snapshot_id, []))
+
+    def path_to(self, snapshot_id: str) -> list[SnapshotInfo]:
+        """The snapshots from a root down to this one, itself included.
+
+        Raises:
+            SnapshotNotFoundError: There is none of that id.
+        """
+        path = [self._get(snapshot_id)]
+        seen = {snapshot_id}
+        while (parent := self._by_id.get(path[0].parent_id or "")) and parent.snapshot_id not in seen:
+            seen.add(parent.snapshot_id)
+            path.insert(0, parent)
+        return path
+
+    def removable(self, snapshot_id: str) -> SnapshotInfo:
+        """The snapshot, if no other stands on it.
+
+        Raises:
+            SnapshotNotFoundError: There is none of that id.
+            InUseError: Others stand on it; the message names them.
+        """
+        snapshot = self._get(snapshot_id)
+        children = self.children(snapshot_id)
+        if children:
+            names = ", ".join(child.name or child.snapshot_id for child in children)
+            raise InUseError(
+                f"the snapshot {snapshot.name or snapshot_id} is the parent of {names}",
+                hint="delete those first",
+            )
+        return snapshot
+
+    def _get(self, snapshot_id: str) -> SnapshotInfo:
+        try:
+            return self._by_id[snapshot_id]
+        except KeyError:
+            raise SnapshotNotFoundError(
+                f"no snapshot is called {snapshot_id!r}", hint="`atoll snapshot list` lists them"
+            ) from None
