@@ -15,7 +15,7 @@ from atoll.host import syscalls
 # The kernel takes one page of options; some of it goes to the other options.
 _LONGEST_LOWERS_BYTES = 3400
 _BUSY_S = 5.0
-_COMPLETE = ("redirect_dir=on", "index=off", "metacopy=off")
+_COMPLETE = ("redirect_dir=on", "index=on", "metacopy=off")
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
