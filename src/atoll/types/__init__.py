@@ -1,8 +1,8 @@
 """Frozen values that cross room borders: what is wanted, what is observed. No input or output happens here."""
 
-from atoll.types.images import ImageInfo
-from atoll.types.processes import ExecResult, ProcessInfo, TerminalSize
 from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
+from atoll.types.images import ImageInfo
+from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
 from atoll.types.sandboxes import SandboxInfo, SandboxPage, SandboxSpec, SandboxState
 from atoll.types.snapshots import SnapshotInfo
@@ -13,6 +13,7 @@ __all__ = [
     "FileInfo",
     "FileKind",
     "ImageInfo",
+    "Output",
     "ProcessInfo",
     "Progress",
     "SandboxInfo",

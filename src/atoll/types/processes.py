@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from atoll.errors import ExecFailedError
@@ -55,5 +57,19 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
             ExecFailedError: It is another; the message ends with the last 2,000 characters of standard error.
         """
         if self.exit_code:
-            raise ExecFailedError(f"the program ended with {self.exit_code}: {self.stderr[-2000:]}".rstrip(": "))
+            raise ExecFailedError(
+                f"the program ended with {self.exit_code}: {self.stderr[-2000:]}".rstrip(": ")
+            )
         return self
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of what a program wrote, in the order of its arrival.
+
+    ``data`` is what came, ``text`` the same as UTF-8 with bad bytes replaced; a character that was cut in two comes
+    whole in the text of the later piece.
+    """
+
+    stream: Literal["stdout", "stderr", "terminal"]
+    data: bytes
+    text: str

@@ -1,0 +1,124 @@
+"""A whole persistent computer for every agent: it sleeps, wakes where it left off, forks and rolls back.
+
+from atoll import Sandbox
+
+with Sandbox.create() as sandbox:
+print(sandbox.run("uname -a").stdout)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from atoll.version import __version__
+
+if TYPE_CHECKING:
+    from atoll.errors import (
+        AtollError,
+        DeadlineError,
+        ExecFailedError,
+        ExecTimeoutError,
+        FileError,
+        InvalidSpecError,
+        NotFoundError,
+        SandboxCrashedError,
+        SandboxNotFoundError,
+        StateError,
+        UnsupportedError,
+    )
+    from atoll.sdk import (
+        AsyncImages,
+        AsyncProcess,
+        AsyncSandbox,
+        AsyncSnapshots,
+        AsyncSupervisor,
+        AsyncTerminal,
+        Images,
+        Process,
+        Sandbox,
+        Snapshots,
+        Supervisor,
+        Terminal,
+    )
+    from atoll.types import (
+        ExecResult,
+        FileInfo,
+        ImageInfo,
+        Output,
+        ProcessInfo,
+        Progress,
+        SandboxInfo,
+        SandboxStats,
+        SnapshotInfo,
+        TerminalSize,
+        WatchEvent,
+    )
+
+__all__ = [
+    "AsyncImages",
+    "AsyncProcess",
+    "AsyncSandbox",
+    "AsyncSnapshots",
+    "AsyncSupervisor",
+    "AsyncTerminal",
+    "AtollError",
+    "DeadlineError",
+    "ExecFailedError",
+    "ExecResult",
+    "ExecTimeoutError",
+    "FileError",
+    "FileInfo",
+    "ImageInfo",
+    "Images",
+    "InvalidSpecError",
+    "NotFoundError",
+    "Output",
+    "Process",
+    "ProcessInfo",
+    "Progress",
+    "Sandbox",
+    "SandboxCrashedError",
+    "SandboxInfo",
+    "SandboxNotFoundError",
+    "SandboxStats",
+    "SnapshotInfo",
+    "Snapshots",
+    "StateError",
+    "Supervisor",
+    "Terminal",
+    "TerminalSize",
+    "UnsupportedError",
+    "WatchEvent",
+    "__version__",
+]
+
+_TYPES = frozenset(
+    {
+        "ExecResult",
+        "FileInfo",
+        "ImageInfo",
+        "Output",
+        "ProcessInfo",
+        "Progress",
+        "SandboxInfo",
+        "SandboxStats",
+        "SnapshotInfo",
+        "TerminalSize",
+        "WatchEvent",
+    }
+)
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        from importlib import import_module
+
+        room = "atoll.errors" if name.endswith("Error") else "atoll.types" if name in _TYPES else "atoll.sdk"
+        value: object = getattr(import_module(room), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

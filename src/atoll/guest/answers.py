@@ -1,0 +1,151 @@
+"""Answers of the guest agent, read into values. All of them are from a guest, so all of them are checked."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from atoll import errors
+from atoll.errors import AgentError, AtollError
+from atoll.types import FileInfo, ProcessInfo
+
+_Value = TypeVar("_Value")
+_MESSAGE_CHARS = 2000
+
+_CLASS_OF: dict[str, type[AtollError]] = {
+    "invalid": errors.InvalidSpecError,
+    "user_unknown": errors.InvalidSpecError,
+    "cwd_missing": errors.FileMissingError,
+    "program_missing": errors.FileMissingError,
+    "denied": errors.FileDeniedError,
+    "process_not_found": errors.ProcessNotFoundError,
+    "file_missing": errors.FileMissingError,
+    "file_taken": errors.FileTakenError,
+    "not_a_directory": errors.NotADirectoryInSandboxError,
+    "is_a_directory": errors.IsADirectoryInSandboxError,
+    "no_space": errors.NoSpaceError,
+    "busy": errors.InUseError,
+}
+_HINT_OF = {
+    "user_unknown": "name a user of the image, or none for its default user",
+    "cwd_missing": "make the directory first, or give another cwd",
+    "program_missing": "install it, or name it by its absolute path",
+    "no_space": "remove files inside, or free disk under the home",
+}
+
+
+class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a program ended: ``exit_code`` is 128 + N after signal N; ``error`` is the agent's own trouble with it."""
+
+    exit_code: int
+    signal: int = 0
+    timed_out: bool = False
+    error: str = ""
+
+
+class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs in the guest, the agent not counted."""
+
+    processes: int
+    memory_bytes: int = 0
+    generation: int = 0
+
+
+class _ErrorBody(msgspec.Struct):
+    code: str = ""
+    message: str = ""
+
+
+class _FileAnswer(msgspec.Struct):
+    file: FileInfo
+
+
+class _FilesAnswer(msgspec.Struct):
+    files: list[FileInfo]
+
+
+class _UnpackedAnswer(msgspec.Struct):
+    files: int
+
+
+class _TimeAnswer(msgspec.Struct):
+    time_ns: int
+
+
+class _ProcessRow(msgspec.Struct):
+    pid: int
+    argv: list[str] | None = None
+    cwd: str = ""
+    user: str = ""
+    started_at_ms: float = 0
+    pty: bool = False
+    tag: str | None = None
+
+
+class _ProcessesAnswer(msgspec.Struct):
+    processes: list[_ProcessRow] | None = None
+
+
+def decoded(body: bytes, kind: type[_Value]) -> _Value:
+    """Read a JSON body.
+
+    Raises:
+        AgentError: It is not what the protocol says.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise AgentError(f"the guest agent answered what it must not: {error}") from None
+
+
+def error_from(status: int, body: bytes) -> AtollError:
+    """The error that an answer with a status of 400 or more tells of. Never fails, whatever the guest sent."""
+    try:
+        told = decoded(body, _ErrorBody)
+    except AgentError:
+        told = _ErrorBody()
+    message = told.message[:_MESSAGE_CHARS] or f"the guest agent answered with status {status}"
+    kind = _CLASS_OF.get(told.code, AgentError)
+    return kind(message, hint=_HINT_OF.get(told.code))
+
+
+def file_from(body: bytes) -> FileInfo:
+    """One file's description."""
+    return decoded(body, _FileAnswer).file
+
+
+def files_from(body: bytes) -> list[FileInfo]:
+    """A directory's list."""
+    return decoded(body, _FilesAnswer).files
+
+
+def unpacked_from(body: bytes) -> int:
+    """How many entries of a tar were unpacked."""
+    return decoded(body, _UnpackedAnswer).files
+
+
+def time_from(body: bytes) -> int:
+    """The guest's clock in Unix nanoseconds."""
+    return decoded(body, _TimeAnswer).time_ns
+
+
+def stats_from(body: bytes) -> AgentStats:
+    """What runs in the guest."""
+    return decoded(body, AgentStats)
+
+
+def processes_from(body: bytes) -> list[ProcessInfo]:
+    """The programs that run."""
+    return [
+        ProcessInfo(
+            pid=row.pid,
+            argv=row.argv or [],
+            cwd=row.cwd,
+            user=row.user,
+            started_at=row.started_at_ms / 1000,
+            pty=row.pty,
+            tag=row.tag or None,
+        )
+        for row in decoded(body, _ProcessesAnswer).processes or []
+    ]

@@ -1,0 +1,79 @@
+"""Frames: the rows that a stream of the agent consists of. All input is from a guest, so all of it is checked."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from atoll.errors import AgentError
+from atoll.guest.answers import ProcessEnd, decoded
+from atoll.types import WatchEvent
+
+FRAME_LIMIT_BYTES = 65536
+_HEAD_BYTES = 5
+_KINDS = {byte: chr(byte) for byte in b"soetwkx"}
+
+
+class Frame(NamedTuple):
+    """One frame: ``kind`` is its type letter."""
+
+    kind: str
+    payload: bytes
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames. Keeps less than one frame."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    @property
+    def midway(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return bool(self._rest)
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Add bytes and return the frames that are now whole.
+
+        Raises:
+            AgentError: The bytes are no frames.
+        """
+        if self._rest:
+            data = self._rest + data
+        frames: list[Frame] = []
+        at, end = 0, len(data)
+        while end - at >= _HEAD_BYTES:
+            kind = _KINDS.get(data[at])
+            size = int.from_bytes(data[at + 1 : at + _HEAD_BYTES], "big")
+            if kind is None or size > FRAME_LIMIT_BYTES:
+                raise AgentError(f"the guest agent sent a frame of type {data[at]} and {size} bytes")
+            stop = at + _HEAD_BYTES + size
+            if stop > end:
+                break
+            frames.append(Frame(kind, data[at + _HEAD_BYTES : stop]))
+            at = stop
+        self._rest = data[at:]
+        return frames
+
+
+class _Started(msgspec.Struct):
+    pid: int
+
+
+def started_from(payload: bytes) -> int:
+    """The pid in a start frame."""
+    pid = decoded(payload, _Started).pid
+    if pid <= 0:
+        raise AgentError(f"the guest agent named the pid {pid}")
+    return pid
+
+
+def end_from(payload: bytes) -> ProcessEnd:
+    """How a program ended, from its last frame."""
+    return decoded(payload, ProcessEnd)
+
+
+def watch_event_from(payload: bytes) -> WatchEvent:
+    """A change that a watch tells of."""
+    return decoded(payload, WatchEvent)

@@ -1,0 +1,168 @@
+"""Requests to the guest agent, as values: one function per route of agent/spec.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+
+from atoll.types import TerminalSize
+
+AGENT_PORT = 49983
+_JSON = (("content-type", "application/json"),)
+_BYTES = (("content-type", "application/octet-stream"),)
+
+FileOp = Literal["stat", "list", "mkdir", "move", "remove"]
+
+
+class GuestRequest(msgspec.Struct, frozen=True):
+    """A request, not yet sent. ``body`` is None when the caller sends the body, of a length of its own, as it comes."""
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = b""
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A program to start in the guest: ``argv``, or a shell ``line``.
+
+    ``timeout_ms`` 0 means none; ``stdin`` False gives it /dev/null; ``pty`` a terminal instead of pipes.
+    """
+
+    argv: tuple[str, ...] | None = None
+    line: str | None = None
+    cwd: str | None = None
+    env: Mapping[str, str] = {}
+    user: str | None = None
+    stdin: bool = False
+    pty: TerminalSize | None = None
+    timeout_ms: int = 0
+    tag: str | None = None
+
+
+class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a guest is told of itself; what is None stays as it is. ``entropy`` travels as base64."""
+
+    generation: int | None = None
+    hostname: str | None = None
+    machine_id: str | None = None
+    env: Mapping[str, str] | None = None
+    user: str | None = None
+    cwd: str | None = None
+    ca_pem: str | None = None
+    nameserver: str | None = None
+    entropy: bytes | None = None
+
+
+def _query(route: str, **values: str | None) -> str:
+    parts = [f"{key}={quote(value, safe='')}" for key, value in values.items() if value]
+    return f"{route}?{'&'.join(parts)}" if parts else route
+
+
+def _post(target: str, body: object) -> GuestRequest:
+    return GuestRequest("POST", target, _JSON, msgspec.json.encode(body))
+
+
+def health() -> GuestRequest:
+    """Ask whether the agent answers."""
+    return GuestRequest("GET", "/health")
+
+
+def init(values: GuestInit) -> GuestRequest:
+    """Tell the guest its identity, environment and clock-independent settings."""
+    return _post("/atoll/init", values)
+
+
+def warm(user: str) -> GuestRequest:
+    """Have the login environment of ``user`` taken now, so that the first shell line need not wait for it."""
+    return _post("/atoll/warm", {"user": user})
+
+
+def start_process(program: Program) -> GuestRequest:
+    """Start a program; the answer is its stream of frames."""
+    return _post("/atoll/processes", program)
+
+
+def list_processes() -> GuestRequest:
+    """List the programs that were started through the agent and still run."""
+    return GuestRequest("GET", "/atoll/processes")
+
+
+def process_output(pid: int) -> GuestRequest:
+    """Follow a program's output: what was kept of it, then what comes."""
+    return GuestRequest("GET", f"/atoll/processes/{pid}/output")
+
+
+def write_stdin(pid: int, *, end: bool, body: bytes | None) -> GuestRequest:
+    """Write to standard input or the terminal, and close it afterwards when ``end``."""
+    return GuestRequest("POST", f"/atoll/processes/{pid}/stdin{'?eof=1' if end else ''}", _BYTES, body)
+
+
+def signal_process(pid: int, number: int) -> GuestRequest:
+    """Send a signal to the process group that ``pid`` leads."""
+    return _post(f"/atoll/processes/{pid}/signal", {"signal": number})
+
+
+def resize_process(pid: int, size: TerminalSize) -> GuestRequest:
+    """Tell a terminal its size."""
+    return _post(f"/atoll/processes/{pid}/resize", size)
+
+
+def get_file(path: str, user: str | None) -> GuestRequest:
+    """Read a regular file."""
+    return GuestRequest("GET", _query("/atoll/file", path=path, user=user))
+
+
+def put_file(path: str, user: str | None, *, mode: int | None, body: bytes | None) -> GuestRequest:
+    """Write a file; parents are made. ``mode`` None leaves the agent's default."""
+    mode_text = None if mode is None else f"{mode & 0o7777:o}"
+    return GuestRequest("PUT", _query("/atoll/file", path=path, user=user, mode=mode_text), _BYTES, body)
+
+
+class _FilesBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    op: FileOp
+    path: str
+    to: str | None = None
+    depth: int | None = None
+    parents: bool = False
+    user: str | None = None
+
+
+def files_request(
+    op: FileOp,
+    path: str,
+    *,
+    to: str | None = None,
+    depth: int | None = None,
+    parents: bool = False,
+    user: str | None = None,
+) -> GuestRequest:
+    """Do one thing with names: look, list, make, move or remove."""
+    return _post("/atoll/files", _FilesBody(op=op, path=path, to=to, depth=depth, parents=parents, user=user))
+
+
+def get_tree(path: str, user: str | None) -> GuestRequest:
+    """Read a directory's content as a tar."""
+    return GuestRequest("GET", _query("/atoll/tree", path=path, user=user))
+
+
+def put_tree(path: str, user: str | None) -> GuestRequest:
+    """Unpack a tar, sent as it comes, into a directory."""
+    return GuestRequest(
+        "PUT", _query("/atoll/tree", path=path, user=user), (("content-type", "application/x-tar"),), None
+    )
+
+
+def watch(path: str, user: str | None, *, recursive: bool) -> GuestRequest:
+    """Follow what happens in a directory."""
+    return GuestRequest(
+        "GET", _query("/atoll/watch", path=path, recursive="true" if recursive else None, user=user)
+    )
+
+
+def stats() -> GuestRequest:
+    """Ask what runs inside."""
+    return GuestRequest("GET", "/atoll/stats")

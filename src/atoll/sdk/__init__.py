@@ -1,0 +1,64 @@
+"""What programs import to use atoll, through the front door ``atoll``. Each class is loaded when first asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from atoll.sdk._async.files import AsyncFiles
+    from atoll.sdk._async.images import AsyncImages
+    from atoll.sdk._async.ports import AsyncForward
+    from atoll.sdk._async.process import AsyncProcess
+    from atoll.sdk._async.sandbox import AsyncSandbox
+    from atoll.sdk._async.snapshots import AsyncSnapshots
+    from atoll.sdk._async.supervisor import AsyncSupervisor
+    from atoll.sdk._async.terminal import AsyncTerminal
+    from atoll.sdk._async.watch import AsyncWatch
+    from atoll.sdk._sync.files import Files
+    from atoll.sdk._sync.images import Images
+    from atoll.sdk._sync.ports import Forward
+    from atoll.sdk._sync.process import Process
+    from atoll.sdk._sync.sandbox import Sandbox
+    from atoll.sdk._sync.snapshots import Snapshots
+    from atoll.sdk._sync.supervisor import Supervisor
+    from atoll.sdk._sync.terminal import Terminal
+    from atoll.sdk._sync.watch import Watch
+
+__all__ = [
+    "AsyncFiles",
+    "AsyncForward",
+    "AsyncImages",
+    "AsyncProcess",
+    "AsyncSandbox",
+    "AsyncSnapshots",
+    "AsyncSupervisor",
+    "AsyncTerminal",
+    "AsyncWatch",
+    "Files",
+    "Forward",
+    "Images",
+    "Process",
+    "Sandbox",
+    "Snapshots",
+    "Supervisor",
+    "Terminal",
+    "Watch",
+]
+
+_MODULES = {"forward": "ports"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    kind = "_async" if name.startswith("Async") else "_sync"
+    noun = name.removeprefix("Async").lower()
+    value: object = getattr(import_module(f"atoll.sdk.{kind}.{_MODULES.get(noun, noun)}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

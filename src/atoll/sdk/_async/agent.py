@@ -1,0 +1,180 @@
+"""The way to the guest agent of one sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from atoll.errors import (
+    AgentError,
+    AtollError,
+    DeadlineError,
+    SandboxCrashedError,
+    SandboxNotFoundError,
+    StateError,
+)
+from atoll.guest import AGENT_PORT, Frame, FrameReader, GuestRequest, error_from
+from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
+from atoll.sdk._async.link import AsyncLink, ref
+from atoll.sdk._bytes import MIB
+from atoll.sdk._deadline import Deadline
+from atoll.sdk._io_async import Stream, sleep, user_socket
+from atoll.types import SandboxInfo
+
+_CALL_S = 60.0
+# the agent sends an empty frame every 15 seconds
+SILENCE_S = 60.0
+_ANSWER_BYTES = 128 * MIB
+_ERROR_BYTES = MIB
+_STATE_S = 10.0
+_LOOKS = 20
+_LOOK_S = 0.1
+
+
+class AsyncAgent:
+    """Asks the agent of one sandbox over connections that the supervisor dials."""
+
+    def __init__(self, link: AsyncLink, sandbox_id: str) -> None:
+        self.link = link
+        self.sandbox_id = sandbox_id
+        self._pool = AsyncPool(self._dial, self._explain, idle_s=300.0)
+
+    async def call(
+        self,
+        request: GuestRequest,
+        *,
+        body: Upload | None = None,
+        length: int | None = None,
+        timeout_s: float | None = _CALL_S,
+        repeatable: bool = False,
+    ) -> bytes:
+        """Make one call and return the answer's body."""
+        deadline = Deadline(timeout_s, silence_s=SILENCE_S)
+        answer = await self.open(request, deadline, body=body, length=length, repeatable=repeatable)
+        return await answer.read_all(_ANSWER_BYTES)
+
+    async def open(
+        self,
+        request: GuestRequest,
+        deadline: Deadline,
+        *,
+        body: Upload | None = None,
+        length: int | None = None,
+        repeatable: bool = False,
+    ) -> AsyncAnswer:
+        """Make a call whose answer is read as it comes; its status is a success."""
+        answer = await self._pool.ask(
+            request, deadline, body=body, length=length, repeatable=repeatable or request.method == "GET"
+        )
+        if answer.status >= 400:
+            error = error_from(answer.status, await answer.read_all(_ERROR_BYTES))
+            error.sandbox_id = self.sandbox_id
+            answer.close()
+            raise error
+        return answer
+
+    async def _dial(self) -> Stream:
+        return Stream(user_socket(await self.link.dial(self.sandbox_id, AGENT_PORT)))
+
+    async def _explain(self, error: OSError) -> AtollError:
+        """Why the guest's connection ended, or was silent: the supervisor knows. Bounded to some seconds."""
+        if isinstance(error, AtollError):
+            return error
+        for _ in range(_LOOKS):
+            try:
+                info = await self._info()
+            except AtollError as told:
+                return told
+            told_by_state = self._told_by(info)
+            if told_by_state is not None:
+                return told_by_state
+            if isinstance(error, TimeoutError):
+                return DeadlineError(
+                    f"the guest agent of sandbox {self.sandbox_id} did not answer in time",
+                    hint="give a longer timeout_s; `atoll stats` shows what the sandbox is busy with",
+                    sandbox_id=self.sandbox_id,
+                )
+            await sleep(_LOOK_S)
+        return StateError(
+            f"the connection to sandbox {self.sandbox_id} ended in the middle of the call: {error}",
+            hint="the sandbox runs: it was rolled back, or put to sleep and woken, meanwhile; call again",
+            sandbox_id=self.sandbox_id,
+        )
+
+    async def _info(self) -> SandboxInfo:
+        path = f"/v1/sandboxes/{ref(self.sandbox_id)}"
+        info: SandboxInfo = await self.link.call("GET", path, SandboxInfo, timeout_s=_STATE_S)
+        return info
+
+    def _told_by(self, info: SandboxInfo) -> AtollError | None:
+        name = info.name or info.sandbox_id
+        if info.state == "crashed":
+            return SandboxCrashedError(
+                f"sandbox {name} crashed: {info.reason or 'its processes died'}",
+                hint="its next use starts it again from its disk",
+                sandbox_id=info.sandbox_id,
+            )
+        if info.state == "killed":
+            return SandboxNotFoundError(f"sandbox {name} was killed", sandbox_id=info.sandbox_id)
+        if info.state in ("paused", "suspended"):
+            return StateError(
+                f"sandbox {name} was {info.state} by somebody in the middle of the call",
+                hint="what ran in it goes on when it wakes: attach to it by its pid",
+                sandbox_id=info.sandbox_id,
+            )
+        return None
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._pool.close()
+
+
+class AsyncFrames:
+    """The frames of one of the agent's streams."""
+
+    def __init__(self, answer: AsyncAnswer) -> None:
+        self._answer = answer
+        self._reader = FrameReader()
+        self._frames: list[Frame] = []
+
+    def set_deadline(self, deadline: Deadline) -> None:
+        """Bound the waits from now on."""
+        self._answer.deadline = deadline
+
+    async def next(self) -> Frame:
+        """Wait for the next frame that says something.
+
+        Raises:
+            AgentError: The stream ended without its last frame.
+        """
+        while True:
+            while self._frames:
+                frame = self._frames.pop()
+                if frame.kind != "k":
+                    return frame
+            data = await self._answer.read()
+            if not data:
+                raise AgentError("the guest agent's stream ended before its last frame")
+            self._frames = self._reader.feed(data)
+            self._frames.reverse()
+
+    async def until_end(self) -> None:
+        """Read what follows the last frame, so that the connection can be used again."""
+        if await self._answer.read():
+            self.close()
+
+    def abort(self) -> None:
+        """Make a waiting ``next`` end, in whatever thread or task it waits."""
+        self._answer.abort()
+
+    def close(self) -> None:
+        """Leave the stream. Idempotent."""
+        self._answer.close()
+
+
+async def bytes_of(answer: AsyncAnswer) -> AsyncIterator[bytes]:
+    """The pieces of an answer's body; the answer is closed at the end, early or not."""
+    try:
+        while data := await answer.read():
+            yield data
+    finally:
+        answer.close()

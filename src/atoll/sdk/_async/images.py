@@ -1,0 +1,56 @@
+"""The images of a home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from atoll.sdk._async.link import AsyncLink, ref
+from atoll.types import ImageInfo, Progress
+
+_Images = list[ImageInfo]
+
+
+class AsyncImages:
+    """Root file systems that sandboxes start from."""
+
+    @staticmethod
+    async def list() -> _Images:
+        """The images that are there."""
+        link = AsyncLink()
+        try:
+            return await link.call("GET", "/v1/images", list[ImageInfo])
+        finally:
+            link.close()
+
+    @staticmethod
+    async def ensure(
+        name: str = "base", *, on_progress: Callable[[Progress], Any] | None = None
+    ) -> ImageInfo:
+        """Build an image unless it is there.
+
+        Raises:
+            ImageNotFoundError: Nobody knows how to build that one.
+            ImageBuildError: It could not be built; the message has the last words of the build.
+            HostError: The host lacks a program that is needed.
+            NoSpaceError: The disk under the home is full.
+        """
+        link = AsyncLink()
+        try:
+            return await link.long_call("POST", f"/v1/images/{ref(name)}", ImageInfo, on_progress=on_progress)
+        finally:
+            link.close()
+
+    @staticmethod
+    async def remove(name: str) -> None:
+        """Erase an image.
+
+        Raises:
+            ImageNotFoundError: There is none of that name.
+            InUseError: A sandbox or snapshot stands on it.
+        """
+        link = AsyncLink()
+        try:
+            await link.delete(f"/v1/images/{ref(name)}")
+        finally:
+            link.close()

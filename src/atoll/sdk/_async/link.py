@@ -1,0 +1,186 @@
+"""The way to the supervisor of one home."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from atoll.errors import AtollError, DeadlineError, SupervisorError
+from atoll.guest import GuestRequest
+from atoll.host import Home
+from atoll.protocol import (
+    DIAL_LIMIT_BYTES,
+    DialRequest,
+    ErrorBody,
+    StreamLine,
+    decode_answer,
+    encode,
+    raise_body,
+)
+from atoll.sdk import _spawn
+from atoll.sdk._async.http import AsyncAnswer, AsyncPool
+from atoll.sdk._bytes import MIB
+from atoll.sdk._deadline import Deadline
+from atoll.sdk._io_async import Stream, ask_dial_socket, call, connect_unix, in_thread
+from atoll.types import Progress
+
+_Value = TypeVar("_Value")
+_ANSWER_BYTES = 64 * MIB
+_CONNECT_S = 30.0
+DIAL_S = 180.0
+SHORT_S = 60.0
+LONG_S = 1800.0
+
+
+def ref(name: str) -> str:
+    """An id or name as a part of a URL."""
+    return quote(name, safe="")
+
+
+class AsyncLink:
+    """Asks the supervisor of one home, and starts it when it does not run."""
+
+    def __init__(self, home: Home | None = None, *, may_start: bool = True) -> None:
+        self.home = home or Home.default()
+        self._may_start = may_start
+        # uvicorn closes what is idle for 5 seconds; a call must not meet that moment
+        self._pool = AsyncPool(self._connect, self._explain, idle_s=3.0)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        kind: type[_Value],
+        body: object = None,
+        *,
+        timeout_s: float = SHORT_S,
+        repeatable: bool | None = None,
+    ) -> _Value:
+        """Make one call and read its answer as ``kind``."""
+        answer = await self._ask(method, path, body, (), timeout_s, repeatable)
+        return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
+
+    async def delete(self, path: str) -> None:
+        """Make a DELETE call, which has no answer but its success."""
+        answer = await self._ask("DELETE", path, None, (), LONG_S, None)
+        await answer.read_all(_ANSWER_BYTES)
+
+    async def long_call(
+        self,
+        method: str,
+        path: str,
+        kind: type[_Value],
+        body: object = None,
+        *,
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> _Value:
+        """Make a call that may take minutes, with reports of its progress."""
+        if on_progress is None:
+            return await self.call(method, path, kind, body, timeout_s=LONG_S)
+        answer = await self._ask(method, path, body, (("accept", "application/x-ndjson"),), LONG_S, None)
+        rest = b""
+        try:
+            while data := await answer.read():
+                *lines, rest = (rest + data).split(b"\n")
+                for line in filter(None, lines):
+                    told = _decoded(line, StreamLine)
+                    if told.error is not None:
+                        raise_body(told.error)
+                    if told.progress is not None:
+                        await call(on_progress, told.progress)
+                    if told.result is not None:
+                        return _decoded(told.result, kind)
+        finally:
+            answer.close()
+        raise SupervisorError("the supervisor's answer ended before its result")
+
+    async def dial(self, sandbox: str, port: int) -> int:
+        """Connect to a port of a sandbox, waking it first, and return the connection's descriptor."""
+        packet = encode(DialRequest(sandbox=sandbox, port=port))
+        answer, descriptors = await self._started(
+            lambda: ask_dial_socket(self.home.dial_socket, packet, DIAL_LIMIT_BYTES, DIAL_S)
+        )
+        told = decode_answer(answer)
+        if told.error is not None or not descriptors:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            if told.error is not None:
+                raise_body(told.error)
+            raise SupervisorError("the supervisor sent no connection", sandbox_id=told.sandbox_id)
+        return descriptors[0]
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        headers: tuple[tuple[str, str], ...],
+        timeout_s: float,
+        repeatable: bool | None,
+    ) -> AsyncAnswer:
+        if body is not None:
+            headers = (*headers, ("content-type", "application/json"))
+        content = b"" if body is None else msgspec.json.encode(body)
+        answer = await self._pool.ask(
+            GuestRequest(method, path, headers, content),
+            Deadline(timeout_s),
+            repeatable=method == "GET" if repeatable is None else repeatable,
+        )
+        if answer.status >= 400:
+            raise_body(_error_body(answer.status, await answer.read_all(_ANSWER_BYTES)))
+        return answer
+
+    async def _connect(self) -> Stream:
+        return await self._started(lambda: connect_unix(self.home.api_socket, _CONNECT_S))
+
+    async def _started(self, attempt: Callable[[], Awaitable[_Value]]) -> _Value:
+        """Do something that needs the supervisor; start it and try once more when nobody listens."""
+        try:
+            if self._may_start and not _spawn.is_checked(self.home):
+                await in_thread(_spawn.check_version, self.home)
+            return await attempt()
+        except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
+            if not self._may_start:
+                raise SupervisorError(f"no supervisor runs for {self.home.path}") from None
+        except TimeoutError as error:
+            raise await self._explain(error) from error
+        await in_thread(_spawn.ensure_supervisor, self.home)
+        try:
+            return await attempt()
+        except OSError as error:
+            raise await self._explain(error) from error
+
+    async def _explain(self, error: OSError) -> AtollError:
+        if isinstance(error, AtollError):
+            return error
+        if isinstance(error, TimeoutError):
+            return DeadlineError(
+                f"the supervisor of {self.home.path} did not answer in time",
+                hint=f"look into {self.home.log}",
+            )
+        return SupervisorError(
+            f"the connection to the supervisor of {self.home.path} ended: {error}",
+            hint=f"try again, which starts a new one; {self.home.log} says why it ended",
+        )
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._pool.close()
+
+
+def _decoded(data: bytes | msgspec.Raw, kind: type[_Value]) -> _Value:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise SupervisorError(f"the supervisor answered what it must not: {error}") from None
+
+
+def _error_body(status: int, data: bytes) -> ErrorBody:
+    try:
+        return msgspec.json.decode(data, type=ErrorBody)
+    except msgspec.MsgspecError:
+        return ErrorBody(code="internal", message=f"the supervisor answered with status {status}")

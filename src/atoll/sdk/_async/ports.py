@@ -1,0 +1,90 @@
+"""Ports of a sandbox on this host's loopback."""
+
+from __future__ import annotations
+
+from atoll.errors import AtollError
+from atoll.sdk._async.link import AsyncLink
+from atoll.sdk._io_async import Background, Listener, Stream, both, sleep, user_socket
+
+_MOST = 512
+_SHORTAGE_S = 0.05
+
+
+class AsyncForward:
+    """A listener on 127.0.0.1 whose connections go to a port of a sandbox, while the context lasts.
+
+    ``port`` is the local port. Each connection wakes the sandbox when it sleeps; one whose dial fails is closed.
+    Leaving the context closes the listener and all its connections.
+    """
+
+    def __init__(self, link: AsyncLink, sandbox_id: str, port: int, local_port: int) -> None:
+        self.remote_port = port
+        self.port = local_port
+        self._link = link
+        self._sandbox_id = sandbox_id
+        self._background = Background()
+        self._streams: set[Stream] = set()
+        self._listener: Listener | None = None
+        self._closing = False
+
+    async def __aenter__(self) -> AsyncForward:
+        self._listener = Listener(self.port)
+        self.port = self._listener.port
+        await self._background.__aenter__()
+        self._background.start(self._accept, self._listener)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._closing = True
+        if self._listener is not None:
+            self._listener.abort()
+        for stream in list(self._streams):
+            stream.abort()
+        try:
+            await self._background.__aexit__(*error)  # type: ignore[arg-type]
+        finally:
+            if self._listener is not None:
+                self._listener.close()
+            for stream in list(self._streams):
+                stream.close()
+
+    async def _accept(self, listener: Listener) -> None:
+        while not self._closing:
+            try:
+                stream = await listener.accept()
+            except OSError:
+                # aborted, or this process is short of descriptors for a while
+                await sleep(_SHORTAGE_S)
+                continue
+            if len(self._streams) >= 2 * _MOST:
+                stream.close()
+                continue
+            self._streams.add(stream)
+            self._background.start(self._serve, stream)
+
+    async def _serve(self, near: Stream) -> None:
+        far: Stream | None = None
+        try:
+            far = Stream(user_socket(await self._link.dial(self._sandbox_id, self.remote_port)))
+            self._streams.add(far)
+            await both((self._pump, near, far), (self._pump, far, near))
+        except (AtollError, OSError):
+            # the peer sees a closed connection, which is all that a TCP port can say
+            return
+        finally:
+            for stream in (near, far):
+                if stream is not None:
+                    self._streams.discard(stream)
+                    stream.abort()
+                    stream.close()
+
+    async def _pump(self, source: Stream, target: Stream) -> None:
+        """Move bytes until the source ends, and pass that end on."""
+        try:
+            while data := await source.receive(None):
+                await target.send(data, None)
+        except OSError:
+            source.abort()
+            target.abort()
+            return
+        target.send_end()

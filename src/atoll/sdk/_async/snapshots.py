@@ -1,0 +1,49 @@
+"""The snapshots of a home."""
+
+from __future__ import annotations
+
+from atoll.sdk._async.link import AsyncLink, ref
+from atoll.types import SnapshotInfo
+
+_Snapshots = list[SnapshotInfo]
+
+
+class AsyncSnapshots:
+    """Stored states of sandboxes: list, look, delete. Make one with ``Sandbox.snapshot``."""
+
+    @staticmethod
+    async def list(*, sandbox: str | None = None) -> _Snapshots:
+        """All snapshots of the home, oldest first, or those made of one sandbox (by id or name)."""
+        link = AsyncLink()
+        try:
+            query = f"?sandbox={ref(sandbox)}" if sandbox is not None else ""
+            return await link.call("GET", f"/v1/snapshots{query}", list[SnapshotInfo])
+        finally:
+            link.close()
+
+    @staticmethod
+    async def get(id_or_name: str) -> SnapshotInfo:
+        """What is known of a snapshot.
+
+        Raises:
+            SnapshotNotFoundError: There is none with that id or name.
+        """
+        link = AsyncLink()
+        try:
+            return await link.call("GET", f"/v1/snapshots/{ref(id_or_name)}", SnapshotInfo)
+        finally:
+            link.close()
+
+    @staticmethod
+    async def delete(id_or_name: str) -> None:
+        """Erase a snapshot.
+
+        Raises:
+            SnapshotNotFoundError: There is none with that id or name.
+            InUseError: Another snapshot or a sandbox stands on it.
+        """
+        link = AsyncLink()
+        try:
+            await link.delete(f"/v1/snapshots/{ref(id_or_name)}")
+        finally:
+            link.close()

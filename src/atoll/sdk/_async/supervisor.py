@@ -1,0 +1,94 @@
+"""The supervisor of a home, and this host."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from atoll.errors import SupervisorError
+from atoll.protocol import DoctorReport, Hello, Leftover, Listed, SuspendedAll
+from atoll.sdk import _spawn
+from atoll.sdk._async.link import LONG_S, AsyncLink
+from atoll.sdk._io_async import in_thread
+
+_Value = TypeVar("_Value")
+
+
+class AsyncSupervisor:
+    """The process that owns the sandboxes of a home. It starts by itself; nothing here is needed for daily work."""
+
+    @staticmethod
+    async def hello() -> Hello | None:
+        """Who runs, of whatever version, or None when none does. Starts nothing."""
+        return await _if_running("GET", "/hello", Hello)
+
+    @staticmethod
+    async def sandboxes() -> Listed | None:
+        """What a supervisor of whatever version has, or None when none runs. Starts nothing."""
+        return await _if_running("GET", "/list", Listed)
+
+    @staticmethod
+    async def suspend_all() -> SuspendedAll | None:
+        """Suspend every sandbox of a supervisor of whatever version; None when none runs. Starts nothing."""
+        return await _if_running("POST", "/suspend-all", SuspendedAll)
+
+    @staticmethod
+    async def stop(*, force: bool = False) -> bool:
+        """Suspend every sandbox and end the supervisor; False when none runs.
+
+        Args:
+            force: End it even if a sandbox could not be suspended; that one goes on without a supervisor.
+
+        Raises:
+            SupervisorError: It has not ended a minute after it said it would.
+        """
+        link = AsyncLink(may_start=False)
+        try:
+            before = await in_thread(_spawn.running_pid, link.home)
+            answer = await _if_running("POST", f"/stop{'?force=1' if force else ''}", dict[str, Any])
+            if answer is None:
+                return False
+            if not await in_thread(_spawn.wait_for_end, link.home, before):
+                raise SupervisorError(
+                    f"the supervisor of {link.home.path} has not ended", hint=f"look into {link.home.log}"
+                )
+            return True
+        finally:
+            link.close()
+
+    @staticmethod
+    async def doctor() -> DoctorReport:
+        """Look for what can stop a sandbox from running on this host. Needs and starts no supervisor.
+
+        Raises:
+            SupervisorError: The examination itself failed.
+        """
+        link = AsyncLink(may_start=False)
+        return await in_thread(_spawn.doctor, link.home)
+
+    @staticmethod
+    async def leftovers() -> list[Leftover]:
+        """What a crash left on the host and nothing owns."""
+        link = AsyncLink()
+        try:
+            return await link.call("GET", "/v1/leftovers", list[Leftover])
+        finally:
+            link.close()
+
+    @staticmethod
+    async def collect() -> list[Leftover]:
+        """Remove what a crash left over, and return what was removed."""
+        link = AsyncLink()
+        try:
+            return await link.call("DELETE", "/v1/leftovers", list[Leftover], timeout_s=LONG_S)
+        finally:
+            link.close()
+
+
+async def _if_running(method: str, path: str, kind: type[_Value]) -> _Value | None:
+    link = AsyncLink(may_start=False)
+    try:
+        if await in_thread(_spawn.running_pid, link.home) is None:
+            return None
+        return await link.call(method, path, kind, timeout_s=LONG_S)
+    finally:
+        link.close()

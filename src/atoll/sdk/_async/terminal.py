@@ -1,0 +1,112 @@
+"""A program on a terminal in a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from atoll.guest import ProcessEnd, end_from, resize_process, signal_process, started_from, write_stdin
+from atoll.sdk._async.agent import AsyncAgent, AsyncFrames
+from atoll.sdk._async.programs import check_end, kill_quietly
+from atoll.types import ExecResult, TerminalSize
+
+
+class AsyncTerminal:
+    """A terminal session: raw bytes in and out. Leaving it as a context kills the program.
+
+    One thread or task receives at a time; ``send``, ``resize`` and ``kill`` may be called meanwhile.
+    """
+
+    def __init__(self, agent: AsyncAgent, pid: int, frames: AsyncFrames) -> None:
+        self.pid = pid
+        self._agent = agent
+        self._frames = frames
+        self._end: ProcessEnd | None = None
+
+    async def __aenter__(self) -> AsyncTerminal:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._end is None:
+            await kill_quietly(self._agent, self.pid)
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.pid} in sandbox {self._agent.sandbox_id}>"
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while data := await self.receive():
+            yield data
+
+    async def receive(self) -> bytes:
+        """Wait for bytes from the terminal; empty when the program has ended.
+
+        Raises:
+            SandboxCrashedError: The sandbox's processes died.
+            StateError: The sandbox was put to sleep by somebody meanwhile.
+        """
+        while self._end is None:
+            frame = await self._frames.next()
+            if frame.kind == "t":
+                return frame.payload
+            if frame.kind == "x":
+                self._end = end_from(frame.payload)
+                await self._frames.until_end()
+                self.close()
+        return b""
+
+    async def send(self, data: bytes) -> None:
+        """Type ``data`` on the terminal.
+
+        Raises:
+            ProcessNotFoundError: The program has ended.
+        """
+        await self._agent.call(write_stdin(self.pid, end=False, body=data))
+
+    async def resize(self, size: TerminalSize) -> None:
+        """Tell the terminal its new size.
+
+        Raises:
+            ProcessNotFoundError: The program has ended.
+        """
+        await self._agent.call(resize_process(self.pid, size), repeatable=True)
+
+    async def send_signal(self, number: int) -> None:
+        """Send a signal to the program's process group.
+
+        Raises:
+            ProcessNotFoundError: The program has ended.
+        """
+        await self._agent.call(signal_process(self.pid, int(number)))
+
+    async def wait(self) -> ExecResult:
+        """Read and drop what comes until the program ends, and return how it ended.
+
+        Raises:
+            ExecTimeoutError: It ran past its ``timeout_s`` and was killed.
+            SandboxCrashedError: The sandbox's processes died.
+        """
+        while self._end is None:
+            await self.receive()
+        check_end(self._end, "the program on the terminal", self._agent.sandbox_id)
+        return ExecResult(exit_code=self._end.exit_code)
+
+    async def kill(self) -> None:
+        """Kill the program. No error when it has ended."""
+        await kill_quietly(self._agent, self.pid)
+
+    def abort(self) -> None:
+        """Make a waiting ``receive`` end with an error, in whatever thread or task it waits. The program goes on."""
+        self._frames.abort()
+
+    def close(self) -> None:
+        """Leave the terminal. The program goes on, and ``attach`` finds it again."""
+        self._frames.close()
+
+
+async def opened(agent: AsyncAgent, frames: AsyncFrames) -> AsyncTerminal:
+    """The terminal whose stream has just begun."""
+    try:
+        return AsyncTerminal(agent, started_from((await frames.next()).payload), frames)
+    except BaseException:
+        frames.close()
+        raise

@@ -1,0 +1,46 @@
+"""What happens in a directory of a sandbox, as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from atoll.guest import watch_event_from
+from atoll.sdk._async.agent import AsyncFrames
+from atoll.types import WatchEvent
+
+
+class AsyncWatch:
+    """Iterating waits for the next change, for as long as the sandbox lives. Close it, or use it as a context."""
+
+    def __init__(self, frames: AsyncFrames) -> None:
+        self._frames = frames
+
+    async def __aenter__(self) -> AsyncWatch:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aiter__(self) -> AsyncIterator[WatchEvent]:
+        while True:
+            yield await self.next()
+
+    async def next(self) -> WatchEvent:
+        """Wait for the next change.
+
+        Raises:
+            SandboxCrashedError: The sandbox's processes died.
+            StateError: The sandbox was put to sleep by somebody meanwhile.
+        """
+        while True:
+            frame = await self._frames.next()
+            if frame.kind == "w":
+                return watch_event_from(frame.payload)
+
+    def abort(self) -> None:
+        """Make a waiting ``next`` end with an error, in whatever thread or task it waits."""
+        self._frames.abort()
+
+    def close(self) -> None:
+        """Stop watching. Idempotent."""
+        self._frames.close()

@@ -1,0 +1,26 @@
+"""Bounds of waiting."""
+
+from __future__ import annotations
+
+import time
+
+
+class Deadline:
+    """An instant on the monotonic clock that the waits of one call share. ``seconds`` None is no such instant."""
+
+    def __init__(self, seconds: float | None, *, silence_s: float | None = None) -> None:
+        self._at = None if seconds is None else time.monotonic() + seconds
+        self._silence_s = silence_s
+
+    def left(self) -> float | None:
+        """Seconds that the next wait may take: what is left, and never more than ``silence_s``.
+
+        Raises:
+            TimeoutError: Nothing is left.
+        """
+        if self._at is None:
+            return self._silence_s
+        left = self._at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the time for the whole call is over")
+        return left if self._silence_s is None else min(left, self._silence_s)

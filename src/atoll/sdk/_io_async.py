@@ -1,0 +1,240 @@
+"""Input and output for the async SDK, on anyio: asyncio and trio both work.
+
+It has the same names as ``_io_sync``; whatever stands on both is written once and generated for the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import select
+import socket
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, ParamSpec, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from atoll.sdk._bytes import CHUNK_BYTES, as_bytes
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+sleep = anyio.sleep
+
+
+async def _wait(
+    until: Callable[[socket.socket], Awaitable[None]], sock: socket.socket, end: float | None
+) -> None:
+    with anyio.fail_after(None if end is None else max(0.0, end - time.monotonic())):
+        await until(sock)
+
+
+def _end(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else time.monotonic() + timeout_s
+
+
+class Stream:
+    """A connected stream socket. One task may receive while another sends."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+
+    async def receive(self, timeout_s: float | None) -> bytes:
+        """Wait for bytes and return what is there; empty at the peer's end.
+
+        Raises:
+            TimeoutError: ``timeout_s`` passed.
+        """
+        end = _end(timeout_s)
+        while True:
+            try:
+                return self._socket.recv(CHUNK_BYTES)
+            except BlockingIOError:
+                await _wait(anyio.wait_readable, self._socket, end)
+
+    async def send(self, data: bytes, timeout_s: float | None) -> None:
+        """Send all of ``data``.
+
+        Raises:
+            TimeoutError: ``timeout_s`` passed; a part may have been sent.
+        """
+        end, rest = _end(timeout_s), memoryview(data)
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except BlockingIOError:
+                await _wait(anyio.wait_writable, self._socket, end)
+
+    def send_end(self) -> None:
+        """Tell the peer that nothing more is sent."""
+        with contextlib.suppress(OSError):  # the peer may be gone, which is an end as well
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def readable(self) -> bool:
+        """Whether ``receive`` would return at once: with bytes, or because the peer closed."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def abort(self) -> None:
+        """End the connection from any task: a waiting ``receive`` or ``send`` returns."""
+        with contextlib.suppress(OSError):  # it may be closed or never have been connected
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the socket. Idempotent."""
+        self._socket.close()
+
+
+async def _connect(sock: socket.socket, path: Path, timeout_s: float) -> None:
+    """Connect; a full backlog of a unix socket cannot be waited for, so it is asked again."""
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            return sock.connect(str(path))
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{path} takes no connection") from None
+            await anyio.sleep(0.01)
+
+
+async def connect_unix(path: Path, timeout_s: float) -> Stream:
+    """Connect to a unix stream socket."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        await _connect(sock, path, timeout_s)
+    except BaseException:
+        sock.close()
+        raise
+    return Stream(sock)
+
+
+async def ask_dial_socket(
+    path: Path, packet: bytes, limit_bytes: int, timeout_s: float
+) -> tuple[bytes, list[int]]:
+    """Send one packet to a SOCK_SEQPACKET socket and return the answer with the descriptors that came along.
+
+    Raises:
+        ConnectionResetError: The other side ended.
+        TimeoutError: ``timeout_s`` passed.
+    """
+    end = _end(timeout_s)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
+        channel.setblocking(False)
+        await _connect(channel, path, timeout_s)
+        channel.send(packet)
+        await _wait(anyio.wait_readable, channel, end)
+        answer, descriptors, _, _ = socket.recv_fds(channel, limit_bytes, 1, socket.MSG_CMSG_CLOEXEC)
+    if not answer:
+        raise ConnectionResetError(f"{path} was closed before it answered")
+    return answer, list(descriptors)
+
+
+class Listener:
+    """A listener on 127.0.0.1."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_server(("127.0.0.1", port), backlog=128)
+        self._socket.setblocking(False)
+        self.port: int = self._socket.getsockname()[1]
+
+    async def accept(self) -> Stream:
+        """Wait for a connection.
+
+        Raises:
+            OSError: The listener was aborted.
+        """
+        while True:
+            try:
+                return Stream(self._socket.accept()[0])
+            except BlockingIOError:
+                await anyio.wait_readable(self._socket)
+
+    def abort(self) -> None:
+        """Make ``accept`` fail, in any task."""
+        with contextlib.suppress(OSError):  # closed already
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the listener. Idempotent."""
+        self._socket.close()
+
+
+class Background:
+    """Runs functions beside the caller's code. Leaving it cancels them and waits."""
+
+    def __init__(self, wait_s: float = 0.0) -> None:
+        self._group = anyio.create_task_group()
+
+    async def __aenter__(self) -> Background:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._group.cancel_scope.cancel()
+        try:
+            await self._group.__aexit__(kind, error, trace)
+        except BaseExceptionGroup:
+            if error is None:
+                raise
+            # the caller's own error leaves as it is, and no function in the background raises one
+            raise error from error.__cause__
+
+    def start(self, function: Callable[..., Coroutine[Any, Any, object]], *args: Any) -> None:
+        """Run ``function`` in the background. It must not raise."""
+        self._group.start_soon(function, *args)
+
+
+async def both(first: tuple[Any, ...], second: tuple[Any, ...]) -> None:
+    """Call two functions, each given with its arguments, at the same time, and wait for both. They must not raise."""
+    async with anyio.create_task_group() as group:
+        for function, *args in (first, second):
+            group.start_soon(function, *args)
+
+
+def shielded(timeout_s: float) -> contextlib.AbstractContextManager[object]:
+    """Clean-up that goes on when the caller is cancelled, ``timeout_s`` seconds at most."""
+    return anyio.move_on_after(timeout_s, shield=True)
+
+
+async def in_thread(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Call a blocking function in a thread; a cancelled caller does not wait for its end."""
+    return await anyio.to_thread.run_sync(lambda: function(*args, **kwargs), abandon_on_cancel=True)
+
+
+async def call(callback: Callable[..., Any], *args: Any) -> None:
+    """Call a user's callback, which may be a coroutine function."""
+    result = callback(*args)
+    if inspect.isawaitable(result):
+        await result
+
+
+async def pieces(
+    data: Iterable[bytes | str] | AsyncIterable[bytes | str] | BinaryIO,
+) -> AsyncIterator[bytes]:
+    """What a file, opened for reading, or an iterable holds, piece by piece; text as UTF-8."""
+    read = getattr(data, "read", None)
+    if read is not None:
+        while piece := await in_thread(read, CHUNK_BYTES):
+            yield as_bytes(piece)
+    elif isinstance(data, AsyncIterable):
+        async for piece in data:
+            yield as_bytes(piece)
+    else:
+        for piece in data:
+            yield as_bytes(piece)
+
+
+def user_socket(descriptor: int) -> socket.socket:
+    """A connected socket for the user's own code: non-blocking, as asyncio and trio want it."""
+    sock = socket.socket(fileno=descriptor)
+    sock.setblocking(False)
+    return sock

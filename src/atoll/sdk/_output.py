@@ -1,0 +1,57 @@
+"""What becomes of a program's output on its way to the caller."""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from typing import Literal
+
+from atoll.types import Output
+
+StreamName = Literal["stdout", "stderr", "terminal"]
+STREAM_OF: dict[str, StreamName] = {"o": "stdout", "e": "stderr", "t": "terminal"}
+
+
+class Tail:
+    """Keeps the last ``limit_bytes`` of a stream."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+        self.truncated = False
+
+    def add(self, data: bytes) -> None:
+        """Take the next piece."""
+        self._pieces.append(data)
+        self._size += len(data)
+        while self._pieces and self._size - len(self._pieces[0]) >= self._limit_bytes:
+            self._size -= len(self._pieces.popleft())
+            self.truncated = True
+
+    def bytes(self) -> bytes:
+        """What was kept."""
+        kept = b"".join(self._pieces)
+        if len(kept) > self._limit_bytes:
+            self.truncated = True
+            kept = kept[len(kept) - self._limit_bytes :]
+        return kept
+
+
+class Decoder:
+    """Turns the pieces of each stream into text; a character cut in two waits for its rest."""
+
+    def __init__(self) -> None:
+        self._decoders: dict[str, codecs.IncrementalDecoder] = {}
+
+    def output(self, stream: StreamName, data: bytes) -> Output:
+        """The next piece of a stream."""
+        decoder = self._decoders.get(stream)
+        if decoder is None:
+            decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
+        return Output(stream=stream, data=data, text=decoder.decode(data))
+
+    def rest(self) -> list[Output]:
+        """What was still waiting when the streams ended."""
+        ends = [(stream, decoder.decode(b"", True)) for stream, decoder in self._decoders.items()]
+        return [Output(stream=stream, data=b"", text=text) for stream, text in ends if text]  # type: ignore[arg-type]

@@ -1,0 +1,77 @@
+"""A directory of the host as a tar, piece by piece."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from atoll.sdk._bytes import CHUNK_BYTES
+
+_BLOCK = 512
+
+
+def tree_bytes(root: Path) -> int:
+    """The sum of the sizes of the regular files below ``root``; symbolic links are not followed."""
+    return sum(status.st_size for _, _, status in _walk(root) if stat.S_ISREG(status.st_mode))
+
+
+def packed(root: Path) -> Iterator[tuple[bytes, int]]:
+    """The content of ``root`` as a pax tar: pieces, each with the bytes of file content up to its end.
+
+    Symbolic links stay links; sockets, pipes and devices are left out. A file that shrinks meanwhile is filled with
+    zeros, one that grows is cut, one that goes is left out.
+    """
+    import tarfile
+
+    done = 0
+    for path, name, status in _walk(root):
+        info = tarfile.TarInfo(name)
+        info.mode = stat.S_IMODE(status.st_mode)
+        info.mtime = status.st_mtime
+        if stat.S_ISDIR(status.st_mode):
+            info.type = tarfile.DIRTYPE
+        elif stat.S_ISLNK(status.st_mode):
+            info.type, info.linkname = tarfile.SYMTYPE, os.readlink(path)
+        elif stat.S_ISREG(status.st_mode):
+            info.size = status.st_size
+        else:
+            continue
+        header = info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+        if not stat.S_ISREG(status.st_mode):
+            yield header, done
+            continue
+        for piece, count in _file(path, header, status.st_size):
+            done += count
+            yield piece, done
+    yield bytes(2 * _BLOCK), done
+
+
+def _walk(root: Path) -> Iterator[tuple[str, str, os.stat_result]]:
+    waiting = [(os.fspath(root), "")]
+    while waiting:
+        directory, prefix = waiting.pop()
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        for entry in entries:
+            name = f"{prefix}{entry.name}"
+            yield entry.path, name, entry.stat(follow_symlinks=False)
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append((entry.path, f"{name}/"))
+
+
+def _file(path: str, header: bytes, size: int) -> Iterator[tuple[bytes, int]]:
+    try:
+        file = open(path, "rb", buffering=0)  # noqa: SIM115
+    except FileNotFoundError:
+        return
+    with file:
+        yield header, 0
+        left = size
+        while left:
+            piece = file.read(min(CHUNK_BYTES, left)) or bytes(min(CHUNK_BYTES, left))
+            left -= len(piece)
+            yield piece, len(piece)
+    if size % _BLOCK:
+        yield bytes(_BLOCK - size % _BLOCK), 0

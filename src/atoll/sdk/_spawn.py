@@ -1,0 +1,274 @@
+"""Finding the supervisor of a home, and starting it when nobody listens."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atoll.errors import SupervisorError, VersionMismatchError
+from atoll.guest import Body, GuestRequest, HttpClient, HttpHead
+from atoll.protocol import PROTOCOL_VERSION, DoctorReport, Hello
+
+if TYPE_CHECKING:
+    from atoll.host import Home
+
+_LOCK_S = 90.0
+_START_S = 60.0
+_HELLO_S = 30.0
+_DOCTOR_S = 120.0
+_POLL_S = 0.01
+_ERROR_CHARS = 2000
+_KEPT_NAMES = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR", "PYTHONPATH"}
+)
+_KEPT_CA = frozenset(
+    {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"}
+)
+_KEPT_PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"})
+# the middle process ends at once, so the supervisor is nobody's child and leaves no zombie
+_DETACH = """
+import os, sys
+os.setsid()
+pid = os.fork()
+if pid:
+    os.write(1, str(pid).encode())
+    os._exit(0)
+log = int(sys.argv[1])
+os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+os.dup2(log, 1)
+os.dup2(log, 2)
+os.closerange(3, 1 << 16)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+_checked: dict[str, tuple[int, int]] = {}
+
+
+def supervisor_environment(environ: dict[str, str]) -> dict[str, str]:
+    """The variables that a supervisor gets: where things are, ATOLL_*, proxies and CA bundles. No secrets."""
+
+    def kept(name: str) -> bool:
+        return (
+            name in _KEPT_NAMES
+            or name in _KEPT_CA
+            or name.upper() in _KEPT_PROXIES
+            or name.startswith(("ATOLL_", "LC_"))
+        )
+
+    return {name: value for name, value in environ.items() if kept(name)}
+
+
+def hello(home: Home) -> Hello:
+    """Ask the supervisor who it is.
+
+    Raises:
+        OSError: Nobody listens, or no answer came in time.
+        SupervisorError: What answers is no supervisor.
+    """
+    http = HttpClient()
+    body: list[bytes] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(_HELLO_S)
+        sock.connect(str(home.api_socket))
+        sock.sendall(http.request(GuestRequest("GET", "/hello", (("connection", "close"),))))
+        while True:
+            event = http.next_event()
+            if isinstance(event, Body):
+                if not event.data:
+                    break
+                body.append(event.data)
+            elif not isinstance(event, HttpHead):
+                http.receive(sock.recv(65536))
+    try:
+        return msgspec.json.decode(b"".join(body), type=Hello)
+    except msgspec.MsgspecError:
+        raise SupervisorError(f"what listens on {home.api_socket} is no supervisor") from None
+
+
+def _identity(home: Home) -> tuple[int, int]:
+    status = os.stat(home.api_socket)
+    return status.st_ino, status.st_mtime_ns
+
+
+def is_checked(home: Home) -> bool:
+    """Whether this very supervisor's version has been found right before.
+
+    Raises:
+        OSError: There is no socket.
+    """
+    return _checked.get(str(home.api_socket)) == _identity(home)
+
+
+def check_version(home: Home) -> None:
+    """Make sure that the supervisor speaks our protocol.
+
+    Raises:
+        OSError: Nobody listens.
+        VersionMismatchError: It is of another version.
+    """
+    seen = _identity(home)
+    told = hello(home)
+    if told.protocol != PROTOCOL_VERSION:
+        raise VersionMismatchError(
+            f"the supervisor of {home.path} is version {told.version} and speaks protocol {told.protocol}, "
+            f"this client speaks {PROTOCOL_VERSION}",
+            hint="run `atoll stop`, which puts its sandboxes to sleep; the next call starts the right one",
+        )
+    _checked[str(home.api_socket)] = seen
+
+
+def running_pid(home: Home) -> int | None:
+    """The pid of the supervisor, of whatever version; None when none runs."""
+    try:
+        return hello(home).pid
+    except (FileNotFoundError, ConnectionError):
+        return None
+
+
+def wait_for_end(home: Home, pid: int | None) -> bool:
+    """Wait until a supervisor that said it would end has ended; False when it has not in a minute."""
+    end = time.monotonic() + _START_S
+    while _listens(home) or (pid is not None and _lives(pid)):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def doctor(home: Home) -> DoctorReport:
+    """Have this host examined by a process of its own.
+
+    Raises:
+        SupervisorError: It failed; the message ends with its own words.
+    """
+    import subprocess
+
+    argv = [sys.executable, "-P", "-m", "atoll.supervisor", "doctor", "--json"]
+    argv += ["--home", str(home.path), "--run", str(home.run)]
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_DOCTOR_S, check=False
+        )
+        return msgspec.json.decode(done.stdout, type=DoctorReport)
+    except subprocess.TimeoutExpired:
+        raise SupervisorError(f"the examination of this host took more than {_DOCTOR_S:.0f} s") from None
+    except msgspec.MsgspecError:
+        words = done.stderr[-_ERROR_CHARS:].decode(errors="replace").strip()
+        raise SupervisorError(f"the examination of this host failed: {words}") from None
+
+
+def ensure_supervisor(home: Home) -> None:
+    """Start the supervisor unless one listens, and wait until it does. Two callers at once start one.
+
+    Raises:
+        SupervisorError: It did not start; the message ends with its own words.
+        VersionMismatchError: One runs, of another version.
+    """
+    home.make()
+    with _locked(home):
+        if _listens(home):
+            check_version(home)
+            return
+        log_end = home.log.stat().st_size if home.log.exists() else 0
+        pid = _start(home)
+        _wait_for(home, pid, log_end)
+    check_version(home)
+
+
+@contextlib.contextmanager
+def _locked(home: Home) -> Iterator[None]:
+    end = time.monotonic() + _LOCK_S
+    descriptor = os.open(home.run / "spawn.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise SupervisorError(
+                        f"another client has been starting the supervisor of {home.path} for {_LOCK_S:.0f} s",
+                        hint=f"look into {home.log}",
+                    ) from None
+                time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _listens(home: Home) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(_HELLO_S)
+        try:
+            sock.connect(str(home.api_socket))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+    return True
+
+
+def _start(home: Home) -> int:
+    """Start the supervisor in a session of its own and return its pid."""
+    import subprocess
+
+    argv = [sys.executable, "-P", "-m", "atoll.supervisor", "--home", str(home.path), "--run", str(home.run)]
+    log = os.open(home.log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _DETACH, str(log), *argv],
+            pass_fds=[log],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd="/",
+            env=supervisor_environment(dict(os.environ)),
+            timeout=_START_S,
+            check=False,
+        )
+    finally:
+        os.close(log)
+    if done.returncode or not done.stdout.isdigit():
+        raise SupervisorError(f"the supervisor could not be started: {done.stderr.decode(errors='replace')}")
+    return int(done.stdout)
+
+
+def _wait_for(home: Home, pid: int, log_end: int) -> None:
+    end = time.monotonic() + _START_S
+    while not _listens(home):
+        if not _lives(pid):
+            raise SupervisorError(
+                f"the supervisor of {home.path} ended at once: {_words(home, log_end)}",
+                hint="`atoll doctor` says what this host lacks",
+            )
+        if time.monotonic() > end:
+            raise SupervisorError(
+                f"the supervisor of {home.path} did not come up in {_START_S:.0f} s: {_words(home, log_end)}",
+                hint=f"look into {home.log}",
+            )
+        time.sleep(_POLL_S)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _words(home: Home, log_end: int) -> str:
+    """What the supervisor wrote since it was started."""
+    with contextlib.suppress(OSError):  # without a log there are no words
+        with home.log.open("rb") as log:
+            log.seek(log_end)
+            text = log.read()[-_ERROR_CHARS:].decode(errors="replace").strip()
+            return text or "it said nothing"
+    return "it left no log"

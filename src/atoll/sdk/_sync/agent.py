@@ -1,0 +1,181 @@
+# Made by scripts/unasync.py from sdk/_async/agent.py: do not edit.
+"""The way to the guest agent of one sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from atoll.errors import (
+    AgentError,
+    AtollError,
+    DeadlineError,
+    SandboxCrashedError,
+    SandboxNotFoundError,
+    StateError,
+)
+from atoll.guest import AGENT_PORT, Frame, FrameReader, GuestRequest, error_from
+from atoll.sdk._sync.http import Answer, Pool, Upload
+from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._bytes import MIB
+from atoll.sdk._deadline import Deadline
+from atoll.sdk._io_sync import Stream, sleep, user_socket
+from atoll.types import SandboxInfo
+
+_CALL_S = 60.0
+# the agent sends an empty frame every 15 seconds
+SILENCE_S = 60.0
+_ANSWER_BYTES = 128 * MIB
+_ERROR_BYTES = MIB
+_STATE_S = 10.0
+_LOOKS = 20
+_LOOK_S = 0.1
+
+
+class Agent:
+    """Asks the agent of one sandbox over connections that the supervisor dials."""
+
+    def __init__(self, link: Link, sandbox_id: str) -> None:
+        self.link = link
+        self.sandbox_id = sandbox_id
+        self._pool = Pool(self._dial, self._explain, idle_s=300.0)
+
+    def call(
+        self,
+        request: GuestRequest,
+        *,
+        body: Upload | None = None,
+        length: int | None = None,
+        timeout_s: float | None = _CALL_S,
+        repeatable: bool = False,
+    ) -> bytes:
+        """Make one call and return the answer's body."""
+        deadline = Deadline(timeout_s, silence_s=SILENCE_S)
+        answer = self.open(request, deadline, body=body, length=length, repeatable=repeatable)
+        return answer.read_all(_ANSWER_BYTES)
+
+    def open(
+        self,
+        request: GuestRequest,
+        deadline: Deadline,
+        *,
+        body: Upload | None = None,
+        length: int | None = None,
+        repeatable: bool = False,
+    ) -> Answer:
+        """Make a call whose answer is read as it comes; its status is a success."""
+        answer = self._pool.ask(
+            request, deadline, body=body, length=length, repeatable=repeatable or request.method == "GET"
+        )
+        if answer.status >= 400:
+            error = error_from(answer.status, answer.read_all(_ERROR_BYTES))
+            error.sandbox_id = self.sandbox_id
+            answer.close()
+            raise error
+        return answer
+
+    def _dial(self) -> Stream:
+        return Stream(user_socket(self.link.dial(self.sandbox_id, AGENT_PORT)))
+
+    def _explain(self, error: OSError) -> AtollError:
+        """Why the guest's connection ended, or was silent: the supervisor knows. Bounded to some seconds."""
+        if isinstance(error, AtollError):
+            return error
+        for _ in range(_LOOKS):
+            try:
+                info = self._info()
+            except AtollError as told:
+                return told
+            told_by_state = self._told_by(info)
+            if told_by_state is not None:
+                return told_by_state
+            if isinstance(error, TimeoutError):
+                return DeadlineError(
+                    f"the guest agent of sandbox {self.sandbox_id} did not answer in time",
+                    hint="give a longer timeout_s; `atoll stats` shows what the sandbox is busy with",
+                    sandbox_id=self.sandbox_id,
+                )
+            sleep(_LOOK_S)
+        return StateError(
+            f"the connection to sandbox {self.sandbox_id} ended in the middle of the call: {error}",
+            hint="the sandbox runs: it was rolled back, or put to sleep and woken, meanwhile; call again",
+            sandbox_id=self.sandbox_id,
+        )
+
+    def _info(self) -> SandboxInfo:
+        path = f"/v1/sandboxes/{ref(self.sandbox_id)}"
+        info: SandboxInfo = self.link.call("GET", path, SandboxInfo, timeout_s=_STATE_S)
+        return info
+
+    def _told_by(self, info: SandboxInfo) -> AtollError | None:
+        name = info.name or info.sandbox_id
+        if info.state == "crashed":
+            return SandboxCrashedError(
+                f"sandbox {name} crashed: {info.reason or 'its processes died'}",
+                hint="its next use starts it again from its disk",
+                sandbox_id=info.sandbox_id,
+            )
+        if info.state == "killed":
+            return SandboxNotFoundError(f"sandbox {name} was killed", sandbox_id=info.sandbox_id)
+        if info.state in ("paused", "suspended"):
+            return StateError(
+                f"sandbox {name} was {info.state} by somebody in the middle of the call",
+                hint="what ran in it goes on when it wakes: attach to it by its pid",
+                sandbox_id=info.sandbox_id,
+            )
+        return None
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._pool.close()
+
+
+class Frames:
+    """The frames of one of the agent's streams."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._reader = FrameReader()
+        self._frames: list[Frame] = []
+
+    def set_deadline(self, deadline: Deadline) -> None:
+        """Bound the waits from now on."""
+        self._answer.deadline = deadline
+
+    def next(self) -> Frame:
+        """Wait for the next frame that says something.
+
+        Raises:
+            AgentError: The stream ended without its last frame.
+        """
+        while True:
+            while self._frames:
+                frame = self._frames.pop()
+                if frame.kind != "k":
+                    return frame
+            data = self._answer.read()
+            if not data:
+                raise AgentError("the guest agent's stream ended before its last frame")
+            self._frames = self._reader.feed(data)
+            self._frames.reverse()
+
+    def until_end(self) -> None:
+        """Read what follows the last frame, so that the connection can be used again."""
+        if self._answer.read():
+            self.close()
+
+    def abort(self) -> None:
+        """Make a waiting ``next`` end, in whatever thread or task it waits."""
+        self._answer.abort()
+
+    def close(self) -> None:
+        """Leave the stream. Idempotent."""
+        self._answer.close()
+
+
+def bytes_of(answer: Answer) -> Iterator[bytes]:
+    """The pieces of an answer's body; the answer is closed at the end, early or not."""
+    try:
+        while data := answer.read():
+            yield data
+    finally:
+        answer.close()

@@ -1,0 +1,231 @@
+# Made by scripts/unasync.py from sdk/_async/files.py: do not edit.
+"""Files in a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from atoll.errors import FileError, FileMissingError
+from atoll.guest import file_from, files_from, files_request, get_file, put_file, watch
+from atoll.sdk._sync import trees
+from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames, bytes_of
+from atoll.sdk._sync.http import Upload
+from atoll.sdk._sync.watch import Watch
+from atoll.sdk._bytes import GIB, as_bytes, sliced
+from atoll.sdk._deadline import Deadline
+from atoll.types import FileInfo
+
+_Files = list[FileInfo]
+TreeProgress = Callable[[int, int | None], Any]
+
+
+class Files:
+    """The files of one sandbox. Relative paths start at the user's home; ``~`` is it.
+
+    Everything is done with the rights of ``user``, the sandbox's default user when None, and what is made belongs
+    to that user. Every method raises the ``FileError`` that fits (missing, taken, denied, is or is not a
+    directory), NoSpaceError when the disk is full, InvalidSpecError for an unknown user, and what every use of a
+    sandbox raises: SandboxCrashedError, SandboxNotFoundError, StateError.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def read(self, path: str, *, user: str | None = None, max_bytes: int = GIB) -> str:
+        """Return a file's text: UTF-8, bad bytes replaced.
+
+        Raises:
+            FileMissingError: There is no such file.
+            FileError: It has more than ``max_bytes``; ``read_stream`` reads any size.
+        """
+        return (self.read_bytes(path, user=user, max_bytes=max_bytes)).decode("utf-8", "replace")
+
+    def read_bytes(self, path: str, *, user: str | None = None, max_bytes: int = GIB) -> bytes:
+        """Return a file's bytes.
+
+        Raises:
+            FileMissingError: There is no such file.
+            FileError: It has more than ``max_bytes``; ``read_stream`` reads any size.
+        """
+        read = []
+        size = 0
+        for piece in self.read_stream(path, user=user):
+            size += len(piece)
+            if size > max_bytes:
+                raise FileError(
+                    f"{path} has more than {max_bytes} bytes",
+                    hint="use read_stream, or give max_bytes",
+                    sandbox_id=self._agent.sandbox_id,
+                )
+            read.append(piece)
+        return b"".join(read)
+
+    def read_stream(self, path: str, *, user: str | None = None) -> Iterator[bytes]:
+        """Iterate over a file's bytes in pieces of at most 64 KiB, in constant memory.
+
+        Raises:
+            FileMissingError: There is no such file; raised by the first step of the iteration.
+        """
+        answer = self._agent.open(get_file(path, user), Deadline(None, silence_s=SILENCE_S))
+        for piece in bytes_of(answer):
+            yield piece
+
+    def write(
+        self, path: str, data: bytes | str | Upload, *, mode: int | None = None, user: str | None = None
+    ) -> FileInfo:
+        """Make ``data`` the content of a file, and make the directories above it.
+
+        Args:
+            path: Where; a file that is there is replaced.
+            data: Text (as UTF-8), bytes, a file opened for reading, or an iterable of pieces.
+            mode: Permission bits; None keeps those of a file that is there, and gives 0o644 to a new one.
+            user: Whose rights.
+
+        Raises:
+            FileDeniedError: ``user`` may not write there.
+            IsADirectoryInSandboxError: ``path`` is a directory.
+            NoSpaceError: The disk is full.
+        """
+        length: int | None = None
+        if isinstance(data, (str, bytes, bytearray, memoryview)):
+            content = as_bytes(data)
+            length, data = len(content), sliced(content)
+        request = put_file(path, user, mode=mode, body=None)
+        return file_from(self._agent.call(request, body=data, length=length, timeout_s=None))
+
+    def list(self, path: str = ".", *, depth: int = 1, user: str | None = None) -> _Files:
+        """List a directory down to ``depth`` levels, in lexical order; at most 100,000 entries.
+
+        Raises:
+            FileMissingError: There is no such directory.
+            NotADirectoryInSandboxError: It is something else.
+        """
+        request = files_request("list", path, depth=depth, user=user)
+        return files_from(self._agent.call(request, repeatable=True))
+
+    def stat(self, path: str, *, user: str | None = None) -> FileInfo:
+        """Describe a file; a symbolic link is not followed.
+
+        Raises:
+            FileMissingError: There is nothing.
+        """
+        return file_from(self._agent.call(files_request("stat", path, user=user), repeatable=True))
+
+    def exists(self, path: str, *, user: str | None = None) -> bool:
+        """Whether something has that path, be it a broken symbolic link."""
+        try:
+            self.stat(path, user=user)
+        except FileMissingError:
+            return False
+        return True
+
+    def mkdir(self, path: str, *, parents: bool = True, user: str | None = None) -> None:
+        """Make a directory.
+
+        Args:
+            path: Where.
+            parents: Make those above it too, and do not mind when it is there.
+            user: Whose rights.
+
+        Raises:
+            FileTakenError: Something has that path.
+            FileMissingError: The directory above is missing, without ``parents``.
+        """
+        self._agent.call(files_request("mkdir", path, parents=parents, user=user))
+
+    def move(self, path: str, to: str, *, user: str | None = None) -> FileInfo:
+        """Rename a file or directory; a file that has the new name is replaced. Returns it at its new place.
+
+        Raises:
+            FileMissingError: There is nothing at ``path``.
+        """
+        self._agent.call(files_request("move", path, to=to, user=user))
+        return self.stat(to, user=user)
+
+    def remove(self, path: str, *, user: str | None = None) -> None:
+        """Remove a file, or a directory with all that is in it.
+
+        Raises:
+            FileMissingError: There is nothing.
+        """
+        self._agent.call(files_request("remove", path, user=user))
+
+    def upload(
+        self,
+        local: str | Path,
+        path: str,
+        *,
+        on_progress: TreeProgress | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Copy a file, or a directory's content, of this host into the sandbox.
+
+        A directory's content is added to what the directory ``path`` has; both keep permission bits. Symbolic links
+        stay links; sockets, pipes and devices are left out.
+
+        Args:
+            local: What to copy.
+            path: The file or directory in the sandbox.
+            on_progress: Called with the bytes done and the total.
+            user: Who owns it in the sandbox.
+
+        Raises:
+            FileNotFoundError: ``local`` is missing.
+        """
+        trees.upload(self._agent, Path(local), path, on_progress=on_progress, user=user)
+
+    def download(
+        self,
+        path: str,
+        local: str | Path,
+        *,
+        on_progress: TreeProgress | None = None,
+        outside_links: bool = True,
+        max_bytes: int | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Copy a file, or a directory's content, of the sandbox to this host.
+
+        The sandbox is not trusted: nothing is written outside ``local`` or through a symbolic link, devices, pipes
+        and setuid bits are left out, and hard links lead only to files of the same download. A file appears at
+        ``local`` when it is whole. A directory's content is added to what ``local`` has, and stays there as far as
+        it came when the call fails.
+
+        Args:
+            path: The file or directory in the sandbox.
+            local: The file or directory on this host; the directory above it must be there.
+            on_progress: Called with the bytes done and the total, None where that is not known.
+            outside_links: Keep symbolic links that lead out of the tree, as they are, such as a virtual environment
+                has; do not follow those in code of yours. False leaves them out.
+            max_bytes: The most bytes of file content to write; None is no limit.
+            user: Whose rights in the sandbox.
+
+        Raises:
+            FileMissingError: There is nothing at ``path``.
+            FileError: It has more than ``max_bytes``.
+            AgentError: The sandbox sent an archive that must not be unpacked.
+        """
+        limits = trees.Limits(outside_links, max_bytes)
+        trees.download(self._agent, path, Path(local), limits, on_progress=on_progress, user=user)
+
+    def watch(self, path: str, *, recursive: bool = False, user: str | None = None) -> Watch:
+        """Watch a directory: what happens in it after this call returns is told.
+
+        Args:
+            path: The directory.
+            recursive: Watch those below it too, also new ones.
+            user: Whose rights.
+
+        Raises:
+            FileMissingError: There is no such directory.
+        """
+        request = watch(path, user, recursive=recursive)
+        frames = Frames(self._agent.open(request, Deadline(None, silence_s=SILENCE_S)))
+        try:
+            frames.next()
+        except BaseException:
+            frames.close()
+            raise
+        return Watch(frames)

@@ -1,0 +1,244 @@
+# Made by scripts/unasync.py from sdk/_async/http.py: do not edit.
+"""HTTP/1.1 connections to the supervisor and to guest agents: kept, used again, and dialled anew when they ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import BinaryIO
+
+from atoll.errors import AgentError, AtollError
+from atoll.guest import GuestRequest, HttpClient, HttpHead
+from atoll.sdk._deadline import Deadline
+from atoll.sdk._io_sync import Stream, pieces
+
+Opener = Callable[[], Stream]
+Explain = Callable[[OSError], AtollError]
+Upload = Iterable[bytes | str] | BinaryIO
+_KEPT = 8
+
+
+class BodyFailedError(Exception):
+    """The caller's own iterable or file failed with ``error``, in the middle of a request."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Connection:
+    """One connection; one exchange at a time."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.http = HttpClient()
+        self.used_at = 0.0
+        self.request_out = False
+
+    def send(
+        self, request: GuestRequest, body: Upload | None, length: int | None, deadline: Deadline
+    ) -> None:
+        """Send a request. An answer that comes before its end stops the sending."""
+        self.request_out = False
+        head = self.http.request(request, length=length)
+        self.stream.send(head, deadline.left())
+        self.request_out = True
+        if body is None:
+            return
+        source = pieces(body)
+        while True:
+            try:
+                piece = next(source)
+            except StopIteration:
+                break
+            except Exception as error:
+                raise BodyFailedError(error) from error
+            if self.stream.readable():
+                return
+            if piece:
+                self.stream.send(self.http.data(piece), deadline.left())
+        self.stream.send(self.http.end(), deadline.left())
+
+    def head(self, deadline: Deadline) -> HttpHead:
+        """Wait for the answer's beginning."""
+        while True:
+            event = self.http.next_event()
+            if isinstance(event, HttpHead):
+                return event
+            self.http.receive(self.stream.receive(deadline.left()))
+
+    def read(self, deadline: Deadline) -> bytes:
+        """Wait for the next piece of the answer's body; empty at its end."""
+        while True:
+            event = self.http.next_event()
+            if event is not None and not isinstance(event, HttpHead):
+                return event.data
+            self.http.receive(self.stream.receive(deadline.left()))
+
+    def close(self) -> None:
+        """Close it. Idempotent."""
+        self.stream.close()
+
+
+class Answer:
+    """An answer whose body is read as it comes. Whoever has it reads it to its end or closes it."""
+
+    def __init__(
+        self, pool: Pool, connection: Connection, head: HttpHead, deadline: Deadline
+    ) -> None:
+        self.status = head.status
+        self.headers = head.headers
+        self.deadline = deadline
+        self._pool = pool
+        self._connection: Connection | None = connection
+
+    def read(self) -> bytes:
+        """Wait for the next piece of the body; empty at its end, and ever after.
+
+        Raises:
+            AtollError: The peer is gone, or silent for too long; the pool's owner picks the class.
+        """
+        connection = self._connection
+        if connection is None:
+            return b""
+        try:
+            data = connection.read(self.deadline)
+        except OSError as error:
+            self.close()
+            raise self._pool.explain(error) from error
+        except BaseException:
+            self.close()
+            raise
+        if not data:
+            self._connection = None
+            self._pool.give(connection)
+        return data
+
+    def read_all(self, limit_bytes: int) -> bytes:
+        """Read the body to its end.
+
+        Raises:
+            AgentError: It has more than ``limit_bytes``.
+        """
+        read: list[bytes] = []
+        size = 0
+        while data := self.read():
+            size += len(data)
+            if size > limit_bytes:
+                self.close()
+                raise AgentError(f"an answer has more than {limit_bytes} bytes", hint="read it as a stream")
+            read.append(data)
+        return b"".join(read)
+
+    def abort(self) -> None:
+        """Make a waiting ``read`` end, in whatever thread or task it waits."""
+        if self._connection is not None:
+            self._connection.stream.abort()
+
+    def close(self) -> None:
+        """Drop what has not been read. Idempotent."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class Pool:
+    """Connections to one peer. An idle one is used again unless the peer closed it or ``idle_s`` seconds passed."""
+
+    def __init__(self, opener: Opener, explain: Explain, *, idle_s: float) -> None:
+        self._open = opener
+        self.explain = explain
+        self._idle_s = idle_s
+        self._idle: list[Connection] = []
+        self._pid = os.getpid()
+
+    def ask(
+        self,
+        request: GuestRequest,
+        deadline: Deadline,
+        *,
+        body: Upload | None = None,
+        length: int | None = None,
+        repeatable: bool = False,
+    ) -> Answer:
+        """Send a request and wait for the beginning of its answer.
+
+        A kept connection that turns out to be closed is replaced once, if the peer cannot have seen the request or
+        ``repeatable`` says that seeing it twice does no harm.
+        """
+        try:
+            return self._asked(request, deadline, body, length, repeatable)
+        except BodyFailedError as failed:
+            raise failed.error
+
+    def _asked(
+        self,
+        request: GuestRequest,
+        deadline: Deadline,
+        body: Upload | None,
+        length: int | None,
+        repeatable: bool,
+    ) -> Answer:
+        kept = self._take()
+        if kept is not None:
+            try:
+                return self._exchange(kept, request, body, length, deadline)
+            except ConnectionError as error:
+                if kept.request_out and not (repeatable and body is None):
+                    raise self.explain(error) from error
+            except OSError as error:
+                raise self.explain(error) from error
+        connection = Connection(self._open())
+        try:
+            return self._exchange(connection, request, body, length, deadline)
+        except OSError as error:
+            raise self.explain(error) from error
+
+    def _exchange(
+        self,
+        connection: Connection,
+        request: GuestRequest,
+        body: Upload | None,
+        length: int | None,
+        deadline: Deadline,
+    ) -> Answer:
+        try:
+            try:
+                connection.send(request, body, length, deadline)
+            except ConnectionError:
+                # a peer that refuses a body says so and closes: its answer counts, if there is one
+                if not connection.request_out:
+                    raise
+            return Answer(self, connection, connection.head(deadline), deadline)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _take(self) -> Connection | None:
+        if self._pid != os.getpid():
+            # a forked child must not speak on its parent's connections
+            self._pid = os.getpid()
+            self.close()
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                break
+            if time.monotonic() - connection.used_at < self._idle_s and not connection.stream.readable():
+                return connection
+            connection.close()
+        return None
+
+    def give(self, connection: Connection) -> None:
+        """Take back a connection whose exchange is over."""
+        if connection.http.reusable and len(self._idle) < _KEPT:
+            connection.used_at = time.monotonic()
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def close(self) -> None:
+        """Close all idle connections. The pool may be used on."""
+        while self._idle:
+            self._idle.pop().close()

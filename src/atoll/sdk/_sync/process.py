@@ -1,0 +1,157 @@
+# Made by scripts/unasync.py from sdk/_async/process.py: do not edit.
+"""A program that runs in the background of a sandbox."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+from atoll.errors import DeadlineError, ProcessNotFoundError
+from atoll.guest import ProcessEnd, end_from, process_output, signal_process, started_from, write_stdin
+from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
+from atoll.sdk._sync.http import Upload
+from atoll.sdk._sync.programs import MAX_OUTPUT_BYTES, Collector, OutputCallback, check_end
+from atoll.sdk._bytes import as_bytes, sliced
+from atoll.sdk._deadline import Deadline
+from atoll.sdk._output import STREAM_OF, Decoder
+from atoll.types import ExecResult, Output
+
+
+class Process:
+    """A program in a sandbox, by its ``pid``. It goes on when this object is closed or this client ends.
+
+    Iterating gives its output, piece by piece, until it ends: what the guest kept of it (the last MiB), then
+    what comes. With ``start(…, stream=True)`` it is every byte, and the program waits while nobody reads.
+    One thread or task reads at a time; the other methods may be called meanwhile.
+    """
+
+    def __init__(self, agent: Agent, pid: int, frames: Frames | None = None) -> None:
+        self.pid = pid
+        self._agent = agent
+        self._frames = frames
+        self._end: ProcessEnd | None = None
+        self._decoder = Decoder()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.pid} in sandbox {self._agent.sandbox_id}>"
+
+    def __iter__(self) -> Iterator[Output]:
+        frames = self._opened(None)
+        while self._end is None:
+            frame = frames.next()
+            if frame.kind == "x":
+                self._ended(frames, frame.payload)
+            elif frame.kind in STREAM_OF:
+                yield self._decoder.output(STREAM_OF[frame.kind], frame.payload)
+        for output in self._decoder.rest():
+            yield output
+
+    def wait(
+        self,
+        *,
+        timeout_s: float | None = None,
+        on_stdout: OutputCallback | None = None,
+        on_stderr: OutputCallback | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Wait until the program ends, and return how, with the output that was not read by iterating.
+
+        Args:
+            timeout_s: Seconds to wait; the program goes on when they pass. None waits as long as it runs.
+            on_stdout: Called with each piece of its output, or of its terminal, as text.
+            on_stderr: The same for standard error.
+            max_output_bytes: Kept per stream, the last ones.
+
+        Raises:
+            DeadlineError: ``timeout_s`` passed.
+            ExecTimeoutError: The program ran past the ``timeout_s`` that it was started with and was killed.
+            ProcessNotFoundError: It ended more than 10 minutes ago.
+            SandboxCrashedError: The sandbox's processes died.
+            StateError: The sandbox was put to sleep meanwhile; the program goes on when it wakes.
+        """
+        collector = Collector(max_output_bytes, on_stdout, on_stderr)
+        frames = self._opened(timeout_s)
+        while self._end is None:
+            try:
+                frame = frames.next()
+            except DeadlineError:
+                self.close()
+                if timeout_s is None:
+                    raise
+                raise DeadlineError(
+                    f"the program with pid {self.pid} has not ended in {timeout_s} s",
+                    hint="it goes on; wait longer, or kill it",
+                    sandbox_id=self._agent.sandbox_id,
+                ) from None
+            if frame.kind == "x":
+                self._ended(frames, frame.payload)
+            elif frame.kind in STREAM_OF:
+                collector.add(frame)
+        check_end(self._end, f"the program with pid {self.pid}", self._agent.sandbox_id)
+        return collector.result(self._end)
+
+    def kill(self) -> None:
+        """Kill it and its process group (SIGKILL). No error when it has ended.
+
+        Raises:
+            SandboxCrashedError: The sandbox's processes died.
+        """
+        try:
+            self.send_signal(signal.SIGKILL)
+        except ProcessNotFoundError:
+            return
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to its process group.
+
+        Raises:
+            ProcessNotFoundError: It has ended.
+        """
+        self._agent.call(signal_process(self.pid, int(number)))
+
+    def write_stdin(self, data: bytes | str | Upload) -> None:
+        """Send to its standard input, and return when the guest has taken it all. It was started with ``stdin=True``.
+
+        Raises:
+            ProcessNotFoundError: It has ended, or its standard input is closed.
+            DeadlineError: It read nothing for 60 seconds.
+        """
+        if isinstance(data, (str, bytes, bytearray, memoryview)):
+            data = sliced(as_bytes(data))
+        self._agent.call(write_stdin(self.pid, end=False, body=None), body=data, timeout_s=None)
+
+    def close_stdin(self) -> None:
+        """Close its standard input, so that it reads the end.
+
+        Raises:
+            ProcessNotFoundError: It has ended.
+        """
+        self._agent.call(write_stdin(self.pid, end=True, body=b""))
+
+    def close(self) -> None:
+        """Stop following its output. The program goes on."""
+        if self._frames is not None:
+            self._frames.close()
+            self._frames = None
+
+    def _opened(self, timeout_s: float | None) -> Frames:
+        if self._frames is not None:
+            self._frames.set_deadline(Deadline(timeout_s, silence_s=SILENCE_S))
+            return self._frames
+        answer = self._agent.open(process_output(self.pid), Deadline(timeout_s, silence_s=SILENCE_S))
+        frames = Frames(answer)
+        self._end = None
+        self._frames = frames
+        started_from((frames.next()).payload)
+        return frames
+
+    def _ended(self, frames: Frames, payload: bytes) -> None:
+        self._end = end_from(payload)
+        frames.until_end()
+        self.close()

@@ -1,0 +1,244 @@
+# Made by scripts/unasync.py from sdk/_async/programs.py: do not edit.
+"""Running programs in a sandbox and following what they write."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from atoll.errors import (
+    AgentError,
+    AtollError,
+    DeadlineError,
+    ExecTimeoutError,
+    InvalidSpecError,
+    NotFoundError,
+    SandboxCrashedError,
+    StateError,
+)
+from atoll.guest import (
+    Frame,
+    ProcessEnd,
+    Program,
+    end_from,
+    list_processes,
+    processes_from,
+    signal_process,
+    start_process,
+    started_from,
+    write_stdin,
+)
+from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
+from atoll.sdk._sync.http import Upload
+from atoll.sdk._bytes import MIB, as_bytes, sliced
+from atoll.sdk._deadline import Deadline
+from atoll.sdk._io_sync import Background, call, shielded
+from atoll.sdk._output import STREAM_OF, Decoder, Tail
+from atoll.types import ExecResult, Output, TerminalSize
+
+Command = str | Sequence[str]
+Stdin = bytes | str | Upload
+OutputCallback = Callable[[str], Any]
+MAX_OUTPUT_BYTES = 10 * MIB
+# the agent enforces a timeout; this is how much longer the client waits for its word
+GRACE_S = 15.0
+_KILL = 9
+_KILL_S = 5.0
+# a pipe takes this much without a reader
+_SMALL_STDIN_BYTES = 32768
+
+
+def program_of(
+    command: Command,
+    *,
+    cwd: str | None,
+    env: Mapping[str, str] | None,
+    user: str | None,
+    timeout_s: float | None,
+    stdin: bool,
+    pty: TerminalSize | None = None,
+    tag: str | None = None,
+) -> Program:
+    """A shell line (str) or a program and its arguments, ready to start.
+
+    Raises:
+        InvalidSpecError: There is no program, or ``timeout_s`` is not more than 0.
+    """
+    if timeout_s is not None and timeout_s <= 0:
+        raise InvalidSpecError(f"timeout_s is {timeout_s}", hint="give more than 0, or None for no limit")
+    if not command:
+        raise InvalidSpecError("there is no program to run", hint="give a shell line, or a list of arguments")
+    line = command if isinstance(command, str) else None
+    return Program(
+        argv=None if line is not None else tuple(os.fspath(part) for part in command),
+        line=line,
+        cwd=cwd,
+        env=dict(env or {}),
+        user=user,
+        stdin=stdin,
+        pty=pty,
+        timeout_ms=0 if timeout_s is None else max(1, round(timeout_s * 1000)),
+        tag=tag,
+    )
+
+
+class Collector:
+    """Gathers what a program writes, and hands it on."""
+
+    def __init__(
+        self,
+        max_output_bytes: int,
+        on_stdout: OutputCallback | None = None,
+        on_stderr: OutputCallback | None = None,
+    ) -> None:
+        self._tails = {"o": Tail(max_output_bytes), "e": Tail(max_output_bytes)}
+        self._tails["t"] = self._tails["o"]
+        self._callbacks = {"stdout": on_stdout, "terminal": on_stdout, "stderr": on_stderr}
+        self._decoder = Decoder() if on_stdout is not None or on_stderr is not None else None
+
+    def add(self, frame: Frame) -> None:
+        """Take the next piece."""
+        self._tails[frame.kind].add(frame.payload)
+        if self._decoder is not None:
+            self._tell(self._decoder.output(STREAM_OF[frame.kind], frame.payload))
+
+    def _tell(self, output: Output) -> None:
+        callback = self._callbacks[output.stream]
+        if callback is not None and output.text:
+            call(callback, output.text)
+
+    def result(self, end: ProcessEnd) -> ExecResult:
+        """What came of it all."""
+        if self._decoder is not None:
+            for output in self._decoder.rest():
+                self._tell(output)
+        stdout, stderr = self._tails["o"].bytes(), self._tails["e"].bytes()
+        return ExecResult(
+            exit_code=end.exit_code,
+            stdout_bytes=stdout,
+            stderr_bytes=stderr,
+            truncated=self._tails["o"].truncated or self._tails["e"].truncated,
+        )
+
+
+def check_end(end: ProcessEnd, what: str, sandbox_id: str) -> None:
+    """Raise what a program's end asks for.
+
+    Raises:
+        ExecTimeoutError: It was killed for its timeout.
+        AgentError: The agent could not follow it to its end.
+    """
+    if end.timed_out:
+        raise ExecTimeoutError(
+            f"{what} ran past its timeout_s and was killed",
+            hint="give a longer timeout_s, or start it in the background with `start`",
+            sandbox_id=sandbox_id,
+        )
+    if end.error:
+        raise AgentError(f"{what} could not be followed to its end: {end.error}", sandbox_id=sandbox_id)
+
+
+class _Stdin:
+    """Feeds a program's standard input while its output is read."""
+
+    def __init__(self, agent: Agent, pid: int) -> None:
+        self._agent = agent
+        self._pid = pid
+        self.error: Exception | None = None
+
+    def feed(self, data: Upload) -> None:
+        """Send all of it, then close. An error of the caller's iterable is kept and ends the program."""
+        try:
+            self._agent.call(write_stdin(self._pid, end=True, body=None), body=data, timeout_s=None)
+        except AtollError:
+            # a program need not read its input; how it ended says what came of it
+            return
+        except Exception as error:
+            self.error = error
+            kill_quietly(self._agent, self._pid)
+
+
+def kill_quietly(agent: Agent, pid: int) -> None:
+    """Kill a program if it is there; bounded to seconds, also for a cancelled caller."""
+    with shielded(_KILL_S):
+        with contextlib.suppress(AtollError):  # it, or its whole sandbox, may have ended meanwhile
+            agent.call(signal_process(pid, _KILL), timeout_s=_KILL_S, repeatable=True)
+
+
+def _kill_tagged(agent: Agent, tag: str | None) -> None:
+    """Kill a program whose start was interrupted before its pid was known."""
+    with shielded(_KILL_S):
+        with contextlib.suppress(AtollError):  # it may never have started
+            for row in processes_from(agent.call(list_processes(), timeout_s=_KILL_S)):
+                if row.tag == tag:
+                    kill_quietly(agent, row.pid)
+
+
+def execute(
+    agent: Agent, program: Program, collector: Collector, *, stdin: Stdin | None, timeout_s: float | None
+) -> ExecResult:
+    """Run a program to its end. An interrupted or cancelled caller, or one whose callback fails, kills it."""
+    deadline = Deadline(None if timeout_s is None else timeout_s + GRACE_S, silence_s=SILENCE_S)
+    pid = 0
+    try:
+        frames = Frames(agent.open(start_process(program), deadline))
+        try:
+            pid = started_from((frames.next()).payload)
+            if stdin is None:
+                end = _follow(frames, collector)
+            else:
+                end = _feed_and_follow(agent, pid, frames, collector, stdin)
+        finally:
+            frames.close()
+    except (SandboxCrashedError, NotFoundError, StateError):
+        # nothing runs that could be killed, or it sleeps and must not be woken
+        raise
+    except BaseException as error:
+        if pid:
+            kill_quietly(agent, pid)
+        elif isinstance(error, DeadlineError) or not isinstance(error, AtollError):
+            _kill_tagged(agent, program.tag)
+        raise
+    check_end(end, _words(program), agent.sandbox_id)
+    return collector.result(end)
+
+
+def exec_tag() -> str:
+    """A tag by which a program can be found whose start was interrupted."""
+    return f"exec-{os.urandom(8).hex()}"
+
+
+def _words(program: Program) -> str:
+    text = program.line if program.line is not None else " ".join(program.argv or ())
+    return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def _follow(frames: Frames, collector: Collector) -> ProcessEnd:
+    while True:
+        frame = frames.next()
+        if frame.kind == "x":
+            frames.until_end()
+            return end_from(frame.payload)
+        if frame.kind in STREAM_OF:
+            collector.add(frame)
+
+
+def _feed_and_follow(
+    agent: Agent, pid: int, frames: Frames, collector: Collector, stdin: Stdin
+) -> ProcessEnd:
+    if isinstance(stdin, (str, bytes, bytearray, memoryview)):
+        stdin = as_bytes(stdin)
+        if len(stdin) <= _SMALL_STDIN_BYTES:
+            with contextlib.suppress(NotFoundError):  # it ended without reading
+                agent.call(write_stdin(pid, end=True, body=stdin))
+            return _follow(frames, collector)
+        stdin = sliced(stdin)
+    feeder = _Stdin(agent, pid)
+    with Background(wait_s=0.2) as background:
+        background.start(feeder.feed, stdin)
+        end = _follow(frames, collector)
+    if feeder.error is not None:
+        raise feeder.error
+    return end

@@ -1,0 +1,536 @@
+# Made by scripts/unasync.py from sdk/_async/sandbox.py: do not edit.
+"""A sandbox, as its users have it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from atoll.errors import InvalidSpecError, SandboxNotFoundError
+from atoll.guest import list_processes, processes_from, start_process, started_from
+from atoll.protocol import ForkRequest, LogsPage, RollbackRequest, SnapshotRequest
+from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
+from atoll.sdk._sync.files import Files
+from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.ports import Forward
+from atoll.sdk._sync.process import Process
+from atoll.sdk._sync.programs import (
+    MAX_OUTPUT_BYTES,
+    Collector,
+    Command,
+    OutputCallback,
+    Stdin,
+    exec_tag,
+    execute,
+    program_of,
+)
+from atoll.sdk._sync.terminal import Terminal, opened
+from atoll.sdk._deadline import Deadline
+from atoll.sdk._io_sync import shielded, sleep, user_socket
+from atoll.types import (
+    ExecResult,
+    ProcessInfo,
+    Progress,
+    SandboxInfo,
+    SandboxPage,
+    SandboxSpec,
+    SandboxState,
+    SandboxStats,
+    SnapshotInfo,
+    TerminalSize,
+)
+
+# `list` is a method below, so that annotations there cannot name the type
+_Processes = list[ProcessInfo]
+_Snapshots = list[SnapshotInfo]
+_Sandboxes: TypeAlias = "list[Sandbox]"
+_KILL_S = 60.0
+_LOGS_POLL_S = 0.5
+_PAGE = 100
+_LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
+
+
+class Sandbox:
+    """A whole computer that remembers: it runs programs, keeps files, sleeps, wakes, forks and rolls back.
+
+    Get one with ``create``, ``connect`` or ``fork``. Every use of a sleeping one (a program, a file, a port) wakes it.
+    Used as a context, one from ``create`` or ``fork`` is killed at the end unless ``keep``; one from ``connect`` is
+    only disconnected.
+
+    Attributes:
+        id: 20 lower case letters and digits, never used again.
+        name: Its name, unique in the home, or None.
+        files: Its files.
+
+    Every method may raise what every use of a sandbox may: SandboxNotFoundError (it was killed),
+    SandboxCrashedError (its processes died; the next use starts it from its disk), StateError (somebody put it to sleep
+    in the middle of the call), DeadlineError (no answer in time), SupervisorError and VersionMismatchError (the
+    supervisor cannot be started, or is of another version). The sections below name what comes on top.
+    """
+
+    def __init__(self, link: Link, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
+        self.id = info.sandbox_id
+        self.name = info.name
+        self._link = link
+        self._agent = Agent(link, info.sandbox_id)
+        self.files = Files(self._agent)
+        self._kill_at_exit = kill_at_exit
+        self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        image: str | None = None,
+        name: str | None = None,
+        env: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        network: Literal["internet", "none"] = "internet",
+        from_snapshot: str | SnapshotInfo | None = None,
+        memory_mib: int | None = None,
+        vcpus: float | None = None,
+        trust_host_ca: bool = True,
+        keep: bool = False,
+        on_progress: Callable[[Progress], Any] | None = None,
+    ) -> Sandbox:
+        """Make a sandbox and return it running. The first one of an image builds the image, which takes a minute.
+
+        Args:
+            image: Name of the image; None is ``base``, or the snapshot's with ``from_snapshot``.
+            name: Unique in the home while the sandbox lives: lower case letters, digits and ``-``.
+            env: Variables for every program in it. They are in its snapshots: no place for secrets.
+            metadata: Labels of your own, to find it by in ``list``.
+            network: ``"internet"`` lets TCP and DNS out to public addresses, ``"none"`` nothing.
+            from_snapshot: Start from this snapshot, memory and disk: its id, name or info.
+            memory_mib: Limit of its memory in MiB; None is half of the host's.
+            vcpus: Limit of its processor time, in processors; None is no limit.
+            trust_host_ca: Trust inside what CA certificates the host trusts beyond the image's own.
+            keep: Leave it alive at the end of ``with``.
+            on_progress: Called with what goes on while it takes long.
+
+        Raises:
+            InvalidSpecError: An argument is not possible.
+            NameTakenError: Another sandbox has that name.
+            ImageNotFoundError: There is no such image.
+            SnapshotNotFoundError: There is no such snapshot.
+            ImageBuildError: The image could not be built.
+            EngineError: The engine could not start it.
+            HostError: The host lacks something; `atoll doctor` says what.
+            NoSpaceError: The disk under the home is full.
+        """
+        spec = SandboxSpec(
+            image=image,
+            name=name,
+            env=dict(env or {}),
+            metadata=dict(metadata or {}),
+            network=network,
+            from_snapshot=snapshot_ref(from_snapshot) if from_snapshot is not None else None,
+            memory_mib=memory_mib,
+            vcpus=vcpus,
+            trust_host_ca=trust_host_ca,
+        )
+        link = Link()
+        info = link.long_call("POST", "/v1/sandboxes", SandboxInfo, spec, on_progress=on_progress)
+        return cls(link, info, kill_at_exit=not keep)
+
+    @classmethod
+    def connect(cls, id_or_name: str) -> Sandbox:
+        """Attach to a sandbox and wake it if it sleeps; a crashed one is started from its disk.
+
+        Raises:
+            SandboxNotFoundError: There is none with that id or name.
+            EngineError: It could not be woken.
+        """
+        link = Link()
+        path = f"/v1/sandboxes/{ref(id_or_name)}/wake"
+        info = link.call("POST", path, SandboxInfo, timeout_s=LONG_S, repeatable=True)
+        return cls(link, info)
+
+    @classmethod
+    def get(cls, id_or_name: str) -> SandboxInfo:
+        """What is known of a sandbox. It is not woken.
+
+        Raises:
+            SandboxNotFoundError: There is none with that id or name.
+        """
+        link = Link()
+        try:
+            return link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo)
+        finally:
+            link.close()
+
+    @classmethod
+    def list(
+        cls,
+        *,
+        state: SandboxState | Sequence[SandboxState] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> Iterator[SandboxInfo]:
+        """Iterate over the sandboxes of the home, oldest first, page by page. None is woken.
+
+        Args:
+            state: Only those in this state, or one of these.
+            metadata: Only those with all of these labels.
+            limit: The most to give; None gives all.
+        """
+        link = Link()
+        left = limit
+        cursor: str | None = None
+        try:
+            while left is None or left > 0:
+                query = _list_query(state, metadata, _PAGE if left is None else min(left, _PAGE), cursor)
+                page = link.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
+                for info in page.sandboxes:
+                    yield info
+                cursor = page.cursor
+                if left is not None:
+                    left -= len(page.sandboxes)
+                if cursor is None:
+                    return
+        finally:
+            link.close()
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._kill_at_exit:
+            self.close()
+            return
+        with shielded(_KILL_S):
+            try:
+                self.kill()
+            except SandboxNotFoundError:
+                return
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}{f' {self.name!r}' if self.name else ''}>"
+
+    def close(self) -> None:
+        """Close the connections to it. The sandbox goes on, and this object connects anew when it is used."""
+        self._agent.close()
+        self._link.close()
+
+    def run(
+        self,
+        line: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: Stdin | None = None,
+        timeout_s: float | None = 60.0,
+        on_stdout: OutputCallback | None = None,
+        on_stderr: OutputCallback | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run a shell line and wait until the shell exits, even if a child of it goes on in the background.
+
+        The arguments, effects and errors are those of ``exec``.
+        """
+        if not isinstance(line, str):
+            raise InvalidSpecError("run takes a shell line", hint="give exec a list of arguments")
+        return self._execute(
+            line, cwd, env, user, stdin, timeout_s, Collector(max_output_bytes, on_stdout, on_stderr)
+        )
+
+    def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: Stdin | None = None,
+        timeout_s: float | None = 60.0,
+        on_stdout: OutputCallback | None = None,
+        on_stderr: OutputCallback | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> ExecResult:
+        """Run a program and wait for it. ``argv`` reaches execve as it is: no shell.
+
+        Another exit code than 0 is a result, not an error. A cancelled or interrupted call, and one whose callback
+        fails, kills the program and its process group, and leaves the sandbox alone.
+
+        Args:
+            argv: The program and its arguments.
+            cwd: Directory in the sandbox; None is the user's own (its home on ``base``).
+            env: Variables on top of the sandbox's.
+            user: Name of a user in the sandbox; None is the default user.
+            stdin: Text, bytes, a file opened for reading, or an iterable of pieces; None is /dev/null.
+            timeout_s: Seconds until the program and its process group are killed; None waits for ever.
+            on_stdout: Called with each piece of its output as it comes, as text.
+            on_stderr: The same for standard error.
+            max_output_bytes: Kept per stream, the last ones; the result's ``truncated`` says if there were more.
+
+        Raises:
+            ExecTimeoutError: ``timeout_s`` passed, and the program was killed.
+            FileMissingError: ``argv[0]`` or ``cwd`` is not in the sandbox.
+            FileDeniedError: The user may not execute it.
+            InvalidSpecError: ``user`` is unknown, or ``argv`` empty.
+        """
+        if isinstance(argv, str):
+            raise InvalidSpecError("exec takes a list of arguments", hint="give run a shell line")
+        return self._execute(
+            argv, cwd, env, user, stdin, timeout_s, Collector(max_output_bytes, on_stdout, on_stderr)
+        )
+
+    def _execute(
+        self,
+        command: Command,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        user: str | None,
+        stdin: Stdin | None,
+        timeout_s: float | None,
+        collector: Collector,
+    ) -> ExecResult:
+        program = program_of(
+            command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin is not None, tag=exec_tag()
+        )
+        return execute(self._agent, program, collector, stdin=stdin, timeout_s=timeout_s)
+
+    def start(
+        self,
+        command: Command,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: bool = False,
+        timeout_s: float | None = None,
+        stream: bool = False,
+    ) -> Process:
+        """Start a program in the background and return a handle. It outlives this client, and sleeps with the sandbox.
+
+        Args:
+            command: A shell line (str), or a program and its arguments (a list).
+            cwd: Directory in the sandbox; None is the user's own.
+            env: Variables on top of the sandbox's.
+            user: Name of a user in the sandbox; None is the default user.
+            stdin: Keep its standard input open for ``write_stdin``; False gives it /dev/null.
+            timeout_s: Seconds until it is killed; None never.
+            stream: Follow its output from the first byte; it then waits while nobody iterates or waits. False lets
+                it run freely, and keeps the last MiB of its output for whoever asks.
+
+        Raises:
+            FileMissingError: The program or ``cwd`` is not in the sandbox.
+            FileDeniedError: The user may not execute it.
+            InvalidSpecError: ``user`` is unknown, or ``command`` empty.
+        """
+        program = program_of(command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin)
+        frames = Frames(
+            self._agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S))
+        )
+        try:
+            pid = started_from((frames.next()).payload)
+        except BaseException:
+            frames.close()
+            raise
+        if stream:
+            return Process(self._agent, pid, frames)
+        frames.close()
+        return Process(self._agent, pid)
+
+    def pty(
+        self,
+        command: Command | None = None,
+        *,
+        size: TerminalSize | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Terminal:
+        """Start a program on a terminal.
+
+        Args:
+            command: A shell line or a list of arguments; None is the user's login shell.
+            size: Its size; None is 80 by 24.
+            cwd: Directory in the sandbox; None is the user's own.
+            env: Variables on top of the sandbox's; ``TERM`` is ``xterm-256color`` unless given.
+            user: Name of a user in the sandbox; None is the default user.
+            timeout_s: Seconds until it is killed; None never.
+
+        Raises:
+            FileMissingError: The program or ``cwd`` is not in the sandbox.
+            InvalidSpecError: ``user`` is unknown.
+        """
+        program = program_of(
+            _LOGIN_SHELL if command is None else command,
+            cwd=cwd,
+            env={"TERM": "xterm-256color", **(env or {})},
+            user=user,
+            timeout_s=timeout_s,
+            stdin=True,
+            pty=size or TerminalSize(),
+        )
+        answer = self._agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S))
+        return opened(self._agent, Frames(answer))
+
+    def processes(self) -> _Processes:
+        """The programs that were started through atoll or an E2B SDK and still run."""
+        return processes_from(self._agent.call(list_processes()))
+
+    def attach(self, pid: int) -> Process:
+        """A handle on a program that somebody started, also one that ended in the last 10 minutes.
+
+        Nothing is asked of the sandbox yet: a pid that is wrong shows at the handle's first use, as a
+        ProcessNotFoundError.
+        """
+        if pid <= 0:
+            raise InvalidSpecError(f"{pid} is no pid", hint="`processes` lists those there are")
+        return Process(self._agent, pid)
+
+    def dial(self, port: int) -> socket.socket:
+        """Connect to a TCP port inside, waking the sandbox. The caller closes the socket.
+
+        Raises:
+            InvalidSpecError: ``port`` is not between 1 and 65535.
+            AtollError: Nothing listens there; the code is ``agent_failed`` or the supervisor's own.
+        """
+        return user_socket(self._link.dial(self.id, port))
+
+    def forward(self, port: int, local_port: int = 0) -> Forward:
+        """A listener on 127.0.0.1 for a port inside, as a context whose ``port`` is the local one.
+
+        Args:
+            port: The port in the sandbox.
+            local_port: The port on this host; 0 picks a free one.
+        """
+        return Forward(self._link, self.id, port, local_port)
+
+    def logs(self, *, follow: bool = False) -> Iterator[str]:
+        """Iterate over what the sandbox's console and its life cycle wrote. It is not woken.
+
+        Args:
+            follow: Go on with what comes, until the sandbox is killed.
+        """
+        offset = 0
+        while True:
+            try:
+                page = self._link.call("GET", f"{self._path}/logs?offset={offset}", LogsPage)
+            except SandboxNotFoundError:
+                if offset and follow:
+                    return
+                raise
+            offset = page.offset
+            if page.text:
+                yield page.text
+            elif follow:
+                sleep(_LOGS_POLL_S)
+            else:
+                return
+
+    def stats(self) -> SandboxStats:
+        """What it uses of the host. It is not woken."""
+        return self._link.call("GET", f"{self._path}/stats", SandboxStats)
+
+    def info(self) -> SandboxInfo:
+        """What is known of it now: its state, labels and limits. It is not woken."""
+        return self._link.call("GET", self._path, SandboxInfo)
+
+    def pause(self) -> None:
+        """Freeze it: its memory stays, and it uses no processor. Connections to it are closed; its next use thaws it.
+
+        Raises:
+            UnsupportedError: Its engine cannot.
+        """
+        self._change("pause")
+
+    def resume(self) -> None:
+        """Wake it from pause or suspend, exactly where it was."""
+        self._change("resume")
+
+    def suspend(self) -> None:
+        """Put its memory on disk and end its machine; it is on disk for good when this returns. Its next use wakes it.
+
+        Raises:
+            UnsupportedError: Its engine cannot.
+            NoSpaceError: The disk under the home is full; it goes on running.
+        """
+        self._change("suspend")
+
+    def _change(self, how: str) -> None:
+        self._link.call("POST", f"{self._path}/{how}", SandboxInfo, timeout_s=LONG_S, repeatable=True)
+
+    def snapshot(self, name: str | None = None, *, comment: str = "") -> SnapshotInfo:
+        """Keep its memory and disk of this instant; it goes on running. On disk for good when this returns.
+
+        Args:
+            name: Unique in the home; None gives it no name.
+            comment: For people.
+
+        Raises:
+            NameTakenError: Another snapshot has that name.
+            UnsupportedError: Its engine cannot.
+            NoSpaceError: The disk under the home is full; nothing is kept.
+        """
+        body = SnapshotRequest(name=name, comment=comment)
+        return self._link.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)
+
+    def snapshots(self) -> _Snapshots:
+        """The snapshots that were made of it."""
+        return self._link.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo])
+
+    def fork(self, count: int = 1) -> _Sandboxes:
+        """Make ``count`` running copies of its memory and disk, all or none. It goes on as it was.
+
+        Each copy has an id, host name and random state of its own; its connections to the outside are reset.
+
+        Args:
+            count: From 1 to 100.
+
+        Raises:
+            InvalidSpecError: ``count`` is out of range.
+            UnsupportedError: Its engine cannot.
+            NoSpaceError: The disk under the home is full; there is no copy.
+        """
+        infos = self._link.call(
+            "POST", f"{self._path}/fork", list[SandboxInfo], ForkRequest(count=count), timeout_s=LONG_S
+        )
+        return [type(self)(Link(self._link.home), info, kill_at_exit=True) for info in infos]
+
+    def rollback(self, snapshot: str | SnapshotInfo) -> None:
+        """Put it back to a snapshot of its own, memory and disk, in place. When that fails it is as it was.
+
+        Raises:
+            SnapshotNotFoundError: There is no such snapshot.
+            InvalidSpecError: It is not one of this sandbox's line.
+        """
+        body = RollbackRequest(snapshot=snapshot_ref(snapshot))
+        self._link.call("POST", f"{self._path}/rollback", SandboxInfo, body, timeout_s=LONG_S)
+        self._agent.close()
+
+    def kill(self) -> None:
+        """End it now and erase its memory and disk; its snapshots stay.
+
+        Raises:
+            SandboxNotFoundError: It was killed before.
+        """
+        try:
+            self._link.delete(self._path)
+        finally:
+            self.close()
+
+
+def snapshot_ref(snapshot: str | SnapshotInfo) -> str:
+    """The id of a snapshot that was given as its info, id or name."""
+    return snapshot.snapshot_id if isinstance(snapshot, SnapshotInfo) else snapshot
+
+
+def _list_query(
+    state: SandboxState | Sequence[SandboxState] | None,
+    metadata: Mapping[str, str] | None,
+    limit: int,
+    cursor: str | None,
+) -> str:
+    parts = [f"limit={limit}"]
+    if state is not None:
+        parts.append(f"state={ref(state if isinstance(state, str) else ','.join(state))}")
+    parts += [f"metadata={ref(f'{key}={value}')}" for key, value in (metadata or {}).items()]
+    if cursor is not None:
+        parts.append(f"cursor={ref(cursor)}")
+    return "&".join(parts)

@@ -1,0 +1,95 @@
+# Made by scripts/unasync.py from sdk/_async/supervisor.py: do not edit.
+"""The supervisor of a home, and this host."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from atoll.errors import SupervisorError
+from atoll.protocol import DoctorReport, Hello, Leftover, Listed, SuspendedAll
+from atoll.sdk import _spawn
+from atoll.sdk._sync.link import LONG_S, Link
+from atoll.sdk._io_sync import in_thread
+
+_Value = TypeVar("_Value")
+
+
+class Supervisor:
+    """The process that owns the sandboxes of a home. It starts by itself; nothing here is needed for daily work."""
+
+    @staticmethod
+    def hello() -> Hello | None:
+        """Who runs, of whatever version, or None when none does. Starts nothing."""
+        return _if_running("GET", "/hello", Hello)
+
+    @staticmethod
+    def sandboxes() -> Listed | None:
+        """What a supervisor of whatever version has, or None when none runs. Starts nothing."""
+        return _if_running("GET", "/list", Listed)
+
+    @staticmethod
+    def suspend_all() -> SuspendedAll | None:
+        """Suspend every sandbox of a supervisor of whatever version; None when none runs. Starts nothing."""
+        return _if_running("POST", "/suspend-all", SuspendedAll)
+
+    @staticmethod
+    def stop(*, force: bool = False) -> bool:
+        """Suspend every sandbox and end the supervisor; False when none runs.
+
+        Args:
+            force: End it even if a sandbox could not be suspended; that one goes on without a supervisor.
+
+        Raises:
+            SupervisorError: It has not ended a minute after it said it would.
+        """
+        link = Link(may_start=False)
+        try:
+            before = in_thread(_spawn.running_pid, link.home)
+            answer = _if_running("POST", f"/stop{'?force=1' if force else ''}", dict[str, Any])
+            if answer is None:
+                return False
+            if not in_thread(_spawn.wait_for_end, link.home, before):
+                raise SupervisorError(
+                    f"the supervisor of {link.home.path} has not ended", hint=f"look into {link.home.log}"
+                )
+            return True
+        finally:
+            link.close()
+
+    @staticmethod
+    def doctor() -> DoctorReport:
+        """Look for what can stop a sandbox from running on this host. Needs and starts no supervisor.
+
+        Raises:
+            SupervisorError: The examination itself failed.
+        """
+        link = Link(may_start=False)
+        return in_thread(_spawn.doctor, link.home)
+
+    @staticmethod
+    def leftovers() -> list[Leftover]:
+        """What a crash left on the host and nothing owns."""
+        link = Link()
+        try:
+            return link.call("GET", "/v1/leftovers", list[Leftover])
+        finally:
+            link.close()
+
+    @staticmethod
+    def collect() -> list[Leftover]:
+        """Remove what a crash left over, and return what was removed."""
+        link = Link()
+        try:
+            return link.call("DELETE", "/v1/leftovers", list[Leftover], timeout_s=LONG_S)
+        finally:
+            link.close()
+
+
+def _if_running(method: str, path: str, kind: type[_Value]) -> _Value | None:
+    link = Link(may_start=False)
+    try:
+        if in_thread(_spawn.running_pid, link.home) is None:
+            return None
+        return link.call(method, path, kind, timeout_s=LONG_S)
+    finally:
+        link.close()

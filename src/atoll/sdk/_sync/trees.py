@@ -1,0 +1,130 @@
+# Made by scripts/unasync.py from sdk/_async/trees.py: do not edit.
+"""Files and whole directories between the host and a sandbox."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from atoll.errors import FileError
+from atoll.guest import file_from, files_request, get_file, get_tree, put_file, put_tree
+from atoll.sdk._sync.agent import SILENCE_S, Agent, bytes_of
+from atoll.sdk._bytes import CHUNK_BYTES
+from atoll.sdk._deadline import Deadline
+from atoll.sdk._io_sync import call, in_thread
+from atoll.sdk._pack import packed, tree_bytes
+from atoll.sdk._unpack import Unpacker
+
+_Progress = Callable[[int, int | None], Any] | None
+
+
+class Limits(NamedTuple):
+    """What a download may bring."""
+
+    outside_links: bool
+    max_bytes: int | None
+
+
+def upload(
+    agent: Agent, local: Path, path: str, *, on_progress: _Progress, user: str | None
+) -> None:
+    """Copy a file or a directory's content into the sandbox."""
+    status = in_thread(os.stat, local)
+    if stat.S_ISDIR(status.st_mode):
+        total = in_thread(tree_bytes, local)
+        body = _tree_pieces(local, total, on_progress)
+        agent.call(put_tree(path, user), body=body, timeout_s=None)
+        return
+    request = put_file(path, user, mode=stat.S_IMODE(status.st_mode), body=None)
+    body = _file_pieces(local, status.st_size, on_progress)
+    agent.call(request, body=body, length=status.st_size, timeout_s=None)
+
+
+def _tree_pieces(local: Path, total: int, on_progress: _Progress) -> Iterator[bytes]:
+    pieces = packed(local)
+    told = -1
+    while True:
+        piece, done = in_thread(next, pieces, (b"", 0))
+        if not piece:
+            return
+        if on_progress is not None and done != told:
+            told = done
+            call(on_progress, done, total)
+        yield piece
+
+
+def _file_pieces(local: Path, size: int, on_progress: _Progress) -> Iterator[bytes]:
+    done = 0
+    file = in_thread(local.open, "rb")
+    try:
+        while done < size:
+            piece = in_thread(file.read, min(CHUNK_BYTES, size - done))
+            if not piece:
+                raise FileError(f"{local} became shorter while it was read", hint="try again")
+            done += len(piece)
+            yield piece
+            if on_progress is not None:
+                call(on_progress, done, size)
+    finally:
+        file.close()
+
+
+def download(
+    agent: Agent, path: str, local: Path, limits: Limits, *, on_progress: _Progress, user: str | None
+) -> None:
+    """Copy a file or a directory's content out of the sandbox."""
+    info = file_from(agent.call(files_request("stat", path, user=user), repeatable=True))
+    if info.kind == "directory" or (info.kind == "symlink" and _is_directory(agent, path, user)):
+        _download_tree(agent, path, local, limits, on_progress, user)
+    else:
+        _download_file(agent, path, local, limits, on_progress, user)
+
+
+def _is_directory(agent: Agent, path: str, user: str | None) -> bool:
+    info = file_from(agent.call(files_request("stat", f"{path}/.", user=user), repeatable=True))
+    return info.kind == "directory"
+
+
+def _download_tree(
+    agent: Agent, path: str, local: Path, limits: Limits, on_progress: _Progress, user: str | None
+) -> None:
+    answer = agent.open(get_tree(path, user), Deadline(None, silence_s=SILENCE_S))
+    try:
+        in_thread(local.mkdir, exist_ok=True)
+        unpacker = Unpacker(local, outside_links=limits.outside_links, max_bytes=limits.max_bytes)
+        try:
+            while data := answer.read():
+                in_thread(unpacker.feed, data)
+                if on_progress is not None:
+                    call(on_progress, unpacker.done_bytes, None)
+            in_thread(unpacker.finish)
+        finally:
+            unpacker.close()
+    finally:
+        answer.close()
+
+
+def _download_file(
+    agent: Agent, path: str, local: Path, limits: Limits, on_progress: _Progress, user: str | None
+) -> None:
+    answer = agent.open(get_file(path, user), Deadline(None, silence_s=SILENCE_S))
+    length = answer.headers.get("content-length", "")
+    total = int(length) if length.isascii() and length.isdigit() else None
+    aside = local.with_name(f".{local.name[:200]}.{os.urandom(4).hex()}")
+    done = 0
+    try:
+        with in_thread(aside.open, "xb") as file:
+            for piece in bytes_of(answer):
+                done += len(piece)
+                if limits.max_bytes is not None and done > limits.max_bytes:
+                    raise FileError(f"{path} has more than max_bytes, {limits.max_bytes}", hint="give more")
+                in_thread(file.write, piece)
+                if on_progress is not None:
+                    call(on_progress, done, total)
+        in_thread(aside.replace, local)
+    finally:
+        answer.close()
+        aside.unlink(missing_ok=True)

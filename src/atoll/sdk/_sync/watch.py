@@ -1,0 +1,47 @@
+# Made by scripts/unasync.py from sdk/_async/watch.py: do not edit.
+"""What happens in a directory of a sandbox, as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from atoll.guest import watch_event_from
+from atoll.sdk._sync.agent import Frames
+from atoll.types import WatchEvent
+
+
+class Watch:
+    """Iterating waits for the next change, for as long as the sandbox lives. Close it, or use it as a context."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[WatchEvent]:
+        while True:
+            yield self.next()
+
+    def next(self) -> WatchEvent:
+        """Wait for the next change.
+
+        Raises:
+            SandboxCrashedError: The sandbox's processes died.
+            StateError: The sandbox was put to sleep by somebody meanwhile.
+        """
+        while True:
+            frame = self._frames.next()
+            if frame.kind == "w":
+                return watch_event_from(frame.payload)
+
+    def abort(self) -> None:
+        """Make a waiting ``next`` end with an error, in whatever thread or task it waits."""
+        self._frames.abort()
+
+    def close(self) -> None:
+        """Stop watching. Idempotent."""
+        self._frames.close()

@@ -1,0 +1,228 @@
+"""A tar from a guest, unpacked on the host. All of it is hostile.
+
+Nothing is ever written through a symbolic link, above the target or into an existing file: every step is made from
+an open directory, and every file is new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from atoll.errors import AgentError, FileError
+from atoll.sdk._tar import Entry, TarReader
+
+_PATH_BYTES = 4096
+_NAME_BYTES = 255
+_DEPTH = 256
+_ENTRIES = 10_000_000
+
+
+class _Made(NamedTuple):
+    device: int
+    inode: int
+
+
+class Unpacker:
+    """Unpacks a tar into ``root``, which exists, as its bytes come.
+
+    Args:
+        root: Where everything goes.
+        outside_links: Keep symbolic links that lead out of the tree, as they are; False leaves them out.
+        max_bytes: The most bytes of file content to write; None is no limit.
+    """
+
+    def __init__(self, root: Path, *, outside_links: bool, max_bytes: int | None) -> None:
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._outside_links = outside_links
+        self._max_bytes = max_bytes
+        self._tar = TarReader()
+        self._file: int | None = None
+        self._files: dict[tuple[str, ...], _Made] = {}
+        self._directories: list[tuple[tuple[str, ...], Entry]] = []
+        self._entries = 0
+        self.done_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the tar.
+
+        Raises:
+            AgentError: It is no tar, or one that must not be unpacked.
+            OSError: The host's disk refuses.
+        """
+        for event in self._tar.feed(data):
+            if isinstance(event, Entry):
+                self._begin(event)
+            elif event:
+                self._write(event)
+            else:
+                self._finish_file()
+
+    def finish(self) -> None:
+        """Give the directories their modes and times. Call it after the last byte.
+
+        Raises:
+            AgentError: The tar was cut off.
+        """
+        if not self._tar.ended:
+            raise AgentError("the archive from the sandbox was cut off")
+        for parts, entry in reversed(self._directories):
+            with self._parent((*parts, ".")) as directory:
+                os.fchmod(directory, entry.mode & 0o777 | 0o700)
+                os.utime(directory, (entry.modified_at, entry.modified_at))
+
+    def close(self) -> None:
+        """Close what is open. Idempotent."""
+        for descriptor in (self._file, self._root):
+            if descriptor is not None:
+                with contextlib.suppress(OSError):  # closed by an earlier call
+                    os.close(descriptor)
+        self._file = None
+        self._root = -1
+
+    def _begin(self, entry: Entry) -> None:
+        self._entries += 1
+        if self._entries > _ENTRIES:
+            raise AgentError(f"the archive from the sandbox has more than {_ENTRIES} entries")
+        parts = _parts(entry.name)
+        if entry.kind == "directory":
+            if parts:
+                self._make_directory(parts)
+                self._directories.append((parts, entry))
+            return
+        if not parts:
+            raise AgentError(f"the archive from the sandbox has a file without a name: {entry.name!r}")
+        if entry.kind == "file":
+            self._open_file(parts, entry)
+        elif entry.kind == "symlink":
+            self._make_link(parts, entry.target)
+        elif entry.kind == "hardlink":
+            self._make_hard_link(parts, _parts(entry.target))
+
+    @contextlib.contextmanager
+    def _parent(self, parts: tuple[str, ...]) -> Iterator[int]:
+        """An open descriptor of the directory that ``parts`` lies in; made where it is missing, no link followed."""
+        at = os.dup(self._root)
+        try:
+            for part in parts[:-1]:
+                below = _entered(at, part)
+                os.close(at)
+                at = below
+            yield at
+        finally:
+            os.close(at)
+
+    def _make_directory(self, parts: tuple[str, ...]) -> None:
+        with self._parent((*parts, ".")):
+            pass
+
+    def _open_file(self, parts: tuple[str, ...], entry: Entry) -> None:
+        with self._parent(parts) as parent:
+            _clear(parent, parts[-1])
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(parts[-1], flags, 0o600, dir_fd=parent)
+        made = os.fstat(self._file)
+        self._files[parts] = _Made(made.st_dev, made.st_ino)
+        self._entry = entry
+
+    def _write(self, data: bytes) -> None:
+        if self._file is None:
+            return
+        self.done_bytes += len(data)
+        if self._max_bytes is not None and self.done_bytes > self._max_bytes:
+            raise FileError(
+                f"the tree has more than max_bytes, {self._max_bytes}",
+                hint="give more, or download a part of it",
+            )
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+    def _finish_file(self) -> None:
+        if self._file is None:
+            return
+        os.fchmod(self._file, self._entry.mode & 0o777)
+        os.utime(self._file, (self._entry.modified_at, self._entry.modified_at))
+        os.close(self._file)
+        self._file = None
+
+    def _make_link(self, parts: tuple[str, ...], target: str) -> None:
+        if not target or "\0" in target or len(os.fsencode(target)) > _PATH_BYTES:
+            raise AgentError(f"the archive from the sandbox has a bad symbolic link: {'/'.join(parts)!r}")
+        if not self._outside_links and _leads_out(parts, target):
+            return
+        with self._parent(parts) as parent:
+            _clear(parent, parts[-1])
+            os.symlink(target, parts[-1], dir_fd=parent)
+
+    def _make_hard_link(self, parts: tuple[str, ...], target: tuple[str, ...]) -> None:
+        made = self._files.get(target)
+        if made is None:
+            raise AgentError(
+                f"the archive from the sandbox links {'/'.join(parts)!r} to {'/'.join(target)!r}, which is not in it"
+            )
+        if parts == target:
+            return
+        with self._parent(target) as source, self._parent(parts) as parent:
+            found = os.stat(target[-1], dir_fd=source, follow_symlinks=False)
+            if (found.st_dev, found.st_ino) != made:
+                raise AgentError(
+                    f"the archive from the sandbox links to {'/'.join(target)!r}, which it replaced"
+                )
+            _clear(parent, parts[-1])
+            os.link(target[-1], parts[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """The components of an entry's name.
+
+    Raises:
+        AgentError: The name leads out of the tree, or is longer than names may be.
+    """
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        raise AgentError(f"the archive from the sandbox has an entry that leads out of it: {name[:200]!r}")
+    if len(parts) > _DEPTH or any(len(os.fsencode(part)) > _NAME_BYTES for part in parts):
+        raise AgentError(f"the archive from the sandbox has a name that is too long: {name[:200]!r}")
+    return parts
+
+
+def _leads_out(parts: tuple[str, ...], target: str) -> bool:
+    """Whether a link at ``parts`` leads out of the tree, judged by names alone."""
+    if target.startswith("/"):
+        return True
+    depth = len(parts) - 1
+    for part in target.split("/"):
+        if part == "..":
+            depth -= 1
+        elif part not in ("", "."):
+            depth += 1
+        if depth < 0:
+            return True
+    return False
+
+
+def _entered(at: int, part: str) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    if part == ".":
+        return os.open(part, flags, dir_fd=at)
+    with contextlib.suppress(FileExistsError):  # then it must be a directory, which opening it finds out
+        os.mkdir(part, 0o755, dir_fd=at)
+    try:
+        return os.open(part, flags, dir_fd=at)
+    except OSError as error:
+        if stat.S_ISLNK(os.stat(part, dir_fd=at, follow_symlinks=False).st_mode):
+            raise AgentError(
+                f"the archive from the sandbox goes through the symbolic link {part!r}"
+            ) from None
+        raise FileError(f"{part!r} is in the way: {error}") from None
+
+
+def _clear(parent: int, name: str) -> None:
+    """Remove a file or link that has the name already, so that nothing is written into it."""
+    with contextlib.suppress(FileNotFoundError):  # the usual case
+        os.unlink(name, dir_fd=parent)
