@@ -2,6 +2,7 @@
 
 from atoll.host.binaries import agent_path, runsc_path
 from atoll.host.cgroups import Cgroup, CgroupRoot, cgroup_root
+from atoll.host.checks import Check, check_host
 from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
 from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder, join_holder
 from atoll.host.home import Home
@@ -16,6 +17,7 @@ from atoll.host.userns import is_host_root
 __all__ = [
     "Cgroup",
     "CgroupRoot",
+    "Check",
     "Holder",
     "Home",
     "Mounts",
@@ -26,6 +28,7 @@ __all__ = [
     "agent_path",
     "boot_id",
     "cgroup_root",
+    "check_host",
     "copy_tree",
     "end_holder",
     "ensure_holder",

@@ -1,0 +1,275 @@
+"""What can stop a sandbox from running on this host: looked at one by one, each with the command that mends it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from atoll.errors import HostError
+from atoll.host.cgroups import cgroup_root
+from atoll.host.filecopy import reflinks
+from atoll.host.files import free_bytes
+from atoll.host.home import Home
+from atoll.host.processes import RunProgramError, run_program
+from atoll.host.trees import open_top, remove_tree
+from atoll.host.userns import is_host_root, own_ranges, range_remedy, user_name
+
+GIB = 1 << 30
+_TRIAL = Path(__file__).with_name("trial_program.py")
+_OLDEST_KERNEL = (5, 11)
+_LEAST_DISK_BYTES = 2 * GIB
+_SMALL_DISK_BYTES = 10 * GIB
+_TRIAL_S = 15.0
+# A sandbox's disk cannot lie on these: they cannot be the upper layer of an overlay.
+_UNFIT_KINDS = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "vfat", "exfat", "ecryptfs")
+
+_USERNS_SETTINGS = {
+    "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
+    "kernel.unprivileged_userns_clone": ("0", "1"),
+    "user.max_user_namespaces": ("0", "15000"),
+}
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at. With level "error" no sandbox can run; ``remedy`` is one command or sentence."""
+
+    name: str
+    level: Literal["ok", "note", "warning", "error"]
+    message: str
+    remedy: str | None = None
+
+
+async def check_host(home: Home) -> list[Check]:
+    """Look at all of it, trying for real where that is possible. Takes about a tenth of a second."""
+    try:
+        home.make()
+    except HostError as error:
+        return [Check("home", "error", error.message, error.hint)]
+    trial = await _tried(home)
+    settings = {} if is_host_root() else {name: _setting(name) for name in _USERNS_SETTINGS}
+    checks = [
+        kernel_check(os.uname().release, os.uname().machine),
+        namespaces_check(trial.get("namespaces", "it could not be tried"), settings),
+        ids_check(),
+        overlay_check(trial.get("overlay"), home, filesystem_kind(home.path)),
+        nftables_check(trial.get("nftables")),
+        *await asyncio.to_thread(_slow_checks, home),
+        programs_check({name: shutil.which(name, path=_search_path()) for name in _programs()}),
+        clock_check(time.time(), _TRIAL.stat().st_mtime),
+        ptrace_check(_setting("kernel.yama.ptrace_scope")),
+    ]
+    return [check for check in checks if check is not None]
+
+
+def kernel_check(release: str, machine: str) -> Check:
+    """Whether the kernel is new enough, and of a processor that the engine is built for."""
+    numbers = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
+    if machine not in ("x86_64", "aarch64"):
+        return Check("kernel", "error", f"there is no engine for the processor {machine}", "use another host")
+    if numbers < _OLDEST_KERNEL:
+        return Check("kernel", "error", f"Linux {release} is too old: 5.11 is needed", "upgrade the kernel")
+    return Check("kernel", "ok", f"Linux {release} on {machine}")
+
+
+def namespaces_check(outcome: str, settings: Mapping[str, str | None]) -> Check:
+    """Whether namespaces can be made.
+
+    Args:
+        outcome: "ok", or why the trial failed.
+        settings: The values of the kernel's settings that may forbid it; None where it has no such setting.
+    """
+    if outcome == "ok":
+        return Check("namespaces", "ok", "namespaces can be made")
+    for name, (forbidding, allowing) in _USERNS_SETTINGS.items():
+        if settings.get(name) == forbidding:
+            return Check(
+                "namespaces",
+                "error",
+                f"this host forbids user namespaces to ordinary users ({name} is {forbidding})",
+                f"sudo sysctl -w {name}={allowing}",
+            )
+    return Check(
+        "namespaces",
+        "error",
+        f"namespaces cannot be made: {outcome}",
+        "in a container, start it with the right to make namespaces, such as docker run --privileged",
+    )
+
+
+def ids_check() -> Check | None:
+    """Whether this user has numbers to give to the users of a sandbox; None as root, who has all."""
+    if is_host_root():
+        return None
+    try:
+        users, groups = own_ranges()
+    except HostError as error:
+        return Check("ids", "error", error.message, _command(error.hint))
+    for program in ("newuidmap", "newgidmap"):
+        if shutil.which(program, path=_search_path()) is None:
+            return Check("ids", "error", f"the program {program} is missing", "sudo apt install uidmap")
+    least = min(users.count, groups.count)
+    if least < 65535:
+        return Check(
+            "ids",
+            "warning",
+            f"this user has only {least} numbers for the users of a sandbox, of 65535 that it may use",
+            range_remedy(user_name()).removeprefix("run: "),
+        )
+    return Check("ids", "ok", f"{least} user and group numbers for sandboxes")
+
+
+def overlay_check(outcome: str | None, home: Home, kind: str) -> Check | None:
+    """Whether disks of sandboxes can lie in the home, and what a snapshot of one costs there."""
+    if outcome is None:
+        return None
+    if outcome != "ok":
+        place = "this file system" if kind not in _UNFIT_KINDS else f"a file system of the kind {kind}"
+        better = _better_place()
+        return Check(
+            "disk kind",
+            "error",
+            f"the disk of a sandbox cannot lie in {home.path}: {place} cannot hold it ({outcome})",
+            f"export ATOLL_HOME={better}"
+            if better
+            else "set ATOLL_HOME to a directory on ext4, xfs or btrfs",
+        )
+    if is_host_root():
+        return Check("disk kind", "ok", f"{kind}: a snapshot freezes the disk's layer and copies nothing")
+    with open_top(home.path) as directory:
+        shares = reflinks(directory)
+    if shares:
+        return Check("disk kind", "ok", f"{kind}: a snapshot shares what changed on the disk (reflink)")
+    return Check("disk kind", "note", f"{kind}: a snapshot copies what changed on the disk")
+
+
+def nftables_check(outcome: str | None) -> Check | None:
+    """Whether the kernel has nftables for the network of sandboxes."""
+    if outcome is None or outcome == "ok":
+        return None if outcome is None else Check("nftables", "ok", "the kernel has nftables")
+    return Check(
+        "nftables",
+        "error",
+        f"the kernel's nftables cannot be used: {outcome}",
+        "sudo modprobe -a nf_tables nft_chain_nat nft_redir",
+    )
+
+
+def disk_check(free: int, path: Path) -> Check:
+    """Whether the home has room."""
+    text = f"{free / GIB:.1f} GiB free in {path}"
+    if free < _LEAST_DISK_BYTES:
+        return Check("disk space", "error", text, "free some space, or set ATOLL_HOME to a larger disk")
+    level: Literal["ok", "warning"] = "warning" if free < _SMALL_DISK_BYTES else "ok"
+    return Check("disk space", level, text, "free some space" if level == "warning" else None)
+
+
+def programs_check(found: Mapping[str, str | None]) -> Check:
+    """Whether the host's programs that atoll calls are there; ``found`` has their paths."""
+    if missing := [name for name, path in found.items() if path is None]:
+        names = " ".join(missing)
+        return Check("programs", "error", f"missing: {names}", f"sudo apt install {names}")
+    return Check("programs", "ok", f"found: {' '.join(found)}")
+
+
+def clock_check(now_s: float, installed_s: float) -> Check:
+    """Whether the clock can be right: a sandbox takes it over, and no certificate is valid under a wrong one."""
+    if now_s < installed_s - 86400:
+        day = time.strftime("%Y-%m-%d", time.gmtime(now_s))
+        message = f"the clock says {day}, which is before atoll was installed"
+        return Check("clock", "error", message, "sudo timedatectl set-ntp true")
+    return Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now_s)))
+
+
+def ptrace_check(scope: str | None) -> Check | None:
+    """Whether the engine may trace its own processes, which is how it catches a guest's system calls."""
+    if scope != "3":
+        return None
+    message = "this host forbids every use of ptrace (kernel.yama.ptrace_scope is 3)"
+    return Check("ptrace", "error", message, "set kernel.yama.ptrace_scope=1 in /etc/sysctl.d and reboot")
+
+
+def filesystem_kind(path: Path) -> str:
+    """The kind of the file system that a path lies on, as in the kernel's table of mounts."""
+    device = os.stat(path).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    best, kind = "", "unknown"
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        point = fields[4].rstrip("/") + "/"
+        if fields[2] == wanted or f"{path}/".startswith(point):
+            # btrfs has device numbers of its own: the deepest mount point above the path decides then.
+            if fields[2] == wanted and not f"{path}/".startswith(point):
+                continue
+            if len(point) >= len(best):
+                best, kind = point, after.split(" ", 1)[0]
+    return kind
+
+
+def _slow_checks(home: Home) -> list[Check]:
+    return [disk_check(free_bytes(home.path), home.path), _cgroup_check(home)]
+
+
+def _cgroup_check(home: Home) -> Check:
+    if cgroup_root(home) is not None:
+        return Check("limits", "ok", "memory, processor time and processes of a sandbox can be limited")
+    remedy = None if is_host_root() else "systemd-run --user --scope -p Delegate=yes $SHELL"
+    return Check(
+        "limits",
+        "note",
+        "no control groups for this user: memory and processor time of a sandbox have no hard limit",
+        remedy,
+    )
+
+
+async def _tried(home: Home) -> dict[str, str]:
+    kind = "root" if is_host_root() else "user"
+    place = Path(tempfile.mkdtemp(prefix=".trial-", dir=home.path))
+    try:
+        for name in ("lower", "upper", "work", "at"):
+            (place / name).mkdir()
+        argv = [sys.executable, "-I", "-S", str(_TRIAL), kind, str(place)]
+        result = await run_program(argv, timeout_s=_TRIAL_S)
+        lines = (line.partition(" ") for line in result.stdout.decode(errors="replace").splitlines())
+        return {name: outcome for name, _, outcome in lines}
+    except RunProgramError as error:
+        return {"namespaces": str(error)}
+    finally:
+        await asyncio.to_thread(remove_tree, place)
+
+
+def _setting(name: str) -> str | None:
+    try:
+        return Path("/proc/sys", *name.split(".")).read_text().strip()
+    except OSError:
+        return None
+
+
+def _programs() -> list[str]:
+    return ["mmdebstrap"]
+
+
+def _search_path() -> str:
+    # An ordinary user's path often lacks these, and run_program's callers give them.
+    return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def _better_place() -> str | None:
+    for place in (Path.home(), Path("/var/tmp"), Path("/srv"), Path("/mnt")):  # noqa: S108
+        if os.access(place, os.W_OK) and filesystem_kind(place) not in (*_UNFIT_KINDS, "tmpfs"):
+            return str(place / f"atoll-{user_name()}")
+    return None
+
+
+def _command(hint: str | None) -> str | None:
+    return None if hint is None else hint.removeprefix("run: ")
