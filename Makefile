@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml hatch_build.py scripts/venv $(shell find agent native -type f 2>/dev/null)
-GO_ROOMS := $(wildcard agent native)
+GO_ROOMS := $(wildcard agent native bench/spawn)
 
 .PHONY: help deps install demo test check bench clean
 

@@ -110,7 +110,9 @@ def roll_back(sandbox: Sandbox) -> None:
     print(ask(sandbox, "print('after the bad day:', len(flows), 'years,', os.listdir('/workspace/river'))"))
     with timed("rollback to first answer"):
         sandbox.rollback(SNAPSHOT)
-        answer = ask(sandbox, "print('after rollback:', len(flows), 'years,', os.listdir('/workspace/river'))")
+        answer = ask(
+            sandbox, "print('after rollback:', len(flows), 'years,', os.listdir('/workspace/river'))"
+        )
     print(answer)
 
 

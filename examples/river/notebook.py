@@ -1,7 +1,7 @@
 """A tiny notebook kernel that runs inside the sandbox: it keeps variables in memory and answers on a port.
 
-Each connection sends one piece of Python and gets back what it printed, so any client, at any later time, talks to
-the same process with the same variables.
+Each connection sends one piece of Python and gets back what it printed, so any client, at any later time,
+talks to the same process with the same variables.
 """
 
 import contextlib

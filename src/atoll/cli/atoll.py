@@ -37,12 +37,10 @@ COMMANDS = {
     cls=LazyGroup,
     package="atoll.cli.commands",
     commands_and_help=COMMANDS,
-    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="atoll", message="%(prog)s %(version)s")
-@click.pass_context
-def atoll(ctx: click.Context) -> None:
+def atoll() -> None:
     r"""Whole computers that remember, for AI agents.
 
     \b
@@ -54,5 +52,3 @@ def atoll(ctx: click.Context) -> None:
     Everything that a command prints can be had as JSON with --json. A program's own exit code is passed
     through; 125 means that atoll itself failed and said why on standard error.
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())

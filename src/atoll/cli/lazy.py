@@ -12,8 +12,18 @@ from atoll.cli.failures import Failure
 from atoll.errors import AtollError
 
 
+def with_examples(settings: dict[str, Any]) -> dict[str, Any]:
+    r"""Let a line of only ``\b`` in a raw docstring keep the lines after it as they are, as click has it."""
+    if settings.get("help"):
+        settings["help"] = settings["help"].replace("\\b\n", "\b\n")
+    return settings
+
+
 class Command(click.Command):
     """A command whose failures are shown the way it was asked to show results."""
+
+    def __init__(self, name: str | None, **settings: Any) -> None:
+        super().__init__(name, **with_examples(settings))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error of atoll leaves as a ``Failure`` that knows about ``--json``."""
@@ -24,12 +34,22 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of such commands."""
+    """A group of such commands. Alone it shows its help."""
 
     command_class = Command
 
+    def __init__(self, name: str | None = None, **settings: Any) -> None:
+        super().__init__(name, **with_examples(settings))
 
-class LazyGroup(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the command's name from the arguments; without any, show which commands there are and leave."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
+class LazyGroup(Group):
     """A group that knows its commands' names and first lines by heart.
 
     Args:

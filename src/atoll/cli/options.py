@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -13,17 +13,22 @@ from atoll.errors import AtollError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Pairs(click.ParamType):
-    """``KEY=VALUE``; as ``--env KEY`` alone the value comes from this process's own environment."""
-
-    name = "KEY=VALUE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Split at the first equals sign."""
-        key, equals, text = str(value).partition("=")
+def split_pairs(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """Split each KEY=VALUE at its first equals sign."""
+    split = []
+    for value in values:
+        key, equals, text = value.partition("=")
         if not key or not equals:
-            self.fail(f"{value!r} is not KEY=VALUE", param, ctx)
-        return key, text
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE", ctx, param)
+        split.append((key, text))
+    return tuple(split)
+
+
+def pairs_option(*names: str, help: str) -> Callable[[F], F]:
+    """Add an option KEY=VALUE that may be given more than once."""
+    return click.option(*names, metavar="KEY=VALUE", multiple=True, callback=split_pairs, help=help)
 
 
 def json_option(command: F) -> F:
@@ -59,10 +64,7 @@ def program_options(command: F) -> F:
 
 def env_option(command: F) -> F:
     """Add ``--env KEY=VALUE``, once or more often."""
-    option = click.option(
-        "-e", "--env", "env", type=Pairs(), multiple=True, help="Set a variable inside; repeatable."
-    )
-    return option(command)
+    return pairs_option("-e", "--env", help="Set a variable inside; repeatable.")(command)
 
 
 def spec_options(command: F) -> F:
@@ -71,10 +73,13 @@ def spec_options(command: F) -> F:
         click.option("--vcpus", type=float, metavar="N", help="Limit of processor time, in processors."),
         click.option("--memory", "memory_mib", type=int, metavar="MIB", help="Limit of memory, in MiB."),
         click.option(
-            "--network", type=click.Choice(["internet", "none"]), default="internet", show_default=True,
+            "--network",
+            type=click.Choice(["internet", "none"]),
+            default="internet",
+            show_default=True,
             help="What the sandbox may reach.",
         ),
-        click.option("--metadata", type=Pairs(), multiple=True, help="Label to filter lists by; repeatable."),
+        pairs_option("--metadata", help="Label to filter lists by; repeatable."),
         click.option("--from-snapshot", metavar="SNAPSHOT", help="Restore this snapshot, memory and disk."),
         click.option("--image", metavar="IMAGE", help="Image to start from; default: base."),
         click.option("--name", metavar="NAME", help="Name of the sandbox; default: none."),

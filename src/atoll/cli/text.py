@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def plain(text: str) -> str:
-    """Return the text with everything that is not printable (escapes, newlines, direction marks) spelled out."""
+    """Return the text with all that is not printable (escapes, newlines, direction marks) spelled out."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _spelled(char) for char in text)

@@ -29,5 +29,7 @@ def command(remove: bool, as_json: bool) -> None:
     if not left:
         note("nothing is left over")
         return
-    click.echo(table(["KIND", "NAME", "SIZE"], [[item.kind, item.name, size(item.size_bytes)] for item in left]))
+    click.echo(
+        table(["KIND", "NAME", "SIZE"], [[item.kind, item.name, size(item.size_bytes)] for item in left])
+    )
     note("removed" if remove else "remove it with: atoll gc --remove")

@@ -33,7 +33,9 @@ def list_images(as_json: bool) -> None:
         show_json(infos)
         return
     now_s = time.time()
-    rows = [[info.name, info.digest[:19], size(info.size_bytes), age(info.created_at, now_s)] for info in infos]
+    rows = [
+        [info.name, info.digest[:19], size(info.size_bytes), age(info.created_at, now_s)] for info in infos
+    ]
     click.echo(table(["NAME", "DIGEST", "SIZE", "AGE"], rows))
 
 

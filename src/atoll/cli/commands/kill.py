@@ -21,4 +21,9 @@ def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
       atoll kill work
       atoll kill $(atoll ls --quiet --state crashed)
     """
-    change(sandboxes, Sandbox.kill, as_json=as_json)
+    change(sandboxes, _killed, as_json=as_json)
+
+
+def _killed(sandbox: Sandbox) -> str:
+    sandbox.kill()
+    return "killed"

@@ -8,27 +8,29 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.lazy import Command
-from atoll.cli.options import Pairs, json_option
+from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json
 from atoll.cli.text import age, table
-from atoll.types import SandboxInfo
+from atoll.types import SandboxInfo, SandboxState
 
 STATES = ["creating", "running", "paused", "suspended", "crashed"]
 
 
 @click.command(name="ls", cls=Command)
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these; repeatable.")
-@click.option("--metadata", type=Pairs(), multiple=True, help="Only with this label; repeatable.")
+@pairs_option("--metadata", help="Only with this label; repeatable.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the ids.")
 @json_option
-def command(states: tuple[str, ...], metadata: tuple[tuple[str, str], ...], quiet: bool, as_json: bool) -> None:
+def command(
+    states: tuple[SandboxState, ...], metadata: tuple[tuple[str, str], ...], quiet: bool, as_json: bool
+) -> None:
     r"""List sandboxes, oldest first. Listing wakes none.
 
     \b
     Example:
       atoll ls --state suspended
     """
-    infos = list(Sandbox.list(states=states, metadata=dict(metadata)))
+    infos = list(Sandbox.list(state=states or None, metadata=dict(metadata)))
     if as_json:
         show_json(infos)
     elif quiet:
@@ -41,6 +43,7 @@ def command(states: tuple[str, ...], metadata: tuple[tuple[str, str], ...], quie
 def _as_table(infos: list[SandboxInfo]) -> str:
     now_s = time.time()
     rows = [
-        [info.sandbox_id, info.name or "-", info.state, info.image, age(info.created_at, now_s)] for info in infos
+        [info.sandbox_id, info.name or "-", info.state, info.image, age(info.created_at, now_s)]
+        for info in infos
     ]
     return table(["ID", "NAME", "STATE", "IMAGE", "AGE"], rows)

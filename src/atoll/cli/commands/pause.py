@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from atoll import Sandbox
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandboxes_argument
 from atoll.cli.states import change
+from atoll.types import SandboxInfo
 
 
 @click.command(name="pause", cls=Command)
@@ -19,4 +21,9 @@ def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
     Example:
       atoll pause work
     """
-    change(sandboxes, lambda sandbox: sandbox.pause(), as_json=as_json)
+    change(sandboxes, _paused, as_json=as_json)
+
+
+def _paused(sandbox: Sandbox) -> SandboxInfo:
+    sandbox.pause()
+    return sandbox.info()

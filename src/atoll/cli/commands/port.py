@@ -28,8 +28,8 @@ def command(sandbox: str, port: int, local: int, as_json: bool) -> None:
     """
     with connected(sandbox) as target, target.forward(port, local) as forward:
         if as_json:
-            show_json({"host": "127.0.0.1", "port": forward.local_port})
+            show_json({"host": "127.0.0.1", "port": forward.port})
         else:
-            click.echo(f"127.0.0.1:{forward.local_port}")
+            click.echo(f"127.0.0.1:{forward.port}")
         while True:
             signal.pause()

@@ -122,7 +122,8 @@ def _children(infos: list[SnapshotInfo], parent_id: str | None) -> list[Snapshot
 
 def _nested(infos: list[SnapshotInfo], parent_id: str | None) -> list[dict[str, object]]:
     return [
-        {"snapshot": info, "children": _nested(infos, info.snapshot_id)} for info in _children(infos, parent_id)
+        {"snapshot": info, "children": _nested(infos, info.snapshot_id)}
+        for info in _children(infos, parent_id)
     ]
 
 

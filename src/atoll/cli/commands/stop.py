@@ -11,14 +11,17 @@ from atoll.cli.output import show_json
 
 
 @click.command(name="stop", cls=Command)
+@click.option(
+    "--force", is_flag=True, help="Stop it even if a sandbox cannot be suspended; that one runs on."
+)
 @json_option
-def command(as_json: bool) -> None:
+def command(force: bool, as_json: bool) -> None:
     r"""Suspend every sandbox and stop the supervisor. The next use of atoll starts it again.
 
     \b
     Example:
       atoll stop
     """
-    Supervisor.stop()
+    stopped = Supervisor.stop(force=force)
     if as_json:
-        show_json({"stopped": True})
+        show_json({"stopped": stopped})

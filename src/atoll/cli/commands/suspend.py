@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from atoll import Sandbox
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandboxes_argument
 from atoll.cli.states import change
+from atoll.types import SandboxInfo
 
 
 @click.command(name="suspend", cls=Command)
@@ -19,4 +21,9 @@ def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
     Example:
       atoll suspend work play
     """
-    change(sandboxes, lambda sandbox: sandbox.suspend(), as_json=as_json)
+    change(sandboxes, _suspended, as_json=as_json)
+
+
+def _suspended(sandbox: Sandbox) -> SandboxInfo:
+    sandbox.suspend()
+    return sandbox.info()

@@ -75,6 +75,9 @@ class AsyncProcess:
             StateError: The sandbox was put to sleep meanwhile; the program goes on when it wakes.
         """
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
+        if self._end is not None:
+            check_end(self._end, f"the program with pid {self.pid}", self._agent.sandbox_id)
+            return await collector.result(self._end)
         frames = await self._opened(timeout_s)
         while self._end is None:
             try:

@@ -147,6 +147,16 @@ class AsyncSandbox:
         return cls(link, info)
 
     @classmethod
+    async def attached(cls, id_or_name: str) -> AsyncSandbox:
+        """Attach to a sandbox in whatever state it is, without waking it; it is still woken by its first use.
+
+        Raises:
+            SandboxNotFoundError: There is none with that id or name.
+        """
+        link = AsyncLink()
+        return cls(link, await link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo))
+
+    @classmethod
     async def get(cls, id_or_name: str) -> SandboxInfo:
         """What is known of a sandbox. It is not woken.
 

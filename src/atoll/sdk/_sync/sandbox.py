@@ -148,6 +148,16 @@ class Sandbox:
         return cls(link, info)
 
     @classmethod
+    def attached(cls, id_or_name: str) -> Sandbox:
+        """Attach to a sandbox in whatever state it is, without waking it; it is still woken by its first use.
+
+        Raises:
+            SandboxNotFoundError: There is none with that id or name.
+        """
+        link = Link()
+        return cls(link, link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo))
+
+    @classmethod
     def get(cls, id_or_name: str) -> SandboxInfo:
         """What is known of a sandbox. It is not woken.
 

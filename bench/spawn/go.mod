@@ -1,0 +1,3 @@
+module atoll/bench/spawn
+
+go 1.26

@@ -1,0 +1,44 @@
+"""``atoll run``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from atoll import Sandbox
+from atoll.cli.lazy import Command
+from atoll.cli.options import env_option, json_option, program_options, spec_options
+from atoll.cli.output import note
+from atoll.cli.programs import ProgramOptions, execute
+from atoll.cli.progress import progress_shown
+from atoll.cli.spec import wanted
+
+
+@click.command(name="run", cls=Command, context_settings={"allow_interspersed_args": False})
+@click.option("--keep", is_flag=True, help="Leave the sandbox running and say its id on standard error.")
+@spec_options
+@env_option
+@program_options
+@json_option
+@click.pass_context
+def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **options: Any) -> None:
+    r"""Make a sandbox, run a program in it without a shell, and kill it.
+
+    Standard input (when it is not a terminal), output, error and the exit code are the program's own. Ctrl-C
+    ends it with 130.
+
+    \b
+    Example:
+      atoll run -- python3 -c 'print(6 * 7)'
+      atoll run --keep --name work -- git clone https://github.com/torvalds/linux
+      echo hello | atoll run tr a-z A-Z
+    """
+    program = ProgramOptions.of(options, env={})
+    with progress_shown() as report:
+        sandbox = Sandbox.create(**wanted(options), keep=keep, on_progress=report)
+    with sandbox:
+        if keep:
+            note(f"sandbox {options['name'] or sandbox.id}")
+        code = execute(sandbox, program, as_json=as_json, terminal=terminal)
+    ctx.exit(code)

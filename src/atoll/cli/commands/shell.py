@@ -1,0 +1,32 @@
+"""``atoll shell``."""
+
+from __future__ import annotations
+
+import click
+
+from atoll.cli.lazy import Command
+from atoll.cli.options import env_option, sandbox_argument
+from atoll.cli.programs import ProgramOptions
+from atoll.cli.states import connected
+from atoll.cli.terminal import session
+
+
+@click.command(name="shell", cls=Command)
+@sandbox_argument
+@click.option("--cwd", metavar="DIR", help="Directory inside; default: the user's home.")
+@click.option("--user", metavar="NAME", help="Open it as this user.")
+@env_option
+@click.pass_context
+def command(
+    ctx: click.Context, sandbox: str, cwd: str | None, user: str | None, env: tuple[tuple[str, str], ...]
+) -> None:
+    r"""Open a terminal in a sandbox. Leave it with exit or Ctrl-D; the sandbox goes on.
+
+    \b
+    Example:
+      atoll shell work
+    """
+    program = ProgramOptions(argv=(), cwd=cwd, user=user, env=dict(env), timeout_s=None)
+    with connected(sandbox) as target:
+        code = session(target, program)
+    ctx.exit(code)

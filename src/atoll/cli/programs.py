@@ -1,0 +1,114 @@
+"""Programs in a sandbox, with this process's own standard streams at their ends."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from atoll.cli.output import show_json
+from atoll.errors import AtollError
+
+if TYPE_CHECKING:
+    from atoll import Process, Sandbox
+
+
+class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says of a program; None is the sandbox's default."""
+
+    argv: tuple[str, ...]
+    cwd: str | None
+    user: str | None
+    env: Mapping[str, str]
+    timeout_s: float | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], env: Mapping[str, str]) -> ProgramOptions:
+        """Take them from the parsed command line."""
+        return cls(
+            argv=tuple(options["argv"]),
+            cwd=options["cwd"],
+            user=options["user"],
+            env=env,
+            timeout_s=options["timeout_s"],
+        )
+
+    def keywords(self) -> dict[str, Any]:
+        """Return what the SDK's calls take beside the program itself."""
+        return {"cwd": self.cwd, "user": self.user, "env": dict(self.env), "timeout_s": self.timeout_s}
+
+
+def execute(sandbox: Sandbox, options: ProgramOptions, *, as_json: bool, terminal: bool) -> int:
+    """Run a program to its end and return its exit code; Ctrl-C kills it and nothing else."""
+    if terminal:
+        from atoll.cli.terminal import session
+
+        return session(sandbox, options)
+    if as_json:
+        return _to_json(sandbox, options)
+    return _streamed(sandbox, options)
+
+
+def _to_json(sandbox: Sandbox, options: ProgramOptions) -> int:
+    with open(0, "rb", buffering=0, closefd=False) if _stdin_is_input() else nullcontext() as stdin:
+        result = sandbox.exec(options.argv, stdin=stdin, **options.keywords())
+    show_json(
+        {
+            "sandbox_id": sandbox.id,
+            "exit_code": result.exit_code,
+            "stdout": result.stdout,
+            "stderr": result.stderr,
+            "truncated": result.truncated,
+        }
+    )
+    return result.exit_code
+
+
+def _streamed(sandbox: Sandbox, options: ProgramOptions) -> int:
+    """Copy raw bytes both ways. While nobody reads our output the program waits, so memory stays small."""
+    feeds = _stdin_is_input()
+    process = sandbox.start(options.argv, stdin=feeds, stream=True, **options.keywords())
+    try:
+        if feeds:
+            threading.Thread(target=_feed, args=(process,), daemon=True).start()
+        for output in process:
+            _write(2 if output.stream == "stderr" else 1, output.data)
+        return process.wait().exit_code
+    except AtollError:
+        raise
+    except BaseException:
+        with suppress(AtollError):  # it, or its whole sandbox, may have ended meanwhile
+            process.kill()
+        raise
+    finally:
+        process.close()
+
+
+def _feed(process: Process) -> None:
+    """Send all of our standard input. A program need not read it: how it ends says what came of it."""
+    with suppress(AtollError, OSError):
+        with open(0, "rb", buffering=0, closefd=False) as source:
+            process.write_stdin(source)
+        process.close_stdin()
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _stdin_is_input() -> bool:
+    """Whether there is something to pass on: neither a terminal, nor /dev/null, nor closed."""
+    try:
+        kind = os.fstat(0)
+    except OSError:
+        return False
+    if stat.S_ISCHR(kind.st_mode):
+        return not os.isatty(0) and kind.st_rdev != os.stat(os.devnull).st_rdev
+    return True

@@ -1,0 +1,46 @@
+"""Sandboxes that commands act on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from atoll import Sandbox
+from atoll.cli.failures import FAILED, failure_line
+from atoll.cli.output import note, show_json
+from atoll.errors import AtollError
+
+
+def change(refs: Sequence[str], action: Callable[[Sandbox], Any], *, as_json: bool) -> None:
+    """Do something to each sandbox; one that fails does not stop it, but makes the exit code 125.
+
+    Args:
+        refs: Ids or names.
+        action: What to do; what it returns is what ``--json`` shows for that sandbox.
+        as_json: Print the results as JSON by reference.
+    """
+    failed = False
+    results = {}
+    for ref in refs:
+        try:
+            with held(ref) as sandbox:
+                results[ref] = action(sandbox)
+        except AtollError as error:
+            failed = True
+            note(failure_line(error))
+    if as_json:
+        show_json(results)
+    if failed:
+        click.get_current_context().exit(FAILED)
+
+
+def held(ref: str) -> Sandbox:
+    """Return the sandbox in whatever state it is: this wakes none."""
+    return Sandbox.attached(ref)
+
+
+def connected(ref: str) -> Sandbox:
+    """Return the sandbox, awake."""
+    return Sandbox.connect(ref)
