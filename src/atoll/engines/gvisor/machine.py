@@ -12,6 +12,7 @@ from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import HostProcess, end_processes, end_processes_of, to_the_end
 from atoll.engines.gvisor.record import MachineRecord
+from atoll.engines.gvisor.usage import Usage, usage_of
 from atoll.errors import EngineError
 from atoll.host import Cgroup
 
@@ -65,12 +66,24 @@ class GvisorMachine(Machine):
 
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""
-        cgroup = self._parts.cgroup
+        usage = await asyncio.to_thread(self._usage)
         return MachineStats(
-            memory_bytes=cgroup.memory_bytes() if cgroup else None,
+            memory_bytes=usage.memory_bytes if usage else None,
             memory_limit_bytes=self._parts.memory_limit_bytes,
-            cpu_s=cgroup.cpu_s() if cgroup else None,
+            cpu_s=usage.cpu_s if usage else None,
         )
+
+    def _usage(self) -> Usage | None:
+        cgroup = self._parts.cgroup
+        if cgroup is None:
+            return usage_of([process.pid for process in self._processes()])
+        try:
+            return Usage(memory_bytes=cgroup.memory_bytes(), cpu_s=cgroup.cpu_s())
+        except OSError:  # it was removed after the machine's end
+            return None
+
+    def _processes(self) -> list[HostProcess]:
+        return [process for process in (self._parts.sentry, self._parts.gofer) if process]
 
     async def wait(self) -> None:
         """See ``Machine.wait``."""
@@ -85,7 +98,7 @@ class GvisorMachine(Machine):
         async with self._killing:
             if self._killed:
                 return
-            await end_processes([process for process in (self._parts.sentry, self._parts.gofer) if process])
+            await end_processes(self._processes())
             if self._parts.sentry is None or self._parts.gofer is None:
                 await end_processes_of(self._places.bundle)
             if self._parts.cgroup is not None:

@@ -1,0 +1,84 @@
+"""gVisor is an engine, and what is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.integration.engines.workshop import GvisorWorkshop
+
+from atoll.testing import PATIENCE_S, EngineConformance, ticks_beyond
+
+LOOK = """
+echo caps $(grep CapEff /proc/self/status) > /seen
+echo files $(ulimit -n) >> /seen
+echo tmp $(stat -c %a /tmp) run $(stat -c %a /run) shm $(stat -c %a /dev/shm) >> /seen
+mkdir /mnt && mount -t tmpfs none /mnt && echo mounted >> /seen
+head -c 100000000 /dev/zero > /dev/shm/big && echo shared >> /seen
+touch /usr/touched 2>/dev/null || echo usr is read-only >> /seen
+grep -q lo: /proc/net/dev && echo loopback >> /seen
+echo 0 0 > /ticks
+sleep 1000000
+"""
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> GvisorWorkshop:
+    return GvisorWorkshop(tmp_path)
+
+
+class TestGvisorConformance(EngineConformance):
+    """Every test of the base class, on gVisor."""
+
+
+def test_process_1_finds_a_whole_computer(workshop: GvisorWorkshop) -> None:
+    async def test() -> None:
+        plan = msgspec.structs.replace(workshop.plan("m1"), argv=("/bin/sh", "-c", LOOK))
+        machine = await workshop.engine().start(plan)
+        await ticks_beyond(workshop, plan, -1)
+        seen = (plan.rootfs / "seen").read_text().splitlines()
+        await machine.kill()
+        capabilities = int(seen[0].split()[-1], 16)
+        assert capabilities & 0x3FFFFFFFFF == 0x3FFFFFFFFF
+        assert int(seen[1].split()[1]) >= 65536
+        assert seen[2:] == ["tmp 1777 run 755 shm 1777", "mounted", "shared", "usr is read-only", "loopback"]
+
+    workshop.run(test)
+
+
+@pytest.mark.parametrize("victim", ["sentry_pid", "gofer_pid"])
+def test_a_machine_whose_process_is_killed_says_so_and_is_cleaned_up(
+    workshop: GvisorWorkshop, victim: str
+) -> None:
+    async def test() -> None:
+        plan = workshop.plan("m1")
+        before = workshop.ledger()
+        engine = workshop.engine()
+        machine = await engine.start(plan)
+        waiting = [asyncio.ensure_future(machine.wait()) for _ in range(3)]
+        await ticks_beyond(workshop, plan, 1)
+        os.kill(msgspec.json.decode(machine.record())[victim], signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(*waiting)
+        assert await engine.adopt(machine.record()) is None
+        assert workshop.ledger() == before
+        await machine.kill()
+
+    workshop.run(test)
+
+
+def test_a_machine_works_below_a_path_longer_than_a_sockets_address(workshop: GvisorWorkshop) -> None:
+    async def test() -> None:
+        plan = workshop.plan("m1")
+        state_dir = plan.state_dir / ("x" * 120)
+        state_dir.mkdir()
+        machine = await workshop.engine().start(msgspec.structs.replace(plan, state_dir=state_dir))
+        await machine.pause()
+        await machine.resume()
+        await machine.kill()
+
+    workshop.run(test)

@@ -1,0 +1,144 @@
+"""Machines in gVisor with the host's own programs as their disk, made inside a home's holder."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import sys
+import traceback
+import warnings
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from atoll.engines import Bind, GvisorEngine, MachinePlan
+from atoll.host import (
+    Home,
+    cgroup_root,
+    end_holder,
+    ensure_holder,
+    join_holder,
+    new_netns,
+    runsc_path,
+    unpin,
+)
+from atoll.testing import Ledger, Tick, take_ledger
+
+COUNT = "n=0; while :; do echo $(uname -n) $n >>/ticks; n=$((n+1)); sleep 0.02; done"
+TEST_TIMEOUT_S = 240.0
+
+
+class GvisorWorkshop:
+    """See ``atoll.testing.Workshop``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.home = Home(directory / "home", run=directory / "run")
+        self._numbers = itertools.count()
+        self._pins: list[Path] = []
+        self._names: set[str] = set()
+
+    def engine(self) -> GvisorEngine:
+        return GvisorEngine(runsc_path(), cgroup_root(self.home))
+
+    def plan(self, machine_id: str, *, like: MachinePlan | None = None) -> MachinePlan:
+        state_dir = self.directory()
+        pin = self.home.pins / state_dir.name
+        new_netns(pin)
+        self._pins.append(pin)
+        self._names.add(machine_id)
+        rootfs = state_dir / "root"
+        if like is None:
+            make_root(rootfs)
+        else:
+            shutil.copytree(like.rootfs, rootfs, symlinks=True)
+        return MachinePlan(
+            machine_id=machine_id,
+            state_dir=state_dir,
+            rootfs=rootfs,
+            netns=pin,
+            argv=("/bin/sh", "-c", COUNT),
+            env=("PATH=/usr/bin:/bin",),
+            hostname=machine_id,
+            binds=(Bind(source="/usr", target="/usr"),),
+            memory_bytes=1 << 30,
+            max_processes=1000,
+        )
+
+    def directory(self) -> Path:
+        path = self.home.path / f"d{next(self._numbers)}"
+        path.mkdir()
+        return path
+
+    def ticks(self, plan: MachinePlan) -> list[Tick]:
+        file = plan.rootfs / "ticks"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [Tick(name, int(number)) for name, number in map(str.split, lines)]
+
+    def ledger(self) -> Ledger:
+        return take_ledger(self.home.path, frozenset(self._names))
+
+    def run(self, test: Callable[[], Awaitable[None]]) -> None:
+        self.home.make()
+        holder = ensure_holder(self.home)
+        try:
+            failure = in_child(lambda: self._run(test, holder_join=lambda: join_holder(holder)))
+        finally:
+            end_holder(self.home)
+        if failure:
+            pytest.fail(failure, pytrace=False)
+        assert take_ledger(self.home.path).processes == frozenset()
+
+    def _run(self, test: Callable[[], Awaitable[None]], holder_join: Callable[[], None]) -> None:
+        holder_join()
+        try:
+            asyncio.run(_bounded(test))
+        finally:
+            for pin in self._pins:
+                unpin(pin)
+            root = cgroup_root(self.home)
+            if root is not None:
+                root.remove()
+
+
+async def _bounded(test: Callable[[], Awaitable[None]]) -> None:
+    async with asyncio.timeout(TEST_TIMEOUT_S):
+        await test()
+
+
+def make_root(rootfs: Path) -> None:
+    """A root file system that is empty but for a link to each of the host's directories of programs."""
+    rootfs.mkdir()
+    for name in ("usr", "proc", "sys", "dev", "tmp", "run"):
+        (rootfs / name).mkdir()
+    for name in ("bin", "lib", "lib64"):
+        if os.path.lexists(f"/usr/{name}"):
+            (rootfs / name).symlink_to(f"usr/{name}")
+
+
+def in_child(work: Callable[[], None]) -> str:
+    """Call ``work`` in a forked process of one thread; the traceback of its failure, or nothing."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        # Python warns of a fork beside other threads; the child only needs the one that forks.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.close(reader)
+            work()
+            code = 0
+        except BaseException:  # noqa: B036
+            with open(writer, "w") as pipe:
+                traceback.print_exc(file=pipe)
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    os.close(writer)
+    with open(reader) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    return text or ("" if status == 0 else f"the test's process ended with {status}")
