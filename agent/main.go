@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"atoll/agent/atollapi"
+	"atoll/agent/envd"
 	"atoll/agent/process"
 	"atoll/agent/settings"
 	"atoll/agent/system"
@@ -39,7 +40,6 @@ func main() {
 	debug.SetMemoryLimit(memoryLimit)
 	runtime.GOMAXPROCS(min(runtime.NumCPU(), mostThreads))
 	syscall.Umask(0o022)
-	// A stray broken descriptor of the console must not end process 1.
 	if err := serve(net.JoinHostPort(*address, strconv.Itoa(*port))); err != nil {
 		log.SetFlags(0)
 		log.Print("atoll agent: ", err)
@@ -70,6 +70,7 @@ func routes() http.Handler {
 		Settings: known, Table: table, System: guest, Logins: settings.NewLogins(known, table),
 	}
 	atoll.Register(mux)
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	e2b := &envd.API{Settings: known, Table: table, System: guest}
+	e2b.Register(mux)
 	return mux
 }

@@ -32,7 +32,7 @@ func (w Work) Open(path string) (file *os.File, info fs.FileInfo, err error) {
 		return err
 	})
 	if err != nil {
-		return nil, nil, named(err, path)
+		return nil, nil, Named(err, path)
 	}
 	info, err = file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -43,7 +43,7 @@ func (w Work) Open(path string) (file *os.File, info fs.FileInfo, err error) {
 	}
 	if err != nil {
 		file.Close()
-		return nil, nil, named(err, path)
+		return nil, nil, Named(err, path)
 	}
 	return file, info, nil
 }
@@ -61,7 +61,7 @@ func (w Work) Create(path string, mode int) (file *os.File, err error) {
 		file, err = w.create(path, mode)
 		return err
 	})
-	return file, named(err, path)
+	return file, Named(err, path)
 }
 
 func (w Work) create(path string, mode int) (*os.File, error) {
@@ -99,7 +99,7 @@ func (w Work) Write(path string, mode int, body io.Reader) (File, error) {
 		err = closed
 	}
 	if err != nil {
-		return File{}, named(err, path)
+		return File{}, Named(err, path)
 	}
 	return w.Stat(path)
 }

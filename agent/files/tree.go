@@ -24,7 +24,7 @@ type packer struct {
 
 // CheckTree tells whether a path is a directory that the user may read.
 func (w Work) CheckTree(path string) error {
-	return named(w.Account.Act(func() error {
+	return Named(w.Account.Act(func() error {
 		info, err := os.Stat(path)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (w Work) Pack(path string, out io.Writer) error {
 	if err == nil {
 		err = p.out.Close()
 	}
-	return named(err, path)
+	return Named(err, path)
 }
 
 func (p *packer) directory(below string) error {

@@ -40,7 +40,7 @@ func (w Work) Unpack(directory string, body io.Reader) (count int, err error) {
 	if err != nil && fault.Of(err).Code == fault.Internal && !errors.As(err, new(syscall.Errno)) {
 		err = fault.New(fault.Invalid, "unpack below %s: %v", directory, err)
 	}
-	return count, named(err, directory)
+	return count, Named(err, directory)
 }
 
 func (u *unpacker) all(in *tar.Reader) error {

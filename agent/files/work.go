@@ -26,7 +26,7 @@ func (w Work) Stat(path string) (file File, err error) {
 		file, err = w.stat(path)
 		return err
 	})
-	return file, named(err, path)
+	return file, Named(err, path)
 }
 
 func (w Work) stat(path string) (File, error) {
@@ -37,10 +37,21 @@ func (w Work) stat(path string) (File, error) {
 	return describe(path, info, w.Users), nil
 }
 
-// List walks that many levels of a directory in lexical order, a directory before what is in it.
-func (w Work) List(path string, depth int) (found []File, err error) {
-	found = []File{}
-	err = w.Account.Act(func() error {
+// Visit gets each entry of a walk; it runs with the user's rights.
+type Visit func(path string, info fs.FileInfo)
+
+// List describes that many levels of a directory in lexical order, a directory before what is in it.
+func (w Work) List(path string, depth int) ([]File, error) {
+	found := []File{}
+	err := w.Walk(path, depth, func(below string, info fs.FileInfo) {
+		found = append(found, describe(below, info, w.Users))
+	})
+	return found, err
+}
+
+// Walk visits that many levels of a directory in lexical order, a directory before what is in it.
+func (w Work) Walk(path string, depth int, visit Visit) error {
+	return Named(w.Account.Act(func() error {
 		info, err := os.Stat(path)
 		if err != nil {
 			return err
@@ -48,12 +59,12 @@ func (w Work) List(path string, depth int) (found []File, err error) {
 		if !info.IsDir() {
 			return fault.New(fault.NotADirectory, "path is not a directory: %s", path)
 		}
-		return w.list(path, max(depth, 1), &found)
-	})
-	return found, named(err, path)
+		left := ListMost
+		return walk(path, max(depth, 1), &left, visit)
+	}), path)
 }
 
-func (w Work) list(path string, depth int, found *[]File) error {
+func walk(path string, depth int, left *int, visit Visit) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return err
@@ -67,12 +78,12 @@ func (w Work) list(path string, depth int, found *[]File) error {
 		if err != nil {
 			return err
 		}
-		if len(*found) >= ListMost {
+		if *left--; *left < 0 {
 			return fault.New(fault.Invalid, "more than %d entries; list less depth", ListMost)
 		}
-		*found = append(*found, describe(below, info, w.Users))
+		visit(below, info)
 		if entry.IsDir() && depth > 1 {
-			err := w.list(below, depth-1, found)
+			err := walk(below, depth-1, left, visit)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 				return err
 			}
@@ -94,7 +105,7 @@ func (w Work) MakeDirectory(path string, parents bool) (file File, err error) {
 		file, err = w.stat(path)
 		return err
 	})
-	return file, named(err, path)
+	return file, Named(err, path)
 }
 
 // Move renames a file; parents makes the directories above its new name.
@@ -114,7 +125,7 @@ func (w Work) Move(path, to string, parents bool) (file File, err error) {
 		file, err = w.stat(to)
 		return err
 	})
-	return file, named(err, path)
+	return file, Named(err, path)
 }
 
 func (w Work) rename(path, to string) error {
@@ -130,7 +141,7 @@ func (w Work) rename(path, to string) error {
 
 // Remove removes a file or a directory with all that is in it.
 func (w Work) Remove(path string) error {
-	return named(w.Account.Act(func() error {
+	return Named(w.Account.Act(func() error {
 		if path == "/" {
 			return fault.New(fault.Denied, "the root directory cannot be removed")
 		}
@@ -141,8 +152,8 @@ func (w Work) Remove(path string) error {
 	}), path)
 }
 
-// named gives an error its code and its path.
-func named(err error, path string) error {
+// Named gives an error its code and its path.
+func Named(err error, path string) error {
 	if err == nil {
 		return nil
 	}

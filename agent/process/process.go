@@ -22,6 +22,7 @@ type Spec struct {
 	Argv     []string
 	Cwd      string
 	Env      []string
+	Asked    map[string]string // the part of the environment that the request gave
 	Account  *user.Account
 	Stdin    bool // false: /dev/null
 	Terminal *pty.Size
