@@ -25,8 +25,8 @@ _RECEIVES = 32
 class NameForwarder:
     """The nameserver of one sandbox. It understands only enough of a message to pass it on safely.
 
-    Each question goes to the host's nameservers, one after the other, from a socket and with an id of its own.
-    Only an answer of the nameserver that was asked, with that id and that question, goes back, to who asked.
+    Each question goes to the host's nameservers, in turn, from a socket and with an id of its own. Only an
+    answer of the nameserver that was asked, with that id and that question, goes back, to who asked.
 
     Args:
         datagrams: Bound in the edge for questions by UDP; it belongs to the forwarder from now on.
@@ -103,10 +103,12 @@ class NameForwarder:
         if len(self._streams) >= MAX_STREAMS:
             guest.close()
         else:
-            _spawn(self._streams, self._serve_stream(guest))
+            serving = _spawn(self._streams, self._serve_stream(guest))
+            # Not in the task itself: one that is cancelled early never runs.
+            serving.add_done_callback(lambda _: guest.close())
 
     async def _serve_stream(self, guest: socket.socket) -> None:
-        with guest, contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(OSError, EOFError):
             while True:
                 async with asyncio.timeout(_STREAM_IDLE_S):
                     query = await _receive_framed(guest)
@@ -191,7 +193,8 @@ def _family(server: tuple[str, int]) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in server[0] else socket.AF_INET
 
 
-def _spawn(tasks: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> None:
+def _spawn(tasks: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> asyncio.Task[None]:
     task = asyncio.create_task(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
+    return task

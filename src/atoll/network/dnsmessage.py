@@ -68,6 +68,5 @@ def _question(message: bytes) -> bytes | None:
 
 
 def _same(one: bytes | None, other: bytes | None) -> bool:
-    # Letters are alike in either case. Type and class are lowered too, which matters only to a server that answers
-    # another question than ours with our own id.
+    # A name's letters are alike in either case. That type and class are lowered too does no harm.
     return one is not None and other is not None and one.lower() == other.lower()

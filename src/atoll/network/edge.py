@@ -67,8 +67,9 @@ def reopen(pins: Pins) -> EdgeSockets:
     """Make the sockets of a supervisor again in an edge that lives on.
 
     Raises:
-        OSError: There is no such edge, or another supervisor holds it.
+        OSError: There is no such link, or another supervisor holds it.
     """
+    in_netns(pins.inner, lambda: None)
     return in_netns(pins.edge, _open_sockets)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import socket
 import struct
@@ -29,7 +28,7 @@ class Relay:
     It never ends a connection by itself: a guest may be suspended for days. Whatever it gives up is reset.
 
     Args:
-        listener: Listens in the edge, where all TCP of the guest goes to; it belongs to the relay from now on.
+        listener: Listens in the edge where all TCP of the guest goes; it is the relay's from now on.
         decide: Judges each connection by policy and original destination.
     """
 
@@ -38,7 +37,7 @@ class Relay:
         self._decide = decide
         self._policy: Policy = "internet"
         self._splices: dict[Splice, Flow] = {}
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._connecting: dict[asyncio.Task[socket.socket], Flow] = {}
         self._held = False
         self._resumption: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -57,7 +56,7 @@ class Relay:
 
     def flows(self) -> list[Flow]:
         """Return the connections that are open now."""
-        return list(self._splices.values())
+        return [*self._splices.values(), *self._connecting.values()]
 
     def hold(self) -> None:
         """Move no bytes until ``release``; connections stay open."""
@@ -75,6 +74,7 @@ class Relay:
         """Reset every connection, at both ends."""
         for task in self._connecting:
             task.cancel()
+        self._connecting.clear()
         for splice in list(self._splices):
             splice.reset()
 
@@ -84,8 +84,9 @@ class Relay:
             self._resumption.cancel()
         self._loop.remove_reader(self._listener)
         self._listener.close()
+        connecting = list(self._connecting)
         self.reset()
-        await asyncio.gather(*self._connecting, return_exceptions=True)
+        await asyncio.gather(*connecting, return_exceptions=True)
 
     def _on_connection(self) -> None:
         try:
@@ -108,32 +109,41 @@ class Relay:
         try:
             tune(guest)
             flow = Flow(peer[1], *_original_destination(guest))
+            refusal = self._decide(self._policy, flow.address, flow.port)
         except OSError:
             return guest.close()
-        full = len(self._splices) + len(self._connecting) >= MAX_CONNECTIONS
-        if full or self._decide(self._policy, flow.address, flow.port):
+        if refusal or len(self._splices) + len(self._connecting) >= MAX_CONNECTIONS:
             return guest.close()
-        task = self._loop.create_task(self._connect(guest, flow))
-        self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
+        task = self._loop.create_task(self._connect(flow))
+        self._connecting[task] = flow
+        # Not in the task itself: one that is cancelled early never runs, and the guest's end would stay open.
+        task.add_done_callback(lambda connected: self._on_connected(guest, connected))
         return None
 
-    async def _connect(self, guest: socket.socket, flow: Flow) -> None:
-        with contextlib.ExitStack() as failed:
-            failed.callback(guest.close)
-            try:
-                remote = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-                failed.callback(remote.close)
-                tune(remote)
-                async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    await self._loop.sock_connect(remote, (flow.address, flow.port))
-            except OSError:
-                return
-            failed.pop_all()
+    async def _connect(self, flow: Flow) -> socket.socket:
+        remote = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            tune(remote)
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._loop.sock_connect(remote, (flow.address, flow.port))
+        except BaseException:
+            remote.close()
+            raise
+        return remote
+
+    def _on_connected(self, guest: socket.socket, task: asyncio.Task[socket.socket]) -> None:
+        flow = self._connecting.pop(task, None)
+        if task.cancelled() or task.exception():
+            return guest.close()
+        remote = task.result()
+        if flow is None:
+            remote.close()
+            return guest.close()
         splice = Splice(guest, remote, lambda: self._forget(splice))
         self._splices[splice] = flow
         if not self._held:
             splice.start()
+        return None
 
     def _forget(self, splice: Splice) -> None:
         self._splices.pop(splice, None)

@@ -1,4 +1,4 @@
-"""The cable between the two namespaces of a link: a pair of interfaces with addresses, routes and counters."""
+"""The cable between a link's two namespaces: a pair of interfaces with addresses, routes and counters."""
 
 from __future__ import annotations
 

@@ -1,0 +1,25 @@
+"""Each asynchronous test here runs in a child process, as root of an island."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+from tests.integration.network.island import Island, run
+
+
+@pytest.fixture
+def island(tmp_path: Path) -> Island:
+    return Island(tmp_path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    failure = run(pyfuncitem.obj, arguments)
+    if failure:
+        pytest.fail(failure, pytrace=False)
+    return True

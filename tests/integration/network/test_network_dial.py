@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+
+import pytest
+
+from atoll.host import in_netns
+from atoll.network import netlink
+from atoll.network.addresses import GUEST_ADDRESS, INTERFACE_INDEX
+from atoll.network.netlink import ACK, Message, NetlinkSocket, attribute
+
+
+async def test_a_dialled_port_of_the_guest_answers(island):
+    async with island.guest() as guest:
+        with guest.listen(5000) as listener, await guest.link.dial(5000, 90) as dialled:
+            accepted, peer = listener.accept()
+            with accepted:
+                accepted.settimeout(90)
+                assert peer[0] == "10.254.0.1"
+                await asyncio.get_running_loop().sock_sendall(dialled, b"hello")
+                assert await asyncio.to_thread(accepted.recv, 100) == b"hello"
+                accepted.sendall(b"you")
+                assert await asyncio.get_running_loop().sock_recv(dialled, 100) == b"you"
+
+
+async def test_a_port_where_nobody_listens_refuses(island):
+    async with island.guest() as guest:
+        with pytest.raises(ConnectionRefusedError):
+            await guest.link.dial(5001, 90)
+
+
+async def test_a_guest_that_is_not_there_is_a_timeout(island):
+    async with island.links() as links:
+        link = await links.take()
+        with pytest.raises(TimeoutError):
+            await link.dial(5000, 0.2)
+
+
+async def test_a_cancelled_dial_leaves_nothing_open(island):
+    async with island.links() as links:
+        link = await links.take()
+        dialling = asyncio.create_task(link.dial(5000, 90))
+        await asyncio.sleep(0)
+        dialling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dialling
+
+
+async def test_many_dials_at_once_all_arrive(island):
+    async with island.guest() as guest:
+        with guest.listen(5000):
+            dialled = await asyncio.gather(*(guest.link.dial(5000, 90) for _ in range(50)))
+            assert len({end.getsockname() for end in dialled}) == 50
+            for end in dialled:
+                end.close()
+
+
+async def test_traffic_counts_what_passed_the_cable(island):
+    async with island.guest() as guest:
+        with guest.listen(5000) as listener, await guest.link.dial(5000, 90) as dialled:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.settimeout(90)
+                received, sent = guest.link.traffic()
+                await asyncio.get_running_loop().sock_sendall(dialled, b"x" * 30_000)
+                await asyncio.to_thread(accepted.recv, 30_000, socket.MSG_WAITALL)
+                received_after, sent_after = guest.link.traffic()
+        assert received_after - received >= 30_000
+        assert sent_after - sent < 30_000
+
+
+async def test_a_prepared_link_has_its_address_again(island):
+    def take_address_away() -> None:
+        body = struct.pack("=BBBBI", socket.AF_INET, 30, 0, 0, INTERFACE_INDEX)
+        with NetlinkSocket(netlink.ROUTE) as kernel:
+            kernel.change([Message(21, ACK, body + attribute(2, socket.inet_aton(GUEST_ADDRESS)))])
+
+    async with island.guest() as guest:
+        in_netns(guest.link.netns, take_address_away)
+        with guest.listen(5000):
+            with pytest.raises(TimeoutError):
+                await guest.link.dial(5000, 0.2)
+            await guest.link.prepare()
+            (await guest.link.dial(5000, 90)).close()

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+
+from tests.integration.network.island import PATIENCE_S, Guest, reset_comes, serving
+
+from atoll.network import Flow, Links, decide, edge
+from atoll.network.edge import Pins
+
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+def pinned(island) -> set[str]:
+    return {path.name for path in island.pins.iterdir()}
+
+
+async def test_two_spares_are_kept_and_go_in_the_end(island):
+    links = Links(island.pins, decide=decide)
+    await links.start()
+    link = await links.take()
+    for _ in range(9000):
+        if len(pinned(island)) == 6:
+            break
+        await asyncio.sleep(0.01)
+    assert len(pinned(island)) == 6
+    await link.aclose()
+    await links.aclose()
+    assert pinned(island) == set()
+
+
+async def test_a_closed_link_leaves_no_pin(island):
+    async with island.links() as links:
+        link = await links.take()
+        assert {f"{link.link_id}.inner", f"{link.link_id}.edge"} <= pinned(island)
+        await link.aclose()
+        await link.aclose()
+        assert not {f"{link.link_id}.inner", f"{link.link_id}.edge"} & pinned(island)
+
+
+async def test_a_new_supervisor_adopts_a_link_that_works_on(island):
+    first = Links(island.pins, decide=decide)
+    async with serving() as port:
+        link = await first.take()
+        guest = Guest(link)
+        with guest.listen(5000), await guest.connect(island.public, port) as old:
+            traffic = link.traffic()
+            await first.aclose()
+            assert await reset_comes(old)
+            async with island.links() as second:
+                adopted = await second.adopt(link.link_id)
+                assert adopted is not None
+                assert adopted.netns == link.netns
+                assert adopted.traffic() >= traffic
+                (await adopted.dial(5000, PATIENCE_S)).close()
+                with await guest.connect(island.public, port) as new:
+                    new.sendall(b"x")
+                    assert await asyncio.to_thread(new.recv, 1) == b"x"
+
+
+async def test_a_link_that_is_gone_is_not_adopted(island):
+    async with island.links() as links:
+        assert await links.adopt("abc") is None
+        (island.pins / "abc.inner").touch()
+        (island.pins / "abc.edge").touch()
+        assert await links.adopt("abc") is None
+
+
+async def test_a_sweep_removes_what_nobody_keeps(island):
+    first = Links(island.pins, decide=decide)
+    kept, lost = [(await first.take()).link_id for _ in range(2)]
+    await first.aclose()
+    async with island.links() as second:
+        own = (await second.take()).link_id
+        removed = second.sweep(keep=[kept])
+        assert lost in removed
+        assert not {kept, own} & set(removed)
+        assert {f"{kept}.inner", f"{kept}.edge", f"{own}.inner", f"{own}.edge"} <= pinned(island)
+        assert f"{lost}.inner" not in pinned(island)
+
+
+async def test_reset_connections_resets_what_the_guest_has_open(island):
+    async with serving() as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            connected.sendall(b"x")
+            await asyncio.to_thread(connected.recv, 1)
+            await guest.link.reset_connections()
+            assert await reset_comes(connected)
+
+
+async def test_a_restored_guest_that_sends_on_a_lost_connection_gets_a_reset(island):
+    async with serving() as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            await forget_unheard(guest)
+            connected.sendall(b"are you there?")
+            assert await reset_comes(connected)
+
+
+async def test_a_restored_guest_that_only_waits_on_a_lost_connection_gets_a_reset(island):
+    async with serving() as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            connected.sendall(b"x")
+            await asyncio.to_thread(connected.recv, 1)
+            flows = await guest.link.flows()
+            assert flows == [Flow(connected.getsockname()[1], island.public, port)]
+            await forget_unheard(guest)
+            await guest.link.reset_connections(flows)
+            assert await reset_comes(connected)
+
+
+async def test_a_restored_guest_loses_dialled_connections_too(island):
+    async with island.guest() as guest:
+        with guest.listen(5000) as listener:
+            dialled = await guest.link.dial(5000, PATIENCE_S)
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.settimeout(PATIENCE_S)
+                flows = await guest.link.flows()
+                assert flows == [Flow(5000, *dialled.getsockname())]
+                guest.mute()
+                dialled.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+                dialled.close()
+                guest.unmute()
+                await guest.link.reset_connections(flows)
+                assert await reset_comes(accepted)
+
+
+async def test_challenges_leave_living_connections_alone(island):
+    async with serving() as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected, guest.listen(5000) as listener:
+            with await guest.link.dial(5000, PATIENCE_S) as dialled:
+                accepted, _ = listener.accept()
+                edge.challenge(
+                    Pins(guest.link.netns, guest.link.netns.with_suffix(".edge")), await guest.link.flows()
+                )
+                with accepted:
+                    accepted.settimeout(PATIENCE_S)
+                    connected.sendall(b"on")
+                    assert await asyncio.to_thread(connected.recv, 2, socket.MSG_WAITALL) == b"on"
+                    await asyncio.get_running_loop().sock_sendall(dialled, b"on")
+                    assert await asyncio.to_thread(accepted.recv, 2, socket.MSG_WAITALL) == b"on"
+
+
+async def forget_unheard(guest: Guest) -> None:
+    """Lose the edge's side of the guest's connections without the guest hearing of it."""
+    guest.mute()
+    await guest.link.reset_connections()
+    guest.unmute()

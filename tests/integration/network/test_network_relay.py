@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+import struct
+
+from tests.integration.network.island import MIB, Guest, reset_comes, serving
+
+
+def receive_all(connected: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connected.recv(MIB), b""))
+
+
+async def test_a_guest_talks_to_a_public_server(island):
+    async with serving() as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            connected.sendall(b"hello")
+            assert await asyncio.to_thread(connected.recv, 100) == b"hello"
+
+
+async def test_a_guest_that_has_finished_sending_still_receives(island):
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received = await reader.read()
+        writer.write(b"%d" % len(received))
+        await writer.drain()
+
+    async with serving(count) as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            connected.sendall(b"x" * 1000)
+            connected.shutdown(socket.SHUT_WR)
+            assert await asyncio.to_thread(receive_all, connected) == b"1000"
+
+
+async def test_a_server_that_has_finished_sending_still_receives(island):
+    received = asyncio.get_running_loop().create_future()
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"that is all")
+        writer.write_eof()
+        received.set_result(await reader.read())
+
+    async with serving(greet) as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            assert await asyncio.to_thread(receive_all, connected) == b"that is all"
+            connected.sendall(b"thanks")
+            connected.shutdown(socket.SHUT_WR)
+            assert await received == b"thanks"
+
+
+async def test_64_mib_come_back_as_they_went(island):
+    block = hashlib.sha512(b"atoll").digest() * (MIB // 64)
+
+    def send(connected: socket.socket) -> None:
+        for number in range(64):
+            connected.sendall(struct.pack(">I", number) + block[4:])
+        connected.shutdown(socket.SHUT_WR)
+
+    def receive(connected: socket.socket) -> str:
+        digest = hashlib.sha256()
+        while data := connected.recv(MIB):
+            digest.update(data)
+        return digest.hexdigest()
+
+    async with serving() as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            sending = asyncio.create_task(asyncio.to_thread(send, connected))
+            received = await asyncio.to_thread(receive, connected)
+            await sending
+    expected = hashlib.sha256()
+    for number in range(64):
+        expected.update(struct.pack(">I", number) + block[4:])
+    assert received == expected.hexdigest()
+
+
+async def test_a_server_in_a_refused_range_is_never_reached(island):
+    reached = []
+
+    async def note(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.append(writer.get_extra_info("sockname"))
+
+    async with serving(note) as port, island.guest() as guest:
+        for address in island.private:
+            assert await guest.is_reset(address, port), address
+    assert reached == []
+
+
+async def test_the_gateway_offers_nothing_but_names(island):
+    async with serving() as port, island.guest() as guest:
+        for number in (port, 22, 15001):
+            assert await guest.is_reset("10.254.0.1", number), number
+
+
+async def test_a_closed_port_is_a_reset(island):
+    with socket.create_server(("0.0.0.0", 0)) as closed:
+        port = closed.getsockname()[1]
+    async with island.guest() as guest:
+        assert await guest.is_reset(island.public, port)
+
+
+async def test_a_reset_of_the_server_reaches_the_guest(island):
+    async def slam(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        end = writer.get_extra_info("socket")
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async with serving(slam) as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            connected.sendall(b"x" * 100)
+            assert await reset_comes(connected)
+
+
+async def test_without_a_network_old_and_new_connections_are_reset(island):
+    async with serving() as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            connected.sendall(b"x")
+            assert await asyncio.to_thread(connected.recv, 1) == b"x"
+            guest.link.set_policy("none")
+            assert await reset_comes(connected)
+        assert await guest.is_reset(island.public, port)
+        guest.link.set_policy("internet")
+        with await guest.connect(island.public, port) as connected:
+            connected.sendall(b"y")
+            assert await asyncio.to_thread(connected.recv, 1) == b"y"
+
+
+async def test_datagrams_and_pings_go_nowhere(island):
+    async with serving() as port, island.guest() as guest:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as listening,
+            guest.socket(kind=socket.SOCK_DGRAM) as datagrams,
+            guest.socket(kind=socket.SOCK_RAW, proto=socket.IPPROTO_ICMP) as pings,
+            await guest.connect(island.public, port) as connected,
+        ):
+            listening.bind(("0.0.0.0", 0))
+            echo_request = struct.pack(">BBHHH", 8, 0, 0xF7FF, 0, 0)
+            for address in (island.public, "10.254.0.1", "203.0.113.1"):
+                datagrams.sendto(b"out", (address, listening.getsockname()[1]))
+                pings.sendto(echo_request, (address, 0))
+            # What comes after them on the same cable has arrived, so they would have as well.
+            connected.sendall(b"x")
+            assert await asyncio.to_thread(connected.recv, 1) == b"x"
+            for silent in (listening, datagrams, pings):
+                silent.setblocking(False)
+                assert nothing_comes(silent)
+
+
+async def test_two_guests_with_one_address_do_not_meet(island):
+    async with serving() as port, island.links() as links:
+        guests = [Guest(await links.take()) for _ in range(2)]
+        connections = [await guest.connect(island.public, port) for guest in guests]
+        for number, connected in enumerate(connections):
+            connected.sendall(b"%d" % number * 5000)
+        for number, connected in enumerate(connections):
+            with connected:
+                connected.shutdown(socket.SHUT_WR)
+                assert await asyncio.to_thread(receive_all, connected) == b"%d" % number * 5000
+
+
+async def test_held_bytes_wait_and_then_arrive(island):
+    async with serving() as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            connected.sendall(b"before")
+            assert await asyncio.to_thread(connected.recv, 100) == b"before"
+            guest.link.hold()
+            connected.sendall(b"after")
+            connected.setblocking(False)
+            await asyncio.sleep(0.05)
+            assert nothing_comes(connected)
+            connected.settimeout(90)
+            guest.link.release()
+            assert await asyncio.to_thread(connected.recv, 100) == b"after"
+
+
+async def test_a_connection_outlives_a_silent_guest(island):
+    asked = asyncio.Event()
+
+    async def answer_later(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asked.wait()
+        writer.write(b"good morning")
+        await writer.drain()
+
+    async with serving(answer_later) as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            guest.mute()
+            asked.set()
+            await asyncio.sleep(0.3)
+            guest.unmute()
+            assert await asyncio.to_thread(receive_all, connected) == b"good morning"
+
+
+def nothing_comes(silent: socket.socket) -> bool:
+    try:
+        silent.recv(1)
+    except BlockingIOError:
+        return True
+    return False
