@@ -1,0 +1,126 @@
+"""The supervisor's calls to guest agents. A guest can answer anything, so each call is bounded in time and size."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from atoll import guest
+from atoll.errors import AgentError, AtollError, DeadlineError
+from atoll.guest import AgentStats, Body, GuestInit, GuestRequest, HttpClient
+
+_ANSWER_LIMIT_BYTES = 1 << 20
+_RETRY_FIRST_S = 0.001
+_RETRY_MOST_S = 0.02
+
+
+class Dials(Protocol):
+    """What a link can do for an agent's client."""
+
+    async def dial(self, port: int, timeout_s: float) -> socket.socket:
+        """Give a connected, non-blocking socket to the guest's ``port``."""
+
+
+class Agents:
+    """HTTP client of all guest agents, one connection a call.
+
+    Args:
+        timeout_s: Bound of each call.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    async def ready(self, link: Dials) -> None:
+        """Return when the agent answers.
+
+        Raises:
+            DeadlineError: It did not within the bound.
+        """
+        wait_s = _RETRY_FIRST_S
+        async with self._bounded("its first question"):
+            while True:
+                with contextlib.suppress(OSError, AgentError):  # it is still starting
+                    await self._exchange(link, guest.health())
+                    return
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 1.5, _RETRY_MOST_S)
+
+    async def init(self, link: Dials, wanted: GuestInit) -> None:
+        """Make the guest what ``wanted`` says.
+
+        Raises:
+            AgentError: It refused, or answered nonsense.
+            DeadlineError: It did not answer within the bound.
+        """
+        await self._call(link, guest.init(wanted))
+
+    async def warm(self, link: Dials, user: str) -> None:
+        """Have the agent take the environment of this user's login shell now.
+
+        Raises:
+            AgentError: It refused, or answered nonsense.
+            DeadlineError: It did not answer within the bound.
+        """
+        await self._call(link, guest.warm(user))
+
+    async def stats(self, link: Dials) -> AgentStats:
+        """Count what runs inside.
+
+        Raises:
+            AgentError: It refused, or answered nonsense.
+            DeadlineError: It did not answer within the bound.
+        """
+        return guest.stats_from(await self._call(link, guest.stats()))
+
+    async def _call(self, link: Dials, request: GuestRequest) -> bytes:
+        async with self._bounded(request.target):
+            try:
+                return await self._exchange(link, request)
+            except OSError as error:
+                if isinstance(error, AtollError):
+                    raise
+                raise AgentError(f"the guest agent cannot be reached: {error}") from None
+
+    @contextlib.asynccontextmanager
+    async def _bounded(self, what: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                yield
+        except TimeoutError as error:
+            if isinstance(error, AtollError):
+                raise
+            raise DeadlineError(
+                f"the guest agent did not answer {what} within {self._timeout_s:g} s",
+                hint="the sandbox may be overloaded; try again, or kill it",
+            ) from None
+
+    async def _exchange(self, link: Dials, request: GuestRequest) -> bytes:
+        connection = await link.dial(guest.AGENT_PORT, self._timeout_s)
+        with connection:
+            return await _exchange(connection, request)
+
+
+async def _exchange(connection: socket.socket, request: GuestRequest) -> bytes:
+    loop = asyncio.get_running_loop()
+    http = HttpClient()
+    await loop.sock_sendall(connection, http.request(request))
+    status, answer = 0, bytearray()
+    while True:
+        event = http.next_event()
+        if event is None:
+            http.receive(await loop.sock_recv(connection, 65536))
+        elif isinstance(event, Body):
+            if not event.data:
+                break
+            answer += event.data
+            if len(answer) > _ANSWER_LIMIT_BYTES:
+                raise AgentError("the guest agent's answer is over 1 MiB")
+        else:
+            status = event.status
+    if status >= 400:
+        raise guest.error_from(status, bytes(answer))
+    return bytes(answer)

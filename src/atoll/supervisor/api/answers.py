@@ -1,0 +1,106 @@
+"""Answers of the API: JSON, errors with their status, streams of progress."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from atoll import errors
+from atoll.errors import AtollError, InvalidSpecError
+from atoll.protocol import StreamLine, error_body
+from atoll.supervisor.works import Works
+from atoll.types import Progress
+
+_T = TypeVar("_T")
+NDJSON = "application/x-ndjson"
+_BODY_LIMIT_BYTES = 4 << 20
+_log = logging.getLogger(__name__)
+
+# The first that fits counts.
+_STATUS: tuple[tuple[type[AtollError], int], ...] = (
+    (errors.InvalidSpecError, 400),
+    (errors.NotFoundError, 404),
+    (errors.NameTakenError, 409),
+    (errors.InUseError, 409),
+    (errors.StateError, 409),
+    (errors.SandboxCrashedError, 410),
+    (errors.UnsupportedError, 501),
+    (errors.DeadlineError, 504),
+    (errors.NoSpaceError, 507),
+)
+
+
+def status_of(error: BaseException) -> int:
+    """The HTTP status that tells of an error."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def json_answer(value: object, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def error_answer(error: BaseException) -> Response:
+    """What a client is told of an error; one that is not ours goes to the log with its traceback."""
+    if not isinstance(error, AtollError):
+        _log.error("a request failed", exc_info=error)
+    return json_answer(error_body(error), status_of(error))
+
+
+async def read_body(request: Request, kind: type[_T]) -> _T:
+    """The request's body as a value; no body at all gives the value of all defaults.
+
+    Raises:
+        InvalidSpecError: It is not such a value.
+    """
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > _BODY_LIMIT_BYTES:
+            raise InvalidSpecError("the request is over 4 MiB")
+    try:
+        return msgspec.json.decode(bytes(data) or b"{}", type=kind)
+    except msgspec.DecodeError as error:
+        raise InvalidSpecError(f"the request's body is wrong: {error}", hint="see /docs") from None
+
+
+Report = Callable[[Progress], None]
+
+
+async def answer(
+    request: Request, works: Works, work: Callable[[Report], Coroutine[Any, Any, object]]
+) -> Response:
+    """Do the work and answer with its result; as a stream with progress when the client asks for that."""
+    if NDJSON in request.headers.get("accept", ""):
+        return StreamingResponse(_lines(works, work), media_type=NDJSON)
+    try:
+        result = await works.run(work(lambda _: None))
+    except Exception as error:  # every failure is an answer
+        return error_answer(error)
+    return Response(status_code=204) if result is None else json_answer(result)
+
+
+async def _lines(works: Works, work: Callable[[Report], Coroutine[Any, Any, object]]) -> AsyncIterator[bytes]:
+    reports: asyncio.Queue[Progress | None] = asyncio.Queue()
+    task = works.spawn(work(reports.put_nowait))
+    task.add_done_callback(lambda _: reports.put_nowait(None))
+    while (progress := await reports.get()) is not None:
+        yield _line(StreamLine(progress=progress))
+    try:
+        result = await asyncio.shield(task)
+    except Exception as error:  # every failure is an answer
+        if not isinstance(error, AtollError):
+            _log.error("a request failed", exc_info=error)
+        yield _line(StreamLine(error=error_body(error)))
+    else:
+        yield _line(StreamLine(result=msgspec.Raw(msgspec.json.encode(result))))
+
+
+def _line(line: StreamLine) -> bytes:
+    return msgspec.json.encode(line) + b"\n"

@@ -1,0 +1,140 @@
+"""The API's own description: /openapi.json and a page for people that loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from atoll import protocol, types
+from atoll.supervisor.api.answers import json_answer
+from atoll.version import __version__
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One row of the description; ``body`` and ``result`` are types, None for nothing."""
+
+    method: str
+    path: str
+    summary: str
+    body: Any = None
+    result: Any = None
+
+
+_ONE = "/v1/sandboxes/{ref}"
+OPERATIONS = (
+    Operation("get", "/hello", "Who answers; never changes", None, protocol.Hello),
+    Operation("get", "/list", "All sandboxes, shortly; never changes", None, protocol.Listed),
+    Operation(
+        "post", "/suspend-all", "Put all sandboxes to sleep; never changes", None, protocol.SuspendedAll
+    ),
+    Operation("post", "/stop", "Put all sandboxes to sleep and end the supervisor; never changes"),
+    Operation("post", "/v1/sandboxes", "Make a sandbox", types.SandboxSpec, types.SandboxInfo),
+    Operation("get", "/v1/sandboxes", "A page of sandboxes", None, types.SandboxPage),
+    Operation("get", _ONE, "One sandbox, by id or name", None, types.SandboxInfo),
+    Operation("delete", _ONE, "Kill it"),
+    Operation("post", f"{_ONE}/pause", "Freeze it in memory", None, types.SandboxInfo),
+    Operation("post", f"{_ONE}/resume", "Have it running", None, types.SandboxInfo),
+    Operation("post", f"{_ONE}/suspend", "Write its memory to the disk", None, types.SandboxInfo),
+    Operation("post", f"{_ONE}/wake", "Have it running", None, types.SandboxInfo),
+    Operation("post", f"{_ONE}/fork", "Make running copies", protocol.ForkRequest, list[types.SandboxInfo]),
+    Operation("post", f"{_ONE}/rollback", "Back to a snapshot", protocol.RollbackRequest, types.SandboxInfo),
+    Operation("post", f"{_ONE}/snapshots", "Keep its state", protocol.SnapshotRequest, types.SnapshotInfo),
+    Operation("get", f"{_ONE}/stats", "What it uses", None, types.SandboxStats),
+    Operation("get", f"{_ONE}/logs", "Its console from a byte on", None, protocol.LogsPage),
+    Operation("get", "/v1/snapshots", "All snapshots, or one sandbox's", None, list[types.SnapshotInfo]),
+    Operation("get", "/v1/snapshots/{ref}", "One snapshot, by id or name", None, types.SnapshotInfo),
+    Operation("delete", "/v1/snapshots/{ref}", "Erase it"),
+    Operation("get", "/v1/images", "All images", None, list[types.ImageInfo]),
+    Operation("post", "/v1/images/{name}", "Have an image, building it if needed", None, types.ImageInfo),
+    Operation("delete", "/v1/images/{name}", "Erase it"),
+    Operation("get", "/v1/leftovers", "What a crash left over", None, list[protocol.Leftover]),
+    Operation("delete", "/v1/leftovers", "Remove that", None, list[protocol.Leftover]),
+)
+_QUERY = {
+    "/v1/sandboxes": ("state", "metadata", "limit", "cursor"),
+    f"{_ONE}/logs": ("offset",),
+    "/v1/snapshots": ("sandbox",),
+    "/stop": ("force",),
+}
+
+
+def description() -> dict[str, Any]:
+    """The API as an OpenAPI 3.1 document."""
+    kinds = [kind for each in OPERATIONS for kind in (each.body, each.result) if kind is not None]
+    kinds.append(protocol.ErrorBody)
+    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schema_of = {str(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+    paths: dict[str, dict[str, Any]] = {}
+    for each in OPERATIONS:
+        paths.setdefault(each.path, {})[each.method] = _described(each, schema_of)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "atoll supervisor", "version": __version__},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _described(each: Operation, schema_of: dict[str, Any]) -> dict[str, Any]:
+    parameters = [
+        {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
+        for part in each.path.split("/")
+        if part.startswith("{")
+    ]
+    if each.method == "get" or each.path == "/stop":
+        parameters += [
+            {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
+            for name in _QUERY.get(each.path, ())
+        ]
+    good = (
+        {"200": _json("Done", schema_of[str(each.result)])}
+        if each.result
+        else {"204": {"description": "Done"}}
+    )
+    described: dict[str, Any] = {
+        "summary": each.summary,
+        "parameters": parameters,
+        "responses": {**good, "default": _json("An error", schema_of[str(protocol.ErrorBody)])},
+    }
+    if each.body:
+        described["requestBody"] = _json("What is wanted", schema_of[str(each.body)])
+    return described
+
+
+def _json(text: str, schema: Any) -> dict[str, Any]:
+    return {"description": text, "content": {"application/json": {"schema": schema}}}
+
+
+def _page() -> str:
+    rows = "".join(
+        f"<tr><td><code>{each.method.upper()}</code></td><td><code>{html.escape(each.path)}</code></td>"
+        f"<td>{html.escape(each.summary)}</td><td>{_name(each.body)}</td><td>{_name(each.result)}</td></tr>"
+        for each in OPERATIONS
+    )
+    return (
+        "<!doctype html><meta charset=utf-8><title>atoll supervisor</title>"
+        "<style>body{font-family:sans-serif;margin:2em}td,th{text-align:left;padding:.2em 1em .2em 0}</style>"
+        f"<h1>atoll supervisor {__version__}</h1><p>Machine-readable: <a href=openapi.json>openapi.json</a></p>"
+        f"<table><tr><th><th>Path<th>Does<th>Body<th>Answer</tr>{rows}</table>"
+    )
+
+
+def _name(kind: Any) -> str:
+    return html.escape(getattr(kind, "__name__", str(kind)) if kind is not None else "")
+
+
+def documentation_routes() -> list[Route]:
+    """``/openapi.json`` and ``/docs``."""
+
+    async def openapi(_: Request) -> Response:
+        return json_answer(description())
+
+    async def docs(_: Request) -> Response:
+        return HTMLResponse(_page())
+
+    return [Route("/openapi.json", openapi), Route("/docs", docs)]

@@ -1,0 +1,78 @@
+"""Routes of snapshots, images and leftovers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.supervisor.api.answers import Report, answer, json_answer
+from atoll.supervisor.system import System
+
+
+def snapshot_routes(system: System) -> list[Route]:
+    """Everything under ``/v1/snapshots``."""
+
+    async def listed(request: Request) -> Response:
+        return json_answer(system.snapshots.list(request.query_params.get("sandbox")))
+
+    async def info(request: Request) -> Response:
+        return json_answer(system.table.snapshot(request.path_params["ref"]).info())
+
+    async def remove(request: Request) -> Response:
+        async def work(_: Report) -> None:
+            await system.snapshots.remove(request.path_params["ref"])
+
+        return await answer(request, system.works, work)
+
+    return [
+        Route("/v1/snapshots", listed),
+        Route("/v1/snapshots/{ref}", info),
+        Route("/v1/snapshots/{ref}", remove, methods=["DELETE"]),
+    ]
+
+
+def image_routes(system: System) -> list[Route]:
+    """Everything under ``/v1/images``."""
+
+    async def listed(_: Request) -> Response:
+        return json_answer(await asyncio.to_thread(system.images.list))
+
+    async def ensure(request: Request) -> Response:
+        async def work(report: Report) -> object:
+            return await system.images.ensure(request.path_params["name"], report)
+
+        return await answer(request, system.works, work)
+
+    async def remove(request: Request) -> Response:
+        async def work(_: Report) -> None:
+            await system.pool.drain()
+            system.images.remove(request.path_params["name"])
+
+        return await answer(request, system.works, work)
+
+    return [
+        Route("/v1/images", listed),
+        Route("/v1/images/{name}", ensure, methods=["POST"]),
+        Route("/v1/images/{name}", remove, methods=["DELETE"]),
+    ]
+
+
+def leftover_routes(system: System) -> list[Route]:
+    """Everything under ``/v1/leftovers``."""
+
+    async def find(_: Request) -> Response:
+        return json_answer(await system.leftovers.find())
+
+    async def collect(request: Request) -> Response:
+        async def work(_: Report) -> object:
+            return await system.leftovers.collect()
+
+        return await answer(request, system.works, work)
+
+    return [
+        Route("/v1/leftovers", find),
+        Route("/v1/leftovers", collect, methods=["DELETE"]),
+    ]

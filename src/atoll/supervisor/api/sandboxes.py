@@ -1,0 +1,155 @@
+"""Routes of sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.errors import InvalidSpecError
+from atoll.protocol import ForkRequest, RollbackRequest, SnapshotRequest
+from atoll.supervisor.api.answers import Report, answer, json_answer, read_body
+from atoll.supervisor.listing import page
+from atoll.supervisor.logs import read_page
+from atoll.supervisor.system import System
+from atoll.supervisor.table import Sandbox
+from atoll.types import SandboxSpec
+
+_BASE = "/v1/sandboxes"
+
+
+def sandbox_routes(system: System) -> list[Route]:
+    """Everything under ``/v1/sandboxes``."""
+    return [*_plain_routes(system), *_state_routes(system), *_branch_routes(system)]
+
+
+def _plain_routes(system: System) -> list[Route]:
+    async def create(request: Request) -> Response:
+        spec = await read_body(request, SandboxSpec)
+
+        async def work(report: Report) -> object:
+            return (await system.creation.create(spec, report)).row.info()
+
+        return await answer(request, system.works, work)
+
+    async def listed(request: Request) -> Response:
+        query = request.query_params
+        states = [state for state in query.get("state", "").split(",") if state]
+        infos = [sandbox.row.info() for sandbox in system.table.sandboxes()]
+        return json_answer(
+            page(
+                infos,
+                states=states,
+                metadata=_metadata(query.getlist("metadata")),
+                limit=_number(query.get("limit", "100"), "limit"),
+                cursor=query.get("cursor"),
+            )
+        )
+
+    async def info(request: Request) -> Response:
+        return json_answer(_sandbox(system, request).row.info())
+
+    async def kill(request: Request) -> Response:
+        sandbox = _sandbox(system, request)
+
+        async def work(_: Report) -> None:
+            await system.kills.kill(sandbox)
+
+        return await answer(request, system.works, work)
+
+    async def stats(request: Request) -> Response:
+        return json_answer(await system.usage.of(_sandbox(system, request)))
+
+    async def logs(request: Request) -> Response:
+        path = system.parts.places.console(_sandbox(system, request).sandbox_id)
+        offset = _number(request.query_params.get("offset", "0"), "offset")
+        return json_answer(await asyncio.to_thread(read_page, path, offset))
+
+    one = f"{_BASE}/{{ref}}"
+    return [
+        Route(_BASE, create, methods=["POST"]),
+        Route(_BASE, listed),
+        Route(one, info),
+        Route(one, kill, methods=["DELETE"]),
+        Route(f"{one}/stats", stats),
+        Route(f"{one}/logs", logs),
+    ]
+
+
+def _state_routes(system: System) -> list[Route]:
+    def route(name: str, change: Callable[[Sandbox], Awaitable[object]]) -> Route:
+        async def endpoint(request: Request) -> Response:
+            sandbox = _sandbox(system, request)
+
+            async def work(_: Report) -> object:
+                await change(sandbox)
+                return sandbox.row.info()
+
+            return await answer(request, system.works, work)
+
+        return Route(f"{_BASE}/{{ref}}/{name}", endpoint, methods=["POST"], name=name)
+
+    return [
+        route("pause", system.sleep.pause),
+        route("suspend", system.sleep.suspend),
+        route("resume", system.sleep.wake),
+        route("wake", system.sleep.wake),
+    ]
+
+
+def _branch_routes(system: System) -> list[Route]:
+    async def fork(request: Request) -> Response:
+        sandbox, wanted = _sandbox(system, request), await read_body(request, ForkRequest)
+
+        async def work(_: Report) -> object:
+            return await system.forks.fork(sandbox, wanted.count)
+
+        return await answer(request, system.works, work)
+
+    async def rollback(request: Request) -> Response:
+        sandbox, wanted = _sandbox(system, request), await read_body(request, RollbackRequest)
+
+        async def work(_: Report) -> object:
+            await system.rollback.roll_back(sandbox, wanted.snapshot)
+            return sandbox.row.info()
+
+        return await answer(request, system.works, work)
+
+    async def snapshot(request: Request) -> Response:
+        sandbox, wanted = _sandbox(system, request), await read_body(request, SnapshotRequest)
+
+        async def work(_: Report) -> object:
+            return await system.snapshots.make(sandbox, wanted.name, wanted.comment)
+
+        return await answer(request, system.works, work)
+
+    one = f"{_BASE}/{{ref}}"
+    return [
+        Route(f"{one}/fork", fork, methods=["POST"]),
+        Route(f"{one}/rollback", rollback, methods=["POST"]),
+        Route(f"{one}/snapshots", snapshot, methods=["POST"]),
+    ]
+
+
+def _sandbox(system: System, request: Request) -> Sandbox:
+    return system.table.sandbox(request.path_params["ref"])
+
+
+def _metadata(pairs: list[str]) -> dict[str, str]:
+    wanted = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise InvalidSpecError(f"metadata={pair!r} has no value", hint="write metadata=NAME=VALUE")
+        wanted[name] = value
+    return wanted
+
+
+def _number(text: str, name: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidSpecError(f"{name}={text!r} is no number") from None

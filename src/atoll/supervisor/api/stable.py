@@ -1,0 +1,60 @@
+"""The part of the API that never changes: any client can put any supervisor's sandboxes to sleep and replace it."""
+
+from __future__ import annotations
+
+import os
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.protocol import PROTOCOL_VERSION, Hello, Listed, ListedSandbox
+from atoll.supervisor.api.answers import Report, answer, json_answer
+from atoll.supervisor.stopping import Stopping
+from atoll.supervisor.system import System
+from atoll.version import __version__
+
+
+def stable_routes(system: System, stopping: Stopping) -> list[Route]:
+    """``/hello``, ``/list``, ``/suspend-all`` and ``/stop``."""
+
+    async def hello(_: Request) -> Response:
+        return json_answer(
+            Hello(
+                product="atoll",
+                version=__version__,
+                protocol=PROTOCOL_VERSION,
+                pid=os.getpid(),
+                home=str(system.home.path),
+            )
+        )
+
+    async def listed(_: Request) -> Response:
+        rows = [sandbox.row for sandbox in system.table.sandboxes()]
+        return json_answer(
+            Listed(
+                sandboxes=[
+                    ListedSandbox(sandbox_id=row.sandbox_id, name=row.name, state=row.state) for row in rows
+                ]
+            )
+        )
+
+    async def suspend_all(request: Request) -> Response:
+        async def work(_: Report) -> object:
+            return await system.suspend_all()
+
+        return await answer(request, system.works, work)
+
+    async def stop(request: Request) -> Response:
+        force = request.query_params.get("force") == "1"
+        outcome = None if force else await system.works.run(system.suspend_all())
+        stopping.ask()
+        failed = outcome.failed if outcome is not None else {}
+        return json_answer({"stopping": True, "failed": failed})
+
+    return [
+        Route("/hello", hello),
+        Route("/list", listed),
+        Route("/suspend-all", suspend_all, methods=["POST"]),
+        Route("/stop", stop, methods=["POST"]),
+    ]

@@ -1,0 +1,209 @@
+"""A berth: one machine with the disk and the link that it runs on, begun and given up together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from atoll.engines import Bind, Engine, Machine, MachinePlan
+from atoll.errors import AtollError, SandboxCrashedError
+from atoll.supervisor.names import new_id
+from atoll.supervisor.programs import AGENT_ARGV, Programs
+from atoll.supervisor.rows import SandboxRow, Versions
+from atoll.supervisor.sockets import HandedOut
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.snapshots import Layers
+    from atoll.supervisor.agents import Agents
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+_CONSOLE = "console.log"
+_RECORD = "machine.json"
+
+
+class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to run where. ``disk`` is the directory with the writable layer; ``checkpoint`` None boots."""
+
+    sandbox_id: str
+    rootfs: Path
+    stack: tuple[str, ...]
+    disk: Path
+    hostname: str
+    memory_bytes: int | None
+    vcpus: float | None
+    versions: Versions
+    checkpoint: Path | None = None
+
+
+class Berth:
+    """A running machine and what belongs to it. ``leaving`` is set before it ends on purpose."""
+
+    def __init__(self, machine: Machine, link: Link, disk: Path, state_dir: Path) -> None:
+        self.machine = machine
+        self.link = link
+        self.disk = disk
+        self.state_dir = state_dir
+        self.sockets = HandedOut()
+        self.leaving = False
+        self.gone = asyncio.Event()
+        self._watch = asyncio.create_task(self._watching())
+
+    async def alive(self, work: Coroutine[Any, Any, _T], sandbox_id: str) -> _T:
+        """Do the work, but no longer than the machine lives.
+
+        Raises:
+            SandboxCrashedError: The machine ended meanwhile, and not on purpose.
+        """
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(self.gone.wait())
+        try:
+            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() or (task.exception() is not None and await self._dies()):
+                raise SandboxCrashedError(
+                    f"sandbox {sandbox_id} crashed meanwhile",
+                    hint="use it again: it starts from its disk, or roll it back to a snapshot",
+                    sandbox_id=sandbox_id,
+                )
+            return task.result()
+        finally:
+            for pending in (task, gone):
+                pending.cancel()
+            await asyncio.gather(task, gone, return_exceptions=True)
+
+    async def _dies(self) -> bool:
+        """Whether the machine's end explains a failure: the end may be noticed a moment after it."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.gone.wait(), 0.2)
+        return self.gone.is_set() and not self.leaving
+
+    def close(self) -> None:
+        """Stop watching the machine."""
+        self._watch.cancel()
+
+    async def _watching(self) -> None:
+        await self.machine.wait()
+        self.gone.set()
+
+
+class Berths:
+    """Begins and gives up berths.
+
+    Args:
+        run: Where machines have their own directories; short, since sockets lie in them.
+        sandboxes: Where sandboxes have their directories.
+        engine: Gives the engine of a version.
+        programs: The guest agents' binaries.
+        layers: The disks.
+        agents: Calls to guest agents.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        sandboxes: Path,
+        *,
+        engine: Callable[[str], Engine],
+        programs: Programs,
+        layers: Layers,
+        agents: Agents,
+    ) -> None:
+        self._run = run
+        self._sandboxes = sandboxes
+        self._engine = engine
+        self._programs = programs
+        self._layers = layers
+        self._agents = agents
+        self._owned: dict[str, Path] = {}
+
+    def machine_ids(self) -> set[str]:
+        """The machines that run or are being started."""
+        return set(self._owned)
+
+    def disks(self) -> set[Path]:
+        """The disks that are mounted for them."""
+        return set(self._owned.values())
+
+    async def begin(self, plan: BerthPlan, link: Link) -> Berth:
+        """Mount the disk, start or restore the machine, and wait until its agent answers.
+
+        Postcondition: on any exception the disk is unmounted and nothing runs; the link is still the caller's.
+        """
+        machine_id = new_id()
+        state_dir = self._run / machine_id
+        self._owned[machine_id] = plan.disk
+        try:
+            root = await asyncio.to_thread(self._layers.mount, plan.rootfs, plan.stack, plan.disk)
+            self._make_state_dir(state_dir, plan.sandbox_id)
+            engine = self._engine(plan.versions.engine)
+            machine = await engine.start(self._machine_plan(plan, machine_id, state_dir, root, link))
+        except BaseException:
+            await asyncio.shield(self._clear(plan.disk, state_dir))
+            raise
+        berth = Berth(machine, link, plan.disk, state_dir)
+        try:
+            (state_dir / _RECORD).write_bytes(machine.record())
+            await berth.alive(self._agents.ready(link), plan.sandbox_id)
+        except BaseException:
+            await asyncio.shield(self.end(berth))
+            raise
+        return berth
+
+    async def adopt(self, row: SandboxRow, link: Link, disk: Path) -> Berth | None:
+        """Take over the machine that a dead supervisor ran; None when it has ended, and then its remains are gone."""
+        state_dir = self._run / (row.machine_id or "")
+        machine = await self._engine(row.versions.engine).adopt(row.machine or b"")
+        if machine is None:
+            await self._clear(disk, state_dir)
+            return None
+        self._owned[state_dir.name] = disk
+        return Berth(machine, link, disk, state_dir)
+
+    async def end(self, berth: Berth) -> None:
+        """End the machine and unmount its disk, whatever state they are in. The link is still the caller's.
+
+        Postcondition: no process or mount of it is left; its disk is.
+        """
+        berth.leaving = True
+        berth.sockets.shut()
+        await berth.machine.kill()
+        berth.close()
+        await self._clear(berth.disk, berth.state_dir)
+
+    def _machine_plan(
+        self, plan: BerthPlan, machine_id: str, state_dir: Path, root: Path, link: Link
+    ) -> MachinePlan:
+        agent = self._programs.agent_dir(plan.versions.agent)
+        return MachinePlan(
+            machine_id=machine_id,
+            state_dir=state_dir,
+            rootfs=root,
+            netns=link.netns,
+            argv=AGENT_ARGV,
+            hostname=plan.hostname,
+            binds=(Bind(source=str(agent), target="/.atoll"),),
+            checkpoint=plan.checkpoint,
+            memory_bytes=plan.memory_bytes,
+            vcpus=plan.vcpus,
+        )
+
+    def _make_state_dir(self, state_dir: Path, sandbox_id: str) -> None:
+        state_dir.mkdir(mode=0o700, parents=True)
+        # One log for all machines that a sandbox ever has.
+        (state_dir / _CONSOLE).symlink_to(self._sandboxes / sandbox_id / _CONSOLE)
+
+    async def _clear(self, disk: Path, state_dir: Path) -> None:
+        try:
+            await asyncio.to_thread(self._layers.unmount, disk)
+        except (AtollError, OSError) as error:
+            _log.warning("cannot unmount %s: %s", disk, error)
+        await asyncio.to_thread(shutil.rmtree, state_dir, ignore_errors=True)
+        self._owned.pop(state_dir.name, None)

@@ -1,0 +1,75 @@
+"""Restored copies: a machine that goes on from a checkpoint as somebody else, on a disk of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atoll.supervisor.captures import read_flows
+from atoll.supervisor.erasing import erase
+from atoll.supervisor.identity import branched_init
+from atoll.supervisor.parts import Parts, berth_columns
+from atoll.supervisor.rows import SandboxRow
+from atoll.supervisor.table import Sandbox
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.supervisor.berths import Berth
+
+
+class Branches:
+    """Restores copies.
+
+    Args:
+        parts: What sandboxes are made of.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def branch(self, row: SandboxRow, checkpoint: Path) -> tuple[Sandbox, Berth]:
+        """Restore a copy on new disk and link. It runs when this returns; its row is not kept yet.
+
+        The row's ``stack`` is that of the checkpoint's disk; the sandbox's may be another, see ``Layers.branch``.
+
+        Postcondition: on any exception nothing of it is left.
+        """
+        disk = self._parts.places.disk(row.sandbox_id, row.disk)
+        disk.parent.mkdir(mode=0o700, exist_ok=True)
+        link: Link | None = None
+        try:
+            stack = await asyncio.to_thread(self._parts.layers.branch, disk, row.stack)
+            row = row.but(stack=tuple(stack))
+            link = await self._parts.links.take()
+            link.set_policy(row.network)
+            berth = await self._begin(row, checkpoint, link)
+        except BaseException:
+            await asyncio.shield(self._give_up(link, disk))
+            raise
+        return Sandbox(row.but(**berth_columns(berth))), berth
+
+    async def undo(self, sandbox: Sandbox, berth: Berth) -> None:
+        """Give up a copy that has just been made."""
+        await self._parts.berths.end(berth)
+        await self._give_up(berth.link, berth.disk)
+
+    async def _begin(self, row: SandboxRow, checkpoint: Path, link: Link) -> Berth:
+        berth = await self._parts.berths.begin(self._parts.plan(row, checkpoint=checkpoint), link)
+        try:
+            image = self._parts.images.facts(row.image_digest)
+            await berth.alive(self._parts.agents.init(link, branched_init(row, image.env)), row.sandbox_id)
+            # The guest believes in connections that belong to its original.
+            await link.reset_connections(read_flows(checkpoint))
+        except BaseException:
+            await asyncio.shield(self._parts.berths.end(berth))
+            raise
+        return berth
+
+    async def _give_up(self, link: Link | None, disk: Path) -> None:
+        if link is not None:
+            await link.aclose()
+        await erase(disk)
+        others = [entry for entry in disk.parent.iterdir() if entry.is_dir()] if disk.parent.exists() else []
+        if not others:
+            await erase(disk.parent)

@@ -1,0 +1,51 @@
+"""Sandboxes whose processes died."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from atoll.supervisor.table import Sandbox, Table
+from atoll.supervisor.works import Works
+
+if TYPE_CHECKING:
+    from atoll.supervisor.berths import Berth, Berths
+
+_log = logging.getLogger(__name__)
+
+
+class Crashes:
+    """Notices a machine's unexpected end and makes its sandbox ``crashed``.
+
+    Args:
+        table: The sandboxes.
+        berths: Where the machines are.
+        works: Owner of the watching.
+    """
+
+    def __init__(self, table: Table, berths: Berths, works: Works) -> None:
+        self._table = table
+        self._berths = berths
+        self._works = works
+
+    def follow(self, sandbox: Sandbox, berth: Berth) -> None:
+        """Watch a berth that has just become the sandbox's."""
+        self._works.watch(self._following(sandbox, berth))
+
+    async def _following(self, sandbox: Sandbox, berth: Berth) -> None:
+        await berth.gone.wait()
+        # At once, before anything is waited for: clients hang on these.
+        berth.sockets.shut()
+        async with sandbox.lock:
+            if sandbox.berth is berth and not berth.leaving:
+                await self.crashed_locked(sandbox, berth, "its processes ended unexpectedly")
+
+    async def crashed_locked(self, sandbox: Sandbox, berth: Berth, reason: str) -> None:
+        """Free what is left of it and mark it; the caller holds the sandbox's lock."""
+        _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
+        sandbox.berth = None
+        await self._berths.end(berth)
+        await berth.link.aclose()
+        await self._table.change(
+            sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None
+        )

@@ -1,0 +1,193 @@
+"""Making sandboxes: from the pool, from an image, from a snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError, ImageNotFoundError, InvalidSpecError
+from atoll.supervisor.branches import Branches
+from atoll.supervisor.erasing import erase
+from atoll.supervisor.identity import first_init, taken_init
+from atoll.supervisor.images import DEFAULT_IMAGE, ImageFacts
+from atoll.supervisor.names import check_env, check_metadata, check_name, new_id, new_machine_uid
+from atoll.supervisor.parts import Parts, berth_columns
+from atoll.supervisor.places import FIRST_DISK
+from atoll.supervisor.pool import Pool, Warm
+from atoll.supervisor.rows import SandboxRow
+from atoll.supervisor.table import Sandbox
+from atoll.types import Progress, SandboxSpec
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+
+MEMORY_LEAST_MIB = 64
+
+
+class Creation:
+    """Makes sandboxes.
+
+    Args:
+        parts: What they are made of.
+        pool: Warm machines.
+        branches: Copies of snapshots.
+    """
+
+    def __init__(self, parts: Parts, pool: Pool, branches: Branches) -> None:
+        self._parts = parts
+        self._pool = pool
+        self._branches = branches
+
+    async def create(self, spec: SandboxSpec, progress: Callable[[Progress], None]) -> Sandbox:
+        """Make a sandbox and have it running.
+
+        Raises:
+            InvalidSpecError: The spec makes no sense.
+            NameTakenError: Another sandbox has the name.
+            ImageNotFoundError: There is no such image.
+            SnapshotNotFoundError: There is no such snapshot.
+
+        Postcondition: on any exception nothing of it is left.
+        """
+        check_spec(spec)
+        with self._parts.table.reserve_sandbox_name(spec.name):
+            if spec.from_snapshot is not None:
+                return await self._from_snapshot(spec, spec.from_snapshot)
+            info = await self._parts.images.ensure(spec.image or DEFAULT_IMAGE, progress)
+            facts = self._parts.images.facts(info.digest)
+            row = self._row(spec, info.name, facts)
+            warm = await self._pool.take(info.digest) if from_pool(spec) else None
+            try:
+                if warm is not None:
+                    try:
+                        return await self._dress(warm, row, facts)
+                    except AtollError:
+                        await self._pool.discard(warm)
+                with self._parts.table.hold(row.sandbox_id):
+                    return await self._boot(row, facts)
+            finally:
+                self._pool.refill(info.digest)
+
+    def _row(self, spec: SandboxSpec, image: str, facts: ImageFacts) -> SandboxRow:
+        now_s = self._parts.table.now_s()
+        return SandboxRow(
+            sandbox_id=new_id(),
+            name=spec.name,
+            image=image,
+            image_digest=facts.digest,
+            state="running",
+            created_at=now_s,
+            changed_at=now_s,
+            env=spec.env,
+            metadata=spec.metadata,
+            network=spec.network,
+            memory_mib=spec.memory_mib,
+            vcpus=spec.vcpus,
+            trust_host_ca=spec.trust_host_ca,
+            user=facts.user,
+            cwd=facts.cwd,
+            disk=FIRST_DISK,
+            stack=(),
+            generation=1,
+            machine_uid=new_machine_uid(),
+            versions=self._parts.programs.current,
+        )
+
+    async def _dress(self, warm: Warm, blank: SandboxRow, facts: ImageFacts) -> Sandbox:
+        """Turn a warm machine into the sandbox that is wanted; its id and disk were chosen when it was made."""
+        berth = warm.berth
+        row = blank.but(sandbox_id=warm.sandbox_id, versions=warm.versions, **berth_columns(berth))
+        sandbox = Sandbox(row)
+        with self._parts.table.hold(row.sandbox_id):
+            berth.link.set_policy(row.network)
+            await berth.alive(self._parts.agents.init(berth.link, taken_init(row, facts.env)), row.sandbox_id)
+            await self._parts.table.add(sandbox)
+        self._parts.attach(sandbox, berth)
+        return sandbox
+
+    async def _boot(self, row: SandboxRow, facts: ImageFacts) -> Sandbox:
+        directory = self._parts.places.sandbox(row.sandbox_id)
+        directory.mkdir(mode=0o700)
+        link: Link | None = None
+        try:
+            link = await self._parts.links.take()
+            link.set_policy(row.network)
+            berth = await self._parts.berths.begin(self._parts.plan(row), link)
+            try:
+                ca_pem = facts.ca_pem if row.trust_host_ca else None
+                wanted = first_init(row, facts.env, ca_pem, self._parts.nameserver)
+                await berth.alive(self._parts.agents.init(link, wanted), row.sandbox_id)
+                sandbox = Sandbox(row.but(**berth_columns(berth)))
+                await self._parts.table.add(sandbox)
+            except BaseException:
+                await asyncio.shield(self._parts.berths.end(berth))
+                raise
+        except BaseException:
+            if link is not None:
+                await asyncio.shield(link.aclose())
+            await asyncio.shield(erase(directory))
+            raise
+        self._parts.attach(sandbox, berth)
+        return sandbox
+
+    async def _from_snapshot(self, spec: SandboxSpec, ref: str) -> Sandbox:
+        snapshot = self._parts.table.snapshot(ref)
+        if spec.image is not None and spec.image != snapshot.image:
+            raise ImageNotFoundError(
+                f"snapshot {ref!r} is of image {snapshot.image!r}, not {spec.image!r}", hint="leave image out"
+            )
+        now_s = self._parts.table.now_s()
+        row = SandboxRow(
+            sandbox_id=new_id(),
+            name=spec.name,
+            image=snapshot.image,
+            image_digest=snapshot.image_digest,
+            state="running",
+            created_at=now_s,
+            changed_at=now_s,
+            env={**snapshot.env, **spec.env},
+            metadata=spec.metadata,
+            network=spec.network,
+            memory_mib=spec.memory_mib or snapshot.memory_mib,
+            vcpus=spec.vcpus or snapshot.vcpus,
+            trust_host_ca=snapshot.trust_host_ca,
+            user=snapshot.user,
+            cwd=snapshot.cwd,
+            disk=FIRST_DISK,
+            stack=snapshot.stack,
+            generation=snapshot.generation + 1,
+            machine_uid=new_machine_uid(),
+            versions=snapshot.versions,
+            snapshot_id=snapshot.snapshot_id,
+        )
+        checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
+        with self._parts.table.hold(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
+            sandbox, berth = await self._branches.branch(row, checkpoint)
+            try:
+                await self._parts.table.add(sandbox)
+            except BaseException:
+                await asyncio.shield(self._branches.undo(sandbox, berth))
+                raise
+        self._parts.attach(sandbox, berth)
+        return sandbox
+
+
+def check_spec(spec: SandboxSpec) -> None:
+    """Refuse a spec that makes no sense.
+
+    Raises:
+        InvalidSpecError: Says what.
+    """
+    check_name(spec.name)
+    check_env(spec.env)
+    check_metadata(spec.metadata)
+    if spec.memory_mib is not None and spec.memory_mib < MEMORY_LEAST_MIB:
+        raise InvalidSpecError(f"memory_mib is {spec.memory_mib}", hint=f"give {MEMORY_LEAST_MIB} or more")
+    if spec.vcpus is not None and spec.vcpus <= 0:
+        raise InvalidSpecError(f"vcpus is {spec.vcpus}", hint="give more than 0")
+
+
+def from_pool(spec: SandboxSpec) -> bool:
+    """Whether a warm machine, which has the default limits, can be what the spec wants."""
+    return spec.memory_mib is None and spec.vcpus is None and spec.trust_host_ca

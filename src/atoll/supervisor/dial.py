@@ -1,0 +1,161 @@
+"""The dial socket: clients ask for a port of a sandbox and get a connected socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+from pathlib import Path
+
+from atoll.errors import AtollError, DeadlineError, NotFoundError, SandboxCrashedError
+from atoll.protocol import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_request, encode, error_body
+from atoll.supervisor.sleep import Sleep
+from atoll.supervisor.states import check_action
+from atoll.supervisor.table import Sandbox, Table
+from atoll.supervisor.works import Works
+
+_CLIENTS_AT_ONCE = 128
+_DIAL_TIMEOUT_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+class Dialling:
+    """Connects into sandboxes, waking them first.
+
+    Args:
+        table: The sandboxes.
+        sleep: Wakes them.
+        works: Owner of a waking, which goes on when the client leaves.
+    """
+
+    def __init__(self, table: Table, sleep: Sleep, works: Works) -> None:
+        self._table = table
+        self._sleep = sleep
+        self._works = works
+
+    async def dial(self, request: DialRequest) -> tuple[Sandbox, socket.socket]:
+        """A connected socket for the caller, and whose it is.
+
+        Raises:
+            SandboxNotFoundError: There is no such sandbox.
+            SandboxCrashedError: It crashed meanwhile.
+            NotFoundError: Nothing listens on that port.
+            DeadlineError: The guest did not answer in time.
+        """
+        sandbox = self._table.sandbox(request.sandbox)
+        check_action("dial", sandbox.row.state, sandbox.sandbox_id)
+        berth = sandbox.berth
+        if berth is None or sandbox.row.state != "running" or sandbox.lock.locked() or berth.leaving:
+            berth = await self._works.run(self._sleep.wake(sandbox))
+        try:
+            connection = await berth.alive(berth.link.dial(request.port, _DIAL_TIMEOUT_S), sandbox.sandbox_id)
+        except ConnectionRefusedError:
+            raise NotFoundError(
+                f"nothing listens on port {request.port} of sandbox {sandbox.sandbox_id}",
+                hint="start the server inside first, on 0.0.0.0 or 10.254.0.2",
+                sandbox_id=sandbox.sandbox_id,
+            ) from None
+        except TimeoutError as error:
+            if isinstance(error, AtollError):
+                raise
+            raise DeadlineError(
+                f"sandbox {sandbox.sandbox_id} did not answer on port {request.port}",
+                hint="it may be overloaded; try again",
+                sandbox_id=sandbox.sandbox_id,
+            ) from None
+        if berth.leaving or sandbox.berth is not berth:
+            connection.close()
+            raise SandboxCrashedError(
+                f"sandbox {sandbox.sandbox_id} went away meanwhile",
+                hint="use it again",
+                sandbox_id=sandbox.sandbox_id,
+            )
+        berth.sockets.keep(connection)
+        return sandbox, connection
+
+
+class DialSocket:
+    """The listener for clients.
+
+    Args:
+        path: Where it listens, for this user alone.
+        dialling: What clients ask for.
+    """
+
+    def __init__(self, path: Path, dialling: Dialling) -> None:
+        self._path = path
+        self._dialling = dialling
+        self._clients: set[asyncio.Task[None]] = set()
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+
+    @property
+    def clients(self) -> int:
+        """How many are connected."""
+        return len(self._clients)
+
+    def start(self) -> None:
+        """Begin to listen; a socket that a dead supervisor left is replaced."""
+        self._listener = listen(self._path, socket.SOCK_SEQPACKET)
+        self._accepting = asyncio.create_task(self._accept(self._listener))
+
+    async def aclose(self) -> None:
+        """Stop listening and let go of all clients."""
+        tasks = [*self._clients, *([self._accepting] if self._accepting else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+        self._path.unlink(missing_ok=True)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                client, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ECONNABORTED):
+                    raise
+                _log.warning("cannot take a client: %s", error)
+                await asyncio.sleep(0.1)
+                continue
+            task = asyncio.create_task(self._serve(client))
+            self._clients.add(task)
+            task.add_done_callback(self._clients.discard)
+
+    async def _serve(self, client: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with client, contextlib.suppress(ConnectionError):  # the client left
+            while packet := await loop.sock_recv(client, DIAL_LIMIT_BYTES):
+                await self._answer(client, packet)
+
+    async def _answer(self, client: socket.socket, packet: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            sandbox, connection = await self._dialling.dial(decode_request(packet))
+        except Exception as error:  # whatever it is, the client must hear of it
+            if not isinstance(error, AtollError):
+                _log.exception("a dial failed")
+            await loop.sock_sendall(client, encode(DialAnswer(error=error_body(error))))
+            return
+        with connection:
+            answer = encode(DialAnswer(sandbox_id=sandbox.sandbox_id))
+            socket.send_fds(client, [answer], [connection.fileno()])
+
+
+def listen(path: Path, kind: socket.SocketKind) -> socket.socket:
+    """A non-blocking listener on a unix socket that only this user can reach."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, kind)
+    mask = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(mask)
+    listener.listen(_CLIENTS_AT_ONCE)
+    listener.setblocking(False)
+    return listener

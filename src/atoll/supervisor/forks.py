@@ -1,0 +1,122 @@
+"""Forks: running copies of a sandbox, all or none."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from atoll.errors import InvalidSpecError
+from atoll.supervisor.berths import Berth
+from atoll.supervisor.branches import Branches
+from atoll.supervisor.captures import Capture, Captures
+from atoll.supervisor.erasing import erase
+from atoll.supervisor.layersweep import drop_unused_layers
+from atoll.supervisor.names import new_id, new_machine_uid
+from atoll.supervisor.parts import Parts
+from atoll.supervisor.places import FIRST_DISK
+from atoll.supervisor.rows import SandboxRow
+from atoll.supervisor.states import check_action
+from atoll.supervisor.table import Sandbox
+from atoll.types import SandboxInfo
+
+COUNT_MOST = 100
+
+
+class Forks:
+    """Forks sandboxes.
+
+    Args:
+        parts: What they are made of.
+        captures: How their state is taken.
+        branches: How copies are restored.
+        at_once: How many copies to restore beside each other.
+    """
+
+    def __init__(self, parts: Parts, captures: Captures, branches: Branches, at_once: int) -> None:
+        self._parts = parts
+        self._captures = captures
+        self._branches = branches
+        self._at_once = at_once
+
+    async def fork(self, sandbox: Sandbox, count: int) -> list[SandboxInfo]:
+        """Make ``count`` running copies of a sandbox as it is now; it stays what it is.
+
+        Raises:
+            InvalidSpecError: ``count`` is not between 1 and 100.
+            StateError: It crashed.
+
+        Postcondition: on any exception no copy is left.
+        """
+        if not 1 <= count <= COUNT_MOST:
+            raise InvalidSpecError(f"count is {count}", hint=f"give 1 to {COUNT_MOST}")
+        directory = self._parts.places.snapshots / f"fork-{new_id()}"
+        layer_id = new_id()
+        ids = [new_id() for _ in range(count)]
+        try:
+            return await self._fork(sandbox, directory, layer_id, ids)
+        finally:
+            await asyncio.shield(drop_unused_layers(self._parts))
+
+    async def _fork(
+        self, sandbox: Sandbox, directory: Path, layer_id: str, ids: list[str]
+    ) -> list[SandboxInfo]:
+        with self._parts.table.hold(directory.name, layer_id, *ids):
+            try:
+                async with sandbox.lock:
+                    check_action("fork", sandbox.row.state, sandbox.sandbox_id)
+                    capture = await self._captures.capture(sandbox, directory, layer_id)
+                    original = sandbox.row
+                with self._parts.table.hold(*capture.stack):
+                    rows = [self._row(original, capture, sandbox_id) for sandbox_id in ids]
+                    copies = await self._copies(rows, directory)
+            finally:
+                await asyncio.shield(erase(directory))
+        return [copy.row.info() for copy in copies]
+
+    async def _copies(self, rows: list[SandboxRow], directory: Path) -> list[Sandbox]:
+        turn = asyncio.Semaphore(self._at_once)
+
+        async def one(row: SandboxRow) -> tuple[Sandbox, Berth]:
+            async with turn:
+                return await self._branches.branch(row, directory)
+
+        tasks = [asyncio.create_task(one(row)) for row in rows]
+        try:
+            await _all_or_first_failure(tasks)
+            made = [task.result()[0] for task in tasks]
+            await self._parts.table.add(*made)
+        except BaseException:
+            await asyncio.shield(self._undo(tasks))
+            raise
+        for task in tasks:
+            copy, berth = task.result()
+            self._parts.attach(copy, berth)
+        return made
+
+    def _row(self, original: SandboxRow, capture: Capture, sandbox_id: str) -> SandboxRow:
+        now_s = self._parts.table.now_s()
+        return original.but(
+            sandbox_id=sandbox_id,
+            name=None,
+            state="running",
+            created_at=now_s,
+            changed_at=now_s,
+            disk=FIRST_DISK,
+            stack=capture.stack,
+            generation=original.generation + 1,
+            machine_uid=new_machine_uid(),
+            reason=None,
+        )
+
+    async def _undo(self, tasks: list[asyncio.Task[tuple[Sandbox, Berth]]]) -> None:
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if not isinstance(outcome, BaseException):
+                await self._branches.undo(*outcome)
+
+
+async def _all_or_first_failure(tasks: list[asyncio.Task[tuple[Sandbox, Berth]]]) -> None:
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    for task in done:
+        task.result()

@@ -1,0 +1,73 @@
+"""When the supervisor leaves by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """What is going on. ``asked_at_s`` is when a client last asked for something."""
+
+    states: tuple[str, ...]
+    clients: int
+    busy: bool
+    asked_at_s: float
+
+
+def may_leave(activity: Activity, *, now_s: float, idle_exit_s: float) -> bool:
+    """Whether nothing runs and nobody has asked for anything for ``idle_exit_s`` seconds."""
+    if (
+        activity.busy
+        or activity.clients
+        or any(state in ("running", "paused", "creating") for state in activity.states)
+    ):
+        return False
+    return now_s - activity.asked_at_s >= idle_exit_s
+
+
+def may_end_holder(states: Iterable[str]) -> bool:
+    """Whether nothing needs the home's namespaces: what is suspended can live without."""
+    return not any(state in ("running", "paused", "creating") for state in states)
+
+
+class Keeper:
+    """Notes what clients do and tells when the supervisor may leave.
+
+    Args:
+        idle_exit_s: Seconds of idleness until then.
+        look: Tells the states of the sandboxes, the number of clients and whether an operation is going on.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        idle_exit_s: float,
+        look: Callable[[], tuple[tuple[str, ...], int, bool]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._idle_exit_s = idle_exit_s
+        self._look = look
+        self._clock = clock
+        self._asked_at_s = clock()
+
+    def note(self) -> None:
+        """A client has asked for something just now."""
+        self._asked_at_s = self._clock()
+
+    def may_leave(self) -> bool:
+        """Whether the supervisor may leave now."""
+        states, clients, busy = self._look()
+        if clients or busy or not may_end_holder(states):
+            self.note()
+        activity = Activity(states=states, clients=clients, busy=busy, asked_at_s=self._asked_at_s)
+        return may_leave(activity, now_s=self._clock(), idle_exit_s=self._idle_exit_s)
+
+    async def until_idle(self) -> None:
+        """Return when the supervisor may leave."""
+        pause_s = min(1.0, max(0.05, self._idle_exit_s / 10))
+        while not self.may_leave():
+            await asyncio.sleep(pause_s)  # noqa: ASYNC110 - what it looks at has no event

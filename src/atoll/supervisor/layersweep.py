@@ -1,0 +1,15 @@
+"""Frozen layers that nothing stands on any more."""
+
+from __future__ import annotations
+
+import asyncio
+
+from atoll.supervisor.parts import Parts
+
+
+async def drop_unused_layers(parts: Parts) -> list[str]:
+    """Erase layers that no sandbox and no snapshot stands on; gives their ids."""
+    unused = sorted(set(parts.layers.ids()) - parts.table.layers_in_use())
+    for layer_id in unused:
+        await asyncio.to_thread(parts.layers.remove, layer_id)
+    return unused

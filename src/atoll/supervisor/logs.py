@@ -1,0 +1,46 @@
+"""The console of sandboxes, and the supervisor's own log."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+from pathlib import Path
+
+from atoll.protocol import LogsPage
+
+_PAGE_BYTES = 256 * 1024
+_LOG_BYTES = 4 << 20
+_LOGS_KEPT = 2
+
+
+def read_page(path: Path, offset: int) -> LogsPage:
+    """Text from a byte on, at most 256 KiB of it, never ending inside a character that is complete in the file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(offset, 0))
+            data = file.read(_PAGE_BYTES)
+    except FileNotFoundError:
+        data = b""
+    data = _whole_characters(data)
+    return LogsPage(text=data.decode("utf-8", "replace"), offset=max(offset, 0) + len(data))
+
+
+def start_logging(path: Path, level: str) -> None:
+    """Write this process's log into a file that is rotated at 4 MiB, twice."""
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=_LOGS_KEPT)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """Without the beginning of a character at the end whose rest may still come; never empties what is not empty."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        return data[:-back] if length > back and back < len(data) else data
+    return data

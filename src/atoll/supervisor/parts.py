@@ -1,0 +1,93 @@
+"""What the operations on sandboxes have in common: the parts that a sandbox is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from atoll.errors import InternalError
+from atoll.supervisor.berths import Berth, BerthPlan, Berths
+from atoll.supervisor.crashes import Crashes
+from atoll.supervisor.identity import hostname_of
+from atoll.supervisor.images import ImageShelf
+from atoll.supervisor.places import Places
+from atoll.supervisor.programs import Programs
+from atoll.supervisor.rows import SandboxRow
+from atoll.supervisor.table import Sandbox, Table
+
+if TYPE_CHECKING:
+    from atoll.network import Links
+    from atoll.snapshots import Layers
+    from atoll.supervisor.agents import Agents
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """One of each. ``watch_paused`` is told of a sandbox that has just been paused.
+
+    Args:
+        memory_default_bytes: Limit of a sandbox that asks for none.
+        nameserver: Where guests ask for names.
+    """
+
+    table: Table
+    places: Places
+    programs: Programs
+    images: ImageShelf
+    layers: Layers
+    links: Links
+    agents: Agents
+    berths: Berths
+    crashes: Crashes
+    watch_paused: Callable[[Sandbox, Berth], None]
+    memory_default_bytes: int | None
+    nameserver: str
+
+    def berth_of(self, sandbox: Sandbox) -> Berth:
+        """The berth of a sandbox that runs or is paused.
+
+        Raises:
+            InternalError: It has none.
+        """
+        if sandbox.berth is None:
+            raise InternalError(f"sandbox {sandbox.sandbox_id} has no machine", sandbox_id=sandbox.sandbox_id)
+        return sandbox.berth
+
+    def plan(self, row: SandboxRow, *, checkpoint: Path | None = None) -> BerthPlan:
+        """How to run what a row describes."""
+        return BerthPlan(
+            sandbox_id=row.sandbox_id,
+            rootfs=self.places.rootfs(row.image_digest),
+            stack=row.stack,
+            disk=self.places.disk(row.sandbox_id, row.disk),
+            hostname=hostname_of(row),
+            memory_bytes=row.memory_mib * MIB if row.memory_mib else self.memory_default_bytes,
+            vcpus=row.vcpus,
+            versions=row.versions,
+            checkpoint=checkpoint,
+        )
+
+    async def take_up(
+        self, sandbox: Sandbox, berth: Berth, *, durable: bool = False, **changes: object
+    ) -> None:
+        """Let a berth be what runs a sandbox from now on."""
+        await self.table.change(sandbox, durable=durable, state="running", **berth_columns(berth), **changes)
+        self.attach(sandbox, berth)
+
+    def attach(self, sandbox: Sandbox, berth: Berth) -> None:
+        """Do what ``take_up`` does, for a row that says so already."""
+        sandbox.berth, sandbox.link = berth, None
+        self.crashes.follow(sandbox, berth)
+
+
+def berth_columns(berth: Berth) -> dict[str, Any]:
+    """What a row keeps of its berth."""
+    return {
+        "machine_id": berth.machine.machine_id,
+        "machine": berth.machine.record(),
+        "link_id": berth.link.link_id,
+    }

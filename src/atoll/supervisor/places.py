@@ -1,0 +1,51 @@
+"""Where the parts of sandboxes and snapshots lie in the home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from atoll.host import Home
+
+FIRST_DISK = "d1"
+
+
+class Places:
+    """Paths of one home; touches nothing.
+
+    Args:
+        home: The home.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self.sandboxes = home.sandboxes
+        self.snapshots = home.snapshots
+        self.machines = home.run / "m"
+        self._images = home.images
+
+    def sandbox(self, sandbox_id: str) -> Path:
+        """All of a sandbox."""
+        return self.sandboxes / sandbox_id
+
+    def disk(self, sandbox_id: str, disk: str) -> Path:
+        """One writable layer of a sandbox; a rollback makes another."""
+        return self.sandbox(sandbox_id) / disk
+
+    def console(self, sandbox_id: str) -> Path:
+        """What the machines of a sandbox have written to their console."""
+        return self.sandbox(sandbox_id) / "console.log"
+
+    def checkpoint(self, sandbox_id: str) -> Path:
+        """The memory of a suspended sandbox."""
+        return self.sandbox(sandbox_id) / "checkpoint"
+
+    def snapshot(self, snapshot_id: str) -> Path:
+        """All of a snapshot but its layer."""
+        return self.snapshots / snapshot_id
+
+    def snapshot_checkpoint(self, snapshot_id: str) -> Path:
+        """The memory of a snapshot."""
+        return self.snapshot(snapshot_id) / "checkpoint"
+
+    def rootfs(self, digest: str) -> Path:
+        """An image's files."""
+        return self._images / digest / "rootfs"

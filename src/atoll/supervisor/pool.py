@@ -1,0 +1,198 @@
+"""Warm machines: booted, their agents ready, waiting to become sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atoll.errors import AtollError
+from atoll.supervisor.berths import Berth, BerthPlan
+from atoll.supervisor.erasing import erase
+from atoll.supervisor.identity import pool_init
+from atoll.supervisor.names import new_id
+from atoll.supervisor.parts import Parts
+from atoll.supervisor.places import FIRST_DISK
+from atoll.supervisor.rows import Versions
+from atoll.supervisor.works import Works
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+
+MIB = 1 << 20
+_PRESSURE_LEAST_BYTES = 512 * MIB
+_PRESSURE_SHARE = 0.1
+# The refill takes a processor for a moment; the command that a new sandbox was made for comes first.
+_REFILL_PAUSE_S = 0.1
+_LOOK_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Warm:
+    """A machine that is nobody's yet. The sandbox that it becomes gets its id and disk."""
+
+    sandbox_id: str
+    digest: str
+    versions: Versions
+    berth: Berth
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """The host's memory in bytes."""
+
+    total_bytes: int
+    available_bytes: int
+
+
+def read_memory(meminfo: Path = Path("/proc/meminfo")) -> Memory:
+    """What the host has and what is free for new work."""
+    kib = {}
+    for line in meminfo.read_text("ascii").splitlines():
+        name, _, rest = line.partition(":")
+        kib[name] = int(rest.split()[0])
+    return Memory(kib["MemTotal"] * 1024, kib["MemAvailable"] * 1024)
+
+
+def under_pressure(memory: Memory) -> bool:
+    """Whether memory is too short to keep some for later: under 10 % and 512 MiB of it is free."""
+    return memory.available_bytes < max(_PRESSURE_LEAST_BYTES, memory.total_bytes * _PRESSURE_SHARE)
+
+
+def missing(size: int, warm: int, making: int, *, pressed: bool) -> int:
+    """How many machines to make for an image that has ``warm`` and gets ``making``."""
+    return 0 if pressed else max(0, size - warm - making)
+
+
+class Pool:
+    """Keeps ``size`` warm machines, with default limits, for each image that was asked for.
+
+    Args:
+        parts: What machines are made of.
+        works: Owner of the refilling.
+        size: Machines for each image; 0 keeps none.
+        memory: Tells the host's memory.
+    """
+
+    def __init__(
+        self, parts: Parts, works: Works, size: int, memory: Callable[[], Memory] = read_memory
+    ) -> None:
+        self._parts = parts
+        self._works = works
+        self._size = size
+        self._memory = memory
+        self._warm: dict[str, list[Warm]] = {}
+        self._making: dict[str, int] = {}
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to look after memory."""
+        self._works.watch(self._look_after_memory())
+
+    def ids(self) -> set[str]:
+        """The sandbox ids that are set aside for warm machines."""
+        return {warm.sandbox_id for each in self._warm.values() for warm in each}
+
+    async def take(self, digest: str) -> Warm | None:
+        """A warm machine of that image for the caller to keep, or None."""
+        ready = self._warm.get(digest, [])
+        while ready:
+            warm = ready.pop(0)
+            if not warm.berth.gone.is_set() and warm.versions == self._parts.programs.current:
+                return warm
+            await self.discard(warm)
+        return None
+
+    def refill(self, digest: str) -> None:
+        """Begin to make what is missing for an image, shortly."""
+        pressed = under_pressure(self._memory())
+        for _ in range(self._missing(digest, pressed)):
+            self._making[digest] = self._making.get(digest, 0) + 1
+            self._works.watch(self._make_soon(digest))
+
+    async def discard(self, warm: Warm) -> None:
+        """End a warm machine and erase its disk."""
+        await self._parts.berths.end(warm.berth)
+        await warm.berth.link.aclose()
+        await erase(self._parts.places.sandbox(warm.sandbox_id))
+
+    async def drain(self) -> None:
+        """End all warm machines."""
+        for ready in self._warm.values():
+            while ready:
+                await self.discard(ready.pop())
+
+    async def aclose(self) -> None:
+        """End all warm machines and make no more."""
+        self._closed = True
+        await self.drain()
+
+    def _missing(self, digest: str, pressed: bool) -> int:
+        if self._closed:
+            return 0
+        return missing(
+            self._size, len(self._warm.get(digest, ())), self._making.get(digest, 0), pressed=pressed
+        )
+
+    async def _make_soon(self, digest: str) -> None:
+        try:
+            await asyncio.sleep(_REFILL_PAUSE_S)
+            warm = await self._make(digest)
+            if self._closed:
+                await asyncio.shield(self.discard(warm))
+            else:
+                self._warm.setdefault(digest, []).append(warm)
+        except (AtollError, OSError) as error:
+            _log.warning("the pool cannot be filled: %s", error)
+        finally:
+            self._making[digest] -= 1
+
+    async def _make(self, digest: str) -> Warm:
+        sandbox_id = new_id()
+        link = await self._parts.links.take()
+        berth: Berth | None = None
+        directory = self._parts.places.sandbox(sandbox_id)
+        plan = self._plan(sandbox_id, digest)
+        try:
+            with self._parts.table.hold(sandbox_id):
+                directory.mkdir(mode=0o700)
+                berth = await self._parts.berths.begin(plan, link)
+                facts = self._parts.images.facts(digest)
+                await self._parts.agents.init(link, pool_init(facts, self._parts.nameserver))
+                await self._parts.agents.warm(link, facts.user)
+        except BaseException:
+            await asyncio.shield(self._give_up(berth, link, directory))
+            raise
+        return Warm(sandbox_id, digest, plan.versions, berth)
+
+    def _plan(self, sandbox_id: str, digest: str) -> BerthPlan:
+        return BerthPlan(
+            sandbox_id=sandbox_id,
+            rootfs=self._parts.places.rootfs(digest),
+            stack=(),
+            disk=self._parts.places.disk(sandbox_id, FIRST_DISK),
+            hostname=sandbox_id,
+            memory_bytes=self._parts.memory_default_bytes,
+            vcpus=None,
+            versions=self._parts.programs.current,
+        )
+
+    async def _give_up(self, berth: Berth | None, link: Link, directory: Path) -> None:
+        if berth is not None:
+            await self._parts.berths.end(berth)
+        await link.aclose()
+        await erase(directory)
+
+    async def _look_after_memory(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if under_pressure(self._memory()):
+                await self.drain()
+            else:
+                for digest in list(self._warm):
+                    self.refill(digest)

@@ -1,0 +1,78 @@
+"""What a new supervisor does with what an earlier one left."""
+
+from __future__ import annotations
+
+import logging
+
+from atoll.errors import AtollError
+from atoll.supervisor.kills import Kills
+from atoll.supervisor.leftovers import Leftovers
+from atoll.supervisor.parts import Parts
+from atoll.supervisor.table import Sandbox
+
+_log = logging.getLogger(__name__)
+
+
+class Reconcile:
+    """Makes the sandboxes what their rows say, or the rows what the host says.
+
+    Args:
+        parts: What sandboxes are made of.
+        kills: Finishes kills that were begun.
+        leftovers: What remains when all is adopted.
+    """
+
+    def __init__(self, parts: Parts, kills: Kills, leftovers: Leftovers) -> None:
+        self._parts = parts
+        self._kills = kills
+        self._leftovers = leftovers
+
+    async def run(self) -> None:
+        """Adopt what still runs, mark what does not, remove what nobody owns.
+
+        One sandbox that makes trouble does not keep the others from being adopted.
+        """
+        for sandbox in self._parts.table.all():
+            try:
+                await self._one(sandbox)
+            except (AtollError, OSError) as error:
+                _log.warning("sandbox %s cannot be adopted: %s", sandbox.sandbox_id, error)
+                await self._mark(sandbox, f"it could not be adopted: {error}")
+        self._parts.links.sweep(
+            [link_id for one in self._parts.table.sandboxes() if (link_id := one.row.link_id) is not None]
+        )
+        for removed in await self._leftovers.collect():
+            _log.info("removed a leftover: %s %s", removed.kind, removed.name)
+
+    async def _one(self, sandbox: Sandbox) -> None:
+        row = sandbox.row
+        if row.state == "killed":
+            await self._kills.finish(sandbox)
+        elif row.state in ("running", "paused"):
+            await self._adopt(sandbox)
+        elif row.state == "suspended" and not self._parts.places.checkpoint(row.sandbox_id).is_dir():
+            await self._mark(sandbox, "its memory was lost when the host went down")
+
+    async def _adopt(self, sandbox: Sandbox) -> None:
+        row = sandbox.row
+        link = await self._parts.links.adopt(row.link_id) if row.link_id else None
+        if link is None:
+            await self._mark(sandbox, "its network was lost: the host or its holder process ended")
+            return
+        link.set_policy(row.network)
+        disk = self._parts.places.disk(row.sandbox_id, row.disk)
+        berth = await self._parts.berths.adopt(row, link, disk)
+        if berth is None:
+            await link.aclose()
+            await self._mark(sandbox, "its processes ended while no supervisor ran")
+            return
+        self._parts.attach(sandbox, berth)
+        if row.state == "paused":
+            self._parts.watch_paused(sandbox, berth)
+        _log.info("adopted sandbox %s", row.sandbox_id)
+
+    async def _mark(self, sandbox: Sandbox, reason: str) -> None:
+        _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
+        await self._parts.table.change(
+            sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None
+        )

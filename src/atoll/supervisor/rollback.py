@@ -1,0 +1,95 @@
+"""Rollback: a sandbox back to a snapshot, in place."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from atoll.errors import InvalidSpecError
+from atoll.supervisor.branches import Branches
+from atoll.supervisor.erasing import erase
+from atoll.supervisor.layersweep import drop_unused_layers
+from atoll.supervisor.parts import Parts, berth_columns
+from atoll.supervisor.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.states import check_action
+from atoll.supervisor.table import Sandbox
+
+
+class Rollback:
+    """Rolls sandboxes back.
+
+    Args:
+        parts: What they are made of.
+        branches: How copies are restored.
+    """
+
+    def __init__(self, parts: Parts, branches: Branches) -> None:
+        self._parts = parts
+        self._branches = branches
+
+    async def roll_back(self, sandbox: Sandbox, ref: str) -> None:
+        """Have the sandbox go on from a snapshot: same id, name and addresses, memory and disk of the snapshot.
+
+        The new machine runs before the old one is given up.
+
+        Raises:
+            SnapshotNotFoundError: There is no such snapshot.
+            InvalidSpecError: The snapshot is of another image.
+
+        Postcondition: on any exception the sandbox is as it was, running included.
+        """
+        snapshot = self._parts.table.snapshot(ref)
+        async with sandbox.lock:
+            check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
+            if snapshot.image_digest != sandbox.row.image_digest:
+                raise InvalidSpecError(
+                    f"snapshot {ref!r} is of another image than sandbox {sandbox.sandbox_id}",
+                    hint="make a new sandbox with from_snapshot",
+                )
+            with self._parts.table.hold(snapshot.snapshot_id, *snapshot.stack):
+                await self._switch(sandbox, snapshot)
+
+    async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow) -> None:
+        old_row, old_berth, old_link = sandbox.row, sandbox.berth, sandbox.link
+        checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
+        fresh, berth = await self._branches.branch(rolled_back(old_row, snapshot), checkpoint)
+        try:
+            changes = {name: getattr(fresh.row, name) for name in _CHANGED}
+            await self._parts.table.change(
+                sandbox, durable=True, state="running", **changes, **berth_columns(berth)
+            )
+        except BaseException:
+            await asyncio.shield(self._branches.undo(fresh, berth))
+            raise
+        self._parts.attach(sandbox, berth)
+        if old_berth is not None:
+            await self._parts.berths.end(old_berth)
+            await old_berth.link.aclose()
+        elif old_link is not None:
+            await old_link.aclose()
+        await erase(self._parts.places.checkpoint(sandbox.sandbox_id))
+        await erase(self._parts.places.disk(sandbox.sandbox_id, old_row.disk))
+        await drop_unused_layers(self._parts)
+
+
+_CHANGED = ("disk", "stack", "generation", "versions", "snapshot_id", "memory_mib", "vcpus", "reason")
+
+
+def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
+    """The row of a sandbox that goes on from a snapshot; its generation has never been before."""
+    return row.but(
+        disk=next_disk(row.disk),
+        stack=snapshot.stack,
+        generation=max(row.generation, snapshot.generation) + 1,
+        versions=snapshot.versions,
+        snapshot_id=snapshot.snapshot_id,
+        memory_mib=snapshot.memory_mib,
+        vcpus=snapshot.vcpus,
+        reason=None,
+    )
+
+
+def next_disk(disk: str) -> str:
+    """The name after ``d1``, ``d2``, …"""
+    number = re.fullmatch(r"d(\d+)", disk)
+    return f"d{int(number[1]) + 1}" if number else "d1"

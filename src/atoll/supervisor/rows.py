@@ -1,0 +1,95 @@
+"""What the database keeps of a sandbox and of a snapshot."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from atoll.types import SandboxInfo, SandboxState, SnapshotInfo
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """The engine and guest agent, by content hash, that a machine or a checkpoint was made with."""
+
+    engine: str
+    agent: str
+
+
+class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox. ``disk`` names the directory of its writable layer; ``stack`` the frozen layers below it, top first.
+
+    ``machine`` is the engine's record of the machine that runs it, ``link_id`` the link that it has, or had while
+    suspended. ``versions`` belong to the machine, or to the checkpoint of a suspended one. ``generation`` counts
+    the machines that went on from one memory.
+    """
+
+    sandbox_id: str
+    name: str | None
+    image: str
+    image_digest: str
+    state: SandboxState
+    created_at: float
+    changed_at: float
+    env: dict[str, str]
+    metadata: dict[str, str]
+    network: Literal["internet", "none"]
+    memory_mib: int | None
+    vcpus: float | None
+    trust_host_ca: bool
+    user: str
+    cwd: str
+    disk: str
+    stack: tuple[str, ...]
+    generation: int
+    machine_uid: str
+    versions: Versions
+    machine_id: str | None = None
+    machine: bytes | None = None
+    link_id: str | None = None
+    snapshot_id: str | None = None
+    reason: str | None = None
+
+    def info(self) -> SandboxInfo:
+        """What a client is told."""
+        values = {name: getattr(self, name) for name in SandboxInfo.__struct_fields__}
+        return SandboxInfo(**values)
+
+    def but(self, **changes: object) -> SandboxRow:
+        """The same row with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot; ``stack`` is its disk, top first, and its memory lies in the directory of its id."""
+
+    snapshot_id: str
+    name: str | None
+    comment: str
+    image: str
+    image_digest: str
+    sandbox_id: str
+    parent_id: str | None
+    created_at: float
+    memory_bytes: int
+    disk_bytes: int
+    stopped_ms: float
+    stack: tuple[str, ...]
+    versions: Versions
+    generation: int
+    env: dict[str, str]
+    network: Literal["internet", "none"]
+    memory_mib: int | None
+    vcpus: float | None
+    trust_host_ca: bool
+    user: str
+    cwd: str
+
+    def info(self) -> SnapshotInfo:
+        """What a client is told."""
+        values = {name: getattr(self, name) for name in SnapshotInfo.__struct_fields__}
+        return SnapshotInfo(**values)
+
+    def but(self, **changes: object) -> SnapshotRow:
+        """The same row with some fields changed."""
+        return msgspec.structs.replace(self, **changes)

@@ -1,0 +1,69 @@
+"""One run of the supervisor on the real host."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+
+from atoll.engines import Engine, GvisorEngine
+from atoll.host import Home, agent_path, cgroup_root, runsc_path
+from atoll.images import Images
+from atoll.network import GATEWAY_ADDRESS, Links
+from atoll.snapshots import Layers
+from atoll.supervisor.api import ApiServer, make_app
+from atoll.supervisor.idle import may_end_holder
+from atoll.supervisor.programs import Programs, engines_by_version
+from atoll.supervisor.settings import Settings
+from atoll.supervisor.stopping import Stopping
+from atoll.supervisor.system import Rooms, System
+
+_log = logging.getLogger(__name__)
+
+
+async def serve(home: Home, settings: Settings, *, complete: bool) -> bool:
+    """Serve clients until somebody wants it to stop or it is idle; whether the holder may end too.
+
+    Args:
+        complete: Whether the kernel gives this process the complete kind of overlay.
+    """
+    stopping = Stopping()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.ask)
+    system = System(home, settings, _real_rooms(home, complete))
+    api = ApiServer(home.api_socket, make_app(system, stopping))
+    await system.start()
+    api.start()
+    _log.info("supervisor %s serves %s", os.getpid(), home.path)
+    idle = asyncio.create_task(system.keeper.until_idle())
+    asked = asyncio.create_task(stopping.asked())
+    try:
+        await asyncio.wait({idle, asked}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (idle, asked):
+            task.cancel()
+        await api.aclose()
+        await system.aclose()
+    _log.info("supervisor %s leaves", os.getpid())
+    return may_end_holder(sandbox.row.state for sandbox in system.table.sandboxes())
+
+
+def _real_rooms(home: Home, complete: bool) -> Rooms:
+    cgroups = cgroup_root(home)
+    programs = Programs(home.bin, runsc_path(), agent_path())
+
+    def engine(program: Path) -> Engine:
+        return GvisorEngine(program, cgroups)
+
+    return Rooms(
+        engine=engines_by_version(programs, engine),
+        programs=programs,
+        images=Images(home.images),
+        layers=Layers(home.layers, complete),
+        links=Links(home.pins),
+        cgroups=cgroups,
+        nameserver=GATEWAY_ADDRESS,
+    )

@@ -1,0 +1,175 @@
+"""Pause, suspend and waking."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atoll.host import sync_directory, sync_tree
+from atoll.supervisor.captures import read_flows, write_flows
+from atoll.supervisor.erasing import erase
+from atoll.supervisor.identity import first_init, woken_init
+from atoll.supervisor.parts import Parts
+from atoll.supervisor.states import check_action
+from atoll.supervisor.table import Sandbox
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.supervisor.berths import Berth
+
+_log = logging.getLogger(__name__)
+
+
+class Sleep:
+    """Puts sandboxes to sleep and wakes them.
+
+    Args:
+        parts: What sandboxes are made of.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def pause(self, sandbox: Sandbox) -> None:
+        """Freeze it in memory. A paused one stays so.
+
+        Raises:
+            StateError: It is suspended or crashed.
+        """
+        async with sandbox.lock:
+            check_action("pause", sandbox.row.state, sandbox.sandbox_id)
+            if sandbox.row.state == "paused":
+                return
+            berth = self._parts.berth_of(sandbox)
+            await berth.alive(berth.machine.pause(), sandbox.sandbox_id)
+            berth.sockets.shut()
+            await self._parts.table.change(sandbox, state="paused")
+        self._parts.watch_paused(sandbox, berth)
+
+    async def suspend(self, sandbox: Sandbox) -> None:
+        """Write its memory to the disk and free everything else; durable when this returns.
+
+        Raises:
+            StateError: It crashed.
+        """
+        async with sandbox.lock:
+            check_action("suspend", sandbox.row.state, sandbox.sandbox_id)
+            if sandbox.row.state != "suspended":
+                await self._suspend(sandbox)
+
+    async def wake(self, sandbox: Sandbox) -> Berth:
+        """Have it running, whatever it was: paused, suspended or crashed."""
+        async with sandbox.lock:
+            check_action("wake", sandbox.row.state, sandbox.sandbox_id)
+            return await self.wake_locked(sandbox)
+
+    async def wake_locked(self, sandbox: Sandbox) -> Berth:
+        """Do what ``wake`` does, for a caller that holds the sandbox's lock."""
+        if sandbox.row.state == "paused":
+            await self._thaw(sandbox)
+        elif sandbox.row.state == "suspended":
+            await self._restore(sandbox)
+        elif sandbox.row.state == "crashed":
+            await self._boot(sandbox)
+        return self._parts.berth_of(sandbox)
+
+    async def _suspend(self, sandbox: Sandbox) -> None:
+        berth = self._parts.berth_of(sandbox)
+        berth.sockets.shut()
+        into = self._parts.places.checkpoint(sandbox.sandbox_id)
+        aside = into.with_name("checkpoint.new")
+        await erase(aside)
+        aside.mkdir(mode=0o700)
+        berth.leaving = True
+        berth.link.hold()
+        try:
+            flows = await berth.link.flows()
+            await berth.machine.checkpoint(aside, leave_running=False)
+            write_flows(aside, flows)
+            await self._parts.berths.end(berth)
+            await asyncio.to_thread(_make_durable, aside, into, berth.disk)
+        except BaseException:
+            berth.leaving = False
+            await asyncio.shield(self._undo_suspend(sandbox, berth, aside))
+            raise
+        await self._parts.table.change(
+            sandbox, durable=True, state="suspended", machine=None, machine_id=None
+        )
+        sandbox.berth, sandbox.link = None, berth.link
+
+    async def _undo_suspend(self, sandbox: Sandbox, berth: Berth, aside: Path) -> None:
+        berth.link.release()
+        await erase(aside)
+        if berth.gone.is_set():
+            await self._parts.crashes.crashed_locked(sandbox, berth, "it ended while it was being suspended")
+        elif sandbox.row.state == "paused":
+            self._parts.watch_paused(sandbox, berth)
+
+    async def _thaw(self, sandbox: Sandbox) -> None:
+        berth = self._parts.berth_of(sandbox)
+        await berth.alive(berth.machine.resume(), sandbox.sandbox_id)
+        await self._parts.table.change(sandbox, state="running")
+
+    async def _restore(self, sandbox: Sandbox) -> None:
+        checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
+        row = sandbox.row.but(generation=sandbox.row.generation + 1)
+        link, kept = await self._link_of(sandbox)
+        try:
+            berth = await self._parts.berths.begin(self._parts.plan(row, checkpoint=checkpoint), link)
+        except BaseException:
+            sandbox.link = link
+            raise
+        try:
+            await berth.alive(self._parts.agents.init(link, woken_init(row)), row.sandbox_id)
+            if kept:
+                link.release()
+            else:
+                await link.reset_connections(read_flows(checkpoint))
+            await self._parts.take_up(sandbox, berth, generation=row.generation, durable=True)
+        except BaseException:
+            sandbox.link = link
+            await asyncio.shield(self._parts.berths.end(berth))
+            raise
+        await erase(checkpoint)
+
+    async def _boot(self, sandbox: Sandbox) -> None:
+        row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._parts.programs.current)
+        image = self._parts.images.facts(row.image_digest)
+        link, _ = await self._link_of(sandbox)
+        try:
+            berth = await self._parts.berths.begin(self._parts.plan(row), link)
+            try:
+                ca_pem = image.ca_pem if row.trust_host_ca else None
+                wanted = first_init(row, image.env, ca_pem, self._parts.nameserver)
+                await berth.alive(self._parts.agents.init(link, wanted), row.sandbox_id)
+                await self._parts.take_up(
+                    sandbox, berth, generation=row.generation, versions=row.versions, reason=None
+                )
+            except BaseException:
+                await asyncio.shield(self._parts.berths.end(berth))
+                raise
+        except BaseException:
+            await asyncio.shield(link.aclose())
+            raise
+
+    async def _link_of(self, sandbox: Sandbox) -> tuple[Link, bool]:
+        """The link that waits for it and True, else a new one and False."""
+        link, sandbox.link = sandbox.link, None
+        if link is None and sandbox.row.link_id is not None:
+            link = await self._parts.links.adopt(sandbox.row.link_id)
+        kept = link is not None
+        if link is None:
+            link = await self._parts.links.take()
+        else:
+            await link.prepare()
+        link.set_policy(sandbox.row.network)
+        return link, kept
+
+
+def _make_durable(aside: Path, into: Path, disk: Path) -> None:
+    sync_tree(disk)
+    os.rename(aside, into)
+    sync_directory(into.parent)

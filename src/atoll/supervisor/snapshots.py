@@ -1,0 +1,143 @@
+"""Snapshots: making, listing, removing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from atoll.errors import InUseError, InvalidSpecError
+from atoll.host import sync_directory, sync_tree, tree_bytes
+from atoll.snapshots import SnapshotTree
+from atoll.supervisor.captures import Capture, Captures
+from atoll.supervisor.erasing import erase
+from atoll.supervisor.layersweep import drop_unused_layers
+from atoll.supervisor.names import check_name, new_id
+from atoll.supervisor.parts import Parts
+from atoll.supervisor.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.states import check_action
+from atoll.supervisor.table import Sandbox
+from atoll.types import SnapshotInfo
+
+COMMENT_LIMIT = 4096
+
+
+class Snapshots:
+    """The snapshots of a home.
+
+    Args:
+        parts: What sandboxes are made of.
+        captures: How their state is taken.
+    """
+
+    def __init__(self, parts: Parts, captures: Captures) -> None:
+        self._parts = parts
+        self._captures = captures
+
+    def list(self, sandbox_ref: str | None = None) -> list[SnapshotInfo]:
+        """All of them, or those made of one sandbox (also of a killed one, by its id), oldest first."""
+        rows = self._parts.table.snapshots()
+        if sandbox_ref is not None:
+            named = [one for one in self._parts.table.sandboxes() if one.row.name == sandbox_ref]
+            sandbox_id = named[0].sandbox_id if named else sandbox_ref
+            rows = [row for row in rows if row.sandbox_id == sandbox_id]
+        return [row.info() for row in rows]
+
+    async def make(self, sandbox: Sandbox, name: str | None, comment: str) -> SnapshotInfo:
+        """Keep the sandbox's memory and disk as they are now; it goes on. Durable when this returns.
+
+        Raises:
+            InvalidSpecError: The name or the comment is no good.
+            NameTakenError: Another snapshot has the name.
+            StateError: It crashed.
+        """
+        check_name(name)
+        if len(comment) > COMMENT_LIMIT:
+            raise InvalidSpecError(
+                f"the comment has {len(comment)} characters", hint=f"at most {COMMENT_LIMIT}"
+            )
+        with self._parts.table.reserve_snapshot_name(name):
+            async with sandbox.lock:
+                check_action("snapshot", sandbox.row.state, sandbox.sandbox_id)
+                try:
+                    return await self._make(sandbox, name, comment)
+                except BaseException:
+                    await asyncio.shield(drop_unused_layers(self._parts))
+                    raise
+
+    async def remove(self, ref: str) -> None:
+        """Erase a snapshot.
+
+        Raises:
+            SnapshotNotFoundError: There is none.
+            InUseError: Child snapshots stand on it, or a sandbox stands on its layer.
+        """
+        table = self._parts.table
+        row = table.snapshot(ref)
+        SnapshotTree([one.info() for one in table.snapshots()]).removable(row.snapshot_id)
+        users = [one.sandbox_id for one in table.sandboxes() if stands_on(one.row, row)]
+        if users or table.is_held(row.snapshot_id):
+            raise InUseError(
+                f"snapshot {ref!r} is needed by {', '.join(users) or 'a sandbox that is being made of it'}",
+                hint="kill those sandboxes first",
+            )
+        await table.forget_snapshot(row)
+        await erase(self._parts.places.snapshot(row.snapshot_id))
+        await drop_unused_layers(self._parts)
+
+    async def _make(self, sandbox: Sandbox, name: str | None, comment: str) -> SnapshotInfo:
+        snapshot_id = new_id()
+        final = self._parts.places.snapshot(snapshot_id)
+        aside = final.with_name(f"new-{snapshot_id}")
+        layer_id = new_id()
+        with self._parts.table.hold(snapshot_id, aside.name, layer_id):
+            try:
+                capture = await self._captures.capture(sandbox, aside / "checkpoint", layer_id)
+                await asyncio.to_thread(_make_durable, aside, final)
+                row = (await self._row(sandbox.row, capture, snapshot_id)).but(name=name, comment=comment)
+                await self._parts.table.add_snapshot(row, sandbox)
+            except BaseException:
+                await asyncio.shield(self._undo(aside, final))
+                raise
+        return row.info()
+
+    async def _row(self, of: SandboxRow, capture: Capture, snapshot_id: str) -> SnapshotRow:
+        memory = self._parts.places.snapshot(snapshot_id)
+        return SnapshotRow(
+            snapshot_id=snapshot_id,
+            name=None,
+            comment="",
+            image=of.image,
+            image_digest=of.image_digest,
+            sandbox_id=of.sandbox_id,
+            parent_id=of.snapshot_id,
+            created_at=self._parts.table.now_s(),
+            memory_bytes=await asyncio.to_thread(tree_bytes, memory),
+            disk_bytes=await asyncio.to_thread(self._parts.layers.size_bytes, capture.layer_id),
+            stopped_ms=round(capture.stopped_ms, 3),
+            stack=capture.stack,
+            versions=of.versions,
+            generation=of.generation,
+            env=of.env,
+            network=of.network,
+            memory_mib=of.memory_mib,
+            vcpus=of.vcpus,
+            trust_host_ca=of.trust_host_ca,
+            user=of.user,
+            cwd=of.cwd,
+        )
+
+    async def _undo(self, aside: Path, final: Path) -> None:
+        await erase(aside)
+        await erase(final)
+
+
+def stands_on(sandbox: SandboxRow, snapshot: SnapshotRow) -> bool:
+    """Whether the snapshot's own layer is part of the sandbox's disk."""
+    return bool(snapshot.stack) and snapshot.stack[0] in sandbox.stack
+
+
+def _make_durable(aside: Path, final: Path) -> None:
+    sync_tree(aside)
+    os.rename(aside, final)
+    sync_directory(final.parent)

@@ -1,0 +1,20 @@
+"""The wish that the supervisor leaves."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Stopping:
+    """Set once, by a client, a signal or idleness; waited for by ``__main__``."""
+
+    def __init__(self) -> None:
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Want the supervisor to leave."""
+        self._asked.set()
+
+    async def asked(self) -> None:
+        """Return when somebody wants it to leave."""
+        await self._asked.wait()

@@ -1,0 +1,186 @@
+"""The whole supervisor, wired: the one place that knows all parts. Only ``__main__`` and tests import it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.host import Home
+from atoll.protocol import SuspendedAll
+from atoll.supervisor.agents import Agents
+from atoll.supervisor.berths import Berth, Berths
+from atoll.supervisor.branches import Branches
+from atoll.supervisor.captures import Captures
+from atoll.supervisor.crashes import Crashes
+from atoll.supervisor.creation import Creation
+from atoll.supervisor.dial import Dialling, DialSocket
+from atoll.supervisor.forks import Forks
+from atoll.supervisor.idle import Keeper
+from atoll.supervisor.images import ImageShelf
+from atoll.supervisor.kills import Kills
+from atoll.supervisor.leftovers import Leftovers
+from atoll.supervisor.parts import Parts
+from atoll.supervisor.places import Places
+from atoll.supervisor.pool import Pool, read_memory
+from atoll.supervisor.programs import Programs
+from atoll.supervisor.reconcile import Reconcile
+from atoll.supervisor.records import Records
+from atoll.supervisor.rollback import Rollback
+from atoll.supervisor.settings import Settings
+from atoll.supervisor.sleep import Sleep
+from atoll.supervisor.snapshots import Snapshots
+from atoll.supervisor.table import Sandbox, Table
+from atoll.supervisor.traffic import Traffic
+from atoll.supervisor.usage import Usage
+from atoll.supervisor.works import Works
+
+if TYPE_CHECKING:
+    from atoll.engines import Engine
+    from atoll.host import CgroupRoot
+    from atoll.images import Images
+    from atoll.network import Links
+    from atoll.snapshots import Layers
+
+_FINISH_S = 60.0
+_log = logging.getLogger(__name__)
+
+
+class Rooms:
+    """What the rooms below give: made by ``__main__`` for the real host, by tests of fakes.
+
+    Args:
+        engine: Gives the engine of a version, see ``Programs``.
+        nameserver: Where guests ask for names.
+        agents: Calls to guest agents; None makes the real one.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Callable[[str], Engine],
+        programs: Programs,
+        images: Images,
+        layers: Layers,
+        links: Links,
+        cgroups: CgroupRoot | None,
+        nameserver: str,
+        agents: Agents | None = None,
+    ) -> None:
+        self.engine = engine
+        self.programs = programs
+        self.images = images
+        self.layers = layers
+        self.links = links
+        self.cgroups = cgroups
+        self.nameserver = nameserver
+        self.agents = agents
+
+
+class System:
+    """One of each noun. ``start`` before anything else, ``aclose`` at the end.
+
+    Args:
+        home: Where everything lies.
+        settings: What the environment says.
+        rooms: The rooms below.
+        clock: Unix seconds.
+    """
+
+    def __init__(
+        self, home: Home, settings: Settings, rooms: Rooms, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.home = home
+        self.settings = settings
+        self.works = Works()
+        self.records = Records(home.database)
+        self.table = Table(self.records, clock)
+        self._links = rooms.links
+        agents = rooms.agents or Agents(settings.agent_timeout_s)
+        self.parts = self._make_parts(rooms, agents)
+        self.images = self.parts.images
+        self.sleep = Sleep(self.parts)
+        self._traffic = Traffic(self.works, self.sleep.wake)
+        captures, branches = Captures(self.parts), Branches(self.parts)
+        self.pool = Pool(self.parts, self.works, settings.pool_size)
+        self.creation = Creation(self.parts, self.pool, branches)
+        self.snapshots = Snapshots(self.parts, captures)
+        self.forks = Forks(self.parts, captures, branches, settings.restores_at_once)
+        self.rollback = Rollback(self.parts, branches)
+        self.kills = Kills(self.parts)
+        self.usage = Usage(self.parts)
+        self.leftovers = Leftovers(self.parts, self.pool.ids, rooms.cgroups)
+        self._reconcile = Reconcile(self.parts, self.kills, self.leftovers)
+        self.dialling = Dialling(self.table, self.sleep, self.works)
+        self.dial_socket = DialSocket(home.dial_socket, self.dialling)
+        self.keeper = Keeper(settings.idle_exit_s, self._look)
+
+    def _make_parts(self, rooms: Rooms, agents: Agents) -> Parts:
+        places = Places(self.home)
+        berths = Berths(
+            places.machines,
+            places.sandboxes,
+            engine=rooms.engine,
+            programs=rooms.programs,
+            layers=rooms.layers,
+            agents=agents,
+        )
+        return Parts(
+            table=self.table,
+            places=places,
+            programs=rooms.programs,
+            images=ImageShelf(rooms.images, self.table),
+            layers=rooms.layers,
+            links=rooms.links,
+            agents=agents,
+            berths=berths,
+            crashes=Crashes(self.table, berths, self.works),
+            watch_paused=self._watch_paused,
+            memory_default_bytes=read_memory().total_bytes // 2,
+            nameserver=rooms.nameserver,
+        )
+
+    def _watch_paused(self, sandbox: Sandbox, berth: Berth) -> None:
+        self._traffic.watch(sandbox, berth)
+
+    async def start(self) -> None:
+        """Open the database, adopt what runs, and take clients of the dial socket."""
+        await self.records.open()
+        await self.table.load()
+        await asyncio.to_thread(self.parts.programs.keep)
+        await self._reconcile.run()
+        await self._links.start()
+        self.pool.start()
+        self.dial_socket.start()
+
+    async def suspend_all(self) -> SuspendedAll:
+        """Put every sandbox to sleep that runs or is paused."""
+        suspended: list[str] = []
+        failed: dict[str, str] = {}
+        for sandbox in self.table.sandboxes():
+            if sandbox.row.state not in ("running", "paused", "creating"):
+                continue
+            try:
+                await self.works.run(self.sleep.suspend(sandbox))
+                suspended.append(sandbox.sandbox_id)
+            except AtollError as error:
+                failed[sandbox.sandbox_id] = str(error)
+        return SuspendedAll(suspended=suspended, failed=failed)
+
+    async def aclose(self) -> None:
+        """Finish what is going on, end the pool, and let go of everything; sandboxes stay as they are."""
+        await self.dial_socket.aclose()
+        await self.works.finish(_FINISH_S)
+        await self.pool.aclose()
+        for sandbox in self.table.sandboxes():
+            if sandbox.berth is not None:
+                sandbox.berth.close()
+        await self._links.aclose()
+        await self.records.aclose()
+
+    def _look(self) -> tuple[tuple[str, ...], int, bool]:
+        states = tuple(sandbox.row.state for sandbox in self.table.sandboxes())
+        return states, self.dial_socket.clients, self.works.busy

@@ -1,0 +1,209 @@
+"""The sandboxes and snapshots of a home: in memory for reading, in the database for keeping."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from atoll.errors import NameTakenError, SandboxNotFoundError, SnapshotNotFoundError
+from atoll.supervisor.records import Records
+from atoll.supervisor.rows import SandboxRow, SnapshotRow, Versions
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.supervisor.berths import Berth
+
+
+class Sandbox:
+    """A sandbox of this supervisor. ``lock`` is held by whoever changes its state.
+
+    ``berth`` is there while it runs or is paused; ``link`` while it is suspended and its connections wait.
+    """
+
+    def __init__(self, row: SandboxRow, berth: Berth | None = None) -> None:
+        self.row = row
+        self.berth = berth
+        self.link: Link | None = None
+        self.lock = asyncio.Lock()
+
+    @property
+    def sandbox_id(self) -> str:
+        """Its id."""
+        return self.row.sandbox_id
+
+
+class Table:
+    """All sandboxes and snapshots.
+
+    Args:
+        records: The database, open.
+        clock: Unix seconds.
+    """
+
+    def __init__(self, records: Records, clock: Callable[[], float]) -> None:
+        self._records = records
+        self._clock = clock
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._snapshots: dict[str, SnapshotRow] = {}
+        self._reserved: set[tuple[str, str]] = set()
+        self._held: dict[str, int] = {}
+
+    async def load(self) -> None:
+        """Read what the database has."""
+        self._sandboxes = {row.sandbox_id: Sandbox(row) for row in await self._records.sandboxes()}
+        self._snapshots = {row.snapshot_id: row for row in await self._records.snapshots()}
+
+    def now_s(self) -> float:
+        """Unix seconds."""
+        return self._clock()
+
+    def sandboxes(self) -> list[Sandbox]:
+        """All that are not killed."""
+        return [sandbox for sandbox in self._sandboxes.values() if sandbox.row.state != "killed"]
+
+    def all(self) -> list[Sandbox]:
+        """All of them, those whose killing was begun included."""
+        return list(self._sandboxes.values())
+
+    def snapshots(self) -> list[SnapshotRow]:
+        """All of them, oldest first."""
+        return list(self._snapshots.values())
+
+    def sandbox(self, ref: str) -> Sandbox:
+        """The sandbox with that id or name.
+
+        Raises:
+            SandboxNotFoundError: There is none.
+        """
+        found = self._sandboxes.get(ref) or _named(self._sandboxes.values(), ref)
+        if found is None or found.row.state == "killed":
+            raise SandboxNotFoundError(
+                f"there is no sandbox {ref!r}", hint="`atoll ls` shows those there are"
+            )
+        return found
+
+    def snapshot(self, ref: str) -> SnapshotRow:
+        """The snapshot with that id or name.
+
+        Raises:
+            SnapshotNotFoundError: There is none.
+        """
+        found = self._snapshots.get(ref) or next(
+            (row for row in self._snapshots.values() if row.name == ref), None
+        )
+        if found is None:
+            raise SnapshotNotFoundError(
+                f"there is no snapshot {ref!r}", hint="`atoll snapshot list` shows those there are"
+            )
+        return found
+
+    @contextlib.contextmanager
+    def reserve_sandbox_name(self, name: str | None) -> Iterator[None]:
+        """Keep a name for a sandbox that is being made.
+
+        Raises:
+            NameTakenError: Another sandbox has it, or is getting it.
+        """
+        taken = any(sandbox.row.name == name for sandbox in self._sandboxes.values())
+        with self._reserve("sandbox", name, taken):
+            yield
+
+    @contextlib.contextmanager
+    def reserve_snapshot_name(self, name: str | None) -> Iterator[None]:
+        """Keep a name for a snapshot that is being made.
+
+        Raises:
+            NameTakenError: Another snapshot has it, or is getting it.
+        """
+        with self._reserve("snapshot", name, any(row.name == name for row in self._snapshots.values())):
+            yield
+
+    @contextlib.contextmanager
+    def _reserve(self, kind: str, name: str | None, taken: bool) -> Iterator[None]:
+        if name is None:
+            yield
+            return
+        if taken or (kind, name) in self._reserved:
+            raise NameTakenError(
+                f"another {kind} has the name {name!r}", hint=f"choose another name, or remove that {kind}"
+            )
+        self._reserved.add((kind, name))
+        try:
+            yield
+        finally:
+            self._reserved.discard((kind, name))
+
+    async def add(self, *sandboxes: Sandbox) -> None:
+        """Keep new sandboxes, all or none."""
+        await self._records.put(*(sandbox.row for sandbox in sandboxes))
+        self._sandboxes.update({sandbox.sandbox_id: sandbox for sandbox in sandboxes})
+
+    async def change(self, sandbox: Sandbox, *, durable: bool = False, **changes: object) -> None:
+        """Change a sandbox's row; with ``durable`` it is on the disk when this returns."""
+        row = sandbox.row.but(changed_at=self._clock(), **changes)
+        await self._records.put(row, durable=durable)
+        sandbox.row = row
+
+    async def forget(self, sandbox: Sandbox) -> None:
+        """Remove a sandbox's row."""
+        await self._records.delete(sandbox.row)
+        self._sandboxes.pop(sandbox.sandbox_id, None)
+
+    async def add_snapshot(self, row: SnapshotRow, sandbox: Sandbox) -> None:
+        """Keep a new snapshot, on which its sandbox stands from now on."""
+        changed = sandbox.row.but(snapshot_id=row.snapshot_id)
+        await self._records.put(row, changed, durable=True)
+        self._snapshots[row.snapshot_id] = row
+        sandbox.row = changed
+
+    async def forget_snapshot(self, row: SnapshotRow) -> None:
+        """Remove a snapshot's row."""
+        await self._records.delete(row)
+        self._snapshots.pop(row.snapshot_id, None)
+
+    def versions_in_use(self) -> set[Versions]:
+        """The engines and agents that a machine or a checkpoint was made with."""
+        rows: Iterable[SandboxRow | SnapshotRow] = [
+            *(sandbox.row for sandbox in self._sandboxes.values()),
+            *self._snapshots.values(),
+        ]
+        return {row.versions for row in rows}
+
+    def digests_in_use(self) -> set[str]:
+        """The images that a sandbox or snapshot stands on."""
+        return {sandbox.row.image_digest for sandbox in self._sandboxes.values()} | {
+            row.image_digest for row in self._snapshots.values()
+        }
+
+    def layers_in_use(self) -> set[str]:
+        """The frozen layers that a sandbox, a snapshot or something in the making stands on."""
+        stacks = [sandbox.row.stack for sandbox in self._sandboxes.values()]
+        stacks += [row.stack for row in self._snapshots.values()]
+        return {layer for stack in stacks for layer in stack} | set(self._held)
+
+    @contextlib.contextmanager
+    def hold(self, *ids: str) -> Iterator[None]:
+        """Count sandboxes, snapshots or layers as in use while they are being made, or something of them."""
+        for one in ids:
+            self._held[one] = self._held.get(one, 0) + 1
+        try:
+            yield
+        finally:
+            for one in ids:
+                self._held[one] -= 1
+                if not self._held[one]:
+                    del self._held[one]
+
+    def is_held(self, id_: str) -> bool:
+        """Whether it, or something of it, is being made."""
+        return id_ in self._held
+
+    def owned_ids(self) -> set[str]:
+        """The ids of all sandboxes and snapshots, those in the making included."""
+        return {*self._sandboxes, *self._snapshots, *self._held}
+
+
+def _named(sandboxes: Iterable[Sandbox], name: str) -> Sandbox | None:
+    return next((sandbox for sandbox in sandboxes if sandbox.row.name == name), None)

@@ -1,0 +1,60 @@
+"""Paused sandboxes that something from outside wants."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.supervisor.table import Sandbox
+from atoll.supervisor.works import Works
+
+if TYPE_CHECKING:
+    from atoll.supervisor.berths import Berth
+
+_LOOK_S = 0.1
+# An address lookup of the kernel's own (ARP) is as long as this; a TCP segment with data is longer.
+_NOISE_BYTES = 60
+_log = logging.getLogger(__name__)
+
+
+def wanted(before_bytes: int, now_bytes: int) -> bool:
+    """Whether what a guest received between two looks is more than the kernel's own chatter."""
+    return now_bytes - before_bytes > _NOISE_BYTES
+
+
+class Traffic:
+    """Looks at the counters of paused sandboxes and wakes those that get traffic.
+
+    Args:
+        works: Owner of the looking.
+        wake: Wakes a sandbox.
+    """
+
+    def __init__(self, works: Works, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
+        self._works = works
+        self._wake = wake
+
+    def watch(self, sandbox: Sandbox, berth: Berth) -> None:
+        """Watch a sandbox for as long as it is paused on this berth."""
+        self._works.watch(self._watching(sandbox, berth))
+
+    async def _watching(self, sandbox: Sandbox, berth: Berth) -> None:
+        # The ends of the connections that were shut at the pause are still under way.
+        await asyncio.sleep(_LOOK_S)
+        try:
+            before, _ = berth.link.traffic()
+            while True:
+                await asyncio.sleep(_LOOK_S)
+                if sandbox.row.state != "paused" or sandbox.berth is not berth:
+                    return
+                now, _ = berth.link.traffic()
+                if wanted(before, now):
+                    _log.info("sandbox %s wakes: it gets traffic", sandbox.sandbox_id)
+                    await self._wake(sandbox)
+                    return
+                before = now
+        except (AtollError, OSError) as error:
+            _log.info("sandbox %s is not watched any more: %s", sandbox.sandbox_id, error)

@@ -1,0 +1,40 @@
+"""CA certificates that the host trusts beyond those of an image (companies and CI intercept TLS)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s+(.+?)\s+-----END CERTIFICATE-----", re.DOTALL)
+_LIMIT_BYTES = 8 << 20
+
+
+def certificates(pem: str) -> dict[str, str]:
+    """Each certificate's PEM block by its base64 without line breaks, in order."""
+    return {"".join(found[1].split()): found[0] for found in _CERTIFICATE.finditer(pem)}
+
+
+def extra_certificates(host_pem: str, image_pem: str) -> str | None:
+    """PEM of what is in the host's bundle and not in the image's; None when that is nothing."""
+    known = certificates(image_pem)
+    extra = [block for body, block in certificates(host_pem).items() if body not in known]
+    return "\n".join(extra) + "\n" if extra else None
+
+
+def host_extra(rootfs: Path, environ: Mapping[str, str]) -> str | None:
+    """What the host trusts beyond the image in ``rootfs``: SSL_CERT_FILE's bundle, else the system's."""
+    named = environ.get("SSL_CERT_FILE")
+    candidates = [Path(named)] if named else [Path(path) for path in _BUNDLES]
+    host_pem = next((text for path in candidates if (text := _read(path))), "")
+    return extra_certificates(host_pem, _read(rootfs / "etc/ssl/certs/ca-certificates.crt"))
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > _LIMIT_BYTES:
+            return ""
+        return path.read_text("ascii", "ignore")
+    except OSError:
+        return ""

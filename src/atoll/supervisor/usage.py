@@ -1,0 +1,57 @@
+"""What sandboxes use of the host."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from atoll.errors import AtollError
+from atoll.supervisor.parts import Parts
+from atoll.supervisor.table import Sandbox
+from atoll.types import SandboxStats
+
+
+class Usage:
+    """Asks host and guest, and wakes nobody.
+
+    Args:
+        parts: What sandboxes are made of.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def of(self, sandbox: Sandbox) -> SandboxStats:
+        """What a sandbox uses now."""
+        disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
+        disk_bytes = await asyncio.to_thread(self._parts.layers.sizes_changed, disk)
+        berth = sandbox.berth
+        if berth is None:
+            return SandboxStats(
+                state=sandbox.row.state,
+                cpu_s=None,
+                memory_bytes=0,
+                memory_limit_bytes=None,
+                disk_bytes=disk_bytes,
+                processes=0,
+                received_bytes=0,
+                sent_bytes=0,
+            )
+        machine = await berth.alive(berth.machine.stats(), sandbox.sandbox_id)
+        processes = None
+        if sandbox.row.state == "running":
+            with suppress(AtollError):  # a guest that does not answer has statistics all the same
+                processes = (
+                    await berth.alive(self._parts.agents.stats(berth.link), sandbox.sandbox_id)
+                ).processes
+        received, sent = berth.link.traffic()
+        return SandboxStats(
+            state=sandbox.row.state,
+            cpu_s=machine.cpu_s,
+            memory_bytes=machine.memory_bytes,
+            memory_limit_bytes=machine.memory_limit_bytes,
+            disk_bytes=disk_bytes,
+            processes=processes,
+            received_bytes=received,
+            sent_bytes=sent,
+        )

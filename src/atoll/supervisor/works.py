@@ -1,0 +1,68 @@
+"""Operations in progress, each owned by the supervisor and not by the client that asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from atoll.errors import AtollError
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+class Works:
+    """Runs operations to their end: a client that goes away does not stop one halfway.
+
+    Watches are different: they run until the supervisor leaves and count as no work.
+    """
+
+    def __init__(self) -> None:
+        self._works: set[asyncio.Task[Any]] = set()
+        self._watches: set[asyncio.Task[Any]] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether any operation is going on."""
+        return bool(self._works)
+
+    async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do the work in a task of its own and give its result; cancelling this call leaves the work going."""
+        return await asyncio.shield(self.spawn(work))
+
+    def spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Begin an operation. A failure that nobody awaits is logged."""
+        return self._begin(work, self._works)
+
+    def watch(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin to watch something, until the supervisor leaves."""
+        return self._begin(work, self._watches)
+
+    async def finish(self, timeout_s: float) -> None:
+        """Wait for all operations, at most ``timeout_s`` seconds; cancel those that are left, and all watches."""
+        mine = asyncio.current_task()
+        works = [task for task in self._works if task is not mine]
+        if works:
+            await asyncio.wait(works, timeout=timeout_s)
+        rest = [task for task in (*self._works, *self._watches) if task is not mine]
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+    def _begin(self, work: Coroutine[Any, Any, _T], owned: set[asyncio.Task[Any]]) -> asyncio.Task[_T]:
+        task = asyncio.create_task(work)
+        owned.add(task)
+        task.add_done_callback(owned.discard)
+        task.add_done_callback(_log_failure)
+        return task
+
+
+def _log_failure(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.info("an operation failed: %s: %s", type(error).__name__, error, exc_info=_foreign(error))
+
+
+def _foreign(error: BaseException) -> BaseException | None:
+    return None if isinstance(error, AtollError) else error
