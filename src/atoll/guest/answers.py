@@ -79,7 +79,7 @@ class _ProcessRow(msgspec.Struct):
     cwd: str = ""
     user: str = ""
     started_at_ms: float = 0
-    pty: bool = False
+    pty: object = None
     tag: str | None = None
 
 
@@ -144,7 +144,7 @@ def processes_from(body: bytes) -> list[ProcessInfo]:
             cwd=row.cwd,
             user=row.user,
             started_at=row.started_at_ms / 1000,
-            pty=row.pty,
+            pty=bool(row.pty),
             tag=row.tag or None,
         )
         for row in decoded(body, _ProcessesAnswer).processes or []

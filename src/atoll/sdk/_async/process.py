@@ -41,8 +41,9 @@ class AsyncProcess:
         return f"<{type(self).__name__} {self.pid} in sandbox {self._agent.sandbox_id}>"
 
     async def __aiter__(self) -> AsyncIterator[Output]:
-        frames = await self._opened(None)
+        deadline = Deadline(None, silence_s=SILENCE_S)
         while self._end is None:
+            frames = await self._opened(deadline)
             frame = await frames.next()
             if frame.kind == "x":
                 await self._ended(frames, frame.payload)
@@ -75,12 +76,10 @@ class AsyncProcess:
             StateError: The sandbox was put to sleep meanwhile; the program goes on when it wakes.
         """
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
-        if self._end is not None:
-            check_end(self._end, f"the program with pid {self.pid}", self._agent.sandbox_id)
-            return await collector.result(self._end)
-        frames = await self._opened(timeout_s)
+        deadline = Deadline(timeout_s, silence_s=SILENCE_S)
         while self._end is None:
             try:
+                frames = await self._opened(deadline)
                 frame = await frames.next()
             except DeadlineError:
                 self.close()
@@ -142,16 +141,12 @@ class AsyncProcess:
             self._frames.close()
             self._frames = None
 
-    async def _opened(self, timeout_s: float | None) -> AsyncFrames:
-        if self._frames is not None:
-            self._frames.set_deadline(Deadline(timeout_s, silence_s=SILENCE_S))
-            return self._frames
-        answer = await self._agent.open(process_output(self.pid), Deadline(timeout_s, silence_s=SILENCE_S))
-        frames = AsyncFrames(answer)
-        self._end = None
-        self._frames = frames
-        started_from((await frames.next()).payload)
-        return frames
+    async def _opened(self, deadline: Deadline) -> AsyncFrames:
+        if self._frames is None:
+            self._frames = AsyncFrames(await self._agent.open(process_output(self.pid), deadline))
+            started_from((await self._frames.next()).payload)
+        self._frames.set_deadline(deadline)
+        return self._frames
 
     async def _ended(self, frames: AsyncFrames, payload: bytes) -> None:
         self._end = end_from(payload)

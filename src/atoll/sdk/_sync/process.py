@@ -42,8 +42,9 @@ class Process:
         return f"<{type(self).__name__} {self.pid} in sandbox {self._agent.sandbox_id}>"
 
     def __iter__(self) -> Iterator[Output]:
-        frames = self._opened(None)
+        deadline = Deadline(None, silence_s=SILENCE_S)
         while self._end is None:
+            frames = self._opened(deadline)
             frame = frames.next()
             if frame.kind == "x":
                 self._ended(frames, frame.payload)
@@ -76,12 +77,10 @@ class Process:
             StateError: The sandbox was put to sleep meanwhile; the program goes on when it wakes.
         """
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
-        if self._end is not None:
-            check_end(self._end, f"the program with pid {self.pid}", self._agent.sandbox_id)
-            return collector.result(self._end)
-        frames = self._opened(timeout_s)
+        deadline = Deadline(timeout_s, silence_s=SILENCE_S)
         while self._end is None:
             try:
+                frames = self._opened(deadline)
                 frame = frames.next()
             except DeadlineError:
                 self.close()
@@ -143,16 +142,12 @@ class Process:
             self._frames.close()
             self._frames = None
 
-    def _opened(self, timeout_s: float | None) -> Frames:
-        if self._frames is not None:
-            self._frames.set_deadline(Deadline(timeout_s, silence_s=SILENCE_S))
-            return self._frames
-        answer = self._agent.open(process_output(self.pid), Deadline(timeout_s, silence_s=SILENCE_S))
-        frames = Frames(answer)
-        self._end = None
-        self._frames = frames
-        started_from((frames.next()).payload)
-        return frames
+    def _opened(self, deadline: Deadline) -> Frames:
+        if self._frames is None:
+            self._frames = Frames(self._agent.open(process_output(self.pid), deadline))
+            started_from((self._frames.next()).payload)
+        self._frames.set_deadline(deadline)
+        return self._frames
 
     def _ended(self, frames: Frames, payload: bytes) -> None:
         self._end = end_from(payload)
