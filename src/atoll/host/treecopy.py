@@ -17,7 +17,16 @@ from atoll.host.trees import open_below, open_top, remove_entry, sync_tree
 # A change within one tick of the kernel's clock leaves the change time as it is.
 _CLOCK_NS = 100_000_000
 # What it looks like when somebody renames, replaces or removes what is being copied.
-_CAUGHT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE, errno.EEXIST)
+_CAUGHT = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ELOOP,
+    errno.ESTALE,
+    errno.EEXIST,
+    errno.EINVAL,  # a symlink became a file
+    errno.ENXIO,  # a file became a socket
+    errno.ENODATA,  # an extended attribute went
+)
 
 
 class _Mark(NamedTuple):
@@ -88,12 +97,15 @@ class TreeCopy:
         self._links.clear()
         with open_top(self._source) as source, open_top(self._target) as target:
             waiting = [""]
+            fresh: list[str] = []
             while waiting:
                 at = waiting.pop()
                 with open_below(source, at) as old, open_below(target, at) as new:
-                    known, fresh = self._update_entries(old, new, target, at)
+                    known, new_directories = self._update_entries(old, new, target, at)
                 waiting += known
-                self._copy_directories(source, target, fresh)
+                fresh += new_directories
+            # After all that stays: what was moved may be linked with it.
+            self._copy_directories(source, target, fresh)
 
     def _update_entries(self, old: int, new: int, target: int, at: str) -> tuple[list[str], list[str]]:
         """Update one directory; give the paths of its directories, the known ones and the new ones."""
