@@ -108,6 +108,11 @@ class Layers:
         remove_tree(sandbox_dir / _UPPER)
         if not stack:
             return stack
+        if not self._path(stack[0]).is_dir():
+            raise HostError(
+                f"the layer {stack[0]} is missing in {self._directory}",
+                hint="the home has lost a part of its files: restore it from a backup, or delete what stands on it",
+            )
         if not self._complete:
             self.seed(sandbox_dir, stack[0])
             return stack[1:]
