@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from atoll.host import Home
+from atoll.host.cgroups import cgroup_mounts
+from atoll.host.checks import (
+    clock_check,
+    disk_check,
+    kernel_check,
+    namespaces_check,
+    overlay_check,
+    programs_check,
+    ptrace_check,
+)
+from atoll.host.userns import IdRange, subordinate_range
+
+GIB = 1 << 30
+
+
+def test_the_app_armor_switch_of_ubuntu_is_named_with_its_command() -> None:
+    settings = {"kernel.apparmor_restrict_unprivileged_userns": "1", "user.max_user_namespaces": "96365"}
+    check = namespaces_check("Permission denied", settings)
+    assert check.level == "error"
+    assert check.remedy == "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+
+
+def test_a_limit_of_no_user_namespaces_is_named() -> None:
+    check = namespaces_check("No space left on device", {"user.max_user_namespaces": "0"})
+    assert check.remedy == "sudo sysctl -w user.max_user_namespaces=15000"
+
+
+def test_settings_that_forbid_nothing_in_practice_are_no_finding() -> None:
+    assert namespaces_check("ok", {"kernel.apparmor_restrict_unprivileged_userns": "1"}).level == "ok"
+
+
+def test_a_container_without_rights_is_told_what_it_needs() -> None:
+    check = namespaces_check("Operation not permitted", {})
+    assert check.level == "error"
+    assert "container" in str(check.remedy)
+
+
+def test_a_home_that_cannot_hold_disks_is_told_another_place() -> None:
+    check = overlay_check("Invalid argument", Home("/somewhere"), "nfs4")
+    assert check is not None
+    assert check.level == "error"
+    assert "nfs4" in check.message
+    assert "ATOLL_HOME" in str(check.remedy)
+
+
+def test_old_kernels_and_foreign_processors_are_refused() -> None:
+    assert kernel_check("5.10.0-28-amd64", "x86_64").level == "error"
+    assert kernel_check("6.1.0", "riscv64").level == "error"
+    assert kernel_check("6.8.0-41-generic", "aarch64").level == "ok"
+
+
+def test_a_disk_is_judged_by_the_room_on_it() -> None:
+    levels = [disk_check(size, Path("/home")).level for size in (GIB, 5 * GIB, 50 * GIB)]
+    assert levels == ["error", "warning", "ok"]
+
+
+def test_missing_programs_are_installed_by_one_command() -> None:
+    assert programs_check({"mmdebstrap": None}).remedy == "sudo apt install mmdebstrap"
+    assert programs_check({"mmdebstrap": "/usr/bin/mmdebstrap"}).level == "ok"
+
+
+def test_a_clock_in_the_past_is_noticed() -> None:
+    assert clock_check(0, 1_800_000_000).level == "error"
+    assert clock_check(1_800_000_001, 1_800_000_000).level == "ok"
+
+
+def test_only_a_total_ban_of_ptrace_matters() -> None:
+    assert ptrace_check("1") is None
+    check = ptrace_check("3")
+    assert check is not None and check.level == "error"
+
+
+def test_ranges_are_found_by_name_or_number(tmp_path: Path) -> None:
+    table = tmp_path / "subuid"
+    table.write_text("# comment\nother:100000:65536\nme:bad:65536\n1000:200000:70000\nme:300000:10\n")
+    assert subordinate_range(table, "me", 1000) == IdRange(200000, 70000)
+    assert subordinate_range(table, "me", 1) == IdRange(300000, 10)
+    assert subordinate_range(table, "nobody", 65534) is None
+    assert subordinate_range(tmp_path / "none", "me", 1000) is None
+
+
+def test_hierarchies_of_control_groups_are_found_in_the_table_of_mounts() -> None:
+    mountinfo = (
+        "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
+        "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
+        "40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n"
+        "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+    )
+    found = cgroup_mounts(mountinfo)
+    assert [(str(mount.point), set(mount.controllers)) for mount in found] == [
+        ("/sys/fs/cgroup/cpu,cpuacct", {"cpu", "cpuacct"}),
+        ("/sys/fs/cgroup/unified", set()),
+    ]
