@@ -1,18 +1,23 @@
 """The host's own things: paths, processes, namespaces, mounts, control groups, copies of directory trees."""
 
-from atoll.host.binaries import agent_path, runsc_path
-from atoll.host.cgroups import Cgroup, CgroupRoot, cgroup_root
-from atoll.host.checks import Check, check_host
-from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
-from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder, join_holder
-from atoll.host.home import Home
-from atoll.host.mounts import Mounts, mounts_below
-from atoll.host.netns import in_netns, new_netns, unpin
-from atoll.host.pids import boot_id, kill_process, open_process, process_alive, start_ticks
-from atoll.host.processes import Program, ProgramResult, RunProgramError, run_program, start_program
-from atoll.host.treecopy import TreeCopy, copy_tree
-from atoll.host.trees import remove_tree, sync_tree, tree_bytes
-from atoll.host.userns import is_host_root
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from atoll.host.binaries import agent_path, runsc_path
+    from atoll.host.cgroups import Cgroup, CgroupRoot, cgroup_root
+    from atoll.host.checks import Check, check_host
+    from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
+    from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder, join_holder
+    from atoll.host.home import Home
+    from atoll.host.mounts import Mounts, mounts_below
+    from atoll.host.netns import in_netns, new_netns, unpin
+    from atoll.host.pids import boot_id, kill_process, open_process, process_alive, start_ticks
+    from atoll.host.processes import Program, ProgramResult, RunProgramError, run_program, start_program
+    from atoll.host.treecopy import TreeCopy, copy_tree
+    from atoll.host.trees import remove_tree, sync_tree, tree_bytes
+    from atoll.host.userns import is_host_root
 
 __all__ = [
     "Cgroup",
@@ -54,3 +59,56 @@ __all__ = [
     "unpin",
     "write_atomically",
 ]
+
+# loaded when first asked for: the SDK needs only the paths, and quickly
+_MODULES = {
+    "agent_path": "binaries",
+    "runsc_path": "binaries",
+    "Cgroup": "cgroups",
+    "CgroupRoot": "cgroups",
+    "cgroup_root": "cgroups",
+    "Check": "checks",
+    "check_host": "checks",
+    "free_bytes": "files",
+    "locked": "files",
+    "sync_directory": "files",
+    "write_atomically": "files",
+    "Holder": "holder",
+    "end_holder": "holder",
+    "ensure_holder": "holder",
+    "find_holder": "holder",
+    "join_holder": "holder",
+    "Home": "home",
+    "Mounts": "mounts",
+    "mounts_below": "mounts",
+    "in_netns": "netns",
+    "new_netns": "netns",
+    "unpin": "netns",
+    "boot_id": "pids",
+    "kill_process": "pids",
+    "open_process": "pids",
+    "process_alive": "pids",
+    "start_ticks": "pids",
+    "Program": "processes",
+    "ProgramResult": "processes",
+    "RunProgramError": "processes",
+    "run_program": "processes",
+    "start_program": "processes",
+    "TreeCopy": "treecopy",
+    "copy_tree": "treecopy",
+    "remove_tree": "trees",
+    "sync_tree": "trees",
+    "tree_bytes": "trees",
+    "is_host_root": "userns",
+}
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
