@@ -69,5 +69,5 @@ class Keeper:
     async def until_idle(self) -> None:
         """Return when the supervisor may leave."""
         pause_s = min(1.0, max(0.05, self._idle_exit_s / 10))
-        while not self.may_leave():
-            await asyncio.sleep(pause_s)  # noqa: ASYNC110 - what it looks at has no event
+        while not self.may_leave():  # noqa: ASYNC110 - what it looks at has no event
+            await asyncio.sleep(pause_s)
