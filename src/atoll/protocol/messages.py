@@ -113,7 +113,7 @@ class StreamLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     progress: Progress | None = None
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: ErrorBody | None = None
 
 

@@ -92,7 +92,7 @@ class AsyncLink:
                         raise_body(told.error)
                     if told.progress is not None:
                         await call(on_progress, told.progress)
-                    if told.result is not None:
+                    if told.result is not msgspec.UNSET:
                         return _decoded(told.result, kind)
         finally:
             answer.close()

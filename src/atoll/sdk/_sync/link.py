@@ -93,7 +93,7 @@ class Link:
                         raise_body(told.error)
                     if told.progress is not None:
                         call(on_progress, told.progress)
-                    if told.result is not None:
+                    if told.result is not msgspec.UNSET:
                         return _decoded(told.result, kind)
         finally:
             answer.close()
