@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from atoll.errors import HostError
@@ -121,10 +122,10 @@ class Home:
                 self.layers,
                 self.bin,
             ):
-                _make_private(directory)
+                _make_private(directory, directory.stat)
             if self.run.parent != self.path:
-                _make_private(self.run.parent)
-            _make_private(self.run)
+                _make_private(self.run.parent, self.run.parent.lstat)
+            _make_private(self.run, self.run.lstat)
         except OSError as error:
             raise HostError(
                 f"the state directory {self.path} cannot be made: {error}",
@@ -140,9 +141,10 @@ def _run_directory(path: Path) -> Path:
     return Path(f"/tmp/atoll-{os.getuid()}") / name  # noqa: S108
 
 
-def _make_private(directory: Path) -> None:
+def _make_private(directory: Path, look: Callable[[], os.stat_result]) -> None:
+    # A user may put parts of the home elsewhere by symlinks; below /tmp a symlink would be somebody's trap.
     directory.mkdir(mode=0o700, exist_ok=True)
-    found = directory.lstat()
+    found = look()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise HostError(
             f"{directory} is not a directory of this user",

@@ -41,7 +41,15 @@ def test_making_a_home_shuts_everybody_else_out(tmp_path: Path) -> None:
     home.make()
     home.images.chmod(0o777)
     home.make()
-    for directory in (home.path, home.images, home.sandboxes, home.snapshots, home.layers, home.bin, home.run):
+    for directory in (
+        home.path,
+        home.images,
+        home.sandboxes,
+        home.snapshots,
+        home.layers,
+        home.bin,
+        home.run,
+    ):
         assert directory.stat().st_mode & 0o777 == 0o700
 
 

@@ -156,7 +156,9 @@ def test_a_copy_in_two_steps_ends_like_the_original(source: Path, target: Path) 
     assert (target / "added").stat().st_ino == (target / "linked").stat().st_ino
 
 
-def test_a_directory_swapped_for_a_symlink_is_never_followed(source: Path, target: Path, tmp_path: Path) -> None:
+def test_a_directory_swapped_for_a_symlink_is_never_followed(
+    source: Path, target: Path, tmp_path: Path
+) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "shadow").write_text("of the host")
     (source / "d").symlink_to(tmp_path / "secret")

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from tests.integration.host.conftest import Inside
+
+_OVERLAY = """
+top = home.layers / "test"
+for name in ("lower", "upper", "work", "at"):
+    (top / name).mkdir(parents=True)
+(top / "lower" / "gone").write_text("lower")
+(top / "lower" / "hidden").mkdir()
+(top / "lower" / "hidden" / "file").write_text("lower")
+(top / "lower" / "kept").write_text("lower")
+def mount(upper="upper", lowers=None, work="work"):
+    (top / work).mkdir(exist_ok=True)
+    Mounts.overlay(lowers or [top / "lower"], top / upper, top / work, top / "at", complete=complete)
+"""
+
+
+def test_an_overlay_takes_changes_and_leaves_what_is_below(inside: Inside) -> None:
+    found = inside(
+        _OVERLAY
+        + """
+mount()
+(top / "at" / "gone").unlink()
+(top / "at" / "new").write_text("new")
+os.chown(top / "at" / "new", 1000, 1000)
+Mounts.unmount(top / "at")
+Mounts.unmount(top / "at")
+answer([sorted(os.listdir(top / "upper")), sorted(os.listdir(top / "lower")), sorted(os.listdir(top / "at")),
+        os.stat(top / "upper" / "new").st_uid])
+"""
+    )
+    assert found == [["gone", "new"], ["gone", "hidden", "kept"], [], 1000]
+
+
+def test_a_copied_layer_hides_and_shows_the_same_as_the_original(inside: Inside) -> None:
+    found = inside(
+        _OVERLAY
+        + """
+mount()
+(top / "at" / "gone").unlink()
+(top / "at" / "hidden" / "file").unlink()
+(top / "at" / "hidden").rmdir()
+(top / "at" / "hidden").mkdir()
+(top / "at" / "one").write_text("two names")
+os.link(top / "at" / "one", top / "at" / "two")
+(top / "at" / "program").write_text("x")
+os.chown(top / "at" / "program", 1000, 4)
+os.chmod(top / "at" / "program", 0o6755)
+Mounts.unmount(top / "at")
+copy_tree(top / "upper", top / "copy")
+mount("copy", work="another")
+program = os.stat(top / "at" / "program")
+answer([sorted(os.listdir(top / "at")), os.listdir(top / "at" / "hidden"),
+        os.stat(top / "at" / "one").st_ino == os.stat(top / "at" / "two").st_ino,
+        [program.st_uid, program.st_gid, oct(program.st_mode)]])
+Mounts.unmount(top / "at")
+"""
+    )
+    assert found == [["hidden", "kept", "one", "program", "two"], [], True, [1000, 4, "0o106755"]]
+
+
+def test_more_layers_than_fit_into_a_page_of_options_can_be_mounted(inside: Inside) -> None:
+    found = inside(
+        _OVERLAY
+        + """
+lowers = []
+for number in range(60):
+    lower = top / ("layer-with-a-long-name-" + "x" * 60) / str(number)
+    lower.mkdir(parents=True)
+    (lower / f"file{number}").touch()
+    (lower / "which").write_text(str(number))
+    lowers.append(lower)
+mount(lowers=lowers)
+answer([len(os.listdir(top / "at")), (top / "at" / "which").read_text()])
+Mounts.unmount(top / "at")
+"""
+    )
+    assert found == [61, "0"]
+
+
+def test_odd_names_of_layers_can_be_mounted(inside: Inside) -> None:
+    found = inside(
+        _OVERLAY
+        + r"""
+odd = [top / "a:b", top / "c,d", top / "e\\f", top / "g h"]
+for path in odd:
+    path.mkdir()
+    (path / path.name).touch()
+(top / "u:p,p\\er").mkdir()
+mount("u:p,p\\er", odd)
+(top / "at" / "new").touch()
+answer([sorted(os.listdir(top / "at")), [str(path) for path in mounts_below(top)] == [str(top / "at")]])
+Mounts.unmount(top / "at")
+"""
+    )
+    assert found == [sorted(["a:b", "c,d", "e\\f", "g h", "new"]), True]
+
+
+def test_a_read_only_bind_refuses_writing_and_a_plain_one_does_not(inside: Inside) -> None:
+    found = inside(
+        _OVERLAY
+        + """
+Mounts.bind(top / "lower", top / "at", read_only=True)
+try:
+    (top / "at" / "new").touch()
+    refused = False
+except OSError:
+    refused = True
+Mounts.unmount(top / "at")
+Mounts.bind(top / "lower", top / "at", read_only=False)
+(top / "at" / "new").touch()
+Mounts.unmount(top / "at")
+answer([refused, (top / "lower" / "new").exists(), [str(path) for path in mounts_below(top)]])
+"""
+    )
+    assert found == [True, True, []]
+
+
+def test_a_tree_with_something_mounted_in_it_is_not_removed(inside: Inside) -> None:
+    found = inside(
+        _OVERLAY
+        + """
+from atoll.errors import HostError
+(top / "tree" / "at").mkdir(parents=True)
+Mounts.bind(top / "lower", top / "tree" / "at", read_only=False)
+try:
+    remove_tree(top / "tree")
+    refused = ""
+except HostError as error:
+    refused = str(error)
+Mounts.unmount(top / "tree" / "at")
+remove_tree(top / "tree")
+answer(["still mounted" in refused, (top / "lower" / "kept").exists(), (top / "tree").exists()])
+"""
+    )
+    assert found == [True, True, False]
+
+
+def test_files_of_a_sandboxs_users_are_removed_whatever_their_modes(inside: Inside) -> None:
+    found = inside(
+        _OVERLAY
+        + """
+deep = top / "tree" / "a" / "b"
+deep.mkdir(parents=True)
+(deep / "file").touch()
+for path, mode in ((deep / "file", 0), (deep, 0), (deep.parent, 0o1000)):
+    os.chown(path, 1000, 1000)
+    os.chmod(path, mode)
+size = tree_bytes(top / "tree")
+remove_tree(top / "tree")
+answer([size > 0, (top / "tree").exists()])
+"""
+    )
+    assert found == [True, False]
