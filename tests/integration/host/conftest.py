@@ -18,6 +18,7 @@ Inside = Callable[[str], Any]
 
 _PREAMBLE = """\
 import json, os, sys
+from pathlib import Path
 from atoll.host import *
 home = Home(sys.argv[1], run=sys.argv[2])
 holder = ensure_holder(home)
