@@ -1,0 +1,36 @@
+"""Fixtures that real-host tests share. Each home ends with the host as it began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import homes
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home of the test's own, named by ``ATOLL_HOME``."""
+    with homes.make_home() as path:
+        yield path
+
+
+@pytest.fixture(scope="module")
+def module_home() -> Iterator[Path]:
+    """A home that the tests of one file share, named by ``ATOLL_HOME``."""
+    with homes.make_home() as path:
+        yield path
+
+
+@pytest.fixture(scope="module")
+def e2b_port(module_home: Path) -> Iterator[int]:
+    """A sandbox whose guest agent listens on ``localhost:49983``, where the E2B SDK looks in its debug mode."""
+    from atoll import Sandbox
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("E2B_DEBUG", "true")
+        patch.setenv("E2B_API_KEY", "e2b_" + "0" * 40)
+        with Sandbox.create() as sandbox, sandbox.forward(49983, local_port=49983) as forward:
+            yield forward.port

@@ -1,0 +1,114 @@
+"""Homes for tests: each its own directory, all sharing one built image, each leaving the host as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from atoll import Images, Sandbox, Snapshots, Supervisor
+from atoll.errors import AtollError, SandboxNotFoundError
+from atoll.host import Home, end_holder, find_holder
+
+CACHE = Path(os.environ.get("ATOLL_TEST_CACHE") or Path.home() / ".cache" / "atoll" / f"test-{os.getuid()}")
+END_S = 120.0
+
+
+@contextlib.contextmanager
+def entered(path: Path) -> Iterator[None]:
+    """Let ``ATOLL_HOME`` name ``path``, and what it named before afterwards."""
+    before = os.environ.get("ATOLL_HOME")
+    os.environ["ATOLL_HOME"] = str(path)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["ATOLL_HOME"]
+        else:
+            os.environ["ATOLL_HOME"] = before
+
+
+def shared_images() -> Path:
+    """The directory of images that all tests of this user share; the first test that asks has ``base`` built."""
+    builder = CACHE / "home"
+    if not any((builder / "images").glob("sha256-*/image.json")):
+        builder.mkdir(parents=True, exist_ok=True)
+        with entered(builder):
+            Images.ensure("base")
+            end(builder)
+    return builder / "images"
+
+
+@contextlib.contextmanager
+def make_home(prefix: str = "ah-") -> Iterator[Path]:
+    """A fresh home under the temporary directory, entered; afterwards nothing of it is left."""
+    images = shared_images()
+    path = Path(tempfile.mkdtemp(prefix=prefix))
+    (path / "images").symlink_to(images)
+    with entered(path):
+        try:
+            yield path
+        finally:
+            empty(path)
+            end(path)
+            (path / "images").unlink(missing_ok=True)
+            assert_nothing_is_left(path)
+            shutil.rmtree(path)
+
+
+def empty(path: Path) -> None:
+    """Kill every sandbox of the home and delete every snapshot, children before parents."""
+    if not (path / "state.db").exists():
+        return
+    for sandbox in list(Sandbox.list()):
+        with contextlib.suppress(SandboxNotFoundError):
+            Sandbox.get(sandbox.sandbox_id)
+            with Sandbox.attached(sandbox.sandbox_id) as handle:
+                handle.kill()
+    for snapshot in sorted(Snapshots.list(), key=lambda s: s.created_at, reverse=True):
+        Snapshots.delete(snapshot.snapshot_id)
+
+
+def end(path: Path) -> None:
+    """Stop the home's supervisor and its holder, and wait until both are gone."""
+    with contextlib.suppress(AtollError):
+        Supervisor.stop()
+    home = Home(path)
+    deadline = time.monotonic() + END_S
+    while processes_of(home) and time.monotonic() < deadline:
+        time.sleep(0.05)
+        if find_holder(home) and len(processes_of(home)) <= 1:
+            end_holder(home)
+    shutil.rmtree(home.run, ignore_errors=True)
+
+
+def processes_of(home: Home) -> list[str]:
+    """Command lines of living processes that name the home or its run directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if f"{home.path}" in line or f"{home.run}" in line:
+                    found.append(f"{entry.name}: {line}")
+    return found
+
+
+def assert_nothing_is_left(path: Path) -> None:
+    """Fail when a process or a mount of the home is still there."""
+    home = Home(path)
+    assert processes_of(home) == []
+    mounts = Path("/proc/self/mountinfo").read_text()
+    assert str(path) not in mounts
+    assert str(home.run) not in mounts
+    left = [entry.name for directory in ("sandboxes", "snapshots", "layers") for entry in listed(path / directory)]
+    assert left == []
+
+
+def listed(directory: Path) -> list[Path]:
+    """The directory's entries, or none where it is missing."""
+    return list(directory.iterdir()) if directory.is_dir() else []
