@@ -33,11 +33,13 @@ class EdgeSockets:
     dns: socket.socket
     dns_stream: socket.socket
     counters: NetlinkSocket
+    diag: NetlinkSocket
     ready: list[socket.socket]
 
     def close(self) -> None:
         """Close them all."""
         self.counters.close()
+        self.diag.close()
         for opened in (self.relay, self.dns, self.dns_stream, *self.ready):
             opened.close()
 
@@ -133,9 +135,10 @@ def _open_sockets() -> EdgeSockets:
         dns = failed.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
         dns.bind((GATEWAY_ADDRESS, DNS_PORT))
         counters = failed.enter_context(NetlinkSocket(netlink.ROUTE))
+        diag = failed.enter_context(NetlinkSocket(netlink.SOCK_DIAG))
         ready = _dial_sockets()
         failed.pop_all()
-    return EdgeSockets(relay, dns, dns_stream, counters, ready)
+    return EdgeSockets(relay, dns, dns_stream, counters, diag, ready)
 
 
 def _listener(port: int) -> socket.socket:

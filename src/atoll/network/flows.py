@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socket
 import struct
@@ -11,9 +12,11 @@ import msgspec
 
 from atoll.network import netlink
 from atoll.network.addresses import DNS_PORT, GATEWAY_ADDRESS, GUEST_ADDRESS, RELAY_PORT
-from atoll.network.netlink import DUMP, Message, NetlinkSocket
+from atoll.network.netlink import ACK, DUMP, Message, NetlinkSocket
 
 _DIAG_BY_FAMILY = 20
+_DESTROY = 21
+_ID_AT, _ID_BYTES = 4, 48
 _ESTABLISHED, _FIN_WAIT1, _FIN_WAIT2, _CLOSE_WAIT = 1, 4, 5, 8
 _STATES = 1 << _ESTABLISHED | 1 << _FIN_WAIT1 | 1 << _FIN_WAIT2 | 1 << _CLOSE_WAIT
 _ACK_FLAG = 0x10
@@ -33,13 +36,44 @@ def dialled_flows() -> list[Flow]:
     Raises:
         OSError: The kernel cannot tell.
     """
-    request = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, _STATES) + bytes(48)
     with NetlinkSocket(netlink.SOCK_DIAG) as kernel:
-        bodies = kernel.ask(Message(_DIAG_BY_FAMILY, DUMP, request))
-    ports = [struct.unpack_from(">HH", body, 4) for body in bodies]
-    return [
-        Flow(theirs, GATEWAY_ADDRESS, ours) for ours, theirs in ports if ours not in (RELAY_PORT, DNS_PORT)
-    ]
+        found = [_ports(body) for body in _dialled(kernel)]
+    return [Flow(theirs, GATEWAY_ADDRESS, ours) for ours, theirs in found]
+
+
+def end_dialled(kernel: NetlinkSocket) -> int:
+    """End the connections that were dialled into the guest, whoever holds their sockets now: both ends get an error.
+
+    Args:
+        kernel: A conversation of protocol SOCK_DIAG that was opened in the edge.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        OSError: The kernel cannot do that.
+    """
+    bodies = _dialled(kernel)
+    for body in bodies:
+        socket_id = body[_ID_AT : _ID_AT + _ID_BYTES]
+        # One that has just ended by itself is what was wanted.
+        with contextlib.suppress(FileNotFoundError):
+            kernel.change([Message(_DESTROY, ACK, _request(1 << body[1], socket_id))])
+    return len(bodies)
+
+
+def _dialled(kernel: NetlinkSocket) -> list[bytes]:
+    bodies = kernel.ask(Message(_DIAG_BY_FAMILY, DUMP, _request(_STATES, bytes(_ID_BYTES))))
+    return [body for body in bodies if _ports(body)[0] not in (RELAY_PORT, DNS_PORT)]
+
+
+def _request(states: int, socket_id: bytes) -> bytes:
+    return struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, states) + socket_id
+
+
+def _ports(body: bytes) -> tuple[int, int]:
+    ours, theirs = struct.unpack_from(">HH", body, _ID_AT)
+    return ours, theirs
 
 
 def challenge(flows: Iterable[Flow]) -> None:

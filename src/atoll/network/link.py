@@ -15,7 +15,7 @@ from atoll.network.addresses import GUEST_ADDRESS
 from atoll.network.decide import Policy
 from atoll.network.dns import NameForwarder, Nameservers
 from atoll.network.edge import EdgeSockets, Pins
-from atoll.network.flows import Flow
+from atoll.network.flows import Flow, end_dialled
 from atoll.network.relay import Decide, Relay
 
 _UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT)
@@ -48,6 +48,7 @@ class Link:
         self.link_id = link_id
         self._pins = pins
         self._counters = sockets.counters
+        self._diag = sockets.diag
         self._relay = Relay(sockets.relay, judge.decide)
         self._names = NameForwarder(sockets.dns, sockets.dns_stream, judge.nameservers)
         self._ready = list(sockets.ready)
@@ -96,6 +97,16 @@ class Link:
                 dialled.close()
                 raise
             return dialled
+
+    def end_dialled(self) -> int:
+        """End every connection that was dialled, whoever holds its socket now, and return how many there were.
+
+        A paused guest's network stack still takes connections and data, so a client would wait on one for ever.
+
+        Raises:
+            OSError: The kernel cannot do that, or the link is closed.
+        """
+        return end_dialled(self._diag)
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes that the guest has received and sent since the link was made.
@@ -153,6 +164,7 @@ class Link:
         await self._relay.aclose()
         await self._names.aclose()
         self._counters.close()
+        self._diag.close()
         for made in self._ready:
             made.close()
         self._ready.clear()

@@ -17,7 +17,6 @@ from atoll.errors import AtollError, SandboxCrashedError
 from atoll.supervisor.names import new_id
 from atoll.supervisor.programs import AGENT_ARGV, Programs
 from atoll.supervisor.rows import SandboxRow, Versions
-from atoll.supervisor.sockets import HandedOut
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -52,7 +51,6 @@ class Berth:
         self.link = link
         self.disk = disk
         self.state_dir = state_dir
-        self.sockets = HandedOut()
         self.leaving = False
         self.gone = asyncio.Event()
         self._watch = asyncio.create_task(self._watching())
@@ -84,6 +82,13 @@ class Berth:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.gone.wait(), 0.2)
         return self.gone.is_set() and not self.leaving
+
+    def hang_up(self) -> None:
+        """End the connections that clients hold into the guest: nothing answers on them any more."""
+        try:
+            self.link.end_dialled()
+        except OSError as error:
+            _log.warning("connections into a guest could not be ended: %s", error)
 
     def close(self) -> None:
         """Stop watching the machine."""
@@ -173,7 +178,7 @@ class Berths:
         Postcondition: no process or mount of it is left; its disk is.
         """
         berth.leaving = True
-        berth.sockets.shut()
+        berth.hang_up()
         await berth.machine.kill()
         berth.close()
         await self._clear(berth.disk, berth.state_dir)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from atoll.supervisor.table import Sandbox, Table
+from atoll.supervisor.table import CRASH_REASON, Sandbox, Table
 from atoll.supervisor.works import Works
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ class Crashes:
     async def _following(self, sandbox: Sandbox, berth: Berth) -> None:
         await berth.gone.wait()
         # At once, before anything is waited for: clients hang on these.
-        berth.sockets.shut()
+        berth.hang_up()
         async with sandbox.lock:
             if sandbox.berth is berth and not berth.leaving:
-                await self.crashed_locked(sandbox, berth, "its processes ended unexpectedly")
+                await self.crashed_locked(sandbox, berth, CRASH_REASON)
 
     async def crashed_locked(self, sandbox: Sandbox, berth: Berth, reason: str) -> None:
         """Free what is left of it and mark it; the caller holds the sandbox's lock."""

@@ -10,8 +10,9 @@ import os
 import socket
 from pathlib import Path
 
-from atoll.errors import AtollError, DeadlineError, NotFoundError, SandboxCrashedError
+from atoll.errors import AtollError, DeadlineError, NotFoundError
 from atoll.protocol import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_request, encode, error_body
+from atoll.supervisor.berths import Berth
 from atoll.supervisor.sleep import Sleep
 from atoll.supervisor.states import check_action
 from atoll.supervisor.table import Sandbox, Table
@@ -19,6 +20,7 @@ from atoll.supervisor.works import Works
 
 _CLIENTS_AT_ONCE = 128
 _DIAL_TIMEOUT_S = 10.0
+_TRIES = 5
 _log = logging.getLogger(__name__)
 
 
@@ -46,35 +48,49 @@ class Dialling:
             DeadlineError: The guest did not answer in time.
         """
         sandbox = self._table.sandbox(request.sandbox)
-        check_action("dial", sandbox.row.state, sandbox.sandbox_id)
-        berth = sandbox.berth
-        if berth is None or sandbox.row.state != "running" or sandbox.lock.locked() or berth.leaving:
-            berth = await self._works.run(self._sleep.wake(sandbox))
+        for _ in range(_TRIES):
+            check_action("dial", sandbox.row.state, sandbox.sandbox_id)
+            berth = sandbox.berth
+            if berth is None or not _usable(sandbox, berth):
+                berth = await self._works.run(self._sleep.wake(sandbox))
+            connection = await self._connect(sandbox, berth, request.port)
+            if _usable(sandbox, berth):
+                return sandbox, connection
+            # It was put to sleep just now, and this connection with it.
+            connection.close()
+        raise DeadlineError(
+            f"sandbox {sandbox.sandbox_id} was put to sleep again and again",
+            hint="somebody else pauses or suspends it",
+            sandbox_id=sandbox.sandbox_id,
+        )
+
+    async def _connect(self, sandbox: Sandbox, berth: Berth, port: int) -> socket.socket:
         try:
-            connection = await berth.alive(berth.link.dial(request.port, _DIAL_TIMEOUT_S), sandbox.sandbox_id)
+            return await berth.alive(berth.link.dial(port, _DIAL_TIMEOUT_S), sandbox.sandbox_id)
         except ConnectionRefusedError:
             raise NotFoundError(
-                f"nothing listens on port {request.port} of sandbox {sandbox.sandbox_id}",
+                f"nothing listens on port {port} of sandbox {sandbox.sandbox_id}",
                 hint="start the server inside first, on 0.0.0.0 or 10.254.0.2",
                 sandbox_id=sandbox.sandbox_id,
             ) from None
-        except TimeoutError as error:
+        except OSError as error:
             if isinstance(error, AtollError):
                 raise
             raise DeadlineError(
-                f"sandbox {sandbox.sandbox_id} did not answer on port {request.port}",
+                f"sandbox {sandbox.sandbox_id} did not answer on port {port}: {error}",
                 hint="it may be overloaded; try again",
                 sandbox_id=sandbox.sandbox_id,
             ) from None
-        if berth.leaving or sandbox.berth is not berth:
-            connection.close()
-            raise SandboxCrashedError(
-                f"sandbox {sandbox.sandbox_id} went away meanwhile",
-                hint="use it again",
-                sandbox_id=sandbox.sandbox_id,
-            )
-        berth.sockets.keep(connection)
-        return sandbox, connection
+
+
+def _usable(sandbox: Sandbox, berth: Berth) -> bool:
+    return (
+        sandbox.berth is berth
+        and sandbox.row.state == "running"
+        and not sandbox.lock.locked()
+        and not berth.leaving
+        and not berth.gone.is_set()
+    )
 
 
 class DialSocket:

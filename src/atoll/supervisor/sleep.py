@@ -14,7 +14,7 @@ from atoll.supervisor.erasing import erase
 from atoll.supervisor.identity import first_init, woken_init
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.states import check_action
-from atoll.supervisor.table import Sandbox
+from atoll.supervisor.table import CRASH_REASON, Sandbox
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -45,7 +45,7 @@ class Sleep:
                 return
             berth = self._parts.berth_of(sandbox)
             await berth.alive(berth.machine.pause(), sandbox.sandbox_id)
-            berth.sockets.shut()
+            berth.hang_up()
             await self._parts.table.change(sandbox, state="paused")
         self._parts.watch_paused(sandbox, berth)
 
@@ -68,6 +68,9 @@ class Sleep:
 
     async def wake_locked(self, sandbox: Sandbox) -> Berth:
         """Do what ``wake`` does, for a caller that holds the sandbox's lock."""
+        berth = sandbox.berth
+        if berth is not None and berth.gone.is_set():
+            await self._parts.crashes.crashed_locked(sandbox, berth, CRASH_REASON)
         if sandbox.row.state == "paused":
             await self._thaw(sandbox)
         elif sandbox.row.state == "suspended":
@@ -78,7 +81,7 @@ class Sleep:
 
     async def _suspend(self, sandbox: Sandbox) -> None:
         berth = self._parts.berth_of(sandbox)
-        berth.sockets.shut()
+        berth.hang_up()
         into = self._parts.places.checkpoint(sandbox.sandbox_id)
         aside = into.with_name("checkpoint.new")
         await erase(aside)

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 from atoll.errors import NameTakenError, SandboxNotFoundError, SnapshotNotFoundError
 from atoll.supervisor.records import Records
 from atoll.supervisor.rows import SandboxRow, SnapshotRow, Versions
+from atoll.types import SandboxInfo
 
 if TYPE_CHECKING:
     from atoll.network import Link
     from atoll.supervisor.berths import Berth
+
+CRASH_REASON = "its processes ended unexpectedly"
 
 
 class Sandbox:
@@ -32,6 +35,13 @@ class Sandbox:
     def sandbox_id(self) -> str:
         """Its id."""
         return self.row.sandbox_id
+
+    def info(self) -> SandboxInfo:
+        """What a client is told: a machine's unexpected end counts before its row says so."""
+        berth = self.berth
+        if berth is not None and berth.gone.is_set() and not berth.leaving:
+            return self.row.but(state="crashed", reason=CRASH_REASON).info()
+        return self.row.info()
 
 
 class Table:

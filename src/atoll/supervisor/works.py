@@ -60,9 +60,9 @@ class Works:
 
 
 def _log_failure(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.info("an operation failed: %s: %s", type(error).__name__, error, exc_info=_foreign(error))
-
-
-def _foreign(error: BaseException) -> BaseException | None:
-    return None if isinstance(error, AtollError) else error
+    if task.cancelled() or (error := task.exception()) is None:
+        return
+    if isinstance(error, AtollError):
+        _log.debug("an operation failed: %s: %s", type(error).__name__, error)
+    else:
+        _log.error("an operation failed", exc_info=error)

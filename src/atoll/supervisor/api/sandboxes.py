@@ -31,14 +31,14 @@ def _plain_routes(system: System) -> list[Route]:
         spec = await read_body(request, SandboxSpec)
 
         async def work(report: Report) -> object:
-            return (await system.creation.create(spec, report)).row.info()
+            return (await system.creation.create(spec, report)).info()
 
         return await answer(request, system.works, work)
 
     async def listed(request: Request) -> Response:
         query = request.query_params
         states = [state for state in query.get("state", "").split(",") if state]
-        infos = [sandbox.row.info() for sandbox in system.table.sandboxes()]
+        infos = [sandbox.info() for sandbox in system.table.sandboxes()]
         return json_answer(
             page(
                 infos,
@@ -50,7 +50,7 @@ def _plain_routes(system: System) -> list[Route]:
         )
 
     async def info(request: Request) -> Response:
-        return json_answer(_sandbox(system, request).row.info())
+        return json_answer(_sandbox(system, request).info())
 
     async def kill(request: Request) -> Response:
         sandbox = _sandbox(system, request)
@@ -86,7 +86,7 @@ def _state_routes(system: System) -> list[Route]:
 
             async def work(_: Report) -> object:
                 await change(sandbox)
-                return sandbox.row.info()
+                return sandbox.info()
 
             return await answer(request, system.works, work)
 
@@ -114,7 +114,7 @@ def _branch_routes(system: System) -> list[Route]:
 
         async def work(_: Report) -> object:
             await system.rollback.roll_back(sandbox, wanted.snapshot)
-            return sandbox.row.info()
+            return sandbox.info()
 
         return await answer(request, system.works, work)
 

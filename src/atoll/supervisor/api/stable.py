@@ -30,7 +30,7 @@ def stable_routes(system: System, stopping: Stopping) -> list[Route]:
         )
 
     async def listed(_: Request) -> Response:
-        rows = [sandbox.row for sandbox in system.table.sandboxes()]
+        rows = [sandbox.info() for sandbox in system.table.sandboxes()]
         return json_answer(
             Listed(
                 sandboxes=[
