@@ -143,6 +143,8 @@ class Images:
         )
         for source in recipe.sources:
             (aside / source).unlink()
+        for device in (rootfs / "dev").iterdir():
+            remove_tree(device)
         sync_tree(rootfs)
         target = self._directory / name
         if not (target / _RECORD).exists():

@@ -100,7 +100,6 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         return [
             "unshare", "--mount", "--pid", "--fork", "--kill-child",
             "mmdebstrap", "--mode=root", "--format=directory", "--variant=minbase", "--verbose",
-            "--skip=output/dev",
             f"--include={','.join(PACKAGES)}", *options, f"--customize-hook={SCRIPT}",
             self.suite, str(rootfs), *mirrors,
         ]  # fmt: skip

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from atoll.host import mounts_below, remove_tree
+from atoll.host import Holder, mounts_below, remove_tree
 from atoll.snapshots import Layers, Stack
 
 
 class Disks:
     """Layers in a directory of a test's own, over an image with a few files."""
 
-    def __init__(self, path: Path, complete: bool) -> None:
+    def __init__(self, path: Path, complete: bool, holder: Holder) -> None:
+        self.holder = holder
         self.path = path / "disks"
         self.complete = complete
         self.image = self.path / "image"

@@ -53,8 +53,7 @@ async def age(root: Path) -> None:
     """Wait until all of it is older than the copy's doubts about time stamps, which would hide its comparisons."""
     os.sync()
     newest = max(path.lstat().st_ctime for path in root.rglob("*"))
-    while time.time() < newest + 0.5:
-        await asyncio.sleep(0.05)
+    await asyncio.sleep(max(0.0, newest + 0.5 - time.time()))
 
 
 def churn(root: Path) -> None:

@@ -1,0 +1,56 @@
+"""The image that these tests look at is built once and kept in the cache that all tests of this user share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.homes import CACHE
+from tests.integration.images.fakebuilder import FakeBuilder
+from tests.joined import held, in_child
+
+from atoll.host import Holder
+from atoll.images import Images
+from atoll.types import Progress
+
+
+@pytest.fixture(scope="session")
+def images_holder() -> Iterator[Holder]:
+    with held() as holder:
+        yield holder
+
+
+@pytest.fixture(scope="session")
+def shared(images_holder: Holder) -> Path:
+    """A directory of images that has ``base``."""
+    directory = CACHE / "home" / "images"
+    failure = in_child(images_holder, build, {"directory": directory})
+    if failure:
+        pytest.fail(failure, pytrace=False)
+    return directory
+
+
+async def build(directory: Path) -> None:
+    """Build ``base`` unless it is there; leave word of what was reported."""
+    reports: list[Progress] = []
+    await Images(directory).ensure("base", reports.append)
+    if reports:
+        (directory.parent / "reports.json").write_bytes(msgspec.json.encode(reports))
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> FakeBuilder:
+    return FakeBuilder(tmp_path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    holder = pyfuncitem._request.getfixturevalue("images_holder")
+    failure = in_child(holder, pyfuncitem.obj, arguments)
+    if failure:
+        pytest.fail(failure, pytrace=False)
+    return True

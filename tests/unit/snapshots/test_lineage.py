@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+
+from atoll.errors import InUseError, SnapshotNotFoundError
+from atoll.snapshots import SnapshotTree
+from atoll.types import SnapshotInfo
+
+
+def snapshot(snapshot_id: str, parent_id: str | None = None, created_at: float = 0) -> SnapshotInfo:
+    return SnapshotInfo(
+        snapshot_id=snapshot_id,
+        name=f"name-of-{snapshot_id}",
+        comment="",
+        image="base",
+        sandbox_id="s",
+        parent_id=parent_id,
+        created_at=created_at,
+        memory_bytes=0,
+        disk_bytes=0,
+        stopped_ms=0,
+    )
+
+
+def ids(snapshots: list[SnapshotInfo]) -> list[str]:
+    return [each.snapshot_id for each in snapshots]
+
+
+@pytest.fixture
+def tree() -> SnapshotTree:
+    """A root with two branches, one of them longer, and an orphan."""
+    return SnapshotTree(
+        [
+            snapshot("b", "root", 3),
+            snapshot("root", None, 1),
+            snapshot("a", "root", 2),
+            snapshot("a1", "a", 4),
+            snapshot("orphan", "deleted", 5),
+        ]
+    )
+
+
+def test_children_are_in_the_order_of_their_making(tree: SnapshotTree) -> None:
+    assert ids(tree.children("root")) == ["a", "b"]
+    assert ids(tree.children("a1")) == []
+
+
+def test_a_snapshot_whose_parent_is_gone_is_a_root(tree: SnapshotTree) -> None:
+    assert ids(tree.roots) == ["root", "orphan"]
+
+
+def test_the_path_leads_from_the_root_down(tree: SnapshotTree) -> None:
+    assert ids(tree.path_to("a1")) == ["root", "a", "a1"]
+    assert ids(tree.path_to("orphan")) == ["orphan"]
+
+
+def test_a_parent_is_not_removable_and_names_its_children(tree: SnapshotTree) -> None:
+    with pytest.raises(InUseError, match="name-of-a, name-of-b"):
+        tree.removable("root")
+
+
+def test_a_leaf_is_removable(tree: SnapshotTree) -> None:
+    assert tree.removable("a1").snapshot_id == "a1"
+
+
+def test_an_unknown_snapshot_is_not_found(tree: SnapshotTree) -> None:
+    for ask in (tree.children, tree.path_to, tree.removable):
+        with pytest.raises(SnapshotNotFoundError):
+            ask("nobody")
+
+
+def test_no_snapshots_make_an_empty_tree() -> None:
+    assert SnapshotTree([]).roots == []
+
+
+def test_a_circle_in_the_records_does_not_hang() -> None:
+    tree = SnapshotTree([snapshot("x", "y"), snapshot("y", "x")])
+    assert ids(tree.path_to("x")) == ["y", "x"]
