@@ -1,7 +1,7 @@
 """Builds the programs that a wheel carries: ``runsc`` (gVisor, pinned in native/) and the guest agent (agent/).
 
-Both are static Go programs. A built program is kept in ~/.cache/atoll/build (or ``ATOLL_BUILD_CACHE``) under the hash of
-its sources, so only the first build takes minutes.
+Both are static Go programs. A built program is kept in ~/.cache/atoll/build (or ``ATOLL_BUILD_CACHE``) under the hash
+of its sources, so only the first build takes minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# A checkpoint restores only under the version that wrote it, so this changes whenever native/ does in a way that counts.
+# A checkpoint restores only under the version that wrote it, so this changes when the state that runsc saves does.
 RUNSC_VERSION = "atoll-20260905"
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -36,7 +36,9 @@ class ProgramsHook(BuildHookInterface[Any]):
         root = Path(self.root)
         machine = platform.machine()
         if platform.system() != "Linux" or machine not in _ARCHITECTURES:
-            _stop(f"atoll runs on Linux on {' and '.join(_ARCHITECTURES)}, not on {platform.system()} on {machine}")
+            _stop(
+                f"atoll runs on Linux on {' and '.join(_ARCHITECTURES)}, not on {platform.system()} on {machine}"
+            )
         target = root / "src" / "atoll" / "_bin"
         target.mkdir(exist_ok=True)
         for name, sources, build in (
@@ -117,7 +119,7 @@ def _go(arguments: list[str], directory: Path) -> str:
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
     }
-    result = subprocess.run(["go", *arguments], cwd=directory, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    result = subprocess.run(["go", *arguments], cwd=directory, env=env, capture_output=True)
     if result.returncode != 0:
         _stop(f"`go {' '.join(arguments)}` failed:\n{result.stderr.decode(errors='replace')}")
     return result.stdout.decode()
@@ -126,7 +128,10 @@ def _go(arguments: list[str], directory: Path) -> str:
 def _build_runsc(source: Path, output: Path) -> None:
     _go(["mod", "vendor"], source)
     gvisor = source / "vendor" / "gvisor.dev" / "gvisor"
-    _go(["run", "-mod=vendor", "./fillseccomp", str(gvisor / "runsc/boot/filter/filter_precompiled.go")], source)
+    _go(
+        ["run", "-mod=vendor", "./fillseccomp", str(gvisor / "runsc/boot/filter/filter_precompiled.go")],
+        source,
+    )
     version = f"-X gvisor.dev/gvisor/runsc/version.version={RUNSC_VERSION}"
     _compile(source, output, "gvisor.dev/gvisor/runsc", f"{_LDFLAGS} {version}", "-mod=vendor")
 

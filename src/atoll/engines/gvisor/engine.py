@@ -21,6 +21,10 @@ from atoll.host import Cgroup, CgroupRoot, run_program
 
 RUNSC_VERSION = "atoll-20260905"
 
+# The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its table
+# of descriptors grows, and a child is born with a table as large as its parent's: so runsc gets a high descriptor.
+HIGH_DESCRIPTOR = 256
+
 
 class GvisorEngine(Engine):
     """Runs machines with ``runsc``, as root of the host or as uid 0 of our own user namespace.
@@ -69,7 +73,7 @@ class GvisorEngine(Engine):
         places = Places(plan.state_dir)
         places.make()
         places.config.write_bytes(msgspec.json.encode(bundle_spec(plan)))
-        with open_directory(places.runsc) as root:
+        with open_directory(places.runsc, at_least=HIGH_DESCRIPTOR) as root:
             argv = [str(self._runsc), *_flags(plan, places, root), *_command(plan)]
             await launch([*argv, f"--bundle={places.bundle}", plan.machine_id], places, (root,), cgroup)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -32,10 +33,13 @@ class Places:
 
 
 @contextlib.contextmanager
-def open_directory(path: Path) -> Iterator[int]:
-    """A descriptor of the directory, good for paths below /proc/self/fd."""
+def open_directory(path: Path, *, at_least: int = 0) -> Iterator[int]:
+    """A descriptor of the directory, good for paths below /proc/self/fd, with this number or a higher one."""
     fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        if at_least:
+            low, fd = fd, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, at_least)
+            os.close(low)
         yield fd
     finally:
         os.close(fd)
