@@ -1,0 +1,86 @@
+"""The sentry's control socket, spoken to a sentry made of Python."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from atoll.engines.gvisor.control import ControlSocket
+from atoll.errors import EngineError
+
+
+class Sentry:
+    """Answers one call with ``answer``, in pieces, and keeps what it was asked."""
+
+    def __init__(self, path: Path, answer: bytes) -> None:
+        self.request: dict[str, object] = {}
+        self.received = b""
+        self._answer = answer
+        self._server = socket.socket(socket.AF_UNIX)
+        directory = os.open(path.parent, os.O_PATH)
+        self._server.bind(f"/proc/self/fd/{directory}/{path.name}")
+        os.close(directory)
+        self._server.listen()
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> Sentry:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        self._server.close()
+
+    def _serve(self) -> None:
+        connection, _ = self._server.accept()
+        with connection:
+            data, fds, _, _ = socket.recv_fds(connection, 65536, 8)
+            self.request = msgspec.json.decode(data)
+            for fd in fds:
+                self.received += os.pread(fd, 100, 0)
+                os.close(fd)
+            for index in range(len(self._answer)):
+                connection.sendall(self._answer[index : index + 1])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    return long / "control.sock"
+
+
+def test_a_call_below_a_long_path_passes_files_and_returns_the_result(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    with (
+        Sentry(path, b'{"success":true,"err":"","result":{"a":[1]}}') as sentry,
+        open(tmp_path / "file") as file,
+    ):
+        result = asyncio.run(ControlSocket(path).call("M.Do", {"x": 1}, fds=[file.fileno()]))
+    assert result == {"a": [1]}
+    assert sentry.request == {"method": "M.Do", "arg": {"x": 1}}
+    assert sentry.received == b"content"
+
+
+def test_a_refused_call_raises_with_the_sentrys_words(path: Path) -> None:
+    with Sentry(path, b'{"success":false,"err":"no space","result":null}'):
+        with pytest.raises(EngineError, match="no space"):
+            asyncio.run(ControlSocket(path).call("M.Do"))
+
+
+@pytest.mark.parametrize("answer", [b"", b'{"success":tr'])
+def test_a_sentry_that_dies_during_a_call_is_an_error_at_once(path: Path, answer: bytes) -> None:
+    with Sentry(path, answer):
+        with pytest.raises(EngineError, match="does not answer"):
+            asyncio.run(ControlSocket(path).call("M.Do"))
+
+
+def test_a_call_to_a_dead_sentry_is_an_error(path: Path) -> None:
+    with pytest.raises(EngineError, match="does not answer"):
+        asyncio.run(ControlSocket(path).call("M.Do"))

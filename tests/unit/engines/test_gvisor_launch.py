@@ -1,0 +1,41 @@
+"""What runsc says when it fails, what is written down of a machine, and which engines there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from atoll.engines import make_engine
+from atoll.engines.gvisor.launch import last_words
+from atoll.engines.gvisor.record import MachineRecord, decode_record
+from atoll.errors import EngineError, UnsupportedError
+
+
+def test_the_newest_error_of_a_log_is_its_last_words(tmp_path: Path) -> None:
+    log = tmp_path / "runsc.log"
+    log.write_text(
+        '{"msg":"old","level":"error"}\n{"msg":"newest","level":"error"}\n{"msg":"fine","level":"warning"}\nnoise\n'
+    )
+    assert last_words(log) == "newest"
+
+
+def test_a_missing_log_has_no_words(tmp_path: Path) -> None:
+    assert last_words(tmp_path / "none") == "it left no message"
+
+
+def test_a_record_comes_back_as_it_was() -> None:
+    record = MachineRecord(
+        machine_id="m1", state_dir="/s", sentry_pid=7, sentry_started=70, gofer_pid=8, gofer_started=80
+    )
+    assert decode_record(record.encode()) == record
+
+
+def test_a_text_that_is_no_record_is_refused() -> None:
+    with pytest.raises(EngineError, match="no record"):
+        decode_record(b"{}")
+
+
+def test_an_unknown_engine_is_refused_with_the_names_of_the_known() -> None:
+    with pytest.raises(UnsupportedError, match="gvisor"):
+        make_engine("warp", None)

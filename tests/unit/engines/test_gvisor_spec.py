@@ -1,0 +1,59 @@
+"""What the guest is given to live in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from atoll.engines import Bind, MachinePlan
+from atoll.engines.gvisor.spec import bundle_spec
+
+PLAN = MachinePlan(
+    machine_id="m1",
+    state_dir=Path("/state"),
+    rootfs=Path("/root-of-m1"),
+    netns=Path("/pins/m1"),
+    argv=("/init", "--flag"),
+    env=("A=1",),
+    hostname="coral",
+    binds=(Bind(source="/agent", target="/opt/agent"),),
+    memory_bytes=1 << 30,
+)
+
+
+def test_process_1_is_root_with_every_capability_and_many_files() -> None:
+    process = bundle_spec(PLAN)["process"]
+    assert process["args"] == ["/init", "--flag"]
+    assert process["env"] == ["A=1"]
+    assert process["user"] == {"uid": 0, "gid": 0}
+    assert {"CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SETUID", "CAP_MKNOD"} <= set(
+        process["capabilities"]["effective"]
+    )
+    assert next(limit for limit in process["rlimits"] if limit["type"] == "RLIMIT_NOFILE")["soft"] >= 65536
+
+
+def test_a_bind_is_read_only_and_the_root_is_not() -> None:
+    spec = bundle_spec(PLAN)
+    assert spec["root"] == {"path": "/root-of-m1", "readonly": False}
+    bind = next(mount for mount in spec["mounts"] if mount["destination"] == "/opt/agent")
+    assert bind["source"] == "/agent"
+    assert "ro" in bind["options"]
+
+
+def test_tmp_and_shared_memory_are_open_to_all_users_and_have_no_small_limit() -> None:
+    mounts = {mount["destination"]: mount for mount in bundle_spec(PLAN)["mounts"]}
+    for target in ("/tmp", "/dev/shm"):
+        assert mounts[target]["type"] == "tmpfs"
+        assert "mode=1777" in mounts[target]["options"]
+        assert not any(option.startswith("size=") for option in mounts[target]["options"])
+
+
+def test_what_a_restore_compares_does_not_depend_on_paths_or_names() -> None:
+    moved = msgspec.structs.replace(
+        PLAN, rootfs=Path("/elsewhere"), netns=Path("/pins/m2"), hostname="reef", env=("B=2",)
+    )
+    one, other = bundle_spec(PLAN), bundle_spec(moved)
+    assert one["mounts"] == other["mounts"]
+    assert one["process"]["args"] == other["process"]["args"]
+    assert one["process"]["rlimits"] == other["process"]["rlimits"]
