@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.integration.engines.workshop import GvisorWorkshop
 
 from atoll.testing import PATIENCE_S, EngineConformance, ticks_beyond
+from tests.integration.engines.workshop import GvisorWorkshop
 
 # The host's own mount is setuid, and to an ordinary user's namespace its owner is nobody; a copy is not.
 LOOK = """

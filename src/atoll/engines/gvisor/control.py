@@ -62,7 +62,8 @@ class ControlSocket:
             with open_directory(self.path.parent) as directory:
                 await loop.sock_connect(connection, f"/proc/self/fd/{directory}/{self.path.name}")
             sent = socket.send_fds(connection, [request], list(fds))
-            await loop.sock_sendall(connection, request[sent:])
+            if sent < len(request):
+                await loop.sock_sendall(connection, request[sent:])
             return await self._receive(connection)
 
     async def _receive(self, connection: socket.socket) -> _Answer:

@@ -21,8 +21,8 @@ from atoll.host import Cgroup, CgroupRoot, run_program
 
 RUNSC_VERSION = "atoll-20260905"
 
-# The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its table
-# of descriptors grows, and a child is born with a table as large as its parent's: so runsc gets a high descriptor.
+# The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its
+# table of descriptors grows, and a child is born with a table like its parent's: so runsc gets a high descriptor.
 HIGH_DESCRIPTOR = 256
 
 
