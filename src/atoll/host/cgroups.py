@@ -124,12 +124,13 @@ class CgroupRoot:
             HostError: The kernel refuses it; then nothing is left.
         """
         cgroup = self._cgroup(name)
-        cgroup.remove()
         try:
+            cgroup.remove()
             self._make_directories(name)
             cgroup.limit(memory_bytes, vcpus, max_processes)
         except OSError as error:
-            cgroup.remove()
+            with contextlib.suppress(OSError):  # the first failure is the one to tell
+                cgroup.remove()
             raise HostError(
                 f"the control group {name} cannot be made: {error}", hint="see `atoll doctor`"
             ) from error

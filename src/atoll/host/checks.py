@@ -19,6 +19,7 @@ from atoll.errors import HostError
 from atoll.host.cgroups import cgroup_root
 from atoll.host.filecopy import reflinks
 from atoll.host.files import free_bytes
+from atoll.host.holder import end_holder, ensure_holder, find_holder
 from atoll.host.home import Home
 from atoll.host.processes import RunProgramError, run_program
 from atoll.host.trees import open_top, remove_tree
@@ -60,7 +61,7 @@ async def check_host(home: Home) -> list[Check]:
     checks = [
         kernel_check(os.uname().release, os.uname().machine),
         namespaces_check(trial.get("namespaces", "it could not be tried"), settings),
-        ids_check(),
+        await asyncio.to_thread(_ids_check, home),
         overlay_check(trial.get("overlay"), home, filesystem_kind(home.path)),
         nftables_check(trial.get("nftables")),
         *await asyncio.to_thread(_slow_checks, home),
@@ -106,17 +107,16 @@ def namespaces_check(outcome: str, settings: Mapping[str, str | None]) -> Check:
     )
 
 
-def ids_check() -> Check | None:
+def _ids_check(home: Home) -> Check | None:
     """Whether this user has numbers to give to the users of a sandbox; None as root, who has all."""
     if is_host_root():
         return None
     try:
         users, groups = own_ranges()
+        if find_holder(home) is None:
+            _try_holder(home)
     except HostError as error:
         return Check("ids", "error", error.message, _command(error.hint))
-    for program in ("newuidmap", "newgidmap"):
-        if shutil.which(program, path=_search_path()) is None:
-            return Check("ids", "error", f"the program {program} is missing", "sudo apt install uidmap")
     least = min(users.count, groups.count)
     if least < 65535:
         return Check(
@@ -214,6 +214,13 @@ def filesystem_kind(path: Path) -> str:
             if len(point) >= len(best):
                 best, kind = point, after.split(" ", 1)[0]
     return kind
+
+
+def _try_holder(home: Home) -> None:
+    with tempfile.TemporaryDirectory(prefix=".trial-", dir=home.path) as place:
+        trial = Home(place, run=f"{place}/run")
+        ensure_holder(trial)
+        end_holder(trial)
 
 
 def _slow_checks(home: Home) -> list[Check]:

@@ -12,6 +12,8 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SMALL_BYTES = 64 << 10
 _CHUNK_BYTES = 64 << 20
+# Labels that the host's own security modules give to places; what they say of a copy is theirs to decide.
+_NOT_COPIED = ("security.selinux", "security.SMACK64", "security.ima", "security.evm")
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM)
 
 
@@ -105,7 +107,7 @@ def copy_node(old: int, new: int, name: str, status: os.stat_result) -> None:
     if not stat.S_ISLNK(status.st_mode):
         os.chmod(place, stat.S_IMODE(status.st_mode))
     origin = f"/proc/self/fd/{old}/{name}"
-    for key in os.listxattr(origin, follow_symlinks=False):
+    for key in _attributes(os.listxattr(origin, follow_symlinks=False)):
         value = os.getxattr(origin, key, follow_symlinks=False)
         os.setxattr(place, key, value, follow_symlinks=False)
     times = (status.st_atime_ns, status.st_mtime_ns)
@@ -117,13 +119,17 @@ def copy_attributes(source: int, target: int, status: os.stat_result) -> None:
     os.fchown(target, status.st_uid, status.st_gid)
     # After the owner, whose change takes the setuid bit away.
     os.fchmod(target, stat.S_IMODE(status.st_mode))
-    wanted = os.listxattr(source)
-    for key in os.listxattr(target):
+    wanted = _attributes(os.listxattr(source))
+    for key in _attributes(os.listxattr(target)):
         if key not in wanted:
             os.removexattr(target, key)
     for key in wanted:
         os.setxattr(target, key, os.getxattr(source, key))
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _attributes(names: list[str]) -> list[str]:
+    return [name for name in names if name not in _NOT_COPIED]
 
 
 def reflinks(directory: int) -> bool:

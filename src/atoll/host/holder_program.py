@@ -7,6 +7,7 @@ numbers are mapped, then `ready` or `error TEXT`.
 """
 
 import ctypes
+import fcntl
 import os
 import signal
 import sys
@@ -31,6 +32,7 @@ def _main(kind: str, run: str) -> None:
     if not sys.stdin.readline():
         os._exit(1)  # whoever asked for a holder is gone and has not written down where it is
     _forget_stdio()
+    _keep_from_cleaners(run)
     _set_title(b"atoll-holder " + os.fsencode(run))
     while True:
         signal.pause()
@@ -79,6 +81,11 @@ def _forget_stdio() -> None:
         os.dup2(null, fd)
     if null > 2:
         os.close(null)
+
+
+def _keep_from_cleaners(run: str) -> None:
+    # systemd-tmpfiles leaves a directory alone, with all that is in it, while somebody holds a lock on it.
+    fcntl.flock(os.open(run, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_SH)
 
 
 def _set_title(title: bytes) -> None:

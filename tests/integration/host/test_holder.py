@@ -58,7 +58,7 @@ def test_the_holder_keeps_nothing_of_whoever_started_it(host_home: Home, inside:
         })
         """
     )
-    assert seen["files"] == ["/dev/null"]
+    assert seen["files"] == ["/dev/null", str(host_home.run)]
     assert seen["directory"] == "/"
     assert all(name.startswith(("LD_LIBRARY_PATH=", "LC_CTYPE=")) for name in seen["environment"])
     assert seen["session"] != os.getsid(0)

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from atoll.host import Home
-from atoll.host.cgroups import cgroup_mounts
 from atoll.host.checks import (
     clock_check,
     disk_check,
@@ -82,17 +81,3 @@ def test_ranges_are_found_by_name_or_number(tmp_path: Path) -> None:
     assert subordinate_range(table, "me", 1) == IdRange(300000, 10)
     assert subordinate_range(table, "nobody", 65534) is None
     assert subordinate_range(tmp_path / "none", "me", 1000) is None
-
-
-def test_hierarchies_of_control_groups_are_found_in_the_table_of_mounts() -> None:
-    mountinfo = (
-        "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
-        "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
-        "40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n"
-        "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
-    )
-    found = cgroup_mounts(mountinfo)
-    assert [(str(mount.point), set(mount.controllers)) for mount in found] == [
-        ("/sys/fs/cgroup/cpu,cpuacct", {"cpu", "cpuacct"}),
-        ("/sys/fs/cgroup/unified", set()),
-    ]

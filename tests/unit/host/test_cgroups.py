@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from atoll.errors import HostError
+from atoll.host.cgroups import CgroupRoot, _candidates, cgroup_mounts
+
+
+@pytest.fixture
+def unified(tmp_path: Path) -> CgroupRoot:
+    """A root in a tree of files that looks like version 2."""
+    directory = tmp_path / "atoll" / "home"
+    directory.mkdir(parents=True)
+    for above in (directory, directory.parent):
+        (above / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    return CgroupRoot(dict.fromkeys(("memory", "cpu", "pids"), directory), unified=True)
+
+
+def test_limits_are_written_as_version_2_reads_them(unified: CgroupRoot, tmp_path: Path) -> None:
+    unified.make("one", 1 << 30, 1.5, 100)
+    made = tmp_path / "atoll" / "home" / "one"
+    assert (made / "memory.max").read_text() == str(1 << 30)
+    assert (made / "cpu.max").read_text() == "150000 100000"
+    assert int((made / "pids.max").read_text()) > 100
+    assert unified.names() == ["one"]
+    assert unified.find("two") is None
+
+
+def test_what_has_no_limit_is_not_written(unified: CgroupRoot, tmp_path: Path) -> None:
+    unified.make("one", None, None, None)
+    assert list((tmp_path / "atoll" / "home" / "one").iterdir()) == []
+
+
+def test_memory_and_time_are_read_from_version_2(unified: CgroupRoot, tmp_path: Path) -> None:
+    cgroup = unified.make("one", None, None, None)
+    made = tmp_path / "atoll" / "home" / "one"
+    (made / "memory.current").write_text("1000\n")
+    (made / "memory.stat").write_text("anon 500\ninactive_file 300\n")
+    (made / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
+    (made / "cgroup.procs").write_text("12\n34\n")
+    assert (cgroup.memory_bytes(), cgroup.cpu_s(), cgroup.pids()) == (700, 2.5, [12, 34])
+    assert cgroup.entry_files() == [made / "cgroup.procs"]
+
+
+def test_a_group_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    root = CgroupRoot(dict.fromkeys(("memory", "cpu", "pids"), tmp_path / "file" / "x"), unified=True)
+    with pytest.raises(HostError, match="one"):
+        root.make("one", None, None, None)
+
+
+def test_the_topmost_group_that_we_may_use_comes_first(tmp_path: Path) -> None:
+    own = PurePosixPath("user.slice/user@1000.service/app.slice/terminal.scope")
+    for group in own.parents[:2]:
+        (tmp_path / group).mkdir(parents=True, exist_ok=True)
+        (tmp_path / group / "cgroup.procs").touch()
+    assert _candidates(tmp_path, own) == [
+        tmp_path / "user.slice/user@1000.service",
+        tmp_path / "user.slice/user@1000.service/app.slice",
+    ]
+
+
+def test_hierarchies_are_found_in_the_table_of_mounts() -> None:
+    mountinfo = (
+        "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
+        "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
+        "40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n"
+        "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+    )
+    found = cgroup_mounts(mountinfo)
+    assert [(str(mount.point), set(mount.controllers)) for mount in found] == [
+        ("/sys/fs/cgroup/cpu,cpuacct", {"cpu", "cpuacct"}),
+        ("/sys/fs/cgroup/unified", set()),
+    ]
