@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Coroutine, Sequence
 
 from atoll.network import dnsmessage
+from atoll.network.acceptor import Acceptor
 
 Nameservers = Callable[[], Sequence[tuple[str, int]]]
 
@@ -37,24 +38,22 @@ class NameForwarder:
     def __init__(self, datagrams: socket.socket, listener: socket.socket, nameservers: Nameservers) -> None:
         self.answering = True
         self._datagrams = datagrams
-        self._listener = listener
         self._nameservers = nameservers
         self._questions: set[asyncio.Task[None]] = set()
         self._streams: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(datagrams, self._on_datagram)
-        self._loop.add_reader(listener, self._on_connection)
+        self._acceptor = Acceptor(listener, self._take)
 
     async def aclose(self) -> None:
         """Close both sockets and leave open questions without an answer."""
-        for own in (self._datagrams, self._listener):
-            self._loop.remove_reader(own)
+        self._acceptor.close()
+        self._loop.remove_reader(self._datagrams)
         tasks = [*self._questions, *self._streams]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for own in (self._datagrams, self._listener):
-            own.close()
+        self._datagrams.close()
 
     def _on_datagram(self) -> None:
         for _ in range(_RECEIVES):
@@ -94,18 +93,13 @@ class NameForwarder:
             return dnsmessage.failure(query, dnsmessage.SERVER_FAILED)
         return query[:2] + reply[2:]
 
-    def _on_connection(self) -> None:
-        try:
-            guest, _ = self._listener.accept()
-        except OSError:
-            return
-        guest.setblocking(False)
+    def _take(self, guest: socket.socket, _peer: tuple[str, int]) -> None:
         if len(self._streams) >= MAX_STREAMS:
-            guest.close()
-        else:
-            serving = _spawn(self._streams, self._serve_stream(guest))
-            # Not in the task itself: one that is cancelled early never runs.
-            serving.add_done_callback(lambda _: guest.close())
+            return guest.close()
+        serving = _spawn(self._streams, self._serve_stream(guest))
+        # Not in the task itself: one that is cancelled early never runs.
+        serving.add_done_callback(lambda _: guest.close())
+        return None
 
     async def _serve_stream(self, guest: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError):

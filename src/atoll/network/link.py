@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from atoll.network.addresses import GUEST_ADDRESS
 from atoll.network.decide import Policy
 from atoll.network.dns import NameForwarder, Nameservers
 from atoll.network.edge import EdgeSockets, Pins
-from atoll.network.flows import Flow, end_dialled
+from atoll.network.flows import Flow
 from atoll.network.relay import Decide, Relay
 
-_UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT)
 # After the guest runs again its stack takes a moment to look at its interface, and packets may get lost.
 _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
 
@@ -84,29 +82,11 @@ class Link:
             TimeoutError: The guest did not answer within ``timeout_s`` seconds.
             OSError: The link's namespaces are gone.
         """
-        async with asyncio.timeout(timeout_s):
-            dialled = await self._socket()
-            try:
-                await asyncio.get_running_loop().sock_connect(dialled, (GUEST_ADDRESS, port))
-            except OSError as error:
-                dialled.close()
-                if error.errno in _UNREACHABLE:
-                    raise TimeoutError(f"the guest does not answer on port {port}") from error
-                raise
-            except BaseException:
-                dialled.close()
-                raise
-            return dialled
-
-    def end_dialled(self) -> int:
-        """End every connection that was dialled, whoever holds its socket now, and return how many there were.
-
-        A paused guest's network stack still takes connections and data, so a client would wait on one for ever.
-
-        Raises:
-            OSError: The kernel cannot do that, or the link is closed.
-        """
-        return end_dialled(self._diag)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._dial(port)
+        except TimeoutError as error:
+            raise TimeoutError(f"the guest did not answer on port {port} within {timeout_s:g} s") from error
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes that the guest has received and sent since the link was made.
@@ -180,6 +160,15 @@ class Link:
                 unused.close()
             raise
         self._ready += made
+
+    async def _dial(self, port: int) -> socket.socket:
+        dialled = await self._socket()
+        try:
+            await asyncio.get_running_loop().sock_connect(dialled, (GUEST_ADDRESS, port))
+        except BaseException:
+            dialled.close()
+            raise
+        return dialled
 
     async def _socket(self) -> socket.socket:
         if not self._ready:

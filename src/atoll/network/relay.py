@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 import struct
 from collections.abc import Callable
 
+from atoll.network.acceptor import Acceptor
 from atoll.network.decide import Policy, Refusal
 from atoll.network.flows import Flow
 from atoll.network.splice import Splice, tune
@@ -18,8 +18,6 @@ MAX_CONNECTIONS = 1024
 CONNECT_TIMEOUT_S = 10.0
 
 _SO_ORIGINAL_DST = 80
-_ACCEPTS = 64
-_FULL_PAUSE_S = 0.25
 
 
 class Relay:
@@ -33,15 +31,13 @@ class Relay:
     """
 
     def __init__(self, listener: socket.socket, decide: Decide) -> None:
-        self._listener = listener
         self._decide = decide
         self._policy: Policy = "internet"
         self._splices: dict[Splice, Flow] = {}
         self._connecting: dict[asyncio.Task[socket.socket], Flow] = {}
         self._held = False
-        self._resumption: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(listener, self._on_connection)
+        self._acceptor = Acceptor(listener, self._take)
 
     @property
     def policy(self) -> Policy:
@@ -80,30 +76,10 @@ class Relay:
 
     async def aclose(self) -> None:
         """Reset every connection and take no new ones."""
-        if self._resumption:
-            self._resumption.cancel()
-        self._loop.remove_reader(self._listener)
-        self._listener.close()
+        self._acceptor.close()
         connecting = list(self._connecting)
         self.reset()
         await asyncio.gather(*connecting, return_exceptions=True)
-
-    def _on_connection(self) -> None:
-        try:
-            for _ in range(_ACCEPTS):
-                self._take(*self._listener.accept())
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._on_accept_error(error)
-
-    def _on_accept_error(self, error: OSError) -> None:
-        # Out of descriptors or memory: the connection stays in the queue, so look again a little later.
-        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-            self._loop.remove_reader(self._listener)
-            self._resumption = self._loop.call_later(
-                _FULL_PAUSE_S, self._loop.add_reader, self._listener, self._on_connection
-            )
 
     def _take(self, guest: socket.socket, peer: tuple[str, int]) -> None:
         try:
