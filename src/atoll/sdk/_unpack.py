@@ -116,13 +116,19 @@ class Unpacker:
         finally:
             os.close(at)
 
+    def _clear(self, parent: int, parts: tuple[str, ...]) -> None:
+        """Remove a file or link that has the name already, so that nothing is written into it."""
+        self._files.pop(parts, None)
+        with contextlib.suppress(FileNotFoundError):  # the usual case
+            os.unlink(parts[-1], dir_fd=parent)
+
     def _make_directory(self, parts: tuple[str, ...]) -> None:
         with self._parent((*parts, ".")):
             pass
 
     def _open_file(self, parts: tuple[str, ...], entry: Entry) -> None:
         with self._parent(parts) as parent:
-            _clear(parent, parts[-1])
+            self._clear(parent, parts)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = os.open(parts[-1], flags, 0o600, dir_fd=parent)
         made = os.fstat(self._file)
@@ -156,7 +162,7 @@ class Unpacker:
         if not self._outside_links and _leads_out(parts, target):
             return
         with self._parent(parts) as parent:
-            _clear(parent, parts[-1])
+            self._clear(parent, parts)
             os.symlink(target, parts[-1], dir_fd=parent)
 
     def _make_hard_link(self, parts: tuple[str, ...], target: tuple[str, ...]) -> None:
@@ -173,7 +179,7 @@ class Unpacker:
                 raise AgentError(
                     f"the archive from the sandbox links to {'/'.join(target)!r}, which it replaced"
                 )
-            _clear(parent, parts[-1])
+            self._clear(parent, parts)
             os.link(target[-1], parts[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
 
 
@@ -220,9 +226,3 @@ def _entered(at: int, part: str) -> int:
                 f"the archive from the sandbox goes through the symbolic link {part!r}"
             ) from None
         raise FileError(f"{part!r} is in the way: {error}") from None
-
-
-def _clear(parent: int, name: str) -> None:
-    """Remove a file or link that has the name already, so that nothing is written into it."""
-    with contextlib.suppress(FileNotFoundError):  # the usual case
-        os.unlink(name, dir_fd=parent)

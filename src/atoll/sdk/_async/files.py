@@ -8,7 +8,6 @@ from typing import Any
 
 from atoll.errors import FileError, FileMissingError
 from atoll.guest import file_from, files_from, files_request, get_file, put_file, watch
-from atoll.sdk._async import trees
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames, bytes_of
 from atoll.sdk._async.http import Upload
 from atoll.sdk._async.watch import AsyncWatch
@@ -173,6 +172,8 @@ class AsyncFiles:
         Raises:
             FileNotFoundError: ``local`` is missing.
         """
+        from atoll.sdk._async import trees
+
         await trees.upload(self._agent, Path(local), path, on_progress=on_progress, user=user)
 
     async def download(
@@ -206,6 +207,8 @@ class AsyncFiles:
             FileError: It has more than ``max_bytes``.
             AgentError: The sandbox sent an archive that must not be unpacked.
         """
+        from atoll.sdk._async import trees
+
         limits = trees.Limits(outside_links, max_bytes)
         await trees.download(self._agent, path, Path(local), limits, on_progress=on_progress, user=user)
 

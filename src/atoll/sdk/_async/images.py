@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +18,8 @@ class AsyncImages:
     @staticmethod
     async def list() -> _Images:
         """The images that are there."""
-        link = AsyncLink()
-        try:
+        with contextlib.closing(AsyncLink()) as link:
             return await link.call("GET", "/v1/images", list[ImageInfo])
-        finally:
-            link.close()
 
     @staticmethod
     async def ensure(
@@ -35,11 +33,8 @@ class AsyncImages:
             HostError: The host lacks a program that is needed.
             NoSpaceError: The disk under the home is full.
         """
-        link = AsyncLink()
-        try:
+        with contextlib.closing(AsyncLink()) as link:
             return await link.long_call("POST", f"/v1/images/{ref(name)}", ImageInfo, on_progress=on_progress)
-        finally:
-            link.close()
 
     @staticmethod
     async def remove(name: str) -> None:
@@ -49,8 +44,5 @@ class AsyncImages:
             ImageNotFoundError: There is none of that name.
             InUseError: A sandbox or snapshot stands on it.
         """
-        link = AsyncLink()
-        try:
+        with contextlib.closing(AsyncLink()) as link:
             await link.delete(f"/v1/images/{ref(name)}")
-        finally:
-            link.close()

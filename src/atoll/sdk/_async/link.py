@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -39,6 +40,16 @@ LONG_S = 1800.0
 def ref(name: str) -> str:
     """An id or name as a part of a URL."""
     return quote(name, safe="")
+
+
+@contextlib.contextmanager
+def closed_on_error(link: AsyncLink) -> Iterator[AsyncLink]:
+    """Close a link's connections unless what is done with it succeeds."""
+    try:
+        yield link
+    except BaseException:
+        link.close()
+        raise
 
 
 class AsyncLink:

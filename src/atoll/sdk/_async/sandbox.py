@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -11,7 +12,7 @@ from atoll.guest import list_processes, processes_from, start_process, started_f
 from atoll.protocol import ForkRequest, LogsPage, RollbackRequest, SnapshotRequest
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
 from atoll.sdk._async.files import AsyncFiles
-from atoll.sdk._async.link import LONG_S, AsyncLink, ref
+from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
 from atoll.sdk._async.ports import AsyncForward
 from atoll.sdk._async.process import AsyncProcess
 from atoll.sdk._async.programs import (
@@ -129,8 +130,8 @@ class AsyncSandbox:
             vcpus=vcpus,
             trust_host_ca=trust_host_ca,
         )
-        link = AsyncLink()
-        info = await link.long_call("POST", "/v1/sandboxes", SandboxInfo, spec, on_progress=on_progress)
+        with closed_on_error(AsyncLink()) as link:
+            info = await link.long_call("POST", "/v1/sandboxes", SandboxInfo, spec, on_progress=on_progress)
         return cls(link, info, kill_at_exit=not keep)
 
     @classmethod
@@ -141,9 +142,9 @@ class AsyncSandbox:
             SandboxNotFoundError: There is none with that id or name.
             EngineError: It could not be woken.
         """
-        link = AsyncLink()
         path = f"/v1/sandboxes/{ref(id_or_name)}/wake"
-        info = await link.call("POST", path, SandboxInfo, timeout_s=LONG_S, repeatable=True)
+        with closed_on_error(AsyncLink()) as link:
+            info = await link.call("POST", path, SandboxInfo, timeout_s=LONG_S, repeatable=True)
         return cls(link, info)
 
     @classmethod
@@ -153,8 +154,8 @@ class AsyncSandbox:
         Raises:
             SandboxNotFoundError: There is none with that id or name.
         """
-        link = AsyncLink()
-        return cls(link, await link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo))
+        with closed_on_error(AsyncLink()) as link:
+            return cls(link, await link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo))
 
     @classmethod
     async def get(cls, id_or_name: str) -> SandboxInfo:
@@ -163,11 +164,8 @@ class AsyncSandbox:
         Raises:
             SandboxNotFoundError: There is none with that id or name.
         """
-        link = AsyncLink()
-        try:
+        with contextlib.closing(AsyncLink()) as link:
             return await link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo)
-        finally:
-            link.close()
 
     @classmethod
     async def list(
@@ -184,10 +182,9 @@ class AsyncSandbox:
             metadata: Only those with all of these labels.
             limit: The most to give; None gives all.
         """
-        link = AsyncLink()
         left = limit
         cursor: str | None = None
-        try:
+        with contextlib.closing(AsyncLink()) as link:
             while left is None or left > 0:
                 query = _list_query(state, metadata, _PAGE if left is None else min(left, _PAGE), cursor)
                 page = await link.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
@@ -198,8 +195,6 @@ class AsyncSandbox:
                     left -= len(page.sandboxes)
                 if cursor is None:
                     return
-        finally:
-            link.close()
 
     async def __aenter__(self) -> AsyncSandbox:
         return self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from atoll.sdk._async.link import AsyncLink, ref
 from atoll.types import SnapshotInfo
 
@@ -14,12 +16,9 @@ class AsyncSnapshots:
     @staticmethod
     async def list(*, sandbox: str | None = None) -> _Snapshots:
         """All snapshots of the home, oldest first, or those made of one sandbox (by id or name)."""
-        link = AsyncLink()
-        try:
+        with contextlib.closing(AsyncLink()) as link:
             query = f"?sandbox={ref(sandbox)}" if sandbox is not None else ""
             return await link.call("GET", f"/v1/snapshots{query}", list[SnapshotInfo])
-        finally:
-            link.close()
 
     @staticmethod
     async def get(id_or_name: str) -> SnapshotInfo:
@@ -28,11 +27,8 @@ class AsyncSnapshots:
         Raises:
             SnapshotNotFoundError: There is none with that id or name.
         """
-        link = AsyncLink()
-        try:
+        with contextlib.closing(AsyncLink()) as link:
             return await link.call("GET", f"/v1/snapshots/{ref(id_or_name)}", SnapshotInfo)
-        finally:
-            link.close()
 
     @staticmethod
     async def delete(id_or_name: str) -> None:
@@ -42,8 +38,5 @@ class AsyncSnapshots:
             SnapshotNotFoundError: There is none with that id or name.
             InUseError: Another snapshot or a sandbox stands on it.
         """
-        link = AsyncLink()
-        try:
+        with contextlib.closing(AsyncLink()) as link:
             await link.delete(f"/v1/snapshots/{ref(id_or_name)}")
-        finally:
-            link.close()

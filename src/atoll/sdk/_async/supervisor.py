@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, TypeVar
 
 from atoll.errors import SupervisorError
@@ -41,8 +42,7 @@ class AsyncSupervisor:
         Raises:
             SupervisorError: It has not ended a minute after it said it would.
         """
-        link = AsyncLink(may_start=False)
-        try:
+        with contextlib.closing(AsyncLink(may_start=False)) as link:
             before = await in_thread(_spawn.running_pid, link.home)
             answer = await _if_running("POST", f"/stop{'?force=1' if force else ''}", dict[str, Any])
             if answer is None:
@@ -52,8 +52,6 @@ class AsyncSupervisor:
                     f"the supervisor of {link.home.path} has not ended", hint=f"look into {link.home.log}"
                 )
             return True
-        finally:
-            link.close()
 
     @staticmethod
     async def doctor() -> DoctorReport:
@@ -68,27 +66,18 @@ class AsyncSupervisor:
     @staticmethod
     async def leftovers() -> list[Leftover]:
         """What a crash left on the host and nothing owns."""
-        link = AsyncLink()
-        try:
+        with contextlib.closing(AsyncLink()) as link:
             return await link.call("GET", "/v1/leftovers", list[Leftover])
-        finally:
-            link.close()
 
     @staticmethod
     async def collect() -> list[Leftover]:
         """Remove what a crash left over, and return what was removed."""
-        link = AsyncLink()
-        try:
+        with contextlib.closing(AsyncLink()) as link:
             return await link.call("DELETE", "/v1/leftovers", list[Leftover], timeout_s=LONG_S)
-        finally:
-            link.close()
 
 
 async def _if_running(method: str, path: str, kind: type[_Value]) -> _Value | None:
-    link = AsyncLink(may_start=False)
-    try:
+    with contextlib.closing(AsyncLink(may_start=False)) as link:
         if await in_thread(_spawn.running_pid, link.home) is None:
             return None
         return await link.call(method, path, kind, timeout_s=LONG_S)
-    finally:
-        link.close()

@@ -9,7 +9,6 @@ from typing import Any
 
 from atoll.errors import FileError, FileMissingError
 from atoll.guest import file_from, files_from, files_request, get_file, put_file, watch
-from atoll.sdk._sync import trees
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames, bytes_of
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.watch import Watch
@@ -174,6 +173,8 @@ class Files:
         Raises:
             FileNotFoundError: ``local`` is missing.
         """
+        from atoll.sdk._sync import trees
+
         trees.upload(self._agent, Path(local), path, on_progress=on_progress, user=user)
 
     def download(
@@ -207,6 +208,8 @@ class Files:
             FileError: It has more than ``max_bytes``.
             AgentError: The sandbox sent an archive that must not be unpacked.
         """
+        from atoll.sdk._sync import trees
+
         limits = trees.Limits(outside_links, max_bytes)
         trees.download(self._agent, path, Path(local), limits, on_progress=on_progress, user=user)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +19,8 @@ class Images:
     @staticmethod
     def list() -> _Images:
         """The images that are there."""
-        link = Link()
-        try:
+        with contextlib.closing(Link()) as link:
             return link.call("GET", "/v1/images", list[ImageInfo])
-        finally:
-            link.close()
 
     @staticmethod
     def ensure(
@@ -36,11 +34,8 @@ class Images:
             HostError: The host lacks a program that is needed.
             NoSpaceError: The disk under the home is full.
         """
-        link = Link()
-        try:
+        with contextlib.closing(Link()) as link:
             return link.long_call("POST", f"/v1/images/{ref(name)}", ImageInfo, on_progress=on_progress)
-        finally:
-            link.close()
 
     @staticmethod
     def remove(name: str) -> None:
@@ -50,8 +45,5 @@ class Images:
             ImageNotFoundError: There is none of that name.
             InUseError: A sandbox or snapshot stands on it.
         """
-        link = Link()
-        try:
+        with contextlib.closing(Link()) as link:
             link.delete(f"/v1/images/{ref(name)}")
-        finally:
-            link.close()

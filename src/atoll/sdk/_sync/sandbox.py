@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -12,7 +13,7 @@ from atoll.guest import list_processes, processes_from, start_process, started_f
 from atoll.protocol import ForkRequest, LogsPage, RollbackRequest, SnapshotRequest
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._sync.files import Files
-from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.link import LONG_S, Link, closed_on_error, ref
 from atoll.sdk._sync.ports import Forward
 from atoll.sdk._sync.process import Process
 from atoll.sdk._sync.programs import (
@@ -130,8 +131,8 @@ class Sandbox:
             vcpus=vcpus,
             trust_host_ca=trust_host_ca,
         )
-        link = Link()
-        info = link.long_call("POST", "/v1/sandboxes", SandboxInfo, spec, on_progress=on_progress)
+        with closed_on_error(Link()) as link:
+            info = link.long_call("POST", "/v1/sandboxes", SandboxInfo, spec, on_progress=on_progress)
         return cls(link, info, kill_at_exit=not keep)
 
     @classmethod
@@ -142,9 +143,9 @@ class Sandbox:
             SandboxNotFoundError: There is none with that id or name.
             EngineError: It could not be woken.
         """
-        link = Link()
         path = f"/v1/sandboxes/{ref(id_or_name)}/wake"
-        info = link.call("POST", path, SandboxInfo, timeout_s=LONG_S, repeatable=True)
+        with closed_on_error(Link()) as link:
+            info = link.call("POST", path, SandboxInfo, timeout_s=LONG_S, repeatable=True)
         return cls(link, info)
 
     @classmethod
@@ -154,8 +155,8 @@ class Sandbox:
         Raises:
             SandboxNotFoundError: There is none with that id or name.
         """
-        link = Link()
-        return cls(link, link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo))
+        with closed_on_error(Link()) as link:
+            return cls(link, link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo))
 
     @classmethod
     def get(cls, id_or_name: str) -> SandboxInfo:
@@ -164,11 +165,8 @@ class Sandbox:
         Raises:
             SandboxNotFoundError: There is none with that id or name.
         """
-        link = Link()
-        try:
+        with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo)
-        finally:
-            link.close()
 
     @classmethod
     def list(
@@ -185,10 +183,9 @@ class Sandbox:
             metadata: Only those with all of these labels.
             limit: The most to give; None gives all.
         """
-        link = Link()
         left = limit
         cursor: str | None = None
-        try:
+        with contextlib.closing(Link()) as link:
             while left is None or left > 0:
                 query = _list_query(state, metadata, _PAGE if left is None else min(left, _PAGE), cursor)
                 page = link.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
@@ -199,8 +196,6 @@ class Sandbox:
                     left -= len(page.sandboxes)
                 if cursor is None:
                     return
-        finally:
-            link.close()
 
     def __enter__(self) -> Sandbox:
         return self

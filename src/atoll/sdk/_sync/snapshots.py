@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from atoll.sdk._sync.link import Link, ref
 from atoll.types import SnapshotInfo
 
@@ -15,12 +17,9 @@ class Snapshots:
     @staticmethod
     def list(*, sandbox: str | None = None) -> _Snapshots:
         """All snapshots of the home, oldest first, or those made of one sandbox (by id or name)."""
-        link = Link()
-        try:
+        with contextlib.closing(Link()) as link:
             query = f"?sandbox={ref(sandbox)}" if sandbox is not None else ""
             return link.call("GET", f"/v1/snapshots{query}", list[SnapshotInfo])
-        finally:
-            link.close()
 
     @staticmethod
     def get(id_or_name: str) -> SnapshotInfo:
@@ -29,11 +28,8 @@ class Snapshots:
         Raises:
             SnapshotNotFoundError: There is none with that id or name.
         """
-        link = Link()
-        try:
+        with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/snapshots/{ref(id_or_name)}", SnapshotInfo)
-        finally:
-            link.close()
 
     @staticmethod
     def delete(id_or_name: str) -> None:
@@ -43,8 +39,5 @@ class Snapshots:
             SnapshotNotFoundError: There is none with that id or name.
             InUseError: Another snapshot or a sandbox stands on it.
         """
-        link = Link()
-        try:
+        with contextlib.closing(Link()) as link:
             link.delete(f"/v1/snapshots/{ref(id_or_name)}")
-        finally:
-            link.close()

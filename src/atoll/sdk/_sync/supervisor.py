@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, TypeVar
 
 from atoll.errors import SupervisorError
@@ -42,8 +43,7 @@ class Supervisor:
         Raises:
             SupervisorError: It has not ended a minute after it said it would.
         """
-        link = Link(may_start=False)
-        try:
+        with contextlib.closing(Link(may_start=False)) as link:
             before = in_thread(_spawn.running_pid, link.home)
             answer = _if_running("POST", f"/stop{'?force=1' if force else ''}", dict[str, Any])
             if answer is None:
@@ -53,8 +53,6 @@ class Supervisor:
                     f"the supervisor of {link.home.path} has not ended", hint=f"look into {link.home.log}"
                 )
             return True
-        finally:
-            link.close()
 
     @staticmethod
     def doctor() -> DoctorReport:
@@ -69,27 +67,18 @@ class Supervisor:
     @staticmethod
     def leftovers() -> list[Leftover]:
         """What a crash left on the host and nothing owns."""
-        link = Link()
-        try:
+        with contextlib.closing(Link()) as link:
             return link.call("GET", "/v1/leftovers", list[Leftover])
-        finally:
-            link.close()
 
     @staticmethod
     def collect() -> list[Leftover]:
         """Remove what a crash left over, and return what was removed."""
-        link = Link()
-        try:
+        with contextlib.closing(Link()) as link:
             return link.call("DELETE", "/v1/leftovers", list[Leftover], timeout_s=LONG_S)
-        finally:
-            link.close()
 
 
 def _if_running(method: str, path: str, kind: type[_Value]) -> _Value | None:
-    link = Link(may_start=False)
-    try:
+    with contextlib.closing(Link(may_start=False)) as link:
         if in_thread(_spawn.running_pid, link.home) is None:
             return None
         return link.call(method, path, kind, timeout_s=LONG_S)
-    finally:
-        link.close()

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from atoll import errors
+from atoll.guest import error_from, file_from, files_from, processes_from, stats_from
+
+FILE = (
+    b'{"name": "a", "path": "/a", "kind": "file", "size_bytes": 1, "mode": 420, "owner": "user", "group": "user",'
+    b' "modified_at": 1.5}'
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("invalid", errors.InvalidSpecError),
+        ("user_unknown", errors.InvalidSpecError),
+        ("cwd_missing", FileNotFoundError),
+        ("program_missing", FileNotFoundError),
+        ("denied", PermissionError),
+        ("process_not_found", errors.ProcessNotFoundError),
+        ("file_missing", FileNotFoundError),
+        ("file_taken", FileExistsError),
+        ("not_a_directory", NotADirectoryError),
+        ("is_a_directory", IsADirectoryError),
+        ("no_space", errors.NoSpaceError),
+        ("busy", errors.InUseError),
+        ("internal", errors.AgentError),
+        ("of_a_later_version", errors.AgentError),
+    ],
+)
+def test_each_code_of_the_agent_becomes_one_class(code: str, kind: type[Exception]) -> None:
+    error = error_from(404, b'{"code": "%s", "message": "what, which"}' % code.encode())
+    assert isinstance(error, kind)
+    assert error.message == "what, which"
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"\xff\xfe", b'{"code": 7}', b'{"message": null}'])
+def test_an_error_answer_that_says_nothing_is_still_an_error(body: bytes) -> None:
+    error = error_from(500, body)
+    assert isinstance(error, errors.AgentError)
+    assert "500" in error.message
+
+
+def test_a_message_of_a_guest_is_cut_to_a_length_that_a_log_bears() -> None:
+    assert len(error_from(500, b'{"message": "%s"}' % (b"x" * 100_000)).message) == 2000
+
+
+def test_files_are_read_into_values() -> None:
+    assert file_from(b'{"file": %s}' % FILE).size_bytes == 1
+    assert [info.name for info in files_from(b'{"files": [%s]}' % FILE)] == ["a"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"file": {"name": "a"}}', b'{"file": %s' % FILE])
+def test_a_file_that_is_half_described_is_refused(body: bytes) -> None:
+    with pytest.raises(errors.AgentError):
+        file_from(body)
+
+
+def test_processes_are_read_with_their_times_in_seconds() -> None:
+    row = b'{"pid": 7, "argv": ["a"], "cwd": "/", "user": "user", "started_at_ms": 1500, "pty": {"cols": 1}}'
+    (process,) = processes_from(b'{"processes": [%s]}' % row)
+    assert (process.started_at, process.pty, process.tag) == (1.5, True, None)
+    assert processes_from(b'{"processes": null}') == []
+    assert stats_from(b'{"processes": 2, "memory_bytes": 3, "generation": 1}').processes == 2

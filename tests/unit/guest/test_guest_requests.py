@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from atoll.guest import (
+    GuestInit,
+    Program,
+    files_request,
+    get_file,
+    init,
+    put_file,
+    put_tree,
+    signal_process,
+    start_process,
+    watch,
+    write_stdin,
+)
+from atoll.types import TerminalSize
+
+
+def test_what_is_absent_is_not_sent() -> None:
+    assert msgspec.json.decode(start_process(Program(line="true")).body or b"") == {"line": "true"}
+    assert msgspec.json.decode(init(GuestInit(hostname="a")).body or b"") == {"hostname": "a"}
+    assert msgspec.json.decode(files_request("stat", "a").body or b"") == {"op": "stat", "path": "a"}
+
+
+def test_a_terminal_is_sent_with_its_size() -> None:
+    program = Program(argv=("bash",), pty=TerminalSize(100, 30), stdin=True)
+    assert msgspec.json.decode(start_process(program).body or b"")["pty"] == {"cols": 100, "rows": 30}
+
+
+def test_entropy_travels_as_base64() -> None:
+    assert msgspec.json.decode(init(GuestInit(entropy=b"\0\xff")).body or b"") == {"entropy": "AP8="}
+
+
+@pytest.mark.parametrize("path", ["/a b/ä&c=d?#", "/a\r\nhost: x", "~/x", "50%"])
+def test_a_path_cannot_change_the_request_around_it(path: str) -> None:
+    target = get_file(path, "user").target
+    assert target.startswith("/atoll/file?path=")
+    assert target.endswith("&user=user")
+    assert target.count("&") == 1
+    assert not set(target) & set(" \r\n#")
+
+
+def test_modes_are_octal() -> None:
+    assert put_file("/a", None, mode=0o755, body=b"").target == "/atoll/file?path=%2Fa&mode=755"
+
+
+def test_bodies_that_come_in_pieces_are_not_in_the_request() -> None:
+    assert put_tree("/a", None).body is None
+    assert write_stdin(7, end=True, body=None).target == "/atoll/processes/7/stdin?eof=1"
+    assert signal_process(7, 9).target == "/atoll/processes/7/signal"
+    assert "recursive=" in watch("/a", None, recursive=True).target
+    assert "recursive=" not in watch("/a", None, recursive=False).target

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from atoll.errors import InvalidSpecError, NameTakenError
+from atoll.protocol import (
+    DIAL_LIMIT_BYTES,
+    DialAnswer,
+    DialRequest,
+    ErrorBody,
+    decode_answer,
+    decode_request,
+    encode,
+    error_body,
+    raise_body,
+)
+
+
+def test_dial_messages_come_back_as_they_were_sent() -> None:
+    request = DialRequest(sandbox="alice", port=80)
+    assert decode_request(encode(request)) == request
+    answer = DialAnswer(error=ErrorBody(code="wrong_state", message="x"))
+    assert decode_answer(encode(answer)) == answer
+    assert len(encode(DialRequest(sandbox="a" * 63, port=65535))) < DIAL_LIMIT_BYTES
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [b"", b"{}", b'{"sandbox": "a", "port": 0}', b'{"sandbox": "a", "port": 65536}', b'{"sandbox": "a"'],
+)
+def test_a_packet_that_is_no_request_is_refused(packet: bytes) -> None:
+    with pytest.raises(InvalidSpecError):
+        decode_request(packet)
+
+
+def test_an_error_travels_with_its_code_message_and_remedy() -> None:
+    body = error_body(NameTakenError("alice is taken", hint="take another", sandbox_id="a"))
+    with pytest.raises(NameTakenError, match="take another"):
+        raise_body(body)
+
+
+def test_a_foreign_error_tells_a_client_only_its_class() -> None:
+    body = error_body(RuntimeError("password=hunter2"))
+    assert body.code == "internal"
+    assert "hunter2" not in body.message

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import threading
+
+import anyio
+import pytest
+from tests.unit.sdk.fakes import FakeSupervisor
+
+from atoll import AsyncSandbox, Sandbox
+from atoll.protocol import ErrorBody
+
+
+def serve(supervisor: FakeSupervisor, answer) -> list[threading.Thread]:
+    """Let each dial reach a thread that reads to the end and then answers."""
+    threads: list[threading.Thread] = []
+
+    def work(far: socket.socket) -> None:
+        with far:
+            read = b""
+            while data := far.recv(65536):
+                read += data
+            far.sendall(answer(read))
+
+    def dial(_: int) -> socket.socket:
+        near, far = socket.socketpair()
+        threads.append(threading.Thread(target=work, args=(far,)))
+        threads[-1].start()
+        return near
+
+    supervisor.dial = dial
+    return threads
+
+
+def ask(port: int, data: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        read = b""
+        while piece := client.recv(65536):
+            read += piece
+        return read
+
+
+def test_a_forwarded_connection_keeps_its_half_close(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
+    threads = serve(supervisor, lambda read: hashlib.sha256(read).digest())
+    data = os.urandom(3_000_000)
+    with sandbox.forward(8000) as forward:
+        assert [ask(forward.port, data) for _ in range(3)] == [hashlib.sha256(data).digest()] * 3
+        port = forward.port
+    for thread in threads:
+        thread.join(60)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def test_a_connection_whose_dial_fails_is_closed(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
+    supervisor.dial_error = ErrorBody(code="agent_failed", message="nobody listens")
+    with (
+        sandbox.forward(8000) as forward,
+        socket.create_connection(("127.0.0.1", forward.port), timeout=60) as client,
+    ):
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+
+def test_leaving_a_forward_ends_its_open_connections(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
+    threads = serve(supervisor, lambda read: read)
+    with sandbox.forward(8000) as forward:
+        client = socket.create_connection(("127.0.0.1", forward.port), timeout=60)
+        client.sendall(b"hello")
+    with client:
+        with contextlib.suppress(ConnectionResetError):
+            while client.recv(65536):
+                pass
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_the_async_forward_does_the_same(supervisor: FakeSupervisor) -> None:
+    threads = serve(supervisor, lambda read: read[::-1])
+
+    async def work() -> bytes:
+        async with await AsyncSandbox.create() as sandbox, sandbox.forward(8000) as forward:
+            return await anyio.to_thread.run_sync(ask, forward.port, b"abc" * 100_000)
+
+    assert anyio.run(work) == b"cba" * 100_000
+    for thread in threads:
+        thread.join(60)
+
+
+def test_a_dialled_socket_is_connected_and_the_callers_own(
+    supervisor: FakeSupervisor, sandbox: Sandbox
+) -> None:
+    serve(supervisor, lambda read: read)
+    with sandbox.dial(8000) as connection:
+        connection.sendall(b"echo")
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(100, socket.MSG_WAITALL) == b"echo"
+    assert supervisor.dials[-1][1] == 8000

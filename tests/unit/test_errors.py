@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from atoll import errors
+from atoll.errors import AtollError, from_wire
+
+
+def tree(kind: type[AtollError]) -> list[type[AtollError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in tree(child))]
+
+
+EVERY = [kind for kind in tree(AtollError) if kind.__module__ == errors.__name__]
+
+
+def test_code_and_class_are_one_to_one() -> None:
+    codes = Counter(kind.code for kind in EVERY)
+    assert [code for code, count in codes.items() if count > 1] == []
+    assert all("code" in vars(kind) for kind in EVERY)
+
+
+@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.code)
+def test_an_error_comes_over_the_wire_as_what_it_was(kind: type[AtollError]) -> None:
+    error = from_wire(kind.code, "what, which", hint="do this", sandbox_id="a")
+    assert type(error) is kind
+    assert (error.message, error.hint, error.sandbox_id) == ("what, which", "do this", "a")
+    assert str(error) == "what, which (do this)"
+
+
+def test_a_code_of_a_later_version_is_the_base_error() -> None:
+    assert type(from_wire("from_the_future", "x")) is AtollError
+
+
+def test_errors_are_the_built_in_ones_that_they_look_like() -> None:
+    assert issubclass(errors.FileMissingError, FileNotFoundError)
+    assert issubclass(errors.FileDeniedError, PermissionError)
+    assert issubclass(errors.ExecTimeoutError, TimeoutError)
+    assert issubclass(errors.NotFoundError, LookupError)
+    assert issubclass(errors.InvalidSpecError, ValueError)
+
+
+def test_the_tree_that_is_drawn_is_the_tree_that_is_there() -> None:
+    lines = [line.strip("│├└─ ").split() for line in (errors.__doc__ or "").splitlines()]
+    drawn = [line[0] for line in lines if line and line[0].endswith("Error")]
+    assert sorted(drawn) == sorted(kind.__name__ for kind in EVERY)

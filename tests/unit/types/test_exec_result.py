@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+
+from atoll.errors import ExecFailedError
+from atoll.types import ExecResult
+
+
+def test_bytes_that_are_no_text_are_replaced_and_kept_raw() -> None:
+    result = ExecResult(exit_code=0, stdout_bytes=b"a\xffb", stderr_bytes="é".encode())
+    assert (result.stdout, result.stderr, result.stdout_bytes) == ("a\ufffdb", "é", b"a\xffb")
+
+
+def test_check_passes_success_on_and_raises_failure_with_its_words() -> None:
+    good = ExecResult(exit_code=0)
+    assert good.check() is good
+    with pytest.raises(ExecFailedError, match="ended with 3: no such thing"):
+        ExecResult(exit_code=3, stderr_bytes=b"no such thing\n").check()
