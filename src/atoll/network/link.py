@@ -14,7 +14,7 @@ from atoll.network.addresses import GUEST_ADDRESS
 from atoll.network.decide import Policy
 from atoll.network.dns import NameForwarder, Nameservers
 from atoll.network.edge import EdgeSockets, Pins
-from atoll.network.flows import Flow
+from atoll.network.flows import Flow, end_dialled
 from atoll.network.relay import Decide, Relay
 
 # After the guest runs again its stack takes a moment to look at its interface, and packets may get lost.
@@ -87,6 +87,16 @@ class Link:
                 return await self._dial(port)
         except TimeoutError as error:
             raise TimeoutError(f"the guest did not answer on port {port} within {timeout_s:g} s") from error
+
+    def end_dialled(self) -> int:
+        """End every connection that was dialled, whoever holds its socket now, and return how many there were.
+
+        A paused guest's network stack still takes connections and data, so a client would wait on one for ever.
+
+        Raises:
+            OSError: The kernel cannot do that, or the link is closed.
+        """
+        return end_dialled(self._diag)
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes that the guest has received and sent since the link was made.
