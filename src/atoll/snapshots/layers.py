@@ -55,7 +55,7 @@ class Layers:
         root = sandbox_dir / _ROOT
         if root in mounts_below(sandbox_dir):
             return root
-        self._undo_unknown_freeze(sandbox_dir, stack)
+        self.undo_unknown_freeze(sandbox_dir, stack)
         for name in (_UPPER, _WORK, _ROOT):
             _make_directory(sandbox_dir / name)
         lowers = [*(self._path(layer) for layer in stack), rootfs]
@@ -202,7 +202,11 @@ class Layers:
         if self._complete and root in mounts_below(sandbox_dir):
             settle_links(root, sandbox_dir / _UPPER, sandbox_dir / _WORK, sandbox_dir / _LINKED)
 
-    def _undo_unknown_freeze(self, sandbox_dir: Path, stack: Stack) -> None:
+    def undo_unknown_freeze(self, sandbox_dir: Path, stack: Stack) -> None:
+        """Give a sandbox its writable layer back that was frozen, when its ``stack`` does not know of that.
+
+        ``mount`` does it too; call it before layers are removed that no stack has.
+        """
         layer_id = _note(sandbox_dir)
         if not layer_id or layer_id in stack or not self._path(layer_id).exists():
             return

@@ -43,7 +43,7 @@ class Captures:
         self._parts = parts
 
     async def capture(self, sandbox: Sandbox, into: Path, layer_id: str) -> Capture:
-        """Write its memory into the new directory ``into`` and its disk into a layer of that id.
+        """Write its memory into the new directory ``into`` and its disk into a layer: of that id where it is copied.
 
         A running one goes on; a paused or suspended one stays what it is and is not woken.
 
@@ -51,26 +51,46 @@ class Captures:
         """
         into.mkdir(mode=0o700, parents=True)
         disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
+        try:
+            if sandbox.row.state == "suspended":
+                checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
+                await asyncio.to_thread(link_files, checkpoint, into)
+                if self._parts.complete:
+                    return await self._frozen(sandbox, disk)
+            return await self._copied(sandbox, into, disk, layer_id)
+        except BaseException:
+            await asyncio.shield(erase(into))
+            raise
+
+    async def _frozen(self, sandbox: Sandbox, disk: Path) -> Capture:
+        """Make the writable layer of a sleeping sandbox the layer, and give the sandbox a new one: no copy."""
+        layers, old_stack = self._parts.layers, sandbox.row.stack
+        async with self._parts.layers_lock:
+            try:
+                layer_id = await asyncio.to_thread(layers.freeze, disk)
+                stack = (layer_id, *old_stack)
+                await self._parts.table.change(sandbox, durable=True, stack=stack)
+            except BaseException:
+                await asyncio.shield(asyncio.to_thread(layers.undo_unknown_freeze, disk, old_stack))
+                raise
+            await asyncio.to_thread(layers.branch, disk, stack)
+        return Capture(layer_id, stack, 0.0)
+
+    async def _copied(self, sandbox: Sandbox, into: Path, disk: Path, layer_id: str) -> Capture:
         copy = self._parts.layers.copy(disk, layer_id)
         try:
             if sandbox.row.state == "suspended":
-                stopped_ms = await self._of_sleeping(sandbox, into, copy)
+                await copy.first()
+                await copy.last()
+                stopped_ms = 0.0
             else:
                 berth = self._parts.berth_of(sandbox)
                 work = self._of_running(berth, into, copy, paused=sandbox.row.state == "paused")
                 stopped_ms = await berth.alive(work, sandbox.sandbox_id)
         except BaseException:
             await asyncio.shield(copy.abandon())
-            await asyncio.shield(erase(into))
             raise
         return Capture(layer_id, (layer_id, *sandbox.row.stack), stopped_ms)
-
-    async def _of_sleeping(self, sandbox: Sandbox, into: Path, copy: LayerCopy) -> float:
-        checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
-        await asyncio.to_thread(link_files, checkpoint, into)
-        await copy.first()
-        await copy.last()
-        return 0.0
 
     async def _of_running(self, berth: Berth, into: Path, copy: LayerCopy, *, paused: bool) -> float:
         await copy.first()

@@ -9,7 +9,8 @@ from atoll.supervisor.parts import Parts
 
 async def drop_unused_layers(parts: Parts) -> list[str]:
     """Erase layers that no sandbox and no snapshot stands on; gives their ids."""
-    unused = sorted(set(parts.layers.ids()) - parts.table.layers_in_use())
-    for layer_id in unused:
-        await asyncio.to_thread(parts.layers.remove, layer_id)
+    async with parts.layers_lock:
+        unused = sorted(set(parts.layers.ids()) - parts.table.layers_in_use())
+        for layer_id in unused:
+            await asyncio.to_thread(parts.layers.remove, layer_id)
     return unused

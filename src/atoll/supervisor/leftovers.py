@@ -15,6 +15,7 @@ from atoll.errors import AtollError
 from atoll.host import Mounts, kill_process, mounts_below, start_ticks, tree_bytes
 from atoll.protocol import Leftover
 from atoll.supervisor.erasing import ASIDE, erase
+from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.parts import Parts
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Leftovers:
             if cgroup is not None:
                 await asyncio.to_thread(cgroup.remove)
         elif found.path.parent == Path("layers"):
-            await asyncio.to_thread(self._parts.layers.remove, found.path.name)
+            await drop_unused_layers(self._parts)
         else:
             await erase(found.path)
 

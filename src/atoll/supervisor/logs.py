@@ -32,7 +32,8 @@ def start_logging(path: Path, level: str) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    for chatty in ("asyncio", "uvicorn"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _whole_characters(data: bytes) -> bytes:

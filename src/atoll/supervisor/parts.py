@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ class Parts:
     Args:
         memory_default_bytes: Limit of a sandbox that asks for none.
         nameserver: Where guests ask for names.
+        complete: Whether a layer can lie below another one, so that freezing saves a copy.
+        layers_lock: Held while a layer is there that no row knows of yet, and while such layers are removed.
     """
 
     table: Table
@@ -46,6 +49,8 @@ class Parts:
     watch_paused: Callable[[Sandbox, Berth], None]
     memory_default_bytes: int | None
     nameserver: str
+    complete: bool
+    layers_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def berth_of(self, sandbox: Sandbox) -> Berth:
         """The berth of a sandbox that runs or is paused.

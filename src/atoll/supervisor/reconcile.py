@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from atoll.errors import AtollError
+from atoll.supervisor.erasing import erase
 from atoll.supervisor.kills import Kills
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.parts import Parts
@@ -38,11 +40,17 @@ class Reconcile:
             except (AtollError, OSError) as error:
                 _log.warning("sandbox %s cannot be adopted: %s", sandbox.sandbox_id, error)
                 await self._mark(sandbox, f"it could not be adopted: {error}")
-        self._parts.links.sweep(
-            [link_id for one in self._parts.table.sandboxes() if (link_id := one.row.link_id) is not None]
-        )
+        left = self._parts.table.sandboxes()
+        for sandbox in left:
+            # Before layers are removed that no row knows: one of them may be all that a sandbox has.
+            disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
+            if sandbox.berth is None and disk.is_dir():
+                await asyncio.to_thread(self._parts.layers.undo_unknown_freeze, disk, sandbox.row.stack)
+        self._parts.links.sweep([link_id for one in left if (link_id := one.row.link_id) is not None])
         for removed in await self._leftovers.collect():
             _log.info("removed a leftover: %s %s", removed.kind, removed.name)
+        for sandbox in left:
+            await self._tidy(sandbox)
 
     async def _one(self, sandbox: Sandbox) -> None:
         row = sandbox.row
@@ -52,6 +60,21 @@ class Reconcile:
             await self._adopt(sandbox)
         elif row.state == "suspended" and not self._parts.places.checkpoint(row.sandbox_id).is_dir():
             await self._mark(sandbox, "its memory was lost when the host went down")
+
+    async def _tidy(self, sandbox: Sandbox) -> None:
+        """Remove what an operation that was cut short left in the sandbox's own directory."""
+        row = sandbox.row
+        directory = self._parts.places.sandbox(row.sandbox_id)
+        disk = self._parts.places.disk(row.sandbox_id, row.disk)
+        if not directory.is_dir():
+            return
+        checkpoint = self._parts.places.checkpoint(row.sandbox_id)
+        needed = {disk, self._parts.places.console(row.sandbox_id)}
+        if row.state == "suspended":
+            needed.add(checkpoint)
+        for entry in set(directory.iterdir()) - needed:
+            _log.info("removing %s, which an operation left that was cut short", entry)
+            await erase(entry)
 
     async def _adopt(self, sandbox: Sandbox) -> None:
         row = sandbox.row

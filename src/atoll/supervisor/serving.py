@@ -66,4 +66,5 @@ def _real_rooms(home: Home, complete: bool) -> Rooms:
         links=Links(home.pins),
         cgroups=cgroups,
         nameserver=GATEWAY_ADDRESS,
+        complete=complete,
     )

@@ -55,6 +55,7 @@ class Rooms:
     Args:
         engine: Gives the engine of a version, see ``Programs``.
         nameserver: Where guests ask for names.
+        complete: Whether the kernel gives this process the complete kind of overlay.
         agents: Calls to guest agents; None makes the real one.
     """
 
@@ -68,6 +69,7 @@ class Rooms:
         links: Links,
         cgroups: CgroupRoot | None,
         nameserver: str,
+        complete: bool,
         agents: Agents | None = None,
     ) -> None:
         self.engine = engine
@@ -78,6 +80,7 @@ class Rooms:
         self.cgroups = cgroups
         self.nameserver = nameserver
         self.agents = agents
+        self.complete = complete
 
 
 class System:
@@ -141,6 +144,7 @@ class System:
             watch_paused=self._watch_paused,
             memory_default_bytes=read_memory().total_bytes // 2,
             nameserver=rooms.nameserver,
+            complete=rooms.complete,
         )
 
     def _watch_paused(self, sandbox: Sandbox, berth: Berth) -> None:
