@@ -63,4 +63,6 @@ chroot "$root" install -d -o user -g user /home/user/.local /home/user/.local/bi
 chroot "$root" chown user:user /workspace
 rm -f "$root"/etc/passwd- "$root"/etc/shadow- "$root"/etc/group- "$root"/etc/gshadow- \
   "$root"/etc/subuid- "$root"/etc/subgid- "$root"/etc/.pwd.lock
-find "$root/var/lib/apt/lists" "$root/var/cache/apt" "$root/var/log" "$root/tmp" "$root/var/tmp" -mindepth 1 -not -type d -delete
+# The package lists and $root/tmp are for mmdebstrap to clear: without what it keeps there, its last apt calls would
+# act on the lists of this machine.
+find "$root/var/log" "$root/var/tmp" -mindepth 1 -not -type d -delete
