@@ -230,7 +230,8 @@ def _slow_checks(home: Home) -> list[Check]:
 def _cgroup_check(home: Home) -> Check:
     if cgroup_root(home) is not None:
         return Check("limits", "ok", "memory, processor time and processes of a sandbox can be limited")
-    remedy = None if is_host_root() else "systemd-run --user --scope -p Delegate=yes $SHELL"
+    delegates = not is_host_root() and Path("/run/systemd/system").is_dir()
+    remedy = "systemd-run --user --scope -p Delegate=yes $SHELL" if delegates else None
     return Check(
         "limits",
         "note",

@@ -115,14 +115,14 @@ def _start(home: Home) -> Holder:
         [sys.executable, "-I", "-S", str(_PROGRAM), kind, str(home.run)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
         bufsize=0,
         cwd="/",
         env={key: value for key, value in os.environ.items() if key == "LD_LIBRARY_PATH"},
         start_new_session=True,
     ) as process:
         talk = _Talk(process)
-        pid = int(talk.line())
+        pid = talk.number()
         started = start_ticks(pid)
         try:
             if kind == "user":
@@ -137,6 +137,7 @@ def _start(home: Home) -> Holder:
             )
             write_atomically(_record(home), msgspec.json.encode(holder))
             talk.say("recorded")
+            talk.wait_until_alone()
         except BaseException:
             if started is not None:
                 kill_process(pid, started)
@@ -160,6 +161,16 @@ class _Talk:
         except BrokenPipeError:
             raise HostError("the holder process died while starting", hint="try again") from None
 
+    def number(self) -> int:
+        line = self.line()
+        if not line.isdecimal():
+            raise HostError(f"the holder process does not start: {line}", hint="see `atoll doctor`")
+        return int(line)
+
+    def wait_until_alone(self) -> None:
+        while self._read():
+            continue
+
     def expect(self, wanted: str) -> None:
         line = self.line()
         if line != wanted:
@@ -170,12 +181,7 @@ class _Talk:
 
     def line(self) -> str:
         while b"\n" not in self._pending:
-            waiter = select.poll()
-            waiter.register(self._out, select.POLLIN)
-            left_s = self._until_s - time.monotonic()
-            data = b""
-            if left_s > 0 and waiter.poll(left_s * 1000):
-                data = os.read(self._out.fileno(), 4096)
+            data = self._read()
             if not data or len(self._pending) > _MOST_ANSWER_BYTES:
                 raise HostError(
                     "the holder process died or hung while starting",
@@ -184,3 +190,10 @@ class _Talk:
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
         return line.decode(errors="replace")
+
+    def _read(self) -> bytes:
+        """What came next; nothing at the end, or at the deadline."""
+        waiter = select.poll()
+        waiter.register(self._out, select.POLLIN)
+        left_s = self._until_s - time.monotonic()
+        return os.read(self._out.fileno(), 4096) if left_s > 0 and waiter.poll(left_s * 1000) else b""

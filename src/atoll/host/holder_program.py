@@ -3,7 +3,7 @@
 Run as a script, isolated (`python -I -S`), and imports nothing of atoll, so that it stays small and
 outlives an upgrade. Arguments: `user` or `root`, and the run directory. It speaks in lines with
 `ensure_holder` over its stdin and stdout: its pid, then (for `user`) waits for the line that says that its
-numbers are mapped, then `ready` or `error TEXT`.
+numbers are mapped, then `ready` or `error TEXT`; told that it is written down, it closes both.
 """
 
 import ctypes
@@ -31,9 +31,9 @@ def _main(kind: str, run: str) -> None:
     _say("ready")
     if not sys.stdin.readline():
         os._exit(1)  # whoever asked for a holder is gone and has not written down where it is
-    _forget_stdio()
     _keep_from_cleaners(run)
     _set_title(b"atoll-holder " + os.fsencode(run))
+    _forget_stdio()
     while True:
         signal.pause()
 
