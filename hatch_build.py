@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -128,12 +129,24 @@ def _go(arguments: list[str], directory: Path) -> str:
 def _build_runsc(source: Path, output: Path) -> None:
     _go(["mod", "vendor"], source)
     gvisor = source / "vendor" / "gvisor.dev" / "gvisor"
+    for patch in sorted((source / "patches").glob("*.toml")):
+        _patch(gvisor, patch)
     _go(
         ["run", "-mod=vendor", "./fillseccomp", str(gvisor / "runsc/boot/filter/filter_precompiled.go")],
         source,
     )
     version = f"-X gvisor.dev/gvisor/runsc/version.version={RUNSC_VERSION}"
     _compile(source, output, "gvisor.dev/gvisor/runsc", f"{_LDFLAGS} {version}", "-mod=vendor")
+
+
+def _patch(tree: Path, patch: Path) -> None:
+    """Replace the text ``old`` of one file, which must be there once, by ``new``."""
+    change = tomllib.loads(patch.read_text())
+    path = tree / change["file"]
+    text = path.read_text()
+    if text.count(change["old"]) != 1:
+        _stop(f"{patch.name} does not fit this version of {change['file']}")
+    path.write_text(text.replace(change["old"], change["new"]))
 
 
 def _build_agent(source: Path, output: Path) -> None:

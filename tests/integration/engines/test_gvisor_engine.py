@@ -22,6 +22,7 @@ mkdir /mnt && cp /usr/bin/mount /run/ && /run/mount -t tmpfs none /mnt && echo m
 head -c 100000000 /dev/zero > /dev/shm/big && echo shared >> /seen
 touch /usr/touched 2>/dev/null || echo usr is read-only >> /seen
 grep -q lo: /proc/net/dev && echo loopback >> /seen
+echo memory $(grep MemTotal /proc/meminfo) >> /seen
 echo 0 0 > /ticks
 sleep 1000000
 """
@@ -46,7 +47,14 @@ def test_process_1_finds_a_whole_computer(workshop: GvisorWorkshop) -> None:
         capabilities = int(seen[0].split()[-1], 16)
         assert capabilities & 0x3FFFFFFFFF == 0x3FFFFFFFFF
         assert int(seen[1].split()[1]) >= 65536
-        assert seen[2:] == ["tmp 1777 run 755 shm 1777", "mounted", "shared", "usr is read-only", "loopback"]
+        assert seen[2:] == [
+            "tmp 1777 run 755 shm 1777",
+            "mounted",
+            "shared",
+            "usr is read-only",
+            "loopback",
+            "memory MemTotal: 1048576 kB",
+        ]
 
     workshop.run(test)
 

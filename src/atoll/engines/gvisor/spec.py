@@ -102,6 +102,8 @@ def bundle_spec(plan: MachinePlan) -> dict[str, Any]:
         },
         "mounts": _mounts(plan),
         "linux": {
+            # What the guest believes; the cgroup is what holds it to that.
+            "resources": {"memory": {"limit": plan.memory_bytes}} if plan.memory_bytes else {},
             "namespaces": [
                 {"type": "pid"},
                 {"type": "ipc"},
