@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from atoll.errors import NoSpaceError
 from atoll.testing import PATIENCE_S, EngineConformance, ticks_beyond
 from tests.integration.engines.workshop import GvisorWorkshop
 
@@ -75,6 +77,25 @@ def test_a_machine_whose_process_is_killed_says_so_and_is_cleaned_up(
             await asyncio.gather(*waiting)
         assert await engine.adopt(machine.record()) is None
         assert workshop.ledger() == before
+        await machine.kill()
+
+    workshop.run(test)
+
+
+@pytest.mark.parametrize("leave_running", [True, False])
+def test_a_full_disk_fails_a_checkpoint_and_the_machine_goes_on(
+    workshop: GvisorWorkshop, leave_running: bool
+) -> None:
+    async def test() -> None:
+        plan = workshop.plan("m1")
+        machine = await workshop.engine().start(plan)
+        await ticks_beyond(workshop, plan, 1)
+        small = workshop.directory()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], check=True)
+        with pytest.raises(NoSpaceError):
+            await machine.checkpoint(small, leave_running=leave_running)
+        await ticks_beyond(workshop, plan, workshop.ticks(plan)[-1].number)
+        await machine.checkpoint(workshop.directory(), leave_running=leave_running)
         await machine.kill()
 
     workshop.run(test)

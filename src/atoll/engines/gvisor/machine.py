@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,10 +15,11 @@ from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import HostProcess, end_processes, end_processes_of, to_the_end
 from atoll.engines.gvisor.record import MachineRecord
 from atoll.engines.gvisor.usage import Usage, usage_of
-from atoll.errors import EngineError
-from atoll.host import Cgroup
+from atoll.errors import EngineError, NoSpaceError
+from atoll.host import Cgroup, free_bytes
 
 CHECKPOINT_TIMEOUT_S = 900.0
+SPARE_BYTES = 16 << 20
 
 
 class HostParts(NamedTuple):
@@ -50,6 +53,11 @@ class GvisorMachine(Machine):
 
     async def checkpoint(self, into: Path, *, leave_running: bool) -> None:
         """See ``Machine.checkpoint``. The files are on the disk, not only in its cache, when this returns."""
+        await to_the_end(self._checkpoint(into, leave_running=leave_running))
+
+    async def _checkpoint(self, into: Path, *, leave_running: bool) -> None:
+        if not leave_running:
+            await self._assert_room(into)
         argument = {
             "metadata": {"compression": "none"},
             "have_pages_file": True,
@@ -57,12 +65,27 @@ class GvisorMachine(Machine):
             "app_mf_exclude_committed_zero_pages": True,
         }
         with CheckpointFiles(into) as files:
-            await self._control.call(
-                "containerManager.Checkpoint", argument, fds=files.fds, timeout_s=CHECKPOINT_TIMEOUT_S
-            )
+            try:
+                await self._control.call(
+                    "containerManager.Checkpoint", argument, fds=files.fds, timeout_s=CHECKPOINT_TIMEOUT_S
+                )
+            except EngineError as error:
+                if os.strerror(errno.ENOSPC).lower() in error.message:
+                    raise NoSpaceError(error.message, hint=f"free some space on the disk of {into}") from None
+                raise
             await asyncio.to_thread(files.sync)
         if not leave_running:
             await self.wait()
+
+    async def _assert_room(self, into: Path) -> None:
+        """A guest whose last checkpoint fails is lost, so look before."""
+        usage = await self._control.call("Usage.Collect", {"Full": False})
+        needed, free = int(usage["Total"]) + SPARE_BYTES, free_bytes(into)
+        if needed > free:
+            raise NoSpaceError(
+                f"the memory of {self.machine_id} may take {needed >> 20} MiB, the disk has {free >> 20} MiB",
+                hint=f"free some space on the disk of {into}",
+            )
 
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""
