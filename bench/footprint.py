@@ -42,9 +42,14 @@ def start_python(code: str) -> None:
 
 def proportional_mb(home: Home) -> float:
     """Return the proportional memory of all machines of a home, in MB; the supervisor is not one."""
-    machines = {pid for pid in all_pids() if f"--bundle={home.path}" in command_line(pid)}
+    machines = {pid for pid in all_pids() if is_machine(command_line(pid), home)}
     machines |= {pid for pid in all_pids() if ancestors(pid) & machines}
     return sum(pss_kib(pid) for pid in machines) * 1024 / 1e6
+
+
+def is_machine(line: str, home: Home) -> bool:
+    """Whether a process with these arguments is gVisor's, for a sandbox of the home."""
+    return line.startswith("runsc-") and f"{home.run}/" in line
 
 
 def all_pids() -> list[int]:

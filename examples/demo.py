@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from atoll import NotFoundError, Sandbox, Snapshots, Supervisor
@@ -55,14 +55,14 @@ def work(sandbox: Sandbox) -> None:
     say("It gets a data file, and a Python process that keeps variables in memory:")
     with timed("two files in, a Python process started"):
         sandbox.files.upload(HERE / "river", "/workspace/river")
-        sandbox.start(["python3", "/workspace/river/notebook.py"])
+        with sandbox.start(["python3", "/workspace/river/notebook.py"]) as notebook:
+            next(iter(notebook))  # it says that it is ready; it goes on when this handle is closed
     ask(
         sandbox,
-        "import csv, os, time\n"
+        "import csv, os\n"
         "from statistics import linear_regression, mean\n"
         "rows = csv.DictReader(open('/workspace/river/nile.csv'))\n"
-        "flows = {int(row['year']): int(row['flow']) for row in rows}\n"
-        "born = time.monotonic()",
+        "flows = {int(row['year']): int(row['flow']) for row in rows}",
     )
     print(ask(sandbox, "print(f'process {os.getpid()} holds {len(flows)} years of the Nile')"))
 
@@ -127,15 +127,10 @@ def ask(sandbox: Sandbox, code: str) -> str:
 
 def forget_earlier_demo() -> None:
     """Remove what an earlier, interrupted run of this demo may have left."""
-    for ref in (NAME,):
-        try:
-            Sandbox.kill(ref)
-        except NotFoundError:
-            continue
-    try:
+    with suppress(NotFoundError), Sandbox.attached(NAME) as earlier:
+        earlier.kill()
+    with suppress(NotFoundError):
         Snapshots.delete(SNAPSHOT)
-    except NotFoundError:
-        return
 
 
 @contextmanager
@@ -154,8 +149,12 @@ def show_timings() -> None:
 
 
 def show_progress(progress: Progress) -> None:
-    """Show the steps of a long work; only building the image has any."""
-    print(f"  … {progress.step}", flush=True)
+    """Show how a long work goes on; only building the image, the first time, is one."""
+    percent = f"{100 * progress.done / progress.total:3.0f} %" if progress.total else ""
+    if sys.stdout.isatty():
+        print(f"\r\033[K  {progress.step} {percent}", end="", flush=True)
+    elif not progress.done:
+        print(f"  {progress.step}", flush=True)
 
 
 def say(text: str) -> None:

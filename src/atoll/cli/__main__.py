@@ -33,8 +33,6 @@ def run(arguments: list[str]) -> int:
         code = atoll.main(arguments, prog_name="atoll", standalone_mode=False)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        return 128 + signal.SIGPIPE
     except Exception as error:  # the last place that can turn a fault into a line
         click.echo(failure_line(error), err=True)
         return FAILED

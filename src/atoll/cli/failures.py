@@ -11,6 +11,7 @@ from atoll.errors import AtollError
 
 FAILED = 125
 INTERRUPTED = 130
+READER_LEFT = 141
 
 
 class Failure(Exception):

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from atoll.cli.failures import Failure
+from atoll.cli.failures import READER_LEFT, Failure
 from atoll.errors import AtollError
 
 
@@ -31,6 +31,9 @@ class Command(click.Command):
             return super().invoke(ctx)
         except AtollError as error:
             raise Failure(error, as_json=bool(ctx.params.get("as_json"))) from error
+        except BrokenPipeError:
+            # click would make it a failure; to a shell it is what SIGPIPE is.
+            ctx.exit(READER_LEFT)
 
 
 class Group(click.Group):

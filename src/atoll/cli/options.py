@@ -26,9 +26,9 @@ def split_pairs(
     return tuple(split)
 
 
-def pairs_option(*names: str, help: str) -> Callable[[F], F]:
+def pairs_option(*names: str, text: str) -> Callable[[F], F]:
     """Add an option KEY=VALUE that may be given more than once."""
-    return click.option(*names, metavar="KEY=VALUE", multiple=True, callback=split_pairs, help=help)
+    return click.option(*names, metavar="KEY=VALUE", multiple=True, callback=split_pairs, help=text)
 
 
 def json_option(command: F) -> F:
@@ -64,7 +64,7 @@ def program_options(command: F) -> F:
 
 def env_option(command: F) -> F:
     """Add ``--env KEY=VALUE``, once or more often."""
-    return pairs_option("-e", "--env", help="Set a variable inside; repeatable.")(command)
+    return pairs_option("-e", "--env", text="Set a variable inside; repeatable.")(command)
 
 
 def spec_options(command: F) -> F:
@@ -79,7 +79,7 @@ def spec_options(command: F) -> F:
             show_default=True,
             help="What the sandbox may reach.",
         ),
-        pairs_option("--metadata", help="Label to filter lists by; repeatable."),
+        pairs_option("--metadata", text="Label to filter lists by; repeatable."),
         click.option("--from-snapshot", metavar="SNAPSHOT", help="Restore this snapshot, memory and disk."),
         click.option("--image", metavar="IMAGE", help="Image to start from; default: base."),
         click.option("--name", metavar="NAME", help="Name of the sandbox; default: none."),

@@ -41,7 +41,8 @@ def _raw_mode() -> Iterator[None]:
         yield
         return
     before = termios.tcgetattr(0)
-    tty.setraw(0)
+    # What was typed before now is not thrown away.
+    tty.setraw(0, termios.TCSADRAIN)
     try:
         yield
     finally:

@@ -27,7 +27,7 @@ def command(as_json: bool, **options: Any) -> None:
       atoll create --from-snapshot ready
     """
     with progress_shown() as report:
-        sandbox = Sandbox.create(**wanted(options), on_progress=report)
+        sandbox = Sandbox.create(**wanted(options), keep=True, on_progress=report)
     with sandbox:
         if as_json:
             show_json(sandbox.info())

@@ -25,8 +25,8 @@ def command(sandbox: str, count: int, as_json: bool) -> None:
         copies = original.fork(count)
     infos = []
     for copy in copies:
-        with copy:
-            infos.append(copy.info())
+        infos.append(copy.info())
+        copy.close()
     if as_json:
         show_json(infos)
         return

@@ -18,7 +18,7 @@ STATES = ["creating", "running", "paused", "suspended", "crashed"]
 
 @click.command(name="ls", cls=Command)
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these; repeatable.")
-@pairs_option("--metadata", help="Only with this label; repeatable.")
+@pairs_option("--metadata", text="Only with this label; repeatable.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the ids.")
 @json_option
 def command(

@@ -31,7 +31,7 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
     \b
     Example:
       atoll run -- python3 -c 'print(6 * 7)'
-      atoll run --keep --name work -- git clone https://github.com/torvalds/linux
+      atoll run --keep --name work -- pip install tabulate
       echo hello | atoll run tr a-z A-Z
     """
     program = ProgramOptions.of(options, env={})

@@ -75,7 +75,7 @@ def tree(sandbox: str | None, as_json: bool) -> None:
     if as_json:
         show_json(_nested(infos, None))
         return
-    for line in _tree_lines(infos, None, ""):
+    for line in tree_lines(infos):
         click.echo(line)
 
 
@@ -127,15 +127,18 @@ def _nested(infos: list[SnapshotInfo], parent_id: str | None) -> list[dict[str, 
     ]
 
 
-def _tree_lines(infos: list[SnapshotInfo], parent_id: str | None, indent: str) -> list[str]:
+def tree_lines(infos: list[SnapshotInfo], parent_id: str | None = None, indent: str = "") -> list[str]:
+    """Draw the snapshots below one, or all of them, one a line."""
     lines = []
     children = _children(infos, parent_id)
     for info in children:
         last = info is children[-1]
         branch, deeper = ("", "") if parent_id is None else ("└─ ", "   ") if last else ("├─ ", "│  ")
-        named = plain(info.name or info.snapshot_id)
-        used = size(info.memory_bytes + info.disk_bytes)
-        comment = f"  {plain(info.comment)}" if info.comment else ""
-        lines.append(f"{indent}{branch}{named}  {used}{comment}")
-        lines += _tree_lines(infos, info.snapshot_id, indent + deeper)
+        lines.append(f"{indent}{branch}{_described(info)}")
+        lines += tree_lines(infos, info.snapshot_id, indent + deeper)
     return lines
+
+
+def _described(info: SnapshotInfo) -> str:
+    comment = f"  {plain(info.comment)}" if info.comment else ""
+    return f"{plain(info.name or info.snapshot_id)}  {size(info.memory_bytes + info.disk_bytes)}{comment}"

@@ -1,0 +1,119 @@
+import fcntl
+import json
+import os
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.command_line import LONG_S, atoll, rest, said, started, until
+
+from atoll import Sandbox
+
+
+@pytest.fixture(scope="module")
+def work(module_home: Path) -> Iterator[str]:
+    """A sandbox with a name, made and killed on the command line."""
+    said("create", "--name", "work")
+    yield "work"
+    said("kill", "work")
+
+
+def test_run_passes_bytes_and_the_exit_code_and_leaves_no_sandbox(work: str) -> None:
+    before = said("ls", "--quiet")
+    done = atoll("run", "--env", "A=x y", "--", "sh", "-c", r'printf "$A\0\377"; printf err >&2; exit 7')
+    assert (done.returncode, done.stdout, done.stderr) == (7, b"x y\0\xff", b"err")
+    assert said("ls", "--quiet") == before
+
+
+def test_run_uses_no_shell(work: str) -> None:
+    assert atoll("run", "echo", "$HOME", "*", "-n").stdout == b"$HOME * -n\n"
+
+
+def test_run_with_keep_leaves_the_sandbox(work: str) -> None:
+    done = atoll("run", "--keep", "--name", "kept", "--", "sh", "-c", "echo 42 > answer")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"sandbox kept\n")
+    assert said("exec", "kept", "--", "cat", "answer") == "42"
+    said("kill", "kept")
+
+
+def test_exec_passes_standard_input_and_output_whole(work: str) -> None:
+    data = os.urandom(5 << 20)
+    done = atoll("exec", work, "--", "cat", stdin=data)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout == data
+
+
+def test_exec_with_json_tells_the_result_and_still_ends_with_its_code(work: str) -> None:
+    done = atoll("exec", "--json", work, "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+    told = json.loads(done.stdout)
+    assert done.returncode == 3
+    assert (told["exit_code"], told["stdout"], told["stderr"]) == (3, "out\n", "err\n")
+
+
+def test_what_atoll_cannot_do_is_one_line_and_125(work: str) -> None:
+    for arguments in (
+        ["exec", "nobody", "true"],
+        ["exec", work, "/no/such/program"],
+        ["create", "--name", work],
+    ):
+        done = atoll(*arguments)
+        assert done.returncode == 125
+        assert done.stdout == b""
+        assert done.stderr.startswith(b"atoll: ")
+        assert done.stderr.count(b"\n") == 1
+    assert json.loads(atoll("info", "--json", "nobody").stderr)["error"]["code"] == "sandbox_not_found"
+
+
+def test_ctrl_c_kills_the_program_and_not_the_sandbox(work: str) -> None:
+    program = ["sh", "-c", "echo up; exec sleep 98765"]
+    with started("exec", work, "--", *program, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        until(process.stdout.fileno(), b"up")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LONG_S) == 130
+    with Sandbox.attached(work) as sandbox:
+        deadline = time.monotonic() + LONG_S
+        while sandbox.run("pgrep -f 'sleep 9876[5]'", timeout_s=LONG_S).exit_code == 0:
+            assert time.monotonic() < deadline, "the program still runs"
+    assert json.loads(said("info", "--json", work))["state"] == "running"
+
+
+def test_a_reader_that_leaves_ends_the_program(work: str) -> None:
+    with started("exec", work, "yes", stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(2) == b"y\n"
+        process.stdout.close()
+        assert process.wait(LONG_S) == 128 + signal.SIGPIPE
+
+
+def test_a_shell_has_the_size_of_this_terminal_and_follows_it(work: str) -> None:
+    ours, theirs = os.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 101, 0, 0))
+    with started("shell", work, preexec_fn=lambda: os.login_tty(theirs)) as process:
+        os.close(theirs)
+        until(ours, b"$ ")
+        os.write(ours, b"PS1='> '; stty size\r")
+        until(ours, b"33 101")
+        fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 44, 99, 0, 0))
+        os.write(ours, b"until stty size | grep '^44 99$'; do sleep 0.1; done; exit 5\r")
+        rest(ours)
+        assert process.wait(LONG_S) == 5
+    os.close(ours)
+
+
+def test_cp_takes_a_directory_in_and_out_again(work: str, tmp_path: Path) -> None:
+    source = tmp_path / "tree"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep" / "data").write_bytes(os.urandom(100_000))
+    (source / "run.sh").write_text("#!/bin/sh\necho ran\n")
+    (source / "run.sh").chmod(0o755)
+    said("cp", str(source), f"{work}:/workspace/")
+    assert said("exec", work, "/workspace/tree/run.sh") == "ran"
+    said("cp", f"{work}:/workspace/tree", str(tmp_path / "back"))
+    for name in ("deep/data", "run.sh"):
+        assert (tmp_path / "back" / name).read_bytes() == (source / name).read_bytes()

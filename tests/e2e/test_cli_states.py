@@ -1,0 +1,90 @@
+import json
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.command_line import LONG_S, atoll, said, started
+
+
+@pytest.fixture(scope="module")
+def play(module_home: Path) -> Iterator[str]:
+    """A sandbox with a name, made and killed on the command line."""
+    said("create", "--name", "play", "--metadata", "team=a")
+    yield "play"
+    said("kill", "play")
+
+
+def state(name: str) -> str:
+    return str(json.loads(said("info", "--json", name))["state"])
+
+
+def test_looking_wakes_nothing_and_use_wakes_where_it_was(play: str) -> None:
+    said("exec", play, "--", "sh", "-c", "sleep 1000000 & echo $! > pid")
+    for put_down, asleep in (("pause", "paused"), ("suspend", "suspended")):
+        said(put_down, play)
+        for look in (
+            ["ls"],
+            ["stats", play],
+            ["logs", play],
+            ["ls", "--state", asleep, "--metadata", "team=a"],
+        ):
+            said(*look)
+        assert state(play) == asleep
+        assert said("exec", play, "--", "sh", "-c", "ps -o args= -p $(cat pid)") == "sleep 1000000"
+        assert state(play) == "running"
+
+
+def test_a_snapshot_can_be_gone_back_to(play: str) -> None:
+    said("exec", play, "--", "sh", "-c", "echo before > note")
+    made = said("snapshot", "make", play, "--name", "first", "--comment", "a\x1b[31mb")
+    assert made in said("snapshot", "list", "--sandbox", play)
+    assert "first" in said("snapshot", "tree")
+    assert "\x1b" not in said("snapshot", "list")
+    said("exec", play, "--", "sh", "-c", "echo after > note")
+    said("rollback", play, "first")
+    assert said("exec", play, "cat", "note") == "before"
+    second = said("snapshot", "make", play)
+    assert atoll("snapshot", "delete", "first").returncode == 125
+    assert made in said("snapshot", "list")
+    assert second in said("snapshot", "list")
+
+
+def test_forks_start_from_the_same_disk_and_part(play: str) -> None:
+    said("exec", play, "--", "sh", "-c", "echo same > shared")
+    first, second = said("fork", play, "--count", "2").split()
+    said("exec", first, "--", "sh", "-c", "echo other > shared")
+    assert said("exec", second, "cat", "shared") == "same"
+    assert said("exec", play, "cat", "shared") == "same"
+    said("kill", first, second)
+    assert atoll("kill", first).returncode == 125
+
+
+def test_a_port_is_reached_on_this_machine_until_ctrl_c(play: str) -> None:
+    said("exec", play, "--", "sh", "-c", "python3 -m http.server 8000 >/dev/null 2>&1 &")
+    wait = "until curl -s -o /dev/null localhost:8000; do sleep 0.1; done"
+    said("exec", play, "--", "sh", "-c", wait)
+    with started("port", play, "8000", stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().decode().strip()
+        with urllib.request.urlopen(f"http://{address}/", timeout=LONG_S) as answer:
+            assert answer.status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LONG_S) == 130
+
+
+def test_stop_puts_everything_to_sleep_and_the_next_use_wakes_it(play: str) -> None:
+    said("exec", play, "--", "sh", "-c", "sleep 2000000 & echo $! > pid")
+    said("stop")
+    assert state(play) == "suspended"
+    assert said("exec", play, "--", "sh", "-c", "ps -o args= -p $(cat pid)") == "sleep 2000000"
+
+
+def test_doctor_finds_this_machine_fit_and_gc_finds_nothing(play: str) -> None:
+    done = atoll("doctor", "--json")
+    assert done.returncode == 0, done.stdout.decode()
+    assert json.loads(done.stdout)["fit"] is True
+    assert json.loads(said("gc", "--json")) == []
+    assert "base" in said("image", "ls")

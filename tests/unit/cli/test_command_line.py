@@ -1,0 +1,121 @@
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from atoll.cli.__main__ import run
+from atoll.cli.atoll import COMMANDS, atoll
+from atoll.cli.commands.cp import Inside, parse
+from atoll.cli.failures import Failure, failure_line
+from atoll.errors import SandboxNotFoundError
+
+WITHOUT_JSON = {"completion", "shell"}
+
+
+def every_command() -> list[tuple[str, click.Command]]:
+    context = click.Context(atoll)
+    found = []
+    for name in COMMANDS:
+        command = atoll.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found += [(f"{name} {sub}", inner) for sub, inner in command.commands.items()]
+        else:
+            found.append((name, command))
+    return found
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    without = [
+        name
+        for name, command in every_command()
+        if "Example:" not in (command.help or "") or f"atoll {name}" not in (command.help or "")
+    ]
+    assert without == []
+
+
+def test_every_command_with_a_result_speaks_json() -> None:
+    missing = [
+        name
+        for name, command in every_command()
+        if name not in WITHOUT_JSON and not any("--json" in option.opts for option in command.params)
+    ]
+    assert missing == []
+
+
+def test_listing_the_commands_loads_neither_them_nor_the_sdk() -> None:
+    code = (
+        "import sys\n"
+        "from atoll.cli.__main__ import run\n"
+        "run(['--help'])\n"
+        "heavy = ('atoll.cli.commands', 'atoll.sdk', 'rich', 'asyncio', 'msgspec')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_loading_the_command_run_loads_no_rich_and_no_asyncio() -> None:
+    code = (
+        "import sys\n"
+        "import atoll.cli.commands.run\n"
+        "print([name for name in ('rich', 'asyncio', 'anyio', 'starlette') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nonsense"], ["ls", "--nonsense"], ["exec"], ["exec", "work", "--"], ["run", "--env", "x", "true"]],
+)
+def test_a_wrong_command_line_is_one_line_and_code_125(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 125
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("atoll: ") and captured.err.count("\n") == 1
+
+
+def test_a_group_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["snapshot"]) == 0
+    assert "rollback" not in capsys.readouterr().err
+
+
+def test_a_failure_says_what_and_the_remedy_without_control_characters() -> None:
+    error = SandboxNotFoundError("no sandbox \x1b[31mwork", hint="see `atoll ls`")
+    assert failure_line(error) == "atoll: no sandbox \\x1b[31mwork (see `atoll ls`)"
+
+
+def test_a_failure_of_a_command_with_json_is_json() -> None:
+    error = SandboxNotFoundError("no sandbox work", hint="see `atoll ls`")
+    told = json.loads(failure_line(Failure(error, as_json=True)))
+    assert told["error"]["code"] == "sandbox_not_found"
+    assert told["error"]["hint"] == "see `atoll ls`"
+
+
+def test_an_unknown_fault_is_still_one_line() -> None:
+    assert failure_line(KeyError("x\ny")).count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("work:/a/b", Inside("work", "/a/b")),
+        ("work:", Inside("work", ".")),
+        ("work:a:b", Inside("work", "a:b")),
+        ("./a:b", None),
+        ("/a:b", None),
+        ("plain", None),
+        (":x", None),
+    ],
+)
+def test_a_side_with_a_colon_before_any_slash_is_in_a_sandbox(text: str, meant: Inside | None) -> None:
+    assert parse(text) == meant
