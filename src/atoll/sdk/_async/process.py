@@ -6,7 +6,16 @@ import signal
 from collections.abc import AsyncIterator
 
 from atoll.errors import DeadlineError, ProcessNotFoundError
-from atoll.guest import ProcessEnd, end_from, process_output, signal_process, started_from, write_stdin
+from atoll.guest import (
+    ProcessEnd,
+    Program,
+    end_from,
+    process_output,
+    signal_process,
+    start_process,
+    started_from,
+    write_stdin,
+)
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
 from atoll.sdk._async.http import Upload
 from atoll.sdk._async.programs import MAX_OUTPUT_BYTES, Collector, OutputCallback, check_end
@@ -152,3 +161,17 @@ class AsyncProcess:
         self._end = end_from(payload)
         await frames.until_end()
         self.close()
+
+
+async def started(agent: AsyncAgent, program: Program, *, stream: bool) -> AsyncProcess:
+    """Start a program, and follow it from its first byte when ``stream``."""
+    frames = AsyncFrames(await agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
+    try:
+        pid = started_from((await frames.next()).payload)
+    except BaseException:
+        frames.close()
+        raise
+    if stream:
+        return AsyncProcess(agent, pid, frames)
+    frames.close()
+    return AsyncProcess(agent, pid)

@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
-from atoll.guest import list_processes, processes_from, start_process, started_from
-from atoll.protocol import ForkRequest, LogsPage, RollbackRequest, SnapshotRequest
-from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
+from atoll.guest import list_processes, processes_from
+from atoll.protocol import ForkRequest, RollbackRequest, SnapshotRequest
+from atoll.sdk._async.agent import AsyncAgent
 from atoll.sdk._async.files import AsyncFiles
 from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
+from atoll.sdk._async.listing import listed, logged
 from atoll.sdk._async.ports import AsyncForward
-from atoll.sdk._async.process import AsyncProcess
+from atoll.sdk._async.process import AsyncProcess, started
 from atoll.sdk._async.programs import (
     MAX_OUTPUT_BYTES,
     Collector,
@@ -26,14 +27,12 @@ from atoll.sdk._async.programs import (
     program_of,
 )
 from atoll.sdk._async.terminal import AsyncTerminal, opened
-from atoll.sdk._deadline import Deadline
-from atoll.sdk._io_async import shielded, sleep, user_socket
+from atoll.sdk._io_async import shielded, user_socket
 from atoll.types import (
     ExecResult,
     ProcessInfo,
     Progress,
     SandboxInfo,
-    SandboxPage,
     SandboxSpec,
     SandboxState,
     SandboxStats,
@@ -46,8 +45,6 @@ _Processes = list[ProcessInfo]
 _Snapshots = list[SnapshotInfo]
 _Sandboxes: TypeAlias = "list[AsyncSandbox]"
 _KILL_S = 60.0
-_LOGS_POLL_S = 0.5
-_PAGE = 100
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
 
 
@@ -182,19 +179,8 @@ class AsyncSandbox:
             metadata: Only those with all of these labels.
             limit: The most to give; None gives all.
         """
-        left = limit
-        cursor: str | None = None
-        with contextlib.closing(AsyncLink()) as link:
-            while left is None or left > 0:
-                query = _list_query(state, metadata, _PAGE if left is None else min(left, _PAGE), cursor)
-                page = await link.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
-                for info in page.sandboxes:
-                    yield info
-                cursor = page.cursor
-                if left is not None:
-                    left -= len(page.sandboxes)
-                if cursor is None:
-                    return
+        async for info in listed(state, metadata, limit):
+            yield info
 
     async def __aenter__(self) -> AsyncSandbox:
         return self
@@ -325,18 +311,7 @@ class AsyncSandbox:
             InvalidSpecError: ``user`` is unknown, or ``command`` empty.
         """
         program = program_of(command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin)
-        frames = AsyncFrames(
-            await self._agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S))
-        )
-        try:
-            pid = started_from((await frames.next()).payload)
-        except BaseException:
-            frames.close()
-            raise
-        if stream:
-            return AsyncProcess(self._agent, pid, frames)
-        frames.close()
-        return AsyncProcess(self._agent, pid)
+        return await started(self._agent, program, stream=stream)
 
     async def pty(
         self,
@@ -371,8 +346,7 @@ class AsyncSandbox:
             stdin=True,
             pty=size or TerminalSize(),
         )
-        answer = await self._agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S))
-        return await opened(self._agent, AsyncFrames(answer))
+        return await opened(self._agent, program)
 
     async def processes(self) -> _Processes:
         """The programs that were started through atoll or an E2B SDK and still run."""
@@ -412,21 +386,8 @@ class AsyncSandbox:
         Args:
             follow: Go on with what comes, until the sandbox is killed.
         """
-        offset = 0
-        while True:
-            try:
-                page = await self._link.call("GET", f"{self._path}/logs?offset={offset}", LogsPage)
-            except SandboxNotFoundError:
-                if offset and follow:
-                    return
-                raise
-            offset = page.offset
-            if page.text:
-                yield page.text
-            elif follow:
-                await sleep(_LOGS_POLL_S)
-            else:
-                return
+        async for text in logged(self._link, self._path, follow=follow):
+            yield text
 
     async def stats(self) -> SandboxStats:
         """What it uses of the host. It is not woken."""
@@ -523,18 +484,3 @@ class AsyncSandbox:
 def snapshot_ref(snapshot: str | SnapshotInfo) -> str:
     """The id of a snapshot that was given as its info, id or name."""
     return snapshot.snapshot_id if isinstance(snapshot, SnapshotInfo) else snapshot
-
-
-def _list_query(
-    state: SandboxState | Sequence[SandboxState] | None,
-    metadata: Mapping[str, str] | None,
-    limit: int,
-    cursor: str | None,
-) -> str:
-    parts = [f"limit={limit}"]
-    if state is not None:
-        parts.append(f"state={ref(state if isinstance(state, str) else ','.join(state))}")
-    parts += [f"metadata={ref(f'{key}={value}')}" for key, value in (metadata or {}).items()]
-    if cursor is not None:
-        parts.append(f"cursor={ref(cursor)}")
-    return "&".join(parts)

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from atoll.guest import ProcessEnd, end_from, resize_process, signal_process, started_from, write_stdin
-from atoll.sdk._async.agent import AsyncAgent, AsyncFrames
+from atoll.guest import (
+    ProcessEnd,
+    Program,
+    end_from,
+    resize_process,
+    signal_process,
+    start_process,
+    started_from,
+    write_stdin,
+)
+from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
 from atoll.sdk._async.programs import check_end, kill_quietly
+from atoll.sdk._deadline import Deadline
 from atoll.types import ExecResult, TerminalSize
 
 
@@ -103,8 +113,9 @@ class AsyncTerminal:
         self._frames.close()
 
 
-async def opened(agent: AsyncAgent, frames: AsyncFrames) -> AsyncTerminal:
-    """The terminal whose stream has just begun."""
+async def opened(agent: AsyncAgent, program: Program) -> AsyncTerminal:
+    """Start a program on a terminal."""
+    frames = AsyncFrames(await agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
     try:
         return AsyncTerminal(agent, started_from((await frames.next()).payload), frames)
     except BaseException:

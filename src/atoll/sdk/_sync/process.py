@@ -7,7 +7,16 @@ import signal
 from collections.abc import Iterator
 
 from atoll.errors import DeadlineError, ProcessNotFoundError
-from atoll.guest import ProcessEnd, end_from, process_output, signal_process, started_from, write_stdin
+from atoll.guest import (
+    ProcessEnd,
+    Program,
+    end_from,
+    process_output,
+    signal_process,
+    start_process,
+    started_from,
+    write_stdin,
+)
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.programs import MAX_OUTPUT_BYTES, Collector, OutputCallback, check_end
@@ -153,3 +162,17 @@ class Process:
         self._end = end_from(payload)
         frames.until_end()
         self.close()
+
+
+def started(agent: Agent, program: Program, *, stream: bool) -> Process:
+    """Start a program, and follow it from its first byte when ``stream``."""
+    frames = Frames(agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
+    try:
+        pid = started_from((frames.next()).payload)
+    except BaseException:
+        frames.close()
+        raise
+    if stream:
+        return Process(agent, pid, frames)
+    frames.close()
+    return Process(agent, pid)

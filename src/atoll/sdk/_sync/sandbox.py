@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
-from atoll.guest import list_processes, processes_from, start_process, started_from
-from atoll.protocol import ForkRequest, LogsPage, RollbackRequest, SnapshotRequest
-from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
+from atoll.guest import list_processes, processes_from
+from atoll.protocol import ForkRequest, RollbackRequest, SnapshotRequest
+from atoll.sdk._sync.agent import Agent
 from atoll.sdk._sync.files import Files
 from atoll.sdk._sync.link import LONG_S, Link, closed_on_error, ref
+from atoll.sdk._sync.listing import listed, logged
 from atoll.sdk._sync.ports import Forward
-from atoll.sdk._sync.process import Process
+from atoll.sdk._sync.process import Process, started
 from atoll.sdk._sync.programs import (
     MAX_OUTPUT_BYTES,
     Collector,
@@ -27,14 +28,12 @@ from atoll.sdk._sync.programs import (
     program_of,
 )
 from atoll.sdk._sync.terminal import Terminal, opened
-from atoll.sdk._deadline import Deadline
-from atoll.sdk._io_sync import shielded, sleep, user_socket
+from atoll.sdk._io_sync import shielded, user_socket
 from atoll.types import (
     ExecResult,
     ProcessInfo,
     Progress,
     SandboxInfo,
-    SandboxPage,
     SandboxSpec,
     SandboxState,
     SandboxStats,
@@ -47,8 +46,6 @@ _Processes = list[ProcessInfo]
 _Snapshots = list[SnapshotInfo]
 _Sandboxes: TypeAlias = "list[Sandbox]"
 _KILL_S = 60.0
-_LOGS_POLL_S = 0.5
-_PAGE = 100
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
 
 
@@ -183,19 +180,8 @@ class Sandbox:
             metadata: Only those with all of these labels.
             limit: The most to give; None gives all.
         """
-        left = limit
-        cursor: str | None = None
-        with contextlib.closing(Link()) as link:
-            while left is None or left > 0:
-                query = _list_query(state, metadata, _PAGE if left is None else min(left, _PAGE), cursor)
-                page = link.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
-                for info in page.sandboxes:
-                    yield info
-                cursor = page.cursor
-                if left is not None:
-                    left -= len(page.sandboxes)
-                if cursor is None:
-                    return
+        for info in listed(state, metadata, limit):
+            yield info
 
     def __enter__(self) -> Sandbox:
         return self
@@ -326,18 +312,7 @@ class Sandbox:
             InvalidSpecError: ``user`` is unknown, or ``command`` empty.
         """
         program = program_of(command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin)
-        frames = Frames(
-            self._agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S))
-        )
-        try:
-            pid = started_from((frames.next()).payload)
-        except BaseException:
-            frames.close()
-            raise
-        if stream:
-            return Process(self._agent, pid, frames)
-        frames.close()
-        return Process(self._agent, pid)
+        return started(self._agent, program, stream=stream)
 
     def pty(
         self,
@@ -372,8 +347,7 @@ class Sandbox:
             stdin=True,
             pty=size or TerminalSize(),
         )
-        answer = self._agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S))
-        return opened(self._agent, Frames(answer))
+        return opened(self._agent, program)
 
     def processes(self) -> _Processes:
         """The programs that were started through atoll or an E2B SDK and still run."""
@@ -413,21 +387,8 @@ class Sandbox:
         Args:
             follow: Go on with what comes, until the sandbox is killed.
         """
-        offset = 0
-        while True:
-            try:
-                page = self._link.call("GET", f"{self._path}/logs?offset={offset}", LogsPage)
-            except SandboxNotFoundError:
-                if offset and follow:
-                    return
-                raise
-            offset = page.offset
-            if page.text:
-                yield page.text
-            elif follow:
-                sleep(_LOGS_POLL_S)
-            else:
-                return
+        for text in logged(self._link, self._path, follow=follow):
+            yield text
 
     def stats(self) -> SandboxStats:
         """What it uses of the host. It is not woken."""
@@ -524,18 +485,3 @@ class Sandbox:
 def snapshot_ref(snapshot: str | SnapshotInfo) -> str:
     """The id of a snapshot that was given as its info, id or name."""
     return snapshot.snapshot_id if isinstance(snapshot, SnapshotInfo) else snapshot
-
-
-def _list_query(
-    state: SandboxState | Sequence[SandboxState] | None,
-    metadata: Mapping[str, str] | None,
-    limit: int,
-    cursor: str | None,
-) -> str:
-    parts = [f"limit={limit}"]
-    if state is not None:
-        parts.append(f"state={ref(state if isinstance(state, str) else ','.join(state))}")
-    parts += [f"metadata={ref(f'{key}={value}')}" for key, value in (metadata or {}).items()]
-    if cursor is not None:
-        parts.append(f"cursor={ref(cursor)}")
-    return "&".join(parts)

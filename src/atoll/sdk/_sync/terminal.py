@@ -5,9 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from atoll.guest import ProcessEnd, end_from, resize_process, signal_process, started_from, write_stdin
-from atoll.sdk._sync.agent import Agent, Frames
+from atoll.guest import (
+    ProcessEnd,
+    Program,
+    end_from,
+    resize_process,
+    signal_process,
+    start_process,
+    started_from,
+    write_stdin,
+)
+from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._sync.programs import check_end, kill_quietly
+from atoll.sdk._deadline import Deadline
 from atoll.types import ExecResult, TerminalSize
 
 
@@ -104,8 +114,9 @@ class Terminal:
         self._frames.close()
 
 
-def opened(agent: Agent, frames: Frames) -> Terminal:
-    """The terminal whose stream has just begun."""
+def opened(agent: Agent, program: Program) -> Terminal:
+    """Start a program on a terminal."""
+    frames = Frames(agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
     try:
         return Terminal(agent, started_from((frames.next()).payload), frames)
     except BaseException:

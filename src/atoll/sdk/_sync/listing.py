@@ -1,0 +1,69 @@
+# Made by scripts/unasync.py from sdk/_async/listing.py: do not edit.
+"""The sandboxes of a home, page by page, and what one of them logged."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from atoll.errors import SandboxNotFoundError
+from atoll.protocol import LogsPage
+from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._io_sync import sleep
+from atoll.types import SandboxInfo, SandboxPage, SandboxState
+
+_PAGE = 100
+_LOGS_POLL_S = 0.5
+
+
+def listed(
+    state: SandboxState | Sequence[SandboxState] | None, metadata: Mapping[str, str] | None, limit: int | None
+) -> Iterator[SandboxInfo]:
+    """The sandboxes that fit, oldest first, ``limit`` at most."""
+    left = limit
+    cursor: str | None = None
+    with contextlib.closing(Link()) as link:
+        while left is None or left > 0:
+            query = _query(state, metadata, _PAGE if left is None else min(left, _PAGE), cursor)
+            page = link.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
+            for info in page.sandboxes[:left]:
+                yield info
+            cursor = page.cursor
+            if left is not None:
+                left -= len(page.sandboxes)
+            if cursor is None:
+                return
+
+
+def _query(
+    state: SandboxState | Sequence[SandboxState] | None,
+    metadata: Mapping[str, str] | None,
+    limit: int,
+    cursor: str | None,
+) -> str:
+    parts = [f"limit={limit}"]
+    if state is not None:
+        parts.append(f"state={ref(state if isinstance(state, str) else ','.join(state))}")
+    parts += [f"metadata={ref(f'{key}={value}')}" for key, value in (metadata or {}).items()]
+    if cursor is not None:
+        parts.append(f"cursor={ref(cursor)}")
+    return "&".join(parts)
+
+
+def logged(link: Link, path: str, *, follow: bool) -> Iterator[str]:
+    """What the sandbox whose route is ``path`` logged, and with ``follow`` what comes until it is killed."""
+    offset = 0
+    while True:
+        try:
+            page = link.call("GET", f"{path}/logs?offset={offset}", LogsPage)
+        except SandboxNotFoundError:
+            if offset and follow:
+                return
+            raise
+        offset = page.offset
+        if page.text:
+            yield page.text
+        elif follow:
+            sleep(_LOGS_POLL_S)
+        else:
+            return

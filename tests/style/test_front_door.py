@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import atoll
+import atoll.errors
+import atoll.sdk
+
+SOURCE = Path(atoll.__file__).parent
+HEAVY = {
+    "starlette",
+    "uvicorn",
+    "click",
+    "rich",
+    "asyncio",
+    "ssl",
+    "http",
+    "email",
+    "subprocess",
+    "sqlite3",
+    "tarfile",
+}
+
+
+def imported_by(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys\nprint(*sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=120
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_the_front_door_is_sorted_and_small() -> None:
+    assert sorted(atoll.__all__) == atoll.__all__
+    assert len(atoll.__all__) <= 40
+
+
+def test_every_public_name_is_there_and_at_home_where_type_checkers_look() -> None:
+    seen = set()
+    for node in ast.walk(ast.parse((SOURCE / "__init__.py").read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("atoll."):
+            for alias in node.names:
+                seen.add(alias.name)
+                expected = getattr(__import__(node.module, fromlist=[alias.name]), alias.name)
+                assert getattr(atoll, alias.name) is expected
+    assert seen == set(atoll.__all__)
+    with pytest.raises(AttributeError):
+        _ = atoll.no_such_name
+
+
+def test_the_sdk_offers_each_thing_in_both_colours() -> None:
+    names = set(atoll.sdk.__all__)
+    assert {name.removeprefix("Async") for name in names if name.startswith("Async")} == {
+        name for name in names if not name.startswith("Async")
+    }
+    for name in names:
+        assert getattr(atoll.sdk, name).__name__ == name
+
+
+def test_both_colours_have_the_same_methods() -> None:
+    def surface(kind: type) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    for name in atoll.sdk.__all__:
+        if not name.startswith("Async"):
+            assert surface(getattr(atoll.sdk, name)) == surface(getattr(atoll.sdk, f"Async{name}")), name
+
+
+def test_importing_atoll_loads_next_to_nothing() -> None:
+    assert not imported_by("import atoll") & (HEAVY | {"msgspec", "h11", "anyio", "socket"})
+
+
+def test_importing_the_sync_sandbox_loads_no_event_loop_and_no_face() -> None:
+    assert not imported_by("from atoll import Sandbox") & (HEAVY | {"anyio"})
+
+
+def test_importing_the_async_sandbox_loads_no_server_and_no_face() -> None:
+    assert not imported_by("from atoll import AsyncSandbox") & {
+        "starlette",
+        "uvicorn",
+        "click",
+        "rich",
+        "sqlite3",
+    }
+
+
+def test_public_methods_say_what_they_do() -> None:
+    for name in atoll.sdk.__all__:
+        kind = getattr(atoll.sdk, name)
+        assert kind.__doc__, name
+        for method, value in vars(kind).items():
+            if not method.startswith("_") and callable(value):
+                assert value.__doc__, f"{name}.{method}"
