@@ -42,6 +42,6 @@ def _whole_characters(data: bytes) -> bytes:
         byte = data[-back]
         if byte & 0xC0 == 0x80:
             continue
-        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        length = 1 if byte > 0xF4 else 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
         return data[:-back] if length > back and back < len(data) else data
     return data

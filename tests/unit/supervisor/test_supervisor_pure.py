@@ -1,0 +1,241 @@
+"""The supervisor's logic that needs no host."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from atoll.errors import InvalidSpecError, NameTakenError, SandboxNotFoundError, StateError, SupervisorError
+from atoll.supervisor.idle import Activity, Keeper, may_end_holder, may_leave
+from atoll.supervisor.logs import read_page
+from atoll.supervisor.names import check_env, check_name, new_id
+from atoll.supervisor.pool import Memory, missing, under_pressure
+from atoll.supervisor.programs import Programs
+from atoll.supervisor.records import Records, migrate, migrations
+from atoll.supervisor.rollback import next_disk
+from atoll.supervisor.rows import SandboxRow, Versions
+from atoll.supervisor.settings import Settings, read_settings
+from atoll.supervisor.states import check_action
+from atoll.supervisor.traffic import wanted
+from atoll.supervisor.trust import extra_certificates
+
+
+def _row(sandbox_id: str, name: str | None = None) -> SandboxRow:
+    return SandboxRow(
+        sandbox_id=sandbox_id,
+        name=name,
+        image="base",
+        image_digest="sha256-0",
+        state="running",
+        created_at=1.5,
+        changed_at=2.5,
+        env={"A": "ä"},
+        metadata={},
+        network="internet",
+        memory_mib=None,
+        vcpus=1.5,
+        trust_host_ca=True,
+        user="user",
+        cwd="/home/user",
+        disk="d1",
+        stack=("l2", "l1"),
+        generation=3,
+        machine_uid="0" * 32,
+        versions=Versions("e", "a"),
+        machine=b"\x00\xff",
+    )
+
+
+def test_a_row_comes_back_as_it_was_put(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        for expected in ([], [_row("one"), _row("two", "second")]):
+            records = Records(tmp_path / "state.db")
+            await records.open()
+            await records.put(*expected, durable=True)
+            await records.aclose()
+        again = Records(tmp_path / "state.db")
+        await again.open()
+        assert await again.sandboxes() == expected
+        await again.delete(expected[0])
+        assert await again.sandboxes() == expected[1:]
+        await again.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_rows_are_put_all_or_none(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        records = Records(tmp_path / "state.db")
+        await records.open()
+        await records.put(_row("one", "taken"))
+        with pytest.raises(NameTakenError):
+            await records.put(_row("two"), _row("three", "taken"))
+        assert [row.sandbox_id for row in await records.sandboxes()] == ["one"]
+        await records.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_migrations_are_numbered_without_gaps_and_run_once() -> None:
+    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
+    database = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        migrate(database)
+        migrate(database)
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        assert version == migrations()[-1][0]
+    finally:
+        database.close()
+
+
+def test_a_database_of_a_newer_atoll_is_refused() -> None:
+    database = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        database.execute("PRAGMA user_version=9999")
+        with pytest.raises(SupervisorError, match="newer"):
+            migrate(database)
+    finally:
+        database.close()
+
+
+def test_settings_come_from_the_environment_and_nonsense_is_refused() -> None:
+    assert read_settings({}) == Settings()
+    assert read_settings({"ATOLL_POOL_SIZE": "0", "ATOLL_IDLE_EXIT_S": "1.5"}).idle_exit_s == 1.5
+    for wrong in ({"ATOLL_POOL_SIZE": "many"}, {"ATOLL_POOL_SIZE": "-1"}, {"ATOLL_RESTORES": "0"}):
+        with pytest.raises(InvalidSpecError):
+            read_settings(wrong)
+
+
+@pytest.mark.parametrize("name", ["a", "a-1", "0", "a" * 63])
+def test_a_name_that_is_a_host_label_is_taken(name: str) -> None:
+    check_name(name)
+
+
+@pytest.mark.parametrize("name", ["", "-a", "A", "a.b", "a" * 64, "ä", "a\n"])
+def test_another_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSpecError):
+        check_name(name)
+
+
+def test_an_id_is_a_host_label_of_20_characters() -> None:
+    made = {new_id() for _ in range(100)}
+    assert len(made) == 100
+    for each in made:
+        check_name(each)
+        assert len(each) == 20
+        assert each[0].isalpha()
+
+
+def test_variables_that_no_program_can_be_given_are_refused() -> None:
+    check_env({"A_1": "any ä\n"})
+    for wrong in ({"1A": ""}, {"": ""}, {"A=B": ""}, {"A": "\0"}, {"A": "x" * 300_000}):
+        with pytest.raises(InvalidSpecError):
+            check_env(wrong)
+
+
+def test_what_a_crashed_sandbox_allows_is_waking_rollback_and_kill() -> None:
+    for allowed in ("wake", "dial", "rollback", "kill"):
+        check_action(allowed, "crashed", "x")
+    for refused in ("pause", "suspend", "snapshot", "fork"):
+        with pytest.raises(StateError):
+            check_action(refused, "crashed", "x")
+
+
+def test_a_killed_sandbox_is_not_found_by_any_action() -> None:
+    with pytest.raises(SandboxNotFoundError):
+        check_action("kill", "killed", "x")
+
+
+def test_the_supervisor_leaves_only_when_nothing_runs_and_nobody_asks() -> None:
+    def leaves(
+        states: tuple[str, ...] = (), clients: int = 0, busy: bool = False, asked_at_s: float = 0.0
+    ) -> bool:
+        activity = Activity(states=states, clients=clients, busy=busy, asked_at_s=asked_at_s)
+        return may_leave(activity, now_s=60.0, idle_exit_s=60.0)
+
+    assert leaves()
+    assert leaves(("suspended", "crashed"))
+    assert not leaves(("running",))
+    assert not leaves(("paused",))
+    assert not leaves(clients=1)
+    assert not leaves(busy=True)
+    assert not leaves(asked_at_s=1.0)
+
+
+def test_idleness_counts_from_the_end_of_the_last_thing_that_went_on() -> None:
+    now_s, states = 0.0, ("running",)
+    keeper = Keeper(60.0, lambda: (states, 0, False), clock=lambda: now_s)
+    now_s = 100.0
+    assert not keeper.may_leave()
+    states = ("suspended",)
+    now_s = 159.0
+    assert not keeper.may_leave()
+    now_s = 160.0
+    assert keeper.may_leave()
+
+
+def test_the_holder_ends_when_nothing_needs_its_namespaces() -> None:
+    assert may_end_holder([])
+    assert may_end_holder(["suspended", "crashed"])
+    assert not may_end_holder(["suspended", "running"])
+
+
+def test_the_pool_yields_to_memory_pressure() -> None:
+    gib = 1 << 30
+    assert not under_pressure(Memory(8 * gib, 4 * gib))
+    assert under_pressure(Memory(8 * gib, gib // 2))
+    assert under_pressure(Memory(2 * gib, gib // 4))
+    assert missing(2, 0, 1, pressed=False) == 1
+    assert missing(2, 0, 0, pressed=True) == 0
+    assert missing(0, 0, 0, pressed=False) == 0
+
+
+def test_only_more_than_an_address_lookup_wakes_a_paused_sandbox() -> None:
+    assert not wanted(1000, 1042)
+    assert wanted(1000, 1067)
+
+
+def test_the_certificates_beyond_the_images_own_are_found() -> None:
+    def certificate(body: str) -> str:
+        return f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
+
+    ours, theirs = certificate("QQ=="), certificate("Qg==")
+    assert extra_certificates(ours + theirs, ours) == theirs
+    assert extra_certificates(ours, ours + theirs) is None
+    assert extra_certificates("", ours) is None
+
+
+def test_programs_are_kept_by_content_and_old_ones_while_needed(tmp_path: Path) -> None:
+    engine, agent = tmp_path / "runsc", tmp_path / "atoll-agent"
+    (tmp_path / "bin").mkdir()
+    engine.write_text("engine 1")
+    agent.write_text("agent")
+    programs = Programs(tmp_path / "bin", engine, agent)
+    first = programs.keep()
+    engine.write_text("engine 22")
+    second = programs.keep()
+    assert first.agent == second.agent
+    assert programs.engine_path(first.engine).read_text() == "engine 1"
+    assert programs.engine_path(second.engine).read_text() == "engine 22"
+    assert programs.unneeded({first}) == []
+    assert [path.name for path in programs.unneeded(set())] == [first.engine]
+    assert Programs(tmp_path / "bin", engine, agent).keep() == second
+
+
+def test_each_rollback_has_a_disk_of_its_own() -> None:
+    assert next_disk("d1") == "d2"
+    assert next_disk("d9") == "d10"
+
+
+def test_a_page_of_logs_never_ends_inside_a_character(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    log.write_bytes("aä".encode()[:-1])
+    assert read_page(log, 0).text == "a"
+    log.write_bytes("aä".encode())
+    assert read_page(log, 1).text == "ä"
+    log.write_bytes(b"a\xff")
+    assert read_page(log, 0).offset == 2
+    assert read_page(tmp_path / "none", 5).offset == 5

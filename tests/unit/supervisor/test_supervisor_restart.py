@@ -1,0 +1,136 @@
+"""What a new supervisor makes of what an earlier one left."""
+
+from __future__ import annotations
+
+from atoll.supervisor.settings import Settings
+from tests.unit.supervisor.world import World, in_world, in_world_of
+
+
+@in_world
+async def test_a_running_sandbox_is_adopted_without_a_restart(world: World) -> None:
+    made = await world.create(name="one")
+    machine = world.machine_of(made["sandbox_id"])
+    starts = len(world.host.calls)
+    await world.crash()
+    await world.start()
+    assert (await world.ask("GET", "/v1/sandboxes/one")).json["state"] == "running"
+    assert world.machine_of(made["sandbox_id"]) is machine
+    assert all(call.method == "adopt" for call in world.host.calls[starts:])
+
+
+@in_world
+async def test_a_paused_sandbox_is_still_paused_and_woken_by_traffic(world: World) -> None:
+    made = await world.create()
+    await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
+    await world.crash()
+    await world.start()
+    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    assert sandbox.row.state == "paused"
+    (link,) = world.links.open.values()
+
+    def woken() -> bool:
+        link.received += 1000
+        return sandbox.row.state == "running"
+
+    await world.until(woken)
+
+
+@in_world
+async def test_a_suspended_sandbox_keeps_its_link_over_a_restart(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    await world.ask("POST", f"{one}/suspend")
+    (link,) = world.links.open.values()
+    await world.crash()
+    await world.start()
+    await world.ask("POST", f"{one}/wake")
+    assert list(world.links.open.values()) == [link]
+
+
+@in_world
+async def test_a_sandbox_whose_machine_died_meanwhile_is_crashed_with_a_reason(world: World) -> None:
+    made = await world.create()
+    machine = world.machine_of(made["sandbox_id"])
+    await world.crash()
+    machine.crash()
+    await world.start()
+    told = (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json
+    assert told["state"] == "crashed"
+    assert "no supervisor" in told["reason"]
+    assert world.links.open == {}
+
+
+@in_world
+async def test_a_sandbox_whose_network_was_lost_is_crashed_and_starts_again(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    await world.crash()
+    world.links.open.clear()
+    world.host.machines.clear()
+    await world.start()
+    assert (await world.ask("GET", one)).json["state"] == "crashed"
+    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+
+
+@in_world_of(Settings(pool_size=1))
+async def test_what_nobody_owns_is_removed(world: World) -> None:
+    made = await world.create()
+    await world.until(lambda: world.system.pool.ids())
+    await world.crash()
+    (world.home.snapshots / "new-broken").mkdir()
+    (world.home.layers / "lost").mkdir()
+    (world.home.sandboxes / made["sandbox_id"] / "d7").mkdir()
+    await world.start()
+    assert [entry.name for entry in world.home.sandboxes.iterdir()] == [made["sandbox_id"]]
+    assert not (world.home.sandboxes / made["sandbox_id"] / "d7").exists()
+    assert list(world.home.snapshots.iterdir()) == []
+    assert world.layers.ids() == []
+    assert len(world.links.open) == 1
+    assert (await world.ask("GET", "/v1/leftovers")).json == []
+
+
+@in_world
+async def test_leftovers_are_shown_and_removed(world: World) -> None:
+    (world.home.sandboxes / "lost").mkdir()
+    (shown,) = (await world.ask("GET", "/v1/leftovers")).json
+    assert shown["kind"] == "directory"
+    assert shown["name"].endswith("sandboxes/lost")
+    assert (await world.ask("DELETE", "/v1/leftovers")).json == [shown]
+    assert not (world.home.sandboxes / "lost").exists()
+
+
+@in_world
+async def test_a_kill_that_was_cut_short_is_finished(world: World) -> None:
+    made = await world.create()
+    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    await world.system.table.change(sandbox, durable=True, state="killed", name=None)
+    await world.crash()
+    await world.start()
+    assert world.system.table.all() == []
+    assert list(world.home.sandboxes.iterdir()) == []
+
+
+@in_world
+async def test_stop_suspends_everything_and_wants_to_leave(world: World) -> None:
+    made = await world.create()
+    answer = await world.ask("POST", "/stop")
+    assert answer.json == {"stopping": True, "failed": {}}
+    await world.stopping.asked()
+    assert world.system.table.sandbox(made["sandbox_id"]).row.state == "suspended"
+
+
+@in_world
+async def test_a_forced_stop_leaves_sandboxes_running_for_the_next_supervisor(world: World) -> None:
+    made = await world.create()
+    await world.ask("POST", "/stop?force=1")
+    await world.stopping.asked()
+    assert world.machine_of(made["sandbox_id"]).alive
+
+
+@in_world
+async def test_suspend_all_tells_what_failed_and_goes_on(world: World) -> None:
+    first, second = await world.create(), await world.create()
+    world.host.fail_next("checkpoint")
+    told = (await world.ask("POST", "/suspend-all")).json
+    assert list(told["failed"]) == [first["sandbox_id"]]
+    assert told["suspended"] == [second["sandbox_id"]]

@@ -1,0 +1,361 @@
+"""A whole supervisor on fakes: engine, links, disks, images and guest agents live in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from atoll.errors import AtollError, ImageNotFoundError
+from atoll.guest import AgentStats, GuestInit
+from atoll.host import Home, remove_tree
+from atoll.images import Image
+from atoll.network import Flow
+from atoll.supervisor.api import make_app
+from atoll.supervisor.programs import Programs
+from atoll.supervisor.settings import Settings
+from atoll.supervisor.stopping import Stopping
+from atoll.supervisor.system import Rooms, System
+from atoll.testing import FakeEngine, FakeHost, FakeMachine
+from atoll.types import ImageInfo, Progress
+
+PATIENCE_S = 60
+DIGEST = "sha256-" + "0" * 64
+
+
+class FakeLink:
+    def __init__(self, links: FakeLinks, link_id: str) -> None:
+        self.link_id = link_id
+        self.netns = Path("/proc/self/ns/net")
+        self.policy = "internet"
+        self.calls: list[str] = []
+        self.received = 0
+        self._links = links
+
+    def set_policy(self, policy: str) -> None:
+        self.policy = policy
+
+    async def prepare(self) -> None:
+        self.calls.append("prepare")
+
+    def hold(self) -> None:
+        self.calls.append("hold")
+
+    def release(self) -> None:
+        self.calls.append("release")
+
+    def end_dialled(self) -> int:
+        self.calls.append("end_dialled")
+        return 0
+
+    def traffic(self) -> tuple[int, int]:
+        return self.received, 0
+
+    async def flows(self) -> list[Flow]:
+        return [Flow(1, "192.0.2.1", 2)]
+
+    async def reset_connections(self, gone: list[Flow]) -> None:
+        self.calls.append(f"reset {len(gone)}")
+
+    async def aclose(self) -> None:
+        self._links.open.pop(self.link_id, None)
+
+
+class FakeLinks:
+    """What the host has of links: it outlives a supervisor."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, FakeLink] = {}
+        self._number = 0
+
+    async def start(self) -> None:
+        pass
+
+    async def take(self) -> FakeLink:
+        self._number += 1
+        link = FakeLink(self, f"link{self._number}")
+        self.open[link.link_id] = link
+        return link
+
+    async def adopt(self, link_id: str) -> FakeLink | None:
+        return self.open.get(link_id)
+
+    def sweep(self, keep: list[str]) -> list[str]:
+        swept = sorted(set(self.open) - set(keep))
+        for link_id in swept:
+            del self.open[link_id]
+        return swept
+
+    async def aclose(self) -> None:
+        pass
+
+
+class FakeCopy:
+    def __init__(self, source: Path, target: Path) -> None:
+        self._source, self._target = source, target
+
+    async def first(self) -> None:
+        self._target.mkdir(parents=True)
+
+    async def last(self) -> str:
+        shutil.copytree(self._source, self._target, dirs_exist_ok=True)
+        return self._target.name
+
+    async def abandon(self) -> None:
+        remove_tree(self._target)
+
+
+class FakeLayers:
+    """Layers that are plain directories and are never mounted."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.fail_next_branch = False
+
+    def mount(self, rootfs: Path, stack: tuple[str, ...], disk: Path) -> Path:
+        assert all((self.directory / layer).is_dir() for layer in stack), "a layer is gone"
+        (disk / "upper").mkdir(parents=True, exist_ok=True)
+        return disk / "upper"
+
+    def unmount(self, disk: Path) -> None:
+        pass
+
+    def undo_unknown_freeze(self, disk: Path, stack: tuple[str, ...]) -> None:
+        pass
+
+    def branch(self, disk: Path, stack: tuple[str, ...]) -> tuple[str, ...]:
+        if self.fail_next_branch:
+            self.fail_next_branch = False
+            raise AtollError("no disk for you")
+        (disk / "upper").mkdir(parents=True)
+        return stack
+
+    def copy(self, disk: Path, layer_id: str) -> FakeCopy:
+        return FakeCopy(disk / "upper", self.directory / layer_id)
+
+    def size_bytes(self, layer_id: str) -> int:
+        return 7
+
+    def sizes_changed(self, disk: Path) -> int:
+        return 11
+
+    def ids(self) -> list[str]:
+        return sorted(entry.name for entry in self.directory.iterdir())
+
+    def remove(self, layer_id: str) -> None:
+        remove_tree(self.directory / layer_id)
+
+
+class FakeImages:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.have = True
+        self.builds = 0
+
+    def get(self, name: str) -> Image | None:
+        if not self.have or name not in ("base", DIGEST):
+            return None
+        info = ImageInfo(
+            name="base",
+            digest=DIGEST,
+            size_bytes=1,
+            created_at=1.0,
+            user="user",
+            cwd="/home/user",
+            env={"LANG": "C"},
+        )
+        return Image(info=info, rootfs=self._directory / DIGEST / "rootfs")
+
+    def list(self) -> list[ImageInfo]:
+        image = self.get("base")
+        return [image.info] if image else []
+
+    async def ensure(self, name: str, progress: Callable[[Progress], None]) -> Image:
+        if name != "base":
+            raise ImageNotFoundError(f"no image {name}", hint="use base")
+        self.builds += 1
+        progress(Progress(step="building"))
+        self.have = True
+        image = self.get(name)
+        assert image
+        return image
+
+    def remove(self, name: str) -> None:
+        self.have = False
+
+
+class FakeAgents:
+    def __init__(self) -> None:
+        self.inits: list[GuestInit] = []
+        self.fail_after: int | None = None
+
+    async def ready(self, link: FakeLink) -> None:
+        await asyncio.sleep(0)
+
+    async def init(self, link: FakeLink, wanted: GuestInit) -> None:
+        if self.fail_after is not None:
+            self.fail_after -= 1
+            if self.fail_after < 0:
+                raise AtollError("the agent refuses")
+        self.inits.append(wanted)
+
+    async def warm(self, link: FakeLink, user: str) -> None:
+        pass
+
+    async def stats(self, link: FakeLink) -> AgentStats:
+        return AgentStats(processes=3)
+
+
+class Answer(msgspec.Struct):
+    status: int
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class World:
+    """One home, one host, and as many supervisors after each other as a test wants."""
+
+    def __init__(self, path: Path, settings: Settings) -> None:
+        self.home = Home(path)
+        self.home.make()
+        self.settings = settings
+        self.host = FakeHost()
+        self.links = FakeLinks()
+        self.layers = FakeLayers(self.home.layers)
+        self.images = FakeImages(self.home.images)
+        self.agents = FakeAgents()
+        self.now_s = 1000.0
+        for name in ("runsc", "atoll-agent"):
+            (path / name).write_text(name)
+
+    async def start(self) -> None:
+        rooms = Rooms(
+            engine=lambda _: FakeEngine(self.host),
+            programs=Programs(self.home.bin, self.home.path / "runsc", self.home.path / "atoll-agent"),
+            images=self.images,
+            layers=self.layers,
+            links=self.links,
+            cgroups=None,
+            nameserver="192.0.2.53",
+            complete=False,
+            agents=self.agents,
+        )
+        self.system = System(self.home, self.settings, rooms, clock=self._tick)
+        self.stopping = Stopping()
+        self.app = make_app(self.system, self.stopping)
+        await self.system.start()
+
+    async def crash(self) -> None:
+        """Let the supervisor die as kill -9 does: nothing is tidied; guests go on."""
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.sleep(0)
+        await self.system.dial_socket.aclose()
+        await self.system.records.aclose()
+
+    async def aclose(self) -> None:
+        await self.system.aclose()
+
+    async def ask(
+        self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+    ) -> Answer:
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in (headers or {}).items()],
+            "server": ("unix", None),
+            "scheme": "http",
+        }
+        inbox = [{"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}]
+        answer = Answer(0, b"")
+
+        async def receive() -> dict[str, Any]:
+            if inbox:
+                return inbox.pop()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                answer.status = message["status"]
+            else:
+                answer.body += message.get("body", b"")
+
+        await self.app(scope, receive, send)
+        return answer
+
+    async def create(self, **spec: object) -> Any:
+        answer = await self.ask("POST", "/v1/sandboxes", spec)
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def machine_of(self, sandbox_id: str) -> FakeMachine:
+        berth = self.system.table.sandbox(sandbox_id).berth
+        assert berth is not None
+        machine = berth.machine
+        assert isinstance(machine, FakeMachine)
+        return machine
+
+    async def until(self, true: Callable[[], object]) -> None:
+        """Let the supervisor work until something is so."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():  # noqa: ASYNC110 - anything may be waited for
+                await asyncio.sleep(0.005)
+
+    def _tick(self) -> float:
+        self.now_s += 1
+        return self.now_s
+
+
+@contextmanager
+def _short_directory() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="sv-"))  # a socket lies in it, so its path must be short
+    try:
+        yield path
+    finally:
+        remove_tree(path)
+
+
+def in_world(test: Callable[[World], Any]) -> Callable[[], None]:
+    """Run an asynchronous test with a world whose supervisor has been started, without a pool."""
+    return in_world_of(Settings(pool_size=0))(test)
+
+
+def in_world_of(settings: Settings) -> Callable[[Callable[[World], Any]], Callable[[], None]]:
+    def decorate(test: Callable[[World], Any]) -> Callable[[], None]:
+        @functools.wraps(test)
+        def run() -> None:
+            with _short_directory() as path:
+                asyncio.run(_lived(test, World(path, settings)))
+
+        run.__signature__ = inspect.Signature()  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+async def _lived(test: Callable[[World], Any], world: World) -> None:
+    await world.start()
+    try:
+        async with asyncio.timeout(PATIENCE_S * 2):
+            await test(world)
+    finally:
+        await world.aclose()
