@@ -43,6 +43,8 @@ class Crashes:
     async def crashed_locked(self, sandbox: Sandbox, berth: Berth, reason: str) -> None:
         """Free what is left of it and mark it; the caller holds the sandbox's lock."""
         _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
+        # Whoever asks while the rest is being freed is told already.
+        sandbox.row = sandbox.row.but(state="crashed", reason=reason)
         sandbox.berth = None
         await self._berths.end(berth)
         await berth.link.aclose()

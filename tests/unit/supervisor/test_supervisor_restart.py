@@ -120,9 +120,14 @@ async def test_stop_suspends_everything_and_wants_to_leave(world: World) -> None
 
 
 @in_world
-async def test_a_forced_stop_leaves_sandboxes_running_for_the_next_supervisor(world: World) -> None:
+async def test_what_cannot_be_suspended_keeps_the_supervisor_unless_it_is_forced(world: World) -> None:
     made = await world.create()
-    await world.ask("POST", "/stop?force=1")
+    world.host.fail_next("checkpoint")
+    refused = await world.ask("POST", "/stop")
+    assert (refused.status, refused.json["code"]) == (500, "engine_failed")
+    assert made["sandbox_id"] in refused.json["message"]
+    world.host.fail_next("checkpoint")
+    assert (await world.ask("POST", "/stop?force=1")).json["stopping"]
     await world.stopping.asked()
     assert world.machine_of(made["sandbox_id"]).alive
 

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from atoll.errors import EngineError
 from atoll.protocol import PROTOCOL_VERSION, Hello, Listed, ListedSandbox
 from atoll.supervisor.api.answers import Report, answer, json_answer
 from atoll.supervisor.stopping import Stopping
@@ -47,10 +48,18 @@ def stable_routes(system: System, stopping: Stopping) -> list[Route]:
 
     async def stop(request: Request) -> Response:
         force = request.query_params.get("force") == "1"
-        outcome = None if force else await system.works.run(system.suspend_all())
-        stopping.ask()
-        failed = outcome.failed if outcome is not None else {}
-        return json_answer({"stopping": True, "failed": failed})
+
+        async def work(_: Report) -> object:
+            failed = (await system.suspend_all()).failed
+            if failed and not force:
+                raise EngineError(
+                    f"cannot suspend {', '.join(f'{id_}: {why}' for id_, why in failed.items())}",
+                    hint="kill those, or stop with force: they go on without a supervisor",
+                )
+            stopping.ask()
+            return {"stopping": True, "failed": failed}
+
+        return await answer(request, system.works, work)
 
     return [
         Route("/hello", hello),
