@@ -117,9 +117,10 @@ class Pool:
 
     async def discard(self, warm: Warm) -> None:
         """End a warm machine and erase its disk."""
-        await self._parts.berths.end(warm.berth)
-        await warm.berth.link.aclose()
-        await erase(self._parts.places.sandbox(warm.sandbox_id))
+        with self._parts.table.hold(warm.sandbox_id):
+            await self._parts.berths.end(warm.berth)
+            await warm.berth.link.aclose()
+            await erase(self._parts.places.sandbox(warm.sandbox_id))
 
     async def drain(self) -> None:
         """End all warm machines."""
