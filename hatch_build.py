@@ -132,7 +132,13 @@ def _build_runsc(source: Path, output: Path) -> None:
     for patch in sorted((source / "patches").glob("*.toml")):
         _patch(gvisor, patch)
     _go(
-        ["run", "-mod=vendor", "./fillseccomp", str(gvisor / "runsc/boot/filter/filter_precompiled.go")],
+        [
+            "run",
+            "-trimpath",
+            "-mod=vendor",
+            "./fillseccomp",
+            str(gvisor / "runsc/boot/filter/filter_precompiled.go"),
+        ],
         source,
     )
     version = f"-X gvisor.dev/gvisor/runsc/version.version={RUNSC_VERSION}"
@@ -140,13 +146,15 @@ def _build_runsc(source: Path, output: Path) -> None:
 
 
 def _patch(tree: Path, patch: Path) -> None:
-    """Replace the text ``old`` of one file, which must be there once, by ``new``."""
-    change = tomllib.loads(patch.read_text())
-    path = tree / change["file"]
+    """Replace texts of one file: each ``old``, which must be there once, by its ``new``."""
+    described = tomllib.loads(patch.read_text())
+    path = tree / described["file"]
     text = path.read_text()
-    if text.count(change["old"]) != 1:
-        _stop(f"{patch.name} does not fit this version of {change['file']}")
-    path.write_text(text.replace(change["old"], change["new"]))
+    for change in described["change"]:
+        if text.count(change["old"]) != 1:
+            _stop(f"{patch.name} does not fit this version of {described['file']}")
+        text = text.replace(change["old"], change["new"])
+    path.write_text(text)
 
 
 def _build_agent(source: Path, output: Path) -> None:
