@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from atoll.host import Home, find_holder, join_holder, runsc_path
+from atoll.host import Home, Mounts, find_holder, join_holder, mounts_below, runsc_path
 from atoll.images import Images
 from bench.measure import median_ms
 
@@ -38,7 +38,11 @@ def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory(prefix="atoll-bench-") as directory:
         bundle = Path(directory)
         (bundle / "config.json").write_text(json.dumps(bundle_spec(image.rootfs)))
-        print(median_ms(lambda: run_once(bundle), rounds))
+        try:
+            print(median_ms(lambda: run_once(bundle), rounds))
+        finally:
+            for mount in mounts_below(bundle):
+                Mounts.unmount(mount)
 
 
 def run_once(bundle: Path) -> None:
