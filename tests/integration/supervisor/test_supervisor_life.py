@@ -250,14 +250,17 @@ def test_a_snapshot_starts_new_sandboxes_after_its_own_is_gone(sandbox: Sandbox)
     try:
         assert count(made) == 2
         assert made.run("echo $ONLY").stdout == "here\n"
+        child = made.snapshot("child")
+        assert child.parent_id == snapshot.snapshot_id
         with pytest.raises(InUseError):
             Snapshots.delete("seed")
-        assert [one.comment for one in Snapshots.list()] == ["the beginning"]
+        assert [one.comment for one in Snapshots.list()] == ["the beginning", ""]
     finally:
         made.kill()
         made.close()
-        with contextlib.suppress(InUseError):
-            Snapshots.delete(snapshot.snapshot_id)
+        Snapshots.delete("child")
+        Snapshots.delete("seed")
+    assert list(Snapshots.list()) == []
 
 
 def test_two_clients_at_once_get_one_supervisor(module_home: Path) -> None:
