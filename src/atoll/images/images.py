@@ -18,7 +18,7 @@ from atoll.errors import HostError, ImageNotFoundError
 from atoll.host import remove_tree, sync_tree, tree_bytes, write_atomically
 from atoll.images.build import apt_config, build
 from atoll.images.recipe import BASE, CWD, ENV, USER, Recipe, digest, installed_packages
-from atoll.images.sources import recipe_of_host
+from atoll.images.sources import recipe_of_host, suite_of_host
 from atoll.types import ImageInfo, Progress
 
 _ETC = Path("/etc")
@@ -91,11 +91,13 @@ class Images:
             raise ImageNotFoundError(
                 f"no image is called {name!r}", hint=f"the image that atoll can build is {BASE!r}"
             )
-        recipe = recipe_of_host(_ETC, await apt_config())
-        if image := self._current(recipe):
+        # How this host reaches its mirror is not in the fingerprint, so need not be asked for this.
+        fingerprint = Recipe(suite=suite_of_host(_ETC)).fingerprint()
+        if image := self._current(fingerprint):
             return image
         async with self._lock(progress):
-            return self._current(recipe) or await self._build(recipe, progress)
+            recipe = recipe_of_host(_ETC, await apt_config())
+            return self._current(fingerprint) or await self._build(recipe, progress)
 
     def remove(self, name: str) -> None:
         """Forget the image of that name and erase it. The caller has seen to it that nothing needs it.
@@ -112,9 +114,9 @@ class Images:
         (self._directory / image.info.digest / _RECORD).unlink()
         remove_tree(self._directory / image.info.digest)
 
-    def _current(self, recipe: Recipe) -> Image | None:
+    def _current(self, fingerprint: str) -> Image | None:
         entry = self._index().get(BASE)
-        return self.get(BASE) if entry and entry.fingerprint == recipe.fingerprint() else None
+        return self.get(BASE) if entry and entry.fingerprint == fingerprint else None
 
     async def _build(self, recipe: Recipe, progress: Callable[[Progress], None]) -> Image:
         _check_programs()

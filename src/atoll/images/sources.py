@@ -26,7 +26,8 @@ def recipe_of_host(etc: Path, apt_config: str) -> Recipe:
         etc: The host's /etc.
         apt_config: What ``apt-config dump`` prints; empty where there is no apt.
     """
-    suite = _debian_suite(_text(etc / "os-release"))
+    suite = suite_of_host(etc)
+    own = _debian_suite(_text(etc / "os-release")) is not None
     options = _options(apt_config)
     secrets = [
         f'Dir::Etc::{key} "{path}"'
@@ -34,11 +35,16 @@ def recipe_of_host(etc: Path, apt_config: str) -> Recipe:
         if path.exists()
     ]
     return Recipe(
-        suite=suite or _DEFAULT_SUITE,
-        sources=_sources(etc / "apt", suite) if suite else {},
+        suite=suite,
+        sources=_sources(etc / "apt", suite) if own else {},
         apt_options=(*(option for option in options if _FOR_THE_BUILD.match(option)), *secrets),
         guest_apt_options=tuple(option for option in options if _FOR_THE_GUEST.match(option)),
     )
+
+
+def suite_of_host(etc: Path) -> str:
+    """The release that images are made of here: the host's own on Debian, else the default."""
+    return _debian_suite(_text(etc / "os-release")) or _DEFAULT_SUITE
 
 
 def one_line_entries(text: str, suite: str) -> str:

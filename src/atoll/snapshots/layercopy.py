@@ -58,8 +58,8 @@ class LayerCopy:
     async def last(self) -> str:
         """Copy what has changed since and give the layer its place; its id. The guest stands still.
 
-        Call it after the engine has written its checkpoint, which flushes what it holds back, and before the
-        guest goes on. The layer is durable only after ``Layers.sync``.
+        Call it once the guest is paused and before it goes on; an engine may write its checkpoint meanwhile. The
+        layer is durable only after ``Layers.sync``.
 
         Raises:
             NoSpaceError: The disk is full.

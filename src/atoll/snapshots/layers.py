@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,7 +56,8 @@ class Layers:
         if root in mounts_below(sandbox_dir):
             return root
         self.undo_unknown_freeze(sandbox_dir, stack)
-        for name in (_UPPER, _WORK, _ROOT):
+        self._make_upper(sandbox_dir / _UPPER, stack)
+        for name in (_WORK, _ROOT):
             _make_directory(sandbox_dir / name)
         lowers = [*(self._path(layer) for layer in stack), rootfs]
         try:
@@ -116,7 +117,7 @@ class Layers:
         if not self._complete:
             self.seed(sandbox_dir, stack[0])
             return stack[1:]
-        self._make_upper_like(sandbox_dir / _UPPER, self._path(stack[0]))
+        self._make_upper(sandbox_dir / _UPPER, stack)
         return stack
 
     def seed(self, sandbox_dir: Path, layer_id: str) -> None:
@@ -233,13 +234,15 @@ class Layers:
         remove_tree(sandbox_dir / _WORK)
         _make_directory(sandbox_dir / _WORK)
 
-    @staticmethod
-    def _make_upper_like(upper: Path, layer: Path) -> None:
-        # The writable layer's top directory is what the guest sees as /.
+    def _make_upper(self, upper: Path, stack: Stack) -> None:
+        if upper.exists():
+            return
         _make_directory(upper)
-        info = layer.stat()
-        os.chown(upper, info.st_uid, info.st_gid)
-        shutil.copymode(layer, upper)
+        if stack:
+            # The writable layer's top directory is what the guest sees as /.
+            info = self._path(stack[0]).stat()
+            os.chown(upper, info.st_uid, info.st_gid)
+            upper.chmod(stat.S_IMODE(info.st_mode))
 
 
 def new_layer_id() -> str:
