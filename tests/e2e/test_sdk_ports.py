@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.counter import BOUND_S, count, start_counter
+
+from atoll import AtollError, Sandbox
+
+
+@pytest.fixture(scope="module")
+def sandbox(module_home: Path) -> Iterator[Sandbox]:
+    with Sandbox.create() as sandbox:
+        start_counter(sandbox)
+        yield sandbox
+
+
+def wait_for_port(sandbox: Sandbox, port: int) -> None:
+    end = time.monotonic() + BOUND_S
+    while sandbox.run(f"ss -tln | grep -q :{port}").exit_code:
+        assert time.monotonic() < end
+
+
+def test_a_dialled_port_is_a_socket_to_the_program_inside(sandbox: Sandbox) -> None:
+    assert count(sandbox) + 1 == count(sandbox)
+
+
+def test_a_port_where_nobody_listens_is_an_error_and_no_hang(sandbox: Sandbox) -> None:
+    with pytest.raises(AtollError):
+        sandbox.dial(7999).close()
+    with pytest.raises(ValueError):
+        sandbox.dial(70000)
+
+
+def test_a_forwarded_port_serves_ordinary_clients(sandbox: Sandbox) -> None:
+    sandbox.files.write("site/index.html", "hello from inside")
+    server = sandbox.start(["python3", "-m", "http.server", "8000", "--directory", "site"])
+    wait_for_port(sandbox, 8000)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with sandbox.forward(8000) as forward:
+        for _ in range(3):
+            with opener.open(f"http://127.0.0.1:{forward.port}/index.html", timeout=BOUND_S) as answer:
+                assert answer.read() == b"hello from inside"
+        port = forward.port
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=BOUND_S)
+    server.kill()

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from atoll import Sandbox, TerminalSize
+from atoll.errors import ProcessNotFoundError
+
+
+@pytest.fixture(scope="module")
+def sandbox(module_home: Path) -> Iterator[Sandbox]:
+    with Sandbox.create() as sandbox:
+        yield sandbox
+
+
+def test_a_background_program_is_found_and_followed_by_another_client(sandbox: Sandbox) -> None:
+    process = sandbox.start("echo first; read line; echo got $line; exit 7", stdin=True)
+    with Sandbox.connect(sandbox.id) as other:
+        rows = {row.pid: row for row in other.processes()}
+        assert rows[process.pid].user == "user"
+        assert rows[process.pid].cwd == "/home/user"
+        twin = other.attach(process.pid)
+        twin.write_stdin("hello\n")
+        result = twin.wait(timeout_s=120)
+    assert (result.stdout, result.exit_code) == ("first\ngot hello\n", 7)
+    assert process.wait(timeout_s=120).exit_code == 7
+    assert process.pid not in [row.pid for row in sandbox.processes()]
+
+
+def test_output_is_iterated_over_as_it_comes(sandbox: Sandbox) -> None:
+    with sandbox.start("for i in 1 2 3; do echo $i; done; echo no >&2", stream=True) as process:
+        outputs = list(process)
+        assert process.wait().exit_code == 0
+    assert "".join(output.text for output in outputs if output.stream == "stdout") == "1\n2\n3\n"
+    assert "".join(output.text for output in outputs if output.stream == "stderr") == "no\n"
+
+
+def test_a_program_reads_the_end_when_its_input_is_closed(sandbox: Sandbox) -> None:
+    process = sandbox.start(["sort"], stdin=True)
+    process.write_stdin("b\n")
+    process.write_stdin(["a", "\n"])
+    process.close_stdin()
+    assert process.wait(timeout_s=120).stdout == "a\nb\n"
+
+
+def test_signals_arrive_and_their_number_is_in_the_exit_code(sandbox: Sandbox) -> None:
+    polite = sandbox.start(
+        "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.1; done", stream=True
+    )
+    with polite:
+        assert next(iter(polite)).text == "ready\n"
+        polite.send_signal(signal.SIGTERM)
+        assert polite.wait(timeout_s=120).exit_code == 5
+    rude = sandbox.start(["sleep", "1000"])
+    rude.kill()
+    assert rude.wait(timeout_s=120).exit_code == 137
+    rude.kill()
+    with pytest.raises(ProcessNotFoundError):
+        rude.send_signal(signal.SIGTERM)
+
+
+def test_a_program_that_nobody_reads_does_not_stall(sandbox: Sandbox) -> None:
+    process = sandbox.start("head -c 5000000 /dev/zero; echo >&2 done; touch ~/unread")
+    result = process.wait(timeout_s=120)
+    assert result.exit_code == 0
+    assert sandbox.files.exists("unread")
+
+
+def test_a_terminal_has_a_size_and_passes_raw_bytes(sandbox: Sandbox) -> None:
+    with sandbox.pty(size=TerminalSize(101, 31)) as terminal:
+        terminal.send(b"stty size; tty; echo A$((1+1))B\r")
+        seen = read_until(terminal, b"A2B")
+        assert b"31 101" in seen
+        assert b"/dev/pts/" in seen
+        terminal.resize(TerminalSize(77, 22))
+        terminal.send(b"stty size; echo C$((1+1))D\r")
+        assert b"22 77" in read_until(terminal, b"C2D")
+        terminal.send(b"sleep 1000\r")
+        terminal.send(b"\x03")
+        terminal.send(b"exit 9\r")
+        assert terminal.wait().exit_code == 9
+
+
+def read_until(terminal, wanted: bytes) -> bytes:
+    seen = b""
+    for data in terminal:
+        seen += data
+        if wanted in seen:
+            return seen
+    raise AssertionError(f"the terminal ended at {seen!r}")
