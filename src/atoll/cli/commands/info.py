@@ -39,8 +39,8 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("created", moment(info.created_at)),
         ("changed", moment(info.changed_at)),
         ("network", info.network),
-        ("memory", f"at most {info.memory_mib} MiB" if info.memory_mib else "no limit"),
-        ("vcpus", f"at most {info.vcpus:g}" if info.vcpus else "no limit"),
+        ("memory", f"at most {info.memory_mib} MiB" if info.memory_mib else "the default limit"),
+        ("vcpus", f"at most {info.vcpus:g}" if info.vcpus else "no limit of its own"),
         ("user", f"{info.user} in {info.cwd}"),
         ("snapshot", info.snapshot_id or "-"),
     ]

@@ -25,7 +25,7 @@ def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
     Example:
       atoll stats work
     """
-    refs = sandboxes or tuple(info.sandbox_id for info in Sandbox.list())
+    refs = sandboxes or tuple(info.name or info.sandbox_id for info in Sandbox.list())
     used = {}
     for ref in refs:
         with held(ref) as sandbox:
