@@ -29,6 +29,19 @@ _CONSOLE = "console.log"
 _RECORD = "machine.json"
 
 
+# A machine's death fails what was asked of it a moment before its end is noticed.
+_NOTICED_S = 0.2
+
+
+def crash_error(sandbox_id: str) -> SandboxCrashedError:
+    """What is told to whoever waits for a sandbox that crashed."""
+    return SandboxCrashedError(
+        f"sandbox {sandbox_id} crashed meanwhile",
+        hint="use it again: it starts from its disk, or roll it back to a snapshot",
+        sandbox_id=sandbox_id,
+    )
+
+
 class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to run where. ``disk`` is the directory with the writable layer; ``checkpoint`` None boots."""
 
@@ -51,6 +64,7 @@ class Berth:
         self.link = link
         self.disk = disk
         self.state_dir = state_dir
+        self._mark = state_dir / "frozen"
         self.leaving = False
         self.gone = asyncio.Event()
         self._watch = asyncio.create_task(self._watching())
@@ -62,26 +76,43 @@ class Berth:
             SandboxCrashedError: The machine ended meanwhile, and not on purpose.
         """
         task = asyncio.ensure_future(work)
-        gone = asyncio.ensure_future(self.gone.wait())
         try:
-            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() or (task.exception() is not None and await self._dies()):
-                raise SandboxCrashedError(
-                    f"sandbox {sandbox_id} crashed meanwhile",
-                    hint="use it again: it starts from its disk, or roll it back to a snapshot",
-                    sandbox_id=sandbox_id,
-                )
-            return task.result()
+            await asyncio.wait({task, self._watch}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done() and not await self._explains(task.exception()):
+                return task.result()
+            raise crash_error(sandbox_id)
         finally:
-            for pending in (task, gone):
-                pending.cancel()
-            await asyncio.gather(task, gone, return_exceptions=True)
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
-    async def _dies(self) -> bool:
-        """Whether the machine's end explains a failure: the end may be noticed a moment after it."""
+    async def _explains(self, failure: BaseException | None) -> bool:
+        """Whether the machine's end is why something failed: the end may be noticed a moment later."""
+        if failure is None or isinstance(failure, ConnectionRefusedError):
+            return False
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.gone.wait(), 0.2)
+            await asyncio.wait_for(self.gone.wait(), _NOTICED_S)
         return self.gone.is_set() and not self.leaving
+
+    async def freeze(self) -> None:
+        """Freeze the machine, which runs."""
+        # Written first: who adopts the machine must know that it may be frozen, whatever its row says.
+        self._mark.touch()
+        await self.machine.pause()
+
+    async def thaw(self) -> None:
+        """Undo ``freeze``. On a machine that runs it would be its end: engines count."""
+        await self.machine.resume()
+        self._mark.unlink(missing_ok=True)
+
+    @property
+    def may_be_frozen(self) -> bool:
+        """Whether somebody began to freeze the machine and did not finish undoing it."""
+        return self._mark.exists()
+
+    def is_not_frozen(self) -> None:
+        """Note that the machine was found running."""
+        self._mark.unlink(missing_ok=True)
 
     def hang_up(self) -> None:
         """End the connections that clients hold into the guest: nothing answers on them any more."""

@@ -96,7 +96,7 @@ class Captures:
         await copy.first()
         began = time.perf_counter()
         if not paused:
-            await berth.machine.pause()
+            await berth.freeze()
         try:
             flows = await berth.link.flows()
             async with asyncio.TaskGroup() as both:
@@ -107,7 +107,7 @@ class Captures:
         finally:
             if not paused:
                 with contextlib.suppress(Exception):  # it died: whoever waits for its end tells
-                    await asyncio.shield(berth.machine.resume())
+                    await asyncio.shield(berth.thaw())
         stopped_ms = (time.perf_counter() - began) * 1000
         write_flows(into, flows)
         return stopped_ms

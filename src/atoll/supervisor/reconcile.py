@@ -6,12 +6,15 @@ import asyncio
 import logging
 
 from atoll.errors import AtollError
+from atoll.supervisor.berths import Berth
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.kills import Kills
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.table import Sandbox
 
+# A guest that runs answers sooner, however busy it is.
+_ANSWER_S = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -89,10 +92,23 @@ class Reconcile:
             await link.aclose()
             await self._mark(sandbox, "its processes ended while no supervisor ran")
             return
+        if row.state == "running":
+            await self._thaw_if_frozen(berth)
         self._parts.attach(sandbox, berth)
         if row.state == "paused":
             self._parts.watch_paused(sandbox, berth)
         _log.info("adopted sandbox %s", row.sandbox_id)
+
+    async def _thaw_if_frozen(self, berth: Berth) -> None:
+        """Have a machine run that was frozen for a moment when the supervisor died."""
+        if not berth.may_be_frozen:
+            return
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await self._parts.agents.ready(berth.link)
+            berth.is_not_frozen()
+        except TimeoutError:
+            await berth.thaw()
 
     async def _mark(self, sandbox: Sandbox, reason: str) -> None:
         _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)

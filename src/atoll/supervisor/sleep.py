@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atoll.host import sync_directory, sync_tree
+from atoll.supervisor.berths import Berth, crash_error
 from atoll.supervisor.captures import read_flows, write_flows
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.identity import first_init, woken_init
@@ -18,7 +19,6 @@ from atoll.supervisor.table import CRASH_REASON, Sandbox
 
 if TYPE_CHECKING:
     from atoll.network import Link
-    from atoll.supervisor.berths import Berth
 
 _log = logging.getLogger(__name__)
 
@@ -44,9 +44,13 @@ class Sleep:
             if sandbox.row.state == "paused":
                 return
             berth = self._parts.berth_of(sandbox)
-            await berth.alive(berth.machine.pause(), sandbox.sandbox_id)
+            await berth.alive(berth.freeze(), sandbox.sandbox_id)
             berth.hang_up()
-            await self._parts.table.change(sandbox, state="paused")
+            try:
+                await self._parts.table.change(sandbox, state="paused")
+            except BaseException:
+                await asyncio.shield(berth.thaw())
+                raise
         self._parts.watch_paused(sandbox, berth)
 
     async def suspend(self, sandbox: Sandbox) -> None:
@@ -97,6 +101,8 @@ class Sleep:
         except BaseException:
             berth.leaving = False
             await asyncio.shield(self._undo_suspend(sandbox, berth, aside))
+            if sandbox.row.state == "crashed":
+                raise crash_error(sandbox.sandbox_id) from None
             raise
         await self._parts.table.change(
             sandbox, durable=True, state="suspended", machine=None, machine_id=None
@@ -113,8 +119,13 @@ class Sleep:
 
     async def _thaw(self, sandbox: Sandbox) -> None:
         berth = self._parts.berth_of(sandbox)
-        await berth.alive(berth.machine.resume(), sandbox.sandbox_id)
+        # The row first: a machine that may be frozen can be thawed later, but never twice.
         await self._parts.table.change(sandbox, state="running")
+        try:
+            await berth.alive(berth.thaw(), sandbox.sandbox_id)
+        except BaseException:
+            await asyncio.shield(self._parts.table.change(sandbox, state="paused"))
+            raise
 
     async def _restore(self, sandbox: Sandbox) -> None:
         checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)

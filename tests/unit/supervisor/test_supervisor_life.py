@@ -72,6 +72,19 @@ async def test_pause_and_resume_change_the_state(world: World) -> None:
 
 
 @in_world
+async def test_a_failed_pause_or_resume_changes_nothing(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    world.host.fail_next("pause")
+    assert (await world.ask("POST", f"{one}/pause")).status == 500
+    assert (await world.ask("GET", one)).json["state"] == "running"
+    await world.ask("POST", f"{one}/pause")
+    world.host.fail_next("resume")
+    assert (await world.ask("POST", f"{one}/resume")).status == 500
+    assert (await world.ask("GET", one)).json["state"] == "paused"
+
+
+@in_world
 async def test_a_pause_ends_the_connections_that_clients_hold(world: World) -> None:
     made = await world.create()
     await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")

@@ -15,7 +15,7 @@ async def test_a_running_sandbox_is_adopted_without_a_restart(world: World) -> N
     await world.start()
     assert (await world.ask("GET", "/v1/sandboxes/one")).json["state"] == "running"
     assert world.machine_of(made["sandbox_id"]) is machine
-    assert all(call.method == "adopt" for call in world.host.calls[starts:])
+    assert {call.method for call in world.host.calls[starts:]} == {"adopt"}
 
 
 @in_world
@@ -33,6 +33,16 @@ async def test_a_paused_sandbox_is_still_paused_and_woken_by_traffic(world: Worl
         return sandbox.row.state == "running"
 
     await world.until(woken)
+
+
+@in_world
+async def test_a_machine_that_was_frozen_just_before_the_crash_runs_as_its_row_says(world: World) -> None:
+    made = await world.create()
+    await world.system.parts.berth_of(world.system.table.sandbox(made["sandbox_id"])).freeze()
+    world.agents.deaf = True
+    await world.crash()
+    await world.start()
+    assert not world.machine_of(made["sandbox_id"]).paused
 
 
 @in_world

@@ -197,9 +197,12 @@ class FakeAgents:
     def __init__(self) -> None:
         self.inits: list[GuestInit] = []
         self.fail_after: int | None = None
+        self.deaf = False
 
     async def ready(self, link: FakeLink) -> None:
         await asyncio.sleep(0)
+        if self.deaf:
+            raise TimeoutError
 
     async def init(self, link: FakeLink, wanted: GuestInit) -> None:
         if self.fail_after is not None:
