@@ -30,11 +30,13 @@ IDEAS = {
 JUDGE = "\nprint(round(mean((flow - model(year)) ** 2 for year, flow in flows.items()) ** 0.5))"
 
 timings: list[tuple[str, float]] = []
+steps_shown: list[str] = []
 
 
 def main() -> None:
     """Tell the story from beginning to end."""
     forget_earlier_demo()
+    say("A computer for the agent:")
     with timed("first sandbox (builds the image the first time)"):
         sandbox = Sandbox.create(name=NAME, on_progress=show_progress)
     with sandbox:
@@ -48,9 +50,9 @@ def main() -> None:
 
 def work(sandbox: Sandbox) -> None:
     """Install a package from PyPI, bring data in, and leave a Python process that has it in memory."""
-    say("A computer for the agent. It installs what it needs:")
+    say("It installs what it needs:")
     with timed("pip install tabulate, from PyPI"):
-        sandbox.run("pip install --quiet tabulate", timeout_s=240).check()
+        sandbox.run("pip install tabulate", timeout_s=240, on_stdout=lambda text: print(text, end="")).check()
 
     say("It gets a data file, and a Python process that keeps variables in memory:")
     with timed("two files in, a Python process started"):
@@ -153,7 +155,8 @@ def show_progress(progress: Progress) -> None:
     percent = f"{100 * progress.done / progress.total:3.0f} %" if progress.total else ""
     if sys.stdout.isatty():
         print(f"\r\033[K  {progress.step} {percent}", end="", flush=True)
-    elif not progress.done:
+    elif progress.step not in steps_shown:
+        steps_shown.append(progress.step)
         print(f"  {progress.step}", flush=True)
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from atoll.errors import SupervisorError, VersionMismatchError
 from atoll.guest import Body, GuestRequest, HttpClient, HttpHead
+from atoll.host import start_ticks
 from atoll.protocol import PROTOCOL_VERSION, DoctorReport, Hello
 
 if TYPE_CHECKING:
@@ -255,13 +256,8 @@ def _wait_for(home: Home, pid: int, log_end: int) -> None:
 
 
 def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    """Whether it runs. One that has ended counts as gone, even while nobody has collected its exit code."""
+    return start_ticks(pid) is not None
 
 
 def _words(home: Home, log_end: int) -> str:
