@@ -28,10 +28,13 @@ class Branches:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    async def branch(self, row: SandboxRow, checkpoint: Path) -> tuple[Sandbox, Berth]:
+    async def branch(
+        self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str]
+    ) -> tuple[Sandbox, Berth]:
         """Restore a copy on new disk and link. It runs when this returns; its row is not kept yet.
 
         The row's ``stack`` is that of the checkpoint's disk; the sandbox's may be another, see ``Layers.branch``.
+        ``env_inside`` is the sandbox environment that the checkpoint's memory has.
 
         Postcondition: on any exception nothing of it is left.
         """
@@ -43,7 +46,7 @@ class Branches:
             row = row.but(stack=tuple(stack))
             link = await self._parts.links.take()
             link.set_policy(row.network)
-            berth = await self._begin(row, checkpoint, link)
+            berth = await self._begin(row, checkpoint, env_inside, link)
         except BaseException:
             await asyncio.shield(self._give_up(link, disk))
             raise
@@ -54,11 +57,14 @@ class Branches:
         await self._parts.berths.end(berth)
         await self._give_up(berth.link, berth.disk)
 
-    async def _begin(self, row: SandboxRow, checkpoint: Path, link: Link) -> Berth:
+    async def _begin(
+        self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], link: Link
+    ) -> Berth:
         berth = await self._parts.berths.begin(self._parts.plan(row, checkpoint=checkpoint), link)
         try:
             image = self._parts.images.facts(row.image_digest)
-            await berth.alive(self._parts.agents.init(link, branched_init(row, image.env)), row.sandbox_id)
+            wanted = branched_init(row, env_inside, image.env)
+            await berth.alive(self._parts.agents.init(link, wanted), row.sandbox_id)
             # The guest believes in connections that belong to its original.
             await link.reset_connections(read_flows(checkpoint))
         except BaseException:

@@ -97,11 +97,17 @@ class Creation:
     async def _dress(self, warm: Warm, blank: SandboxRow, facts: ImageFacts) -> Sandbox:
         """Turn a warm machine into the sandbox that is wanted; its id and disk were chosen when it was made."""
         berth = warm.berth
-        row = blank.but(sandbox_id=warm.sandbox_id, versions=warm.versions, **berth_columns(berth))
+        row = blank.but(
+            sandbox_id=warm.sandbox_id,
+            machine_uid=warm.machine_uid,
+            versions=warm.versions,
+            **berth_columns(berth),
+        )
         sandbox = Sandbox(row)
         with self._parts.table.hold(row.sandbox_id):
             berth.link.set_policy(row.network)
-            await berth.alive(self._parts.agents.init(berth.link, taken_init(row, facts.env)), row.sandbox_id)
+            if wanted := taken_init(row, facts.env):
+                await berth.alive(self._parts.agents.init(berth.link, wanted), row.sandbox_id)
             await self._parts.table.add(sandbox)
         self._parts.attach(sandbox, berth)
         return sandbox
@@ -163,7 +169,7 @@ class Creation:
         )
         checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
         with self._parts.table.hold(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
-            sandbox, berth = await self._branches.branch(row, checkpoint)
+            sandbox, berth = await self._branches.branch(row, checkpoint, snapshot.env)
             try:
                 await self._parts.table.add(sandbox)
             except BaseException:

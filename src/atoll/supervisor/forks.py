@@ -78,7 +78,7 @@ class Forks:
 
         async def one(row: SandboxRow) -> tuple[Sandbox, Berth]:
             async with turn:
-                return await self._branches.branch(row, directory)
+                return await self._branches.branch(row, directory, row.env)
 
         tasks = [asyncio.create_task(one(row)) for row in rows]
         try:

@@ -31,10 +31,12 @@ def first_init(row: SandboxRow, image_env: dict[str, str], ca_pem: str | None, n
     )
 
 
-def pool_init(image: ImageFacts, nameserver: str) -> GuestInit:
-    """What a machine of the pool gets before it is anybody's."""
+def pool_init(sandbox_id: str, machine_uid: str, image: ImageFacts, nameserver: str) -> GuestInit:
+    """What a machine of the pool gets: all that a sandbox without name and environment needs."""
     return GuestInit(
         generation=1,
+        hostname=sandbox_id,
+        machine_id=machine_uid,
         env=image.env,
         user=image.user,
         cwd=image.cwd,
@@ -44,23 +46,24 @@ def pool_init(image: ImageFacts, nameserver: str) -> GuestInit:
     )
 
 
-def taken_init(row: SandboxRow, image_env: dict[str, str]) -> GuestInit:
-    """What a warm machine of the pool lacks: whose it is."""
+def taken_init(row: SandboxRow, image_env: dict[str, str]) -> GuestInit | None:
+    """What a warm machine of the pool lacks; None when that is nothing. A new environment costs a new login shell."""
+    if row.name is None and not row.env:
+        return None
+    return GuestInit(hostname=row.name, env={**image_env, **row.env} if row.env else None)
+
+
+def branched_init(row: SandboxRow, env_inside: dict[str, str], image_env: dict[str, str]) -> GuestInit:
+    """What a restored copy must not share with its original: identity, random state.
+
+    Args:
+        env_inside: The sandbox environment that the copy's memory has.
+    """
     return GuestInit(
         generation=row.generation,
         hostname=hostname_of(row),
         machine_id=row.machine_uid,
-        env={**image_env, **row.env},
-    )
-
-
-def branched_init(row: SandboxRow, image_env: dict[str, str]) -> GuestInit:
-    """What a restored copy must not share with its original: identity, random state."""
-    return GuestInit(
-        generation=row.generation,
-        hostname=hostname_of(row),
-        machine_id=row.machine_uid,
-        env={**image_env, **row.env},
+        env={**image_env, **row.env} if row.env != env_inside else None,
         entropy=secrets.token_bytes(_ENTROPY_BYTES),
     )
 

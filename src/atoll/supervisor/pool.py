@@ -15,7 +15,7 @@ from atoll.errors import AtollError
 from atoll.supervisor.berths import Berth, BerthPlan
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.identity import pool_init
-from atoll.supervisor.names import new_id
+from atoll.supervisor.names import new_id, new_machine_uid
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import FIRST_DISK
 from atoll.supervisor.rows import Versions
@@ -38,7 +38,7 @@ class Warm:
     """A machine that is nobody's yet. The sandbox that it becomes gets its id and disk."""
 
     sandbox_id: str
-    digest: str
+    machine_uid: str
     versions: Versions
     berth: Berth
 
@@ -154,7 +154,7 @@ class Pool:
             self._making[digest] -= 1
 
     async def _make(self, digest: str) -> Warm:
-        sandbox_id = new_id()
+        sandbox_id, machine_uid = new_id(), new_machine_uid()
         link = await self._parts.links.take()
         berth: Berth | None = None
         directory = self._parts.places.sandbox(sandbox_id)
@@ -164,12 +164,13 @@ class Pool:
                 directory.mkdir(mode=0o700)
                 berth = await self._parts.berths.begin(plan, link)
                 facts = self._parts.images.facts(digest)
-                await self._parts.agents.init(link, pool_init(facts, self._parts.nameserver))
+                wanted = pool_init(sandbox_id, machine_uid, facts, self._parts.nameserver)
+                await self._parts.agents.init(link, wanted)
                 await self._parts.agents.warm(link, facts.user)
         except BaseException:
             await asyncio.shield(self._give_up(berth, link, directory))
             raise
-        return Warm(sandbox_id, digest, plan.versions, berth)
+        return Warm(sandbox_id, machine_uid, plan.versions, berth)
 
     def _plan(self, sandbox_id: str, digest: str) -> BerthPlan:
         return BerthPlan(

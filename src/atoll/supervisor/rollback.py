@@ -52,7 +52,7 @@ class Rollback:
     async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow) -> None:
         old_row, old_berth, old_link = sandbox.row, sandbox.berth, sandbox.link
         checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
-        fresh, berth = await self._branches.branch(rolled_back(old_row, snapshot), checkpoint)
+        fresh, berth = await self._branches.branch(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
         try:
             changes = {name: getattr(fresh.row, name) for name in _CHANGED}
             await self._parts.table.change(
