@@ -78,7 +78,8 @@ def test_a_terminal_has_a_size_and_passes_raw_bytes(sandbox: Sandbox) -> None:
         terminal.resize(TerminalSize(77, 22))
         terminal.send(b"stty size; echo C$((1+1))D\r")
         assert b"22 77" in read_until(terminal, b"C2D")
-        terminal.send(b"sleep 1000\r")
+        terminal.send(b"sh -c 'echo E$((1+1))F; exec sleep 1000'\r")
+        read_until(terminal, b"E2F")
         terminal.send(b"\x03")
         terminal.send(b"exit 9\r")
         assert terminal.wait().exit_code == 9
