@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.mark.timeout(900)
@@ -17,3 +18,13 @@ def test_the_demo_tells_its_story_to_the_end(home: Path) -> None:
     assert f"process {process} still holds 100 years" in done.stdout
     assert "it dropped in 1898" in done.stdout
     assert "after rollback: 100 years" in done.stdout
+
+
+@pytest.mark.timeout(900)
+def test_the_example_of_the_readme_does_what_it_says(home: Path) -> None:
+    code = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=840, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split("\n\n") == ["42 from copy 0", "42 from copy 1", "42 from copy 2", "0\n"]
