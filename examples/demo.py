@@ -129,7 +129,7 @@ def ask(sandbox: Sandbox, code: str) -> str:
 
 def forget_earlier_demo() -> None:
     """Remove what an earlier, interrupted run of this demo may have left."""
-    with suppress(NotFoundError), Sandbox.attached(NAME) as earlier:
+    with suppress(NotFoundError), Sandbox.connect(NAME, wake=False) as earlier:
         earlier.kill()
     with suppress(NotFoundError):
         Snapshots.delete(SNAPSHOT)

@@ -67,7 +67,7 @@ def empty(path: Path) -> None:
     for sandbox in list(Sandbox.list()):
         with contextlib.suppress(SandboxNotFoundError):
             Sandbox.get(sandbox.sandbox_id)
-            with Sandbox.attached(sandbox.sandbox_id) as handle:
+            with Sandbox.connect(sandbox.sandbox_id, wake=False) as handle:
                 handle.kill()
     for snapshot in sorted(Snapshots.list(), key=lambda s: s.created_at, reverse=True):
         Snapshots.delete(snapshot.snapshot_id)
@@ -105,7 +105,9 @@ def assert_nothing_is_left(path: Path) -> None:
     mounts = Path("/proc/self/mountinfo").read_text()
     assert str(path) not in mounts
     assert str(home.run) not in mounts
-    left = [entry.name for directory in ("sandboxes", "snapshots", "layers") for entry in listed(path / directory)]
+    left = [
+        entry.name for directory in ("sandboxes", "snapshots", "layers") for entry in listed(path / directory)
+    ]
     assert left == []
 
 

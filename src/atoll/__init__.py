@@ -110,9 +110,11 @@ _TYPES = frozenset(
 
 
 def __getattr__(name: str) -> object:
-    if name in __all__:
-        from importlib import import_module
+    from importlib import import_module
 
+    if name in ("errors", "types"):
+        return import_module(f"atoll.{name}")
+    if name in __all__:
         room = "atoll.errors" if name.endswith("Error") else "atoll.types" if name in _TYPES else "atoll.sdk"
         value: object = getattr(import_module(room), name)
         globals()[name] = value

@@ -76,7 +76,7 @@ def test_ctrl_c_kills_the_program_and_not_the_sandbox(work: str) -> None:
         until(process.stdout.fileno(), b"up")
         process.send_signal(signal.SIGINT)
         assert process.wait(LONG_S) == 130
-    with Sandbox.attached(work) as sandbox:
+    with Sandbox.connect(work, wake=False) as sandbox:
         deadline = time.monotonic() + LONG_S
         while sandbox.run("pgrep -f 'sleep 9876[5]'", timeout_s=LONG_S).exit_code == 0:
             assert time.monotonic() < deadline, "the program still runs"

@@ -68,7 +68,7 @@ def test_sleep_in_the_middle_of_a_call_is_said_and_the_program_goes_on(module_ho
         thread = threading.Thread(target=call)
         thread.start()
         assert begun.wait(90)
-        with Sandbox.attached(sandbox.id) as other:
+        with Sandbox.connect(sandbox.id, wake=False) as other:
             other.suspend()
         thread.join(90)
         assert [type(error) for error in errors] == [StateError]

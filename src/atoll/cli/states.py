@@ -38,7 +38,7 @@ def change(refs: Sequence[str], action: Callable[[Sandbox], Any], *, as_json: bo
 
 def held(ref: str) -> Sandbox:
     """Return the sandbox in whatever state it is: this wakes none."""
-    return Sandbox.attached(ref)
+    return Sandbox.connect(ref, wake=False)
 
 
 def connected(ref: str) -> Sandbox:

@@ -9,8 +9,13 @@ class Deadline:
     """An instant on the monotonic clock that the waits of one call share. ``seconds`` None is no such instant."""
 
     def __init__(self, seconds: float | None, *, silence_s: float | None = None) -> None:
-        self._at = None if seconds is None else time.monotonic() + seconds
+        self._seconds = seconds
         self._silence_s = silence_s
+        self.restart()
+
+    def restart(self) -> None:
+        """Count from now: connecting, which may wake a sandbox, has a bound of its own."""
+        self._at = None if self._seconds is None else time.monotonic() + self._seconds
 
     def left(self) -> float | None:
         """Seconds that the next wait may take: what is left, and never more than ``silence_s``.

@@ -189,6 +189,7 @@ class AsyncPool:
             except OSError as error:
                 raise await self.explain(error) from error
         connection = AsyncConnection(await self._open())
+        deadline.restart()
         try:
             return await self._exchange(connection, request, body, length, deadline)
         except OSError as error:

@@ -132,27 +132,24 @@ class AsyncSandbox:
         return cls(link, info, kill_at_exit=not keep)
 
     @classmethod
-    async def connect(cls, id_or_name: str) -> AsyncSandbox:
+    async def connect(cls, id_or_name: str, *, wake: bool = True) -> AsyncSandbox:
         """Attach to a sandbox and wake it if it sleeps; a crashed one is started from its disk.
+
+        Args:
+            id_or_name: Which.
+            wake: False leaves it as it is until its first use, which wakes it.
 
         Raises:
             SandboxNotFoundError: There is none with that id or name.
             EngineError: It could not be woken.
         """
-        path = f"/v1/sandboxes/{ref(id_or_name)}/wake"
+        path = f"/v1/sandboxes/{ref(id_or_name)}"
         with closed_on_error(AsyncLink()) as link:
-            info = await link.call("POST", path, SandboxInfo, timeout_s=LONG_S, repeatable=True)
+            if wake:
+                info = await link.call("POST", f"{path}/wake", SandboxInfo, timeout_s=LONG_S, repeatable=True)
+            else:
+                info = await link.call("GET", path, SandboxInfo)
         return cls(link, info)
-
-    @classmethod
-    async def attached(cls, id_or_name: str) -> AsyncSandbox:
-        """Attach to a sandbox in whatever state it is, without waking it; it is still woken by its first use.
-
-        Raises:
-            SandboxNotFoundError: There is none with that id or name.
-        """
-        with closed_on_error(AsyncLink()) as link:
-            return cls(link, await link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo))
 
     @classmethod
     async def get(cls, id_or_name: str) -> SandboxInfo:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from atoll.errors import FileError
+from atoll.errors import FileError, IsADirectoryInSandboxError
 from atoll.guest import file_from, files_request, get_file, get_tree, put_file, put_tree
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, bytes_of
 from atoll.sdk._bytes import CHUNK_BYTES
@@ -76,15 +76,14 @@ async def download(
 ) -> None:
     """Copy a file or a directory's content out of the sandbox."""
     info = file_from(await agent.call(files_request("stat", path, user=user), repeatable=True))
-    if info.kind == "directory" or (info.kind == "symlink" and await _is_directory(agent, path, user)):
+    if info.kind == "directory":
         await _download_tree(agent, path, local, limits, on_progress, user)
-    else:
+        return
+    try:
         await _download_file(agent, path, local, limits, on_progress, user)
-
-
-async def _is_directory(agent: AsyncAgent, path: str, user: str | None) -> bool:
-    info = file_from(await agent.call(files_request("stat", f"{path}/.", user=user), repeatable=True))
-    return info.kind == "directory"
+    except IsADirectoryInSandboxError:
+        # a symbolic link to a directory
+        await _download_tree(agent, path, local, limits, on_progress, user)
 
 
 async def _download_tree(

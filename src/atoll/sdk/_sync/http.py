@@ -190,6 +190,7 @@ class Pool:
             except OSError as error:
                 raise self.explain(error) from error
         connection = Connection(self._open())
+        deadline.restart()
         try:
             return self._exchange(connection, request, body, length, deadline)
         except OSError as error:

@@ -133,27 +133,24 @@ class Sandbox:
         return cls(link, info, kill_at_exit=not keep)
 
     @classmethod
-    def connect(cls, id_or_name: str) -> Sandbox:
+    def connect(cls, id_or_name: str, *, wake: bool = True) -> Sandbox:
         """Attach to a sandbox and wake it if it sleeps; a crashed one is started from its disk.
+
+        Args:
+            id_or_name: Which.
+            wake: False leaves it as it is until its first use, which wakes it.
 
         Raises:
             SandboxNotFoundError: There is none with that id or name.
             EngineError: It could not be woken.
         """
-        path = f"/v1/sandboxes/{ref(id_or_name)}/wake"
+        path = f"/v1/sandboxes/{ref(id_or_name)}"
         with closed_on_error(Link()) as link:
-            info = link.call("POST", path, SandboxInfo, timeout_s=LONG_S, repeatable=True)
+            if wake:
+                info = link.call("POST", f"{path}/wake", SandboxInfo, timeout_s=LONG_S, repeatable=True)
+            else:
+                info = link.call("GET", path, SandboxInfo)
         return cls(link, info)
-
-    @classmethod
-    def attached(cls, id_or_name: str) -> Sandbox:
-        """Attach to a sandbox in whatever state it is, without waking it; it is still woken by its first use.
-
-        Raises:
-            SandboxNotFoundError: There is none with that id or name.
-        """
-        with closed_on_error(Link()) as link:
-            return cls(link, link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo))
 
     @classmethod
     def get(cls, id_or_name: str) -> SandboxInfo:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from atoll.errors import FileError
+from atoll.errors import FileError, IsADirectoryInSandboxError
 from atoll.guest import file_from, files_request, get_file, get_tree, put_file, put_tree
 from atoll.sdk._sync.agent import SILENCE_S, Agent, bytes_of
 from atoll.sdk._bytes import CHUNK_BYTES
@@ -77,15 +77,14 @@ def download(
 ) -> None:
     """Copy a file or a directory's content out of the sandbox."""
     info = file_from(agent.call(files_request("stat", path, user=user), repeatable=True))
-    if info.kind == "directory" or (info.kind == "symlink" and _is_directory(agent, path, user)):
+    if info.kind == "directory":
         _download_tree(agent, path, local, limits, on_progress, user)
-    else:
+        return
+    try:
         _download_file(agent, path, local, limits, on_progress, user)
-
-
-def _is_directory(agent: Agent, path: str, user: str | None) -> bool:
-    info = file_from(agent.call(files_request("stat", f"{path}/.", user=user), repeatable=True))
-    return info.kind == "directory"
+    except IsADirectoryInSandboxError:
+        # a symbolic link to a directory
+        _download_tree(agent, path, local, limits, on_progress, user)
 
 
 def _download_tree(
