@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -40,10 +41,21 @@ func main() {
 	debug.SetMemoryLimit(memoryLimit)
 	runtime.GOMAXPROCS(min(runtime.NumCPU(), mostThreads))
 	syscall.Umask(0o022)
+	outliveSignals()
 	if err := serve(net.JoinHostPort(*address, strconv.Itoa(*port))); err != nil {
 		log.SetFlags(0)
 		log.Print("atoll agent: ", err)
 		os.Exit(1)
+	}
+}
+
+// outliveSignals keeps a stray `kill 1` inside from ending the whole sandbox.
+//
+// They are caught, not ignored: programs would inherit that.
+func outliveSignals() {
+	if os.Getpid() == 1 {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT,
+			syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
 	}
 }
 

@@ -87,10 +87,10 @@ def test_a_listing_goes_as_deep_as_asked(sandbox: Sandbox, directory: str) -> No
         sandbox.files.list(f"{directory}/missing")
 
 
-def test_a_link_is_described_by_what_it_leads_to(sandbox: Sandbox, directory: str) -> None:
+def test_a_link_names_what_it_leads_to(sandbox: Sandbox, directory: str) -> None:
     sandbox.commands.run(f"cd {directory} && mkdir real && ln -s real link", timeout=BOUND_S)
     info = sandbox.files.get_info(f"{directory}/link")
-    assert (info.type, info.symlink_target) == (FileType.DIR, f"{directory}/real")
+    assert (info.type, info.symlink_target) == (FileType.SYMLINK, f"{directory}/real")
 
 
 def test_files_are_renamed_and_removed(sandbox: Sandbox, directory: str) -> None:

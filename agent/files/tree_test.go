@@ -1,0 +1,145 @@
+package files
+
+import (
+	"archive/tar"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"atoll/agent/fault"
+)
+
+func mkfifo(path string) error { return syscall.Mkfifo(path, 0o600) }
+
+func archive(t *testing.T, headers ...*tar.Header) *bytes.Buffer {
+	t.Helper()
+	body := new(bytes.Buffer)
+	out := tar.NewWriter(body)
+	for _, header := range headers {
+		if header.Typeflag == 0 {
+			header.Typeflag = tar.TypeReg
+		}
+		if header.Typeflag == tar.TypeReg {
+			header.Size = 4
+		}
+		header.Mode |= 0o600
+		if err := out.WriteHeader(header); err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag == tar.TypeReg {
+			if _, err := out.Write([]byte("evil")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func TestATreeComesBackAsItWas(t *testing.T) {
+	w, directory := work(t)
+	source, target := filepath.Join(directory, "from"), filepath.Join(directory, "to")
+	put(t, w, filepath.Join(source, "sub/file"), "hello")
+	if err := os.Chmod(filepath.Join(source, "sub/file"), 0o751); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		os.Link(filepath.Join(source, "sub/file"), filepath.Join(source, "twin")),
+		os.Symlink("/somewhere/else", filepath.Join(source, "link")),
+		os.Mkdir(filepath.Join(source, "empty"), 0o755),
+		os.Chmod(filepath.Join(source, "empty"), 0o555),
+		mkfifo(filepath.Join(source, "pipe")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	body := new(bytes.Buffer)
+	if err := w.Pack(source, body); err != nil {
+		t.Fatal(err)
+	}
+	count, err := w.Unpack(target, body)
+	if err != nil || count != 5 {
+		t.Fatalf("%d, %v", count, err)
+	}
+	file, _ := os.Stat(filepath.Join(target, "sub/file"))
+	twin, _ := os.Stat(filepath.Join(target, "twin"))
+	empty, _ := os.Stat(filepath.Join(target, "empty"))
+	link, _ := os.Readlink(filepath.Join(target, "link"))
+	if !os.SameFile(file, twin) || file.Mode() != 0o751 || file.Size() != 5 {
+		t.Errorf("file %v, twin %v", file, twin)
+	}
+	if empty.Mode().Perm() != 0o555 || link != "/somewhere/else" {
+		t.Errorf("empty %v, link %q", empty.Mode(), link)
+	}
+	if _, err := os.Lstat(filepath.Join(target, "pipe")); err == nil {
+		t.Error("the pipe came along")
+	}
+}
+
+func TestATarCannotReachOutOfItsDirectory(t *testing.T) {
+	outside := t.TempDir()
+	for name, headers := range map[string][]*tar.Header{
+		"dots":     {{Name: "../victim"}},
+		"deep":     {{Name: "a/../../victim"}},
+		"absolute": {{Name: filepath.Join(outside, "victim")}},
+		"symlink":  {{Name: "way", Typeflag: tar.TypeSymlink, Linkname: outside}, {Name: "way/victim"}},
+		"relative": {{Name: "way", Typeflag: tar.TypeSymlink, Linkname: ".."}, {Name: "way/victim"}},
+		"hardlink": {{Name: "in", Typeflag: tar.TypeLink, Linkname: "../../precious"}},
+		"linkabs":  {{Name: "in", Typeflag: tar.TypeLink, Linkname: filepath.Join(outside, "precious")}},
+		"through": {
+			{Name: "way", Typeflag: tar.TypeSymlink, Linkname: outside},
+			{Name: "in", Typeflag: tar.TypeLink, Linkname: "way/precious"},
+		},
+		"mkdir":  {{Name: "way", Typeflag: tar.TypeSymlink, Linkname: outside}, {Name: "way/victim/", Typeflag: tar.TypeDir}},
+		"device": {{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}},
+		"fifo":   {{Name: "pipe", Typeflag: tar.TypeFifo}},
+		"huge":   {{Name: strings.Repeat("n", 5000)}},
+	} {
+		w, directory := work(t)
+		if err := os.WriteFile(filepath.Join(outside, "precious"), []byte("gold"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := w.Unpack(filepath.Join(directory, "in/side"), archive(t, headers...))
+		if code(err) != fault.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, path := range []string{filepath.Join(outside, "victim"), filepath.Join(directory, "victim"), filepath.Join(directory, "in/victim")} {
+			if _, err := os.Lstat(path); err == nil {
+				t.Errorf("%s made %s", name, path)
+			}
+		}
+		if text, _ := os.ReadFile(filepath.Join(outside, "precious")); string(text) != "gold" {
+			t.Errorf("%s changed a file outside", name)
+		}
+	}
+}
+
+func TestATarReplacesALinkInsteadOfFollowingIt(t *testing.T) {
+	w, directory := work(t)
+	outside := filepath.Join(t.TempDir(), "precious")
+	if err := os.WriteFile(outside, []byte("gold"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(directory, "file")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Unpack(directory, archive(t, &tar.Header{Name: "file"})); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := os.ReadFile(outside); string(text) != "gold" {
+		t.Fatal("the link was followed")
+	}
+}
+
+func TestWhatIsNoTarIsRefused(t *testing.T) {
+	w, directory := work(t)
+	if _, err := w.Unpack(directory, strings.NewReader(strings.Repeat("rubbish", 1000))); code(err) != fault.Invalid {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,99 @@
+package process
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"atoll/agent/frames"
+)
+
+func drain(f *Follower) (text string, end *End) {
+	buffer := make([]byte, frames.MaxPayload)
+	for {
+		kind, count, end := f.Take(buffer)
+		if count == 0 {
+			return text, end
+		}
+		text += string(kind) + ":" + string(buffer[:count]) + " "
+	}
+}
+
+func TestAFollowerGetsOutputInOrderAndThenTheEnd(t *testing.T) {
+	l := newLog()
+	f := l.Follow(true)
+	l.Append(frames.Stdout, []byte("a"))
+	l.Append(frames.Stdout, []byte("b"))
+	l.Append(frames.Stderr, []byte("c"))
+	l.Append(frames.Stdout, []byte("d"))
+	if text, end := drain(f); text != "o:ab e:c o:d " || end != nil {
+		t.Fatalf("%q %v", text, end)
+	}
+	l.finish(End{ExitCode: 3})
+	if _, end := drain(f); end == nil || end.ExitCode != 3 {
+		t.Fatal(end)
+	}
+}
+
+func TestOnlyTheNewestMebibyteIsKept(t *testing.T) {
+	l := newLog()
+	for i := range 64 {
+		l.Append(frames.Stdout, bytes.Repeat([]byte{byte(i)}, frames.MaxPayload))
+	}
+	if size := l.size(); size > keptBytes {
+		t.Fatalf("%d bytes are kept", size)
+	}
+	f := l.Follow(true)
+	buffer := make([]byte, frames.MaxPayload)
+	_, count, _ := f.Take(buffer)
+	if count != frames.MaxPayload || buffer[0] < 47 || buffer[0] > 50 {
+		t.Fatalf("%d bytes of %d", count, buffer[0])
+	}
+}
+
+func TestManyTinyOutputsOfTwoKindsStayBounded(t *testing.T) {
+	l := newLog()
+	for range 100_000 {
+		l.Append(frames.Stdout, []byte("a"))
+		l.Append(frames.Stderr, []byte("b"))
+	}
+	if len(l.blocks) > keptBytes/blockCost {
+		t.Fatalf("%d blocks", len(l.blocks))
+	}
+}
+
+func TestOutputWaitsForASlowFollowerUntilThatLeaves(t *testing.T) {
+	l := newLog()
+	f := l.Follow(true)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 64 {
+			l.Append(frames.Stdout, make([]byte, frames.MaxPayload))
+		}
+	}()
+	total := 0
+	buffer := make([]byte, frames.MaxPayload)
+	for total < 32*frames.MaxPayload {
+		_, count, _ := f.Take(buffer)
+		total += count
+		if count == 0 {
+			<-f.Wake
+		}
+	}
+	if l.size() > 2*keptBytes {
+		t.Fatalf("%d bytes are held", l.size())
+	}
+	f.Close()
+	<-done
+}
+
+func TestALateFollowerCanLeaveOutWhatWas(t *testing.T) {
+	l := newLog()
+	l.Append(frames.Stdout, []byte(strings.Repeat("x", 100)))
+	f := l.Follow(false)
+	l.Append(frames.Stdout, []byte("new"))
+	if text, _ := drain(f); text != "o:new " {
+		t.Fatal(text)
+	}
+}
