@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Callable
@@ -137,6 +136,9 @@ def _run_directory(path: Path) -> Path:
     near = path / "run"
     if len(os.fsencode(near)) <= _LONGEST_RUN_BYTES:
         return near
+    # imported here, since most homes need it not and clients start often
+    import hashlib
+
     name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:12]
     return Path(f"/tmp/atoll-{os.getuid()}") / name  # noqa: S108
 
