@@ -112,9 +112,7 @@ func (l *Log) trim() {
 		*gone = block{}
 		drop++
 	}
-	if drop > 0 {
-		l.blocks = append(l.blocks[:0], l.blocks[drop:]...)
-	}
+	l.blocks = l.blocks[drop:]
 }
 
 func (l *Log) wake() {

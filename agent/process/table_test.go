@@ -92,7 +92,11 @@ func TestManyShortProcessesAllKeepTheirCodes(t *testing.T) {
 func TestASignalIsTheGroupsAndShowsInTheCode(t *testing.T) {
 	p := start(t, shell("echo ready; sleep 600 & wait"))
 	f := p.Log.Follow(true)
-	<-f.Wake
+	for text := ""; text == ""; {
+		if text, _ = drain(f); text == "" {
+			<-f.Wake
+		}
+	}
 	f.Close()
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
