@@ -64,7 +64,7 @@ class InvalidSpecError(AtollError, ValueError):
 
 
 class UnsupportedError(AtollError):
-    """This engine or this host cannot do it."""
+    """Not possible with the engine or on the host at hand."""
 
     code = "unsupported"
 
@@ -112,7 +112,7 @@ class InUseError(AtollError):
 
 
 class StateError(AtollError):
-    """The sandbox is in a state in which this is not possible."""
+    """Not possible in the state that the sandbox is in."""
 
     code = "wrong_state"
 
@@ -221,7 +221,7 @@ class SupervisorError(AtollError):
 
 
 class VersionMismatchError(AtollError):
-    """This client and the running supervisor speak different versions of the protocol."""
+    """Client and running supervisor speak different versions of the protocol."""
 
     code = "version_mismatch"
 

@@ -1,6 +1,13 @@
 """Messages between client and supervisor, as bytes; both ends share it, and it does no input or output."""
 
-from atoll.protocol.dial import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_answer, decode_request, encode
+from atoll.protocol.dial import (
+    DIAL_LIMIT_BYTES,
+    DialAnswer,
+    DialRequest,
+    decode_answer,
+    decode_request,
+    encode,
+)
 from atoll.protocol.messages import (
     PROTOCOL_VERSION,
     DoctorReport,

@@ -122,7 +122,9 @@ def error_body(error: BaseException) -> ErrorBody:
     if isinstance(error, AtollError):
         return ErrorBody(code=error.code, message=error.message, hint=error.hint, sandbox_id=error.sandbox_id)
     return ErrorBody(
-        code=InternalError.code, message=f"the supervisor failed: {type(error).__name__}", hint=InternalError.__doc__
+        code=InternalError.code,
+        message=f"the supervisor failed: {type(error).__name__}",
+        hint=InternalError.__doc__,
     )
 
 

@@ -153,7 +153,8 @@ SERVER = """
 import json, os, socket, sys
 home, run = sys.argv[sys.argv.index("--home") + 1], sys.argv[sys.argv.index("--run") + 1]
 with open(os.path.join(home, "started"), "a") as file:
-    file.write(json.dumps([os.getsid(0) == os.getpid(), os.getppid(), os.listdir("/proc/self/fd"), os.getcwd()]) + "\\n")
+    facts = [os.getsid(0) == os.getpid(), os.getppid(), os.listdir("/proc/self/fd"), os.getcwd()]
+    file.write(json.dumps(facts) + "\\n")
 answer = json.dumps({"product": "atoll", "version": "0", "protocol": 1, "pid": os.getpid(), "home": home}).encode()
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(os.path.join(run, "api.sock"))
