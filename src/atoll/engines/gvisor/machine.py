@@ -74,7 +74,9 @@ class GvisorMachine(Machine):
                     raise NoSpaceError(error.message, hint=f"free some space on the disk of {into}") from None
                 raise
             await asyncio.to_thread(files.sync)
-        if not leave_running:
+        if not leave_running and self._parts.sentry is not None:
+            # All of it is on the disk by now, and a frozen guest would never come to its end by itself.
+            self._parts.sentry.kill()
             await self.wait()
 
     async def _assert_room(self, into: Path) -> None:
