@@ -54,7 +54,7 @@ class Creation:
         with self._parts.table.reserve_sandbox_name(spec.name):
             if spec.from_snapshot is not None:
                 return await self._from_snapshot(spec, spec.from_snapshot)
-            info = await self._parts.images.ensure(spec.image or DEFAULT_IMAGE, progress)
+            info = await self._parts.images.have(spec.image or DEFAULT_IMAGE, progress)
             facts = self._parts.images.facts(info.digest)
             row = self._row(spec, info.name, facts)
             warm = await self._pool.take(info.digest) if from_pool(spec) else None
@@ -64,7 +64,7 @@ class Creation:
                         return await self._dress(warm, row, facts)
                     except AtollError:
                         await self._pool.discard(warm)
-                with self._parts.table.hold(row.sandbox_id):
+                with self._parts.table.holds.during(row.sandbox_id):
                     return await self._boot(row, facts)
             finally:
                 self._pool.refill(info.digest)
@@ -104,7 +104,7 @@ class Creation:
             **berth_columns(berth),
         )
         sandbox = Sandbox(row)
-        with self._parts.table.hold(row.sandbox_id):
+        with self._parts.table.holds.during(row.sandbox_id):
             berth.link.set_policy(row.network)
             if wanted := taken_init(row, facts.env):
                 await berth.alive(self._parts.agents.init(berth.link, wanted), row.sandbox_id)
@@ -168,7 +168,7 @@ class Creation:
             snapshot_id=snapshot.snapshot_id,
         )
         checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
-        with self._parts.table.hold(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
+        with self._parts.table.holds.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
             sandbox, berth = await self._branches.branch(row, checkpoint, snapshot.env)
             try:
                 await self._parts.table.add(sandbox)

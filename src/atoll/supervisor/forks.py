@@ -60,13 +60,13 @@ class Forks:
     async def _fork(
         self, sandbox: Sandbox, directory: Path, layer_id: str, ids: list[str]
     ) -> list[SandboxInfo]:
-        with self._parts.table.hold(directory.name, layer_id, *ids):
+        with self._parts.table.holds.during(directory.name, layer_id, *ids):
             try:
                 async with sandbox.lock:
                     check_action("fork", sandbox.row.state, sandbox.sandbox_id)
                     capture = await self._captures.capture(sandbox, directory, layer_id)
                     original = sandbox.row
-                with self._parts.table.hold(*capture.stack):
+                with self._parts.table.holds.during(*capture.stack):
                     rows = [self._row(original, capture, sandbox_id) for sandbox_id in ids]
                     copies = await self._copies(rows, directory)
             finally:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atoll.errors import ImageNotFoundError, InUseError
+from atoll.supervisor.ownership import digests_in_use
 from atoll.supervisor.table import Table
 from atoll.supervisor.trust import host_extra
 from atoll.types import ImageInfo, Progress
@@ -49,14 +50,27 @@ class ImageShelf:
         """All that are there."""
         return self._images.list()
 
-    async def ensure(self, name: str, progress: Callable[[Progress], None]) -> ImageInfo:
-        """Have an image, building it when it is missing.
+    async def have(self, name: str, progress: Callable[[Progress], None]) -> ImageInfo:
+        """Have an image of that name, of whatever age, building it when it is missing.
 
         Raises:
             ImageNotFoundError: Nobody knows how to build that one.
             ImageBuildError: Building it failed.
         """
-        image = self._images.get(name) or await self._images.ensure(name, progress)
+        image = self._images.get(name)
+        if image is None:
+            return await self.ensure(name, progress)
+        self._learn(image)
+        return image.info
+
+    async def ensure(self, name: str, progress: Callable[[Progress], None]) -> ImageInfo:
+        """Have an image as it is built today, building it when it is missing or its recipe has changed.
+
+        Raises:
+            ImageNotFoundError: Nobody knows how to build that one.
+            ImageBuildError: Building it failed.
+        """
+        image = await self._images.ensure(name, progress)
         self._learn(image)
         return image.info
 
@@ -72,7 +86,7 @@ class ImageShelf:
             raise ImageNotFoundError(
                 f"there is no image {name!r}", hint="`atoll image list` shows those there are"
             )
-        if image.info.digest in self._table.digests_in_use():
+        if image.info.digest in digests_in_use(self._table):
             raise InUseError(
                 f"image {name!r} is used by sandboxes or snapshots", hint="kill and delete those first"
             )

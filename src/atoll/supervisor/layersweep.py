@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+from atoll.supervisor.ownership import layers_in_use
 from atoll.supervisor.parts import Parts
 
 
 async def drop_unused_layers(parts: Parts) -> list[str]:
     """Erase layers that no sandbox and no snapshot stands on; gives their ids."""
     async with parts.layers_lock:
-        unused = sorted(set(parts.layers.ids()) - parts.table.layers_in_use())
+        unused = sorted(set(parts.layers.ids()) - layers_in_use(parts.table))
         for layer_id in unused:
             await asyncio.to_thread(parts.layers.remove, layer_id)
     return unused

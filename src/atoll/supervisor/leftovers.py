@@ -16,6 +16,7 @@ from atoll.host import Mounts, kill_process, mounts_below, start_ticks, tree_byt
 from atoll.protocol import Leftover
 from atoll.supervisor.erasing import ASIDE, erase
 from atoll.supervisor.layersweep import drop_unused_layers
+from atoll.supervisor.ownership import layers_in_use, owned_ids, versions_in_use
 from atoll.supervisor.parts import Parts
 
 if TYPE_CHECKING:
@@ -101,16 +102,16 @@ class Leftovers:
                 yield _Found(Leftover(kind="cgroup", name=name), Path(name))
 
     def _directories(self) -> Iterator[_Found]:
-        owned = self._parts.table.owned_ids() | self._pool_ids()
+        owned = owned_ids(self._parts.table) | self._pool_ids()
         places = self._parts.places
         for parent in (places.sandboxes, places.snapshots):
             yield from self._unowned(parent, owned)
         yield from self._unowned(places.machines, self._parts.berths.machine_ids())
-        for layer_id in set(self._parts.layers.ids()) - self._parts.table.layers_in_use():
+        for layer_id in set(self._parts.layers.ids()) - layers_in_use(self._parts.table):
             size = self._parts.layers.size_bytes(layer_id)
             leftover = Leftover(kind="directory", name=f"layers/{layer_id}", size_bytes=size)
             yield _Found(leftover, Path("layers") / layer_id)
-        for path in self._parts.programs.unneeded(self._parts.table.versions_in_use()):
+        for path in self._parts.programs.unneeded(versions_in_use(self._parts.table)):
             yield _Found(Leftover(kind="directory", name=str(path), size_bytes=tree_bytes(path)), path)
 
     def _unowned(self, parent: Path, owned: set[str]) -> Iterator[_Found]:

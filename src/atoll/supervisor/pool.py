@@ -117,7 +117,7 @@ class Pool:
 
     async def discard(self, warm: Warm) -> None:
         """End a warm machine and erase its disk."""
-        with self._parts.table.hold(warm.sandbox_id):
+        with self._parts.table.holds.during(warm.sandbox_id):
             await self._parts.berths.end(warm.berth)
             await warm.berth.link.aclose()
             await erase(self._parts.places.sandbox(warm.sandbox_id))
@@ -160,7 +160,7 @@ class Pool:
         directory = self._parts.places.sandbox(sandbox_id)
         plan = self._plan(sandbox_id, digest)
         try:
-            with self._parts.table.hold(sandbox_id):
+            with self._parts.table.holds.during(sandbox_id):
                 directory.mkdir(mode=0o700)
                 berth = await self._parts.berths.begin(plan, link)
                 facts = self._parts.images.facts(digest)

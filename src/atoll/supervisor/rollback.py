@@ -46,7 +46,7 @@ class Rollback:
                     f"snapshot {ref!r} is of another image than sandbox {sandbox.sandbox_id}",
                     hint="make a new sandbox with from_snapshot",
                 )
-            with self._parts.table.hold(snapshot.snapshot_id, *snapshot.stack):
+            with self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack):
                 await self._switch(sandbox, snapshot)
 
     async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow) -> None:

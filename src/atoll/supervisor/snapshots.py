@@ -76,7 +76,7 @@ class Snapshots:
         row = table.snapshot(ref)
         SnapshotTree([one.info() for one in table.snapshots()]).removable(row.snapshot_id)
         users = [one.sandbox_id for one in table.sandboxes() if stands_on(one.row, row)]
-        if users or table.is_held(row.snapshot_id):
+        if users or table.holds.has(row.snapshot_id):
             raise InUseError(
                 f"snapshot {ref!r} is needed by {', '.join(users) or 'a sandbox that is being made of it'}",
                 hint="kill those sandboxes first",
@@ -90,7 +90,7 @@ class Snapshots:
         final = self._parts.places.snapshot(snapshot_id)
         aside = final.with_name(f"new-{snapshot_id}")
         layer_id = new_id()
-        with self._parts.table.hold(snapshot_id, aside.name, layer_id):
+        with self._parts.table.holds.during(snapshot_id, aside.name, layer_id):
             try:
                 capture = await self._captures.capture(sandbox, aside / "checkpoint", layer_id)
                 await asyncio.to_thread(_make_durable, aside, final)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -49,8 +50,9 @@ _FINISH_S = 60.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Rooms:
-    """What the rooms below give: made by ``__main__`` for the real host, by tests of fakes.
+    """What the rooms below give: made by ``serving`` for the real host, by tests of fakes.
 
     Args:
         engine: Gives the engine of a version, see ``Programs``.
@@ -59,28 +61,15 @@ class Rooms:
         agents: Calls to guest agents; None makes the real one.
     """
 
-    def __init__(
-        self,
-        *,
-        engine: Callable[[str], Engine],
-        programs: Programs,
-        images: Images,
-        layers: Layers,
-        links: Links,
-        cgroups: CgroupRoot | None,
-        nameserver: str,
-        complete: bool,
-        agents: Agents | None = None,
-    ) -> None:
-        self.engine = engine
-        self.programs = programs
-        self.images = images
-        self.layers = layers
-        self.links = links
-        self.cgroups = cgroups
-        self.nameserver = nameserver
-        self.agents = agents
-        self.complete = complete
+    engine: Callable[[str], Engine]
+    programs: Programs
+    images: Images
+    layers: Layers
+    links: Links
+    cgroups: CgroupRoot | None
+    nameserver: str
+    complete: bool
+    agents: Agents | None = None
 
 
 class System:

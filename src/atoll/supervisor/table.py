@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from atoll.errors import NameTakenError, SandboxNotFoundError, SnapshotNotFoundError
+from atoll.supervisor.holds import Holds
 from atoll.supervisor.records import Records
-from atoll.supervisor.rows import SandboxRow, SnapshotRow, Versions
+from atoll.supervisor.rows import SandboxRow, SnapshotRow
 from atoll.types import SandboxInfo
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ class Table:
     Args:
         records: The database, open.
         clock: Unix seconds.
+
+    Attributes:
+        holds: What is being made just now and has no row yet.
     """
 
     def __init__(self, records: Records, clock: Callable[[], float]) -> None:
@@ -58,7 +62,7 @@ class Table:
         self._sandboxes: dict[str, Sandbox] = {}
         self._snapshots: dict[str, SnapshotRow] = {}
         self._reserved: set[tuple[str, str]] = set()
-        self._held: dict[str, int] = {}
+        self.holds = Holds()
 
     async def load(self) -> None:
         """Read what the database has."""
@@ -172,47 +176,6 @@ class Table:
         """Remove a snapshot's row."""
         await self._records.delete(row)
         self._snapshots.pop(row.snapshot_id, None)
-
-    def versions_in_use(self) -> set[Versions]:
-        """The engines and agents that a machine or a checkpoint was made with."""
-        rows: Iterable[SandboxRow | SnapshotRow] = [
-            *(sandbox.row for sandbox in self._sandboxes.values()),
-            *self._snapshots.values(),
-        ]
-        return {row.versions for row in rows}
-
-    def digests_in_use(self) -> set[str]:
-        """The images that a sandbox or snapshot stands on."""
-        return {sandbox.row.image_digest for sandbox in self._sandboxes.values()} | {
-            row.image_digest for row in self._snapshots.values()
-        }
-
-    def layers_in_use(self) -> set[str]:
-        """The frozen layers that a sandbox, a snapshot or something in the making stands on."""
-        stacks = [sandbox.row.stack for sandbox in self._sandboxes.values()]
-        stacks += [row.stack for row in self._snapshots.values()]
-        return {layer for stack in stacks for layer in stack} | set(self._held)
-
-    @contextlib.contextmanager
-    def hold(self, *ids: str) -> Iterator[None]:
-        """Count sandboxes, snapshots or layers as in use while they are being made, or something of them."""
-        for one in ids:
-            self._held[one] = self._held.get(one, 0) + 1
-        try:
-            yield
-        finally:
-            for one in ids:
-                self._held[one] -= 1
-                if not self._held[one]:
-                    del self._held[one]
-
-    def is_held(self, id_: str) -> bool:
-        """Whether it, or something of it, is being made."""
-        return id_ in self._held
-
-    def owned_ids(self) -> set[str]:
-        """The ids of all sandboxes and snapshots, those in the making included."""
-        return {*self._sandboxes, *self._snapshots, *self._held}
 
 
 def _named(sandboxes: Iterable[Sandbox], name: str) -> Sandbox | None:

@@ -305,3 +305,17 @@ def test_a_paused_sandbox_is_woken_by_use_and_looking_wakes_nothing(sandbox: San
     assert sandbox.info().state == "paused"
     assert sandbox.run("echo awake").stdout == "awake\n"
     assert sandbox.info().state == "running"
+
+
+def test_a_paused_sandbox_can_be_suspended_and_forked(sandbox: Sandbox) -> None:
+    assert count(sandbox) == 1
+    sandbox.pause()
+    (copy,) = sandbox.fork(1)
+    try:
+        assert count(copy) == 2
+    finally:
+        copy.kill()
+        copy.close()
+    assert sandbox.info().state == "paused"
+    sandbox.suspend()
+    assert count(sandbox) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from atoll.errors import EngineError
+from atoll.supervisor.ownership import digests_in_use
 from atoll.supervisor.settings import Settings
 from tests.unit.supervisor.world import DIGEST, World, in_world, in_world_of
 
@@ -283,4 +284,4 @@ async def test_an_image_in_use_is_not_removed(world: World) -> None:
     assert (await world.ask("DELETE", "/v1/images/base")).json["code"] == "in_use"
     await world.ask("DELETE", f"/v1/sandboxes/{made['sandbox_id']}")
     assert (await world.ask("DELETE", "/v1/images/base")).status == 204
-    assert DIGEST not in world.system.table.digests_in_use()
+    assert DIGEST not in digests_in_use(world.system.table)

@@ -1,0 +1,31 @@
+"""What the sandboxes and snapshots of a home need of it: all else is nobody's."""
+
+from __future__ import annotations
+
+from atoll.supervisor.rows import SandboxRow, SnapshotRow, Versions
+from atoll.supervisor.table import Table
+
+
+def _rows(table: Table) -> list[SandboxRow | SnapshotRow]:
+    return [*(sandbox.row for sandbox in table.all()), *table.snapshots()]
+
+
+def versions_in_use(table: Table) -> set[Versions]:
+    """The engines and agents that a machine or a checkpoint was made with."""
+    return {row.versions for row in _rows(table)}
+
+
+def digests_in_use(table: Table) -> set[str]:
+    """The images that a sandbox or snapshot stands on."""
+    return {row.image_digest for row in _rows(table)}
+
+
+def layers_in_use(table: Table) -> set[str]:
+    """The frozen layers that a sandbox, a snapshot or something in the making stands on."""
+    return {layer for row in _rows(table) for layer in row.stack} | table.holds.ids()
+
+
+def owned_ids(table: Table) -> set[str]:
+    """The ids of all sandboxes and snapshots, those in the making included."""
+    sandboxes = {sandbox.sandbox_id for sandbox in table.all()}
+    return sandboxes | {row.snapshot_id for row in table.snapshots()} | table.holds.ids()
