@@ -78,7 +78,7 @@ func TestNamesOfIdsFallBackToTheirDigits(t *testing.T) {
 }
 
 func TestWorkIsDoneWithTheRightsOfTheUser(t *testing.T) {
-	stranger := &Account{Name: "stranger", UID: 65534, GID: 65534, Groups: []uint32{65534}}
+	stranger := &Account{Name: "stranger", UID: 65533, GID: 65533, Groups: []uint32{65533}}
 	directory := t.TempDir()
 	secret := filepath.Join(directory, "secret")
 	write(t, secret, "x")
@@ -110,7 +110,7 @@ func TestAPanicOfTheWorkIsAnError(t *testing.T) {
 		t.Log("only root's work moves to a thread of its own")
 		return
 	}
-	stranger := &Account{Name: "stranger", UID: 65534, GID: 65534}
+	stranger := &Account{Name: "stranger", UID: 65533, GID: 65533}
 	if err := stranger.Act(func() error { panic("oops") }); err == nil {
 		t.Fatal("no error")
 	}
