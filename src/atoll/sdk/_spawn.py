@@ -16,9 +16,11 @@ import msgspec
 from atoll.errors import SupervisorError, VersionMismatchError
 from atoll.guest import Body, GuestRequest, HttpClient, HttpHead
 from atoll.host import start_ticks
-from atoll.protocol import PROTOCOL_VERSION, DoctorReport, Hello
+from atoll.protocol import PROTOCOL_VERSION, DoctorReport, ErrorBody, Hello, raise_body
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from atoll.host import Home
 
 _LOCK_S = 90.0
@@ -220,6 +222,8 @@ def _start(home: Home) -> int:
     import subprocess
 
     argv = [sys.executable, "-P", "-m", "atoll.supervisor", "--home", str(home.path), "--run", str(home.run)]
+    with contextlib.suppress(OSError):  # no earlier start has failed
+        _told(home).unlink()
     log = os.open(home.log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         done = subprocess.run(
@@ -243,6 +247,7 @@ def _wait_for(home: Home, pid: int, log_end: int) -> None:
     end = time.monotonic() + _START_S
     while not _listens(home):
         if not _lives(pid):
+            _raise_told(home)
             raise SupervisorError(
                 f"the supervisor of {home.path} ended at once: {_words(home, log_end)}",
                 hint="`atoll doctor` says what this host lacks",
@@ -253,6 +258,19 @@ def _wait_for(home: Home, pid: int, log_end: int) -> None:
                 hint=f"look into {home.log}",
             )
         time.sleep(_POLL_S)
+
+
+def _told(home: Home) -> Path:
+    """Where a supervisor that cannot start says why."""
+    return home.run / "error.json"
+
+
+def _raise_told(home: Home) -> None:
+    try:
+        body = msgspec.json.decode(_told(home).read_bytes(), type=ErrorBody)
+    except (OSError, msgspec.DecodeError):
+        return
+    raise_body(body)
 
 
 def _lives(pid: int) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from atoll import Sandbox, SandboxCrashedError, Snapshots, Supervisor
-from atoll.errors import AtollError, InUseError, SandboxNotFoundError
+from atoll.errors import AtollError, InUseError, InvalidSpecError, SandboxNotFoundError
 from atoll.host import Home
 
 PATIENCE_S = 120.0
@@ -272,6 +272,16 @@ def test_two_clients_at_once_get_one_supervisor(module_home: Path) -> None:
     lines = (module_home / "supervisor.log").read_text().splitlines()
     served = [line for line in lines if " serves " in line]
     assert f"supervisor {told.pid} serves" in served[-1]
+
+
+def test_a_supervisor_that_cannot_start_tells_its_client_why(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATOLL_POOL_SIZE", "many")
+    with pytest.raises(InvalidSpecError, match="ATOLL_POOL_SIZE is 'many'"):
+        list(Sandbox.list())
+    monkeypatch.delenv("ATOLL_POOL_SIZE")
+    assert list(Sandbox.list()) == []
 
 
 def test_what_a_crash_left_over_is_shown_and_removed(module_home: Path) -> None:
