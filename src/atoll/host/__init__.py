@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
     from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder, join_holder
     from atoll.host.home import Home
+    from atoll.host.logfiles import append_log, forget_log_head, read_log
     from atoll.host.mounts import Mounts, mounts_below
     from atoll.host.netns import in_netns, new_netns, unpin
     from atoll.host.pids import boot_id, kill_process, open_process, process_alive, start_ticks
@@ -31,6 +32,7 @@ __all__ = [
     "RunProgramError",
     "TreeCopy",
     "agent_path",
+    "append_log",
     "boot_id",
     "cgroup_root",
     "check_host",
@@ -38,6 +40,7 @@ __all__ = [
     "end_holder",
     "ensure_holder",
     "find_holder",
+    "forget_log_head",
     "free_bytes",
     "in_netns",
     "is_host_root",
@@ -48,6 +51,7 @@ __all__ = [
     "new_netns",
     "open_process",
     "process_alive",
+    "read_log",
     "remove_tree",
     "run_program",
     "runsc_path",
@@ -79,6 +83,9 @@ _MODULES = {
     "find_holder": "holder",
     "join_holder": "holder",
     "Home": "home",
+    "append_log": "logfiles",
+    "forget_log_head": "logfiles",
+    "read_log": "logfiles",
     "Mounts": "mounts",
     "mounts_below": "mounts",
     "in_netns": "netns",

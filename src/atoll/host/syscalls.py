@@ -25,6 +25,8 @@ MS_RELATIME = 1 << 21
 MNT_DETACH = 2
 UMOUNT_NOFOLLOW = 8
 
+_FALLOC_KEEP_SIZE = 1
+_FALLOC_PUNCH_HOLE = 2
 _OPENAT2 = 437
 _RESOLVE_NO_XDEV = 1
 _RESOLVE_NO_SYMLINKS = 4
@@ -80,6 +82,12 @@ def umount(target: str, flags: int) -> None:
 def syncfs(fd: int) -> None:
     """Write all that the file system of ``fd`` holds in memory to its disk."""
     _check(_libc.syncfs(fd))
+
+
+def punch_hole(fd: int, start: int, length: int) -> None:
+    """Give back the disk's blocks of a part of a file, which reads as zeroes from now on."""
+    mode = _FALLOC_PUNCH_HOLE | _FALLOC_KEEP_SIZE
+    _check(_libc.fallocate(fd, mode, ctypes.c_int64(start), ctypes.c_int64(length)))
 
 
 class _OpenHow(ctypes.Structure):

@@ -40,14 +40,16 @@ class Agents:
         Raises:
             DeadlineError: It did not within the bound.
         """
-        wait_s = _RETRY_FIRST_S
-        async with self._bounded("its first question"):
-            while True:
-                with contextlib.suppress(OSError, AgentError):  # it is still starting
-                    await self._exchange(link, guest.health())
-                    return
-                await asyncio.sleep(wait_s)
-                wait_s = min(wait_s * 1.5, _RETRY_MOST_S)
+        await self._until_answered(link, guest.health())
+
+    async def first(self, link: Dials, wanted: GuestInit) -> None:
+        """Do what ``init`` does, for an agent that may still be starting.
+
+        Raises:
+            AgentError: It refused.
+            DeadlineError: It did not answer within the bound.
+        """
+        await self._until_answered(link, guest.init(wanted))
 
     async def init(self, link: Dials, wanted: GuestInit) -> None:
         """Make the guest what ``wanted`` says.
@@ -76,10 +78,21 @@ class Agents:
         """
         return guest.stats_from(await self._call(link, guest.stats()))
 
+    async def _until_answered(self, link: Dials, request: GuestRequest) -> None:
+        wait_s = _RETRY_FIRST_S
+        async with self._bounded(request.target):
+            while True:
+                with contextlib.suppress(OSError, AgentError):  # it is still starting
+                    status, answer = await self._exchange(link, request)
+                    break
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 1.5, _RETRY_MOST_S)
+        _accepted(status, answer)
+
     async def _call(self, link: Dials, request: GuestRequest) -> bytes:
         async with self._bounded(request.target):
             try:
-                return await self._exchange(link, request)
+                return _accepted(*await self._exchange(link, request))
             except OSError as error:
                 if isinstance(error, AtollError):
                     raise
@@ -98,13 +111,13 @@ class Agents:
                 hint="the sandbox may be overloaded; try again, or kill it",
             ) from None
 
-    async def _exchange(self, link: Dials, request: GuestRequest) -> bytes:
+    async def _exchange(self, link: Dials, request: GuestRequest) -> tuple[int, bytes]:
         connection = await link.dial(guest.AGENT_PORT, self._timeout_s)
         with connection:
             return await _exchange(connection, request)
 
 
-async def _exchange(connection: socket.socket, request: GuestRequest) -> bytes:
+async def _exchange(connection: socket.socket, request: GuestRequest) -> tuple[int, bytes]:
     loop = asyncio.get_running_loop()
     http = HttpClient()
     await loop.sock_sendall(connection, http.request(request))
@@ -121,6 +134,10 @@ async def _exchange(connection: socket.socket, request: GuestRequest) -> bytes:
                 raise AgentError("the guest agent's answer is over 1 MiB")
         else:
             status = event.status
+    return status, bytes(answer)
+
+
+def _accepted(status: int, answer: bytes) -> bytes:
     if status >= 400:
-        raise guest.error_from(status, bytes(answer))
-    return bytes(answer)
+        raise guest.error_from(status, answer)
+    return answer

@@ -14,6 +14,7 @@ import msgspec
 
 from atoll.engines import Bind, Engine, Machine, MachinePlan
 from atoll.errors import AtollError, SandboxCrashedError
+from atoll.guest import GuestInit
 from atoll.supervisor.names import new_id
 from atoll.supervisor.programs import AGENT_ARGV, Programs
 from atoll.supervisor.rows import SandboxRow, Versions
@@ -168,8 +169,8 @@ class Berths:
         """The disks that are mounted for them."""
         return set(self._owned.values())
 
-    async def begin(self, plan: BerthPlan, link: Link) -> Berth:
-        """Mount the disk, start or restore the machine, and wait until its agent answers.
+    async def begin(self, plan: BerthPlan, link: Link, wanted: GuestInit) -> Berth:
+        """Mount the disk, start or restore the machine, and have its agent make of the guest what is ``wanted``.
 
         Postcondition: on any exception the disk is unmounted and nothing runs; the link is still the caller's.
         """
@@ -187,7 +188,7 @@ class Berths:
         berth = Berth(machine, link, plan.disk, state_dir)
         try:
             (state_dir / _RECORD).write_bytes(machine.record())
-            await berth.alive(self._agents.ready(link), plan.sandbox_id)
+            await berth.alive(self._agents.first(link, wanted), plan.sandbox_id)
         except BaseException:
             await asyncio.shield(self.end(berth))
             raise

@@ -60,11 +60,9 @@ class Branches:
     async def _begin(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], link: Link
     ) -> Berth:
-        berth = await self._parts.berths.begin(self._parts.plan(row, checkpoint=checkpoint), link)
+        wanted = branched_init(row, env_inside, self._parts.images.facts(row.image_digest).env)
+        berth = await self._parts.berths.begin(self._parts.plan(row, checkpoint=checkpoint), link, wanted)
         try:
-            image = self._parts.images.facts(row.image_digest)
-            wanted = branched_init(row, env_inside, image.env)
-            await berth.alive(self._parts.agents.init(link, wanted), row.sandbox_id)
             # The guest believes in connections that belong to its original.
             await link.reset_connections(read_flows(checkpoint))
         except BaseException:

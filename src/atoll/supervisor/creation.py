@@ -119,11 +119,10 @@ class Creation:
         try:
             link = await self._parts.links.take()
             link.set_policy(row.network)
-            berth = await self._parts.berths.begin(self._parts.plan(row), link)
+            ca_pem = facts.ca_pem if row.trust_host_ca else None
+            wanted = first_init(row, facts.env, ca_pem, self._parts.nameserver)
+            berth = await self._parts.berths.begin(self._parts.plan(row), link, wanted)
             try:
-                ca_pem = facts.ca_pem if row.trust_host_ca else None
-                wanted = first_init(row, facts.env, ca_pem, self._parts.nameserver)
-                await berth.alive(self._parts.agents.init(link, wanted), row.sandbox_id)
                 sandbox = Sandbox(row.but(**berth_columns(berth)))
                 await self._parts.table.add(sandbox)
             except BaseException:

@@ -6,6 +6,7 @@ import logging
 import logging.handlers
 from pathlib import Path
 
+from atoll.host import read_log
 from atoll.protocol import LogsPage
 
 _PAGE_BYTES = 256 * 1024
@@ -14,15 +15,10 @@ _LOGS_KEPT = 2
 
 
 def read_page(path: Path, offset: int) -> LogsPage:
-    """Text from a byte on, at most 256 KiB of it, never ending inside a character that is complete in the file."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(offset, 0))
-            data = file.read(_PAGE_BYTES)
-    except FileNotFoundError:
-        data = b""
+    """Text from a byte on that is kept, at most 256 KiB of it, never ending inside a character that is complete in the file."""
+    data, start = read_log(path, offset, _PAGE_BYTES)
     data = _whole_characters(data)
-    return LogsPage(text=data.decode("utf-8", "replace"), offset=max(offset, 0) + len(data))
+    return LogsPage(text=data.decode("utf-8", "replace"), offset=start + len(data))
 
 
 def start_logging(path: Path, level: str) -> None:

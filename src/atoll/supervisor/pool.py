@@ -162,10 +162,9 @@ class Pool:
         try:
             with self._parts.table.holds.during(sandbox_id):
                 directory.mkdir(mode=0o700)
-                berth = await self._parts.berths.begin(plan, link)
                 facts = self._parts.images.facts(digest)
                 wanted = pool_init(sandbox_id, machine_uid, facts, self._parts.nameserver)
-                await self._parts.agents.init(link, wanted)
+                berth = await self._parts.berths.begin(plan, link, wanted)
                 await self._parts.agents.warm(link, facts.user)
         except BaseException:
             await asyncio.shield(self._give_up(berth, link, directory))

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from atoll.host import sync_directory, sync_tree
 from atoll.supervisor.berths import Berth, crash_error
 from atoll.supervisor.captures import read_flows, write_flows
-from atoll.supervisor.erasing import erase
+from atoll.supervisor.erasing import ASIDE, erase
 from atoll.supervisor.identity import first_init, woken_init
+from atoll.supervisor.names import new_id
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.states import check_action
 from atoll.supervisor.table import CRASH_REASON, Sandbox
+from atoll.supervisor.works import Works
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -28,10 +30,12 @@ class Sleep:
 
     Args:
         parts: What sandboxes are made of.
+        works: Owns what goes on after an operation.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, works: Works) -> None:
         self._parts = parts
+        self._works = works
 
     async def pause(self, sandbox: Sandbox) -> None:
         """Freeze it in memory. A paused one stays so.
@@ -132,12 +136,12 @@ class Sleep:
         row = sandbox.row.but(generation=sandbox.row.generation + 1)
         link, kept = await self._link_of(sandbox)
         try:
-            berth = await self._parts.berths.begin(self._parts.plan(row, checkpoint=checkpoint), link)
+            plan = self._parts.plan(row, checkpoint=checkpoint)
+            berth = await self._parts.berths.begin(plan, link, woken_init(row))
         except BaseException:
             sandbox.link = link
             raise
         try:
-            await berth.alive(self._parts.agents.init(link, woken_init(row)), row.sandbox_id)
             if kept:
                 link.release()
             else:
@@ -147,18 +151,27 @@ class Sleep:
             sandbox.link = link
             await asyncio.shield(self._parts.berths.end(berth))
             raise
-        await erase(checkpoint)
+        self._forget(checkpoint)
+
+    def _forget(self, checkpoint: Path) -> None:
+        """Erase a memory that has become stale: what happens next need not wait for it."""
+        aside = self._parts.places.snapshots / f"{ASIDE}{new_id()}"
+        os.rename(checkpoint, aside)
+        self._works.spawn(self._erase_held(aside))
+
+    async def _erase_held(self, aside: Path) -> None:
+        with self._parts.table.holds.during(aside.name):
+            await erase(aside)
 
     async def _boot(self, sandbox: Sandbox) -> None:
         row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._parts.programs.current)
         image = self._parts.images.facts(row.image_digest)
         link, _ = await self._link_of(sandbox)
         try:
-            berth = await self._parts.berths.begin(self._parts.plan(row), link)
+            ca_pem = image.ca_pem if row.trust_host_ca else None
+            wanted = first_init(row, image.env, ca_pem, self._parts.nameserver)
+            berth = await self._parts.berths.begin(self._parts.plan(row), link, wanted)
             try:
-                ca_pem = image.ca_pem if row.trust_host_ca else None
-                wanted = first_init(row, image.env, ca_pem, self._parts.nameserver)
-                await berth.alive(self._parts.agents.init(link, wanted), row.sandbox_id)
                 await self._parts.take_up(
                     sandbox, berth, generation=row.generation, versions=row.versions, reason=None
                 )

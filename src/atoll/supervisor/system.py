@@ -22,6 +22,7 @@ from atoll.supervisor.dial import Dialling, DialSocket
 from atoll.supervisor.forks import Forks
 from atoll.supervisor.idle import Keeper
 from atoll.supervisor.images import ImageShelf
+from atoll.supervisor.journal import Journal
 from atoll.supervisor.kills import Kills
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.parts import Parts
@@ -89,12 +90,14 @@ class System:
         self.settings = settings
         self.works = Works()
         self.records = Records(home.database)
-        self.table = Table(self.records, clock)
+        self._places = Places(home)
+        self._journal = Journal(self._places.console, clock)
+        self.table = Table(self.records, clock, self._journal)
         self._links = rooms.links
         agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.parts = self._make_parts(rooms, agents)
         self.images = self.parts.images
-        self.sleep = Sleep(self.parts)
+        self.sleep = Sleep(self.parts, self.works)
         self._traffic = Traffic(self.works, self.sleep.wake)
         captures, branches = Captures(self.parts), Branches(self.parts)
         self.pool = Pool(self.parts, self.works, settings.pool_size)
@@ -111,7 +114,7 @@ class System:
         self.keeper = Keeper(settings.idle_exit_s, self._look)
 
     def _make_parts(self, rooms: Rooms, agents: Agents) -> Parts:
-        places = Places(self.home)
+        places = self._places
         berths = Berths(
             places.machines,
             places.sandboxes,
@@ -148,6 +151,7 @@ class System:
         await self._links.start()
         self.pool.start()
         self.dial_socket.start()
+        self.works.watch(self._journal.keep_small(self._running_ids))
 
     async def suspend_all(self) -> SuspendedAll:
         """Put every sandbox to sleep that runs or is paused."""
@@ -162,6 +166,9 @@ class System:
             except AtollError as error:
                 failed[sandbox.sandbox_id] = str(error)
         return SuspendedAll(suspended=suspended, failed=failed)
+
+    def _running_ids(self) -> list[str]:
+        return [one.sandbox_id for one in self.table.sandboxes() if one.row.state == "running"]
 
     async def aclose(self) -> None:
         """Finish what is going on, end the pool, and let go of everything; sandboxes stay as they are."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import NameTakenError, SandboxNotFoundError, SnapshotNotFoundError
 from atoll.supervisor.holds import Holds
+from atoll.supervisor.journal import Journal
 from atoll.supervisor.records import Records
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
 from atoll.types import SandboxInfo
@@ -51,14 +52,16 @@ class Table:
     Args:
         records: The database, open.
         clock: Unix seconds.
+        journal: Is told of every change that was kept.
 
     Attributes:
         holds: What is being made just now and has no row yet.
     """
 
-    def __init__(self, records: Records, clock: Callable[[], float]) -> None:
+    def __init__(self, records: Records, clock: Callable[[], float], journal: Journal) -> None:
         self._records = records
         self._clock = clock
+        self._journal = journal
         self._sandboxes: dict[str, Sandbox] = {}
         self._snapshots: dict[str, SnapshotRow] = {}
         self._reserved: set[tuple[str, str]] = set()
@@ -153,12 +156,15 @@ class Table:
         """Keep new sandboxes, all or none."""
         await self._records.put(*(sandbox.row for sandbox in sandboxes))
         self._sandboxes.update({sandbox.sandbox_id: sandbox for sandbox in sandboxes})
+        for sandbox in sandboxes:
+            self._journal.changed(None, sandbox.row)
 
     async def change(self, sandbox: Sandbox, *, durable: bool = False, **changes: object) -> None:
         """Change a sandbox's row; with ``durable`` it is on the disk when this returns."""
         row = sandbox.row.but(changed_at=self._clock(), **changes)
         await self._records.put(row, durable=durable)
-        sandbox.row = row
+        old, sandbox.row = sandbox.row, row
+        self._journal.changed(old, row)
 
     async def forget(self, sandbox: Sandbox) -> None:
         """Remove a sandbox's row."""
@@ -171,6 +177,7 @@ class Table:
         await self._records.put(row, changed, durable=True)
         self._snapshots[row.snapshot_id] = row
         sandbox.row = changed
+        self._journal.stored(row)
 
     async def forget_snapshot(self, row: SnapshotRow) -> None:
         """Remove a snapshot's row."""

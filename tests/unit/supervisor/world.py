@@ -211,6 +211,10 @@ class FakeAgents:
                 raise AtollError("the agent refuses")
         self.inits.append(wanted)
 
+    async def first(self, link: FakeLink, wanted: GuestInit) -> None:
+        await self.ready(link)
+        await self.init(link, wanted)
+
     async def warm(self, link: FakeLink, user: str) -> None:
         pass
 

@@ -73,10 +73,11 @@ class GvisorMachine(Machine):
                 if os.strerror(errno.ENOSPC).lower() in error.message:
                     raise NoSpaceError(error.message, hint=f"free some space on the disk of {into}") from None
                 raise
+            if not leave_running and self._parts.sentry is not None:
+                # It ends now anyway, unless it is frozen; giving its memory back takes as long as the disk does.
+                self._parts.sentry.kill()
             await asyncio.to_thread(files.sync)
-        if not leave_running and self._parts.sentry is not None:
-            # All of it is on the disk by now, and a frozen guest would never come to its end by itself.
-            self._parts.sentry.kill()
+        if not leave_running:
             await self.wait()
 
     async def _assert_room(self, into: Path) -> None:
