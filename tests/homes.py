@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import tempfile
@@ -32,14 +33,17 @@ def entered(path: Path) -> Iterator[None]:
             os.environ["ATOLL_HOME"] = before
 
 
+@functools.cache
 def shared_images() -> Path:
-    """The directory of images that all tests of this user share; the first test that asks has ``base`` built."""
+    """The directory of images that all tests of this user share.
+
+    The first test that asks has ``base`` built when it is missing or its recipe has changed.
+    """
     builder = CACHE / "home"
-    if not any((builder / "images").glob("sha256-*/image.json")):
-        builder.mkdir(parents=True, exist_ok=True)
-        with entered(builder):
-            Images.ensure("base")
-            end(builder)
+    builder.mkdir(parents=True, exist_ok=True)
+    with entered(builder):
+        Images.ensure("base")
+        end(builder)
     return builder / "images"
 
 

@@ -50,6 +50,8 @@ class Reconcile:
             if sandbox.berth is None and disk.is_dir():
                 await asyncio.to_thread(self._parts.layers.undo_unknown_freeze, disk, sandbox.row.stack)
         self._parts.links.sweep([link_id for one in left if (link_id := one.row.link_id) is not None])
+        for layer_id in await asyncio.to_thread(self._parts.layers.remove_unfinished):
+            _log.info("removed the unfinished layer %s", layer_id)
         for removed in await self._leftovers.collect():
             _log.info("removed a leftover: %s %s", removed.kind, removed.name)
         for sandbox in left:

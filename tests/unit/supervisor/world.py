@@ -148,6 +148,9 @@ class FakeLayers:
     def sizes_changed(self, disk: Path) -> int:
         return 11
 
+    def remove_unfinished(self) -> list[str]:
+        return []
+
     def ids(self) -> list[str]:
         return sorted(entry.name for entry in self.directory.iterdir())
 
