@@ -76,6 +76,7 @@ func serve(address string) error {
 func routes() http.Handler {
 	known := settings.New(&user.Database{Root: "/"})
 	table := process.NewTable()
+	table.Console = os.Stderr
 	guest := &system.System{Root: "/"}
 	mux := http.NewServeMux()
 	atoll := &atollapi.API{

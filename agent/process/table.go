@@ -1,6 +1,7 @@
 package process
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,9 @@ const (
 
 // Table owns every process that the agent started. It is safe for concurrent use.
 type Table struct {
+	// Console, if any, gets a line for each program that starts or ends. It is set before the first one starts.
+	Console io.Writer
+
 	reaper *reaper
 
 	mu    sync.Mutex
@@ -63,6 +67,13 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
+func (t *Table) tell(p *Process, what string) {
+	if t.Console != nil && !p.Hidden {
+		// A console that cannot be written stops no program.
+		_, _ = io.WriteString(t.Console, consoleLine(time.Now(), p.PID, what))
+	}
+}
+
 func check(spec *Spec) error {
 	if len(spec.Argv) == 0 {
 		return fault.New(fault.Invalid, "argv is empty")
@@ -95,9 +106,11 @@ func (t *Table) enter(p *Process, pid int, e *ends) {
 		return false
 	})
 	t.live[pid] = p
+	t.tell(p, "started: "+described(p.Argv))
 }
 
 func (t *Table) end(p *Process, status syscall.WaitStatus) {
+	t.tell(p, endOf(status, p.timedOut.Load()).describe())
 	p.finish(status)
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,7 +15,7 @@ _LOGS_KEPT = 2
 
 
 def read_page(path: Path, offset: int) -> LogsPage:
-    """Text from a byte on that is kept, at most 256 KiB of it, never ending inside a character that is complete in the file."""
+    """Kept text from a byte on, at most 256 KiB, never ending inside a character that is complete in the file."""
     data, start = read_log(path, offset, _PAGE_BYTES)
     data = _whole_characters(data)
     return LogsPage(text=data.decode("utf-8", "replace"), offset=start + len(data))

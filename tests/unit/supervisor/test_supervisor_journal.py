@@ -1,0 +1,32 @@
+"""What a sandbox's log tells of its life."""
+
+from __future__ import annotations
+
+from tests.unit.supervisor.world import World, in_world
+
+
+@in_world
+async def test_the_log_tells_every_change_in_order(world: World) -> None:
+    made = await world.create(name="one")
+    for step in ("pause", "wake", "suspend", "wake"):
+        assert (await world.ask("POST", f"/v1/sandboxes/one/{step}")).status == 200
+    assert (await world.ask("POST", "/v1/sandboxes/one/snapshots", {"name": "s1"})).status == 200
+    back = await world.ask("POST", "/v1/sandboxes/one/rollback", {"snapshot": "s1"})
+    assert back.status == 200
+    world.machine_of(made["sandbox_id"]).crash()
+    await world.until(lambda: world.system.table.sandbox("one").row.state == "crashed")
+    assert (await world.ask("POST", "/v1/sandboxes/one/wake")).status == 200
+    page = (await world.ask("GET", "/v1/sandboxes/one/logs")).json
+    told = [line.partition(" sandbox ")[2] for line in page["text"].splitlines()]
+    assert told == [
+        "created from image base",
+        "paused",
+        "resumed",
+        "suspended",
+        "woken",
+        "snapshot s1 made",
+        f"rolled back to snapshot {back.json['snapshot_id']}",
+        "crashed: its processes ended unexpectedly",
+        "started again from its disk",
+    ]
+    assert (await world.ask("GET", f"/v1/sandboxes/one/logs?offset={page['offset']}")).json["text"] == ""
