@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,10 +20,13 @@ const (
 
 // output pumps one pipe or terminal of a process into its log.
 type output struct {
-	file    *os.File
 	kind    byte
 	log     *Log
 	settled chan struct{} // closed when everything that the process itself wrote is in the log
+
+	mu    sync.Mutex
+	file  *os.File  // guarded by mu; nil while the pump gushes
+	until time.Time // guarded by mu; when the ended process's output counts as complete
 }
 
 func startOutput(file *os.File, kind byte, log *Log) *output {
@@ -33,63 +37,89 @@ func startOutput(file *os.File, kind byte, log *Log) *output {
 
 // settle takes what the ended process left in the pipe and returns when that is in the log.
 func (o *output) settle() {
-	grace := time.Time{}.Add(time.Nanosecond)
+	until := time.Time{}.Add(time.Nanosecond)
 	if o.kind == frames.Terminal {
-		grace = time.Now().Add(terminalGrace)
+		until = time.Now().Add(terminalGrace)
 	}
-	// A file that is closed already has settled.
-	_ = o.file.SetReadDeadline(grace)
+	o.mu.Lock()
+	o.until = until
+	if o.file != nil {
+		// A file that is closed already has settled.
+		_ = o.file.SetReadDeadline(until)
+	}
+	o.mu.Unlock()
 	<-o.settled
 }
 
+func (o *output) settling() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.until.IsZero()
+}
+
 func (o *output) pump() {
-	defer o.file.Close()
-	raw, err := o.file.SyscallConn()
-	if err != nil {
-		close(o.settled)
-		return
+	defer func() { o.file.Close() }()
+	open := o.takeAll()
+	if open {
+		open = o.drain()
 	}
-	for {
-		open, late := o.take(raw, true)
-		if late {
-			break
-		}
-		if !open {
-			close(o.settled)
-			return
-		}
-	}
-	open := o.drain(raw)
 	close(o.settled)
 	_ = o.file.SetReadDeadline(time.Time{})
 	for open {
 		// Children that outlive the process may hold the pipe; without a reader they would get SIGPIPE.
-		open, _ = o.take(raw, false)
+		count, _ := o.take(false)
+		open = count > 0
 	}
 }
 
-// take waits for output once. It is late when the deadline came first.
-func (o *output) take(raw syscall.RawConn, keep bool) (open, late bool) {
-	err := raw.Read(func(fd uintptr) bool {
-		buffer := frames.Take()
-		defer frames.Give(buffer)
-		count, err := readRetrying(int(fd), buffer.Payload())
-		if errors.Is(err, syscall.EAGAIN) {
+// takeAll takes output until it ends, or until it counts as complete and the file is still open.
+func (o *output) takeAll() (open bool) {
+	var flow flow
+	for {
+		count, late := o.take(true)
+		if late {
+			return true
+		}
+		if count == 0 {
 			return false
 		}
-		open = count > 0
-		if keep && open {
+		if o.kind != frames.Terminal && flow.strong(count) {
+			o.gush()
+		}
+	}
+}
+
+// take waits for output once and tells its size, 0 at the end. It is late when the deadline came first.
+func (o *output) take(keep bool) (count int, late bool) {
+	raw, err := o.file.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		buffer := frames.Take()
+		defer frames.Give(buffer)
+		var failed error
+		count, failed = readRetrying(int(fd), buffer.Payload())
+		if errors.Is(failed, syscall.EAGAIN) {
+			return false
+		}
+		count = max(0, count)
+		if keep && count > 0 {
 			o.log.Append(o.kind, buffer.Payload()[:count])
 		}
 		return true
 	})
-	return open, errors.Is(err, os.ErrDeadlineExceeded)
+	return max(0, count), errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-func (o *output) drain(raw syscall.RawConn) (open bool) {
+func (o *output) drain() (open bool) {
+	raw, err := o.file.SyscallConn()
+	if err != nil {
+		return false
+	}
 	buffer := frames.Take()
 	defer frames.Give(buffer)
-	err := raw.Control(func(fd uintptr) {
+	err = raw.Control(func(fd uintptr) {
 		for taken := 0; taken < mostInFlight; {
 			count, err := readRetrying(int(fd), buffer.Payload())
 			if errors.Is(err, syscall.EAGAIN) {
