@@ -6,6 +6,7 @@ import errno
 import os
 import secrets
 import stat
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _FROZEN = "frozen"
 _LINKED = "linked"
 _ASIDE = ".part-"
 _ID_BYTES = 10
+_BUSY_S, _LOOK_S = 20.0, 0.002
 _TMPFS = {"tmpfs", "ramfs"}
 
 
@@ -63,7 +65,7 @@ class Layers:
         try:
             self._overlay(lowers, sandbox_dir)
         except HostError as error:
-            if not self._complete or getattr(error.__cause__, "errno", 0) != errno.ESTALE:
+            if not self._complete or _errno_of(error) != errno.ESTALE:
                 raise
             self._forget_lowers(sandbox_dir)
             self._overlay(lowers, sandbox_dir)
@@ -194,9 +196,18 @@ class Layers:
         return self._directory / layer_id
 
     def _overlay(self, lowers: Sequence[Path], sandbox_dir: Path) -> None:
-        Mounts.overlay(
-            lowers, sandbox_dir / _UPPER, sandbox_dir / _WORK, sandbox_dir / _ROOT, complete=self._complete
-        )
+        upper, work, root = (sandbox_dir / name for name in (_UPPER, _WORK, _ROOT))
+        until_s = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                Mounts.overlay(lowers, upper, work, root, complete=self._complete)
+                return
+            except HostError as error:
+                # A process that has just ended, or a machine that is just being started beside, still has the
+                # earlier mount in its own mount namespace.
+                if _errno_of(error) != errno.EBUSY or time.monotonic() > until_s:
+                    raise
+            time.sleep(_LOOK_S)
 
     def _settle(self, sandbox_dir: Path) -> None:
         root = sandbox_dir / _ROOT
@@ -272,3 +283,7 @@ def _file_system(path: Path) -> str:
         if fields[2] == wanted:
             return fields[fields.index("-") + 1]
     return "unknown"
+
+
+def _errno_of(error: HostError) -> int | None:
+    return getattr(error.__cause__, "errno", None)

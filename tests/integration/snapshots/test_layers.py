@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import stat
+import subprocess
 
 import pytest
 from tests.integration.snapshots.disks import Disks
@@ -207,3 +208,21 @@ def test_a_removed_layer_is_gone(disks: Disks) -> None:
     disks.layers.remove(layer)
     disks.layers.remove(layer)
     assert disks.layers.ids() == []
+
+
+def test_a_disk_can_be_mounted_while_an_ending_process_still_has_its_old_mount(disks: Disks) -> None:
+    root = disks.start("a")
+    (root / "etc/name").write_text("changed")
+    # In a mount namespace of its own, so that it keeps the mount that ends here.
+    with subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", "echo; read line; sleep 0.5"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout
+        assert other.stdin
+        other.stdout.readline()
+        disks.stop("a")
+        other.stdin.close()
+        disks.again("a")
+        assert (root / "etc/name").read_text() == "changed"
