@@ -38,6 +38,11 @@ func (a *API) start(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p, err := a.Table.Start(*spec)
+	if err != nil && request.Cwd == "" && process.CheckDirectory(spec.Account, spec.Cwd) != nil {
+		// The user cannot enter the default directory, which is looked at only now because looking costs a thread.
+		spec.Cwd = "/"
+		p, err = a.Table.Start(*spec)
+	}
 	if err != nil {
 		return err
 	}
@@ -72,13 +77,13 @@ func (a *API) spec(request *startRequest) (*process.Spec, error) {
 	return spec, nil
 }
 
-// cwd is the asked directory, or the first default that the user can enter.
+// cwd is the asked directory, or the default one.
 func (a *API) cwd(account *user.Account, asked string) (string, error) {
 	if asked != "" {
 		return a.resolve(account, asked)
 	}
 	cwd, err := a.resolve(account, a.Settings.Cwd(account))
-	if err != nil || process.CheckDirectory(account, cwd) != nil {
+	if err != nil {
 		return "/", nil
 	}
 	return cwd, nil

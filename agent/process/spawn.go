@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"atoll/agent/fault"
@@ -19,11 +20,17 @@ type ends struct {
 	input   *os.File
 	outputs map[byte]*os.File
 	child   []*os.File
+	null    *os.File // the one of child that is everybody's
 }
+
+// nothing is opened once: an open costs as much as all the rest of the pipes.
+var nothing = sync.OnceValues(func() (*os.File, error) { return os.OpenFile("/dev/null", os.O_RDONLY, 0) })
 
 func (e *ends) closeChild() {
 	for _, file := range e.child {
-		file.Close()
+		if file != e.null {
+			file.Close()
+		}
 	}
 }
 
@@ -73,11 +80,11 @@ func (e *ends) openPipes(stdin bool) error {
 		}
 		e.input, e.child = write, append(e.child, read)
 	} else {
-		null, err := os.OpenFile("/dev/null", os.O_RDONLY, 0)
+		null, err := nothing()
 		if err != nil {
 			return err
 		}
-		e.child = append(e.child, null)
+		e.null, e.child = null, append(e.child, null)
 	}
 	for _, kind := range []byte{frames.Stdout, frames.Stderr} {
 		read, write, err := pipe(true)

@@ -57,11 +57,21 @@ func Shell() string {
 }
 
 // Environment is that of a user's shell lines: the login shell's, the host's, the request's.
+//
+// A search path that the login shell has extended is not narrowed to the host's again.
 func (l *Logins) Environment(account *user.Account, request map[string]string) []string {
 	env := maps.Clone(l.Warm(account))
+	path := env["PATH"]
 	l.settings.overlay(env)
+	if extends(path, env["PATH"]) {
+		env["PATH"] = path
+	}
 	maps.Copy(env, request)
 	return list(env)
+}
+
+func extends(path, host string) bool {
+	return host != "" && strings.Contains(":"+path+":", ":"+host+":")
 }
 
 // Warm takes the environment of the user's login shell, unless it is known and nothing that it is made from has changed.

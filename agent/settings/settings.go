@@ -124,13 +124,20 @@ func (s *Settings) Account(name string) (*user.Account, error) {
 }
 
 // Cwd is where a user's programs start: the directory that the host set, or the home.
+// The home of the default user is for that user alone.
 func (s *Settings) Cwd(account *user.Account) string {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.cwd != "" {
-		return s.cwd
+	cwd, name := s.cwd, s.user
+	s.mu.RUnlock()
+	if cwd == "" {
+		return account.Home
 	}
-	return account.Home
+	if name != "" && name != account.Name {
+		if owner, err := s.Users.Lookup(name); err == nil && owner.Home == cwd {
+			return account.Home
+		}
+	}
+	return cwd
 }
 
 // base is what every program gets from its user.
