@@ -186,6 +186,8 @@ func explain(spec *Spec, program string, failed error) error {
 		return fault.New(fault.ProgramMissing, "program %q, or the interpreter that it names, is missing", program)
 	case errors.Is(failed, syscall.EACCES), errors.Is(failed, syscall.EPERM):
 		return fault.New(fault.Denied, "%s may not execute %q", spec.Account.Name, program)
+	case errors.Is(failed, syscall.ENAMETOOLONG):
+		return fault.New(fault.Invalid, "execute %q: its name, an argument or a variable is too long", program)
 	case errors.Is(failed, syscall.ENOEXEC), errors.Is(failed, syscall.E2BIG), errors.Is(failed, syscall.EINVAL):
 		return fault.New(fault.Invalid, "execute %q: %v", program, failed)
 	}

@@ -1,0 +1,348 @@
+"""What programs inside a sandbox find: before and after it slept, was copied or was taken back."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e import keeper
+from tests.e2e.counter import BOUND_S
+
+from atoll import Sandbox, Snapshots, Terminal, TerminalSize
+from atoll.errors import FileDeniedError
+
+PROGRAM = Path(keeper.__file__).read_text()
+HELD = {
+    "tcp": "word",
+    "unix": "word",
+    "new tcp": "word",
+    "new unix": "word",
+    "deleted": "still here",
+    "flock": 1,
+    "lockf": 1,
+    "cwd": keeper.PLACE,
+    "env": "yes",
+    "forward": True,
+}
+
+
+@pytest.fixture(scope="module")
+def sandbox(module_home: Path) -> Iterator[Sandbox]:
+    with Sandbox.create() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def kept(module_home: Path) -> Iterator[Sandbox]:
+    """A sandbox whose keeper has been asked once."""
+    with Sandbox.create(env={"KEPT": "yes"}) as sandbox:
+        sandbox.files.write("keeper.py", PROGRAM)
+        sandbox.start(["python3", "keeper.py"])
+        wait_for_port(sandbox, keeper.PORT)
+        ask(sandbox, 1)
+        yield sandbox
+
+
+def wait_for_port(sandbox: Sandbox, port: int) -> None:
+    end = time.monotonic() + BOUND_S
+    while sandbox.run(f"ss -tln | grep -q :{port}").exit_code:
+        assert time.monotonic() < end
+
+
+def ask(sandbox: Sandbox, time_asked: int) -> dict[str, Any]:
+    """Ask the keeper, whose answer must be that of its ``time_asked``th time."""
+    with sandbox.dial(keeper.PORT) as connection:
+        connection.settimeout(BOUND_S)
+        read = b""
+        while piece := connection.recv(10_000):
+            read += piece
+    told: dict[str, Any] = json.loads(read)
+    assert "error" not in told
+    assert {name: told[name] for name in HELD} == HELD
+    assert (told["asked"], told["mapped"]) == (time_asked, time_asked)
+    return told
+
+
+def assert_clock_is_right(sandbox: Sandbox) -> None:
+    before = time.time()
+    inside = float(sandbox.run("date +%s.%N").check().stdout)
+    assert before - 1 <= inside <= time.time() + 1
+
+
+def test_all_that_programs_hold_lives_on_over_sleep(kept: Sandbox) -> None:
+    generation = kept.files.read("/run/atoll/generation")
+    identity = kept.run("hostname; cat /etc/machine-id").stdout
+    for round_ in (2, 3):
+        kept.suspend()
+        assert kept.info().state == "suspended"
+        ask(kept, round_)
+        assert_clock_is_right(kept)
+    assert kept.files.read("/run/atoll/generation") != generation
+    assert kept.run("hostname; cat /etc/machine-id").stdout == identity
+    assert kept.files.read(f"{keeper.PLACE}/piped") == "..."
+
+
+def test_all_that_programs_hold_lives_on_in_forks_which_differ_in_what_is_their_own(kept: Sandbox) -> None:
+    forks = kept.fork(2)
+    with contextlib.ExitStack() as stack:
+        for fork in forks:
+            stack.enter_context(fork)
+            stack.callback(fork.kill)
+        told = [ask(each, 2) for each in (kept, *forks)]
+        for own in ("uuid", "urandom", "hostname"):
+            assert len({each[own] for each in told}) == 3
+        # what a program seeded itself is its own memory
+        assert len({each["user random"] for each in told}) == 1
+        for command in ("cat /etc/machine-id", "cat /etc/hostname", "hostname"):
+            assert len({each.run(command).check().stdout for each in (kept, *forks)}) == 3
+        for each in forks:
+            assert_clock_is_right(each)
+            assert each.files.read("/run/atoll/generation") != kept.files.read("/run/atoll/generation")
+            assert each.run("getent hosts $(hostname)").exit_code == 0
+
+
+def test_all_that_programs_hold_lives_on_over_a_snapshot_a_rollback_and_in_copies(kept: Sandbox) -> None:
+    snapshot = kept.snapshot()
+    try:
+        assert_clock_is_right(kept)
+        first = ask(kept, 2)
+        kept.rollback(snapshot)
+        second = ask(kept, 2)
+        assert_clock_is_right(kept)
+        assert (first["uuid"], first["urandom"]) != (second["uuid"], second["urandom"])
+        assert first["hostname"] == second["hostname"]
+        with Sandbox.create(from_snapshot=snapshot.snapshot_id) as copy:
+            third = ask(copy, 2)
+            assert third["hostname"] != first["hostname"]
+            assert_clock_is_right(copy)
+            assert copy.run("echo $KEPT").stdout == "yes\n"
+    finally:
+        kept.close()
+        kept.kill()
+        Snapshots.delete(snapshot.snapshot_id)
+
+
+def test_a_connection_with_the_outside_ends_in_a_copy_and_lives_on_in_the_original(kept: Sandbox) -> None:
+    with kept.dial(keeper.OUTSIDE_PORT) as connection:
+        connection.settimeout(BOUND_S)
+        assert connection.recv(100) == b"welcome"
+        (fork,) = kept.fork()
+        try:
+            end = time.monotonic() + BOUND_S
+            asked = 2
+            while (told := ask(fork, asked)["outside"]) == "connected":
+                assert time.monotonic() < end, "the copy waits for a peer that is not there"
+                asked += 1
+            assert told in ("told b''", "ConnectionResetError")
+        finally:
+            fork.kill()
+        assert ask(kept, 2)["outside"] == "connected"
+        connection.sendall(b"goodbye")
+        while (told := ask_again(kept)["outside"]) == "connected":
+            assert time.monotonic() < end
+        assert told == "told b'goodbye'"
+
+
+def ask_again(sandbox: Sandbox) -> dict[str, Any]:
+    with sandbox.dial(keeper.PORT) as connection:
+        connection.settimeout(BOUND_S)
+        told: dict[str, Any] = json.load(connection.makefile("rb"))
+        return told
+
+
+def test_a_terminal_session_and_a_background_program_are_found_again_after_sleep(kept: Sandbox) -> None:
+    terminal = kept.pty(size=TerminalSize(91, 21))
+    terminal.send(b"word=remembered; cd /workspace; echo R$((1+1))Y\r")
+    seen = b""
+    while b"R2Y" not in seen:
+        seen += terminal.receive()
+    reader = kept.start("read line; echo got $line; exit 6", stdin=True)
+    terminal.close()
+    kept.suspend()
+    with Sandbox.connect(kept.id) as other:
+        twin = other.attach(terminal.pid)
+        twin.write_stdin(b"echo $word $PWD $(stty size); exit 5\r")
+        result = twin.wait(timeout_s=BOUND_S)
+        assert "remembered /workspace 21 91" in result.stdout
+        assert result.exit_code == 5
+        program = other.attach(reader.pid)
+        program.write_stdin("it\n")
+        ended = program.wait(timeout_s=BOUND_S)
+        assert (ended.stdout, ended.exit_code) == ("got it\n", 6)
+
+
+def make_certificates(sandbox: Sandbox) -> tuple[str, str, str]:
+    """A CA's certificate, and a certificate and key that it signed for ``island.test``, made inside."""
+    sandbox.run(
+        """set -e; mkdir -p ca; cd ca
+        openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj "/CN=island CA" -keyout ca.key -out ca.pem \
+          -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign
+        openssl req -newkey rsa:2048 -nodes -subj /CN=island.test -keyout key.pem -out request
+        printf 'subjectAltName=DNS:island.test\nextendedKeyUsage=serverAuth\n' >extensions
+        openssl x509 -req -in request -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -extfile extensions \
+          -out cert.pem"""
+    ).check()
+    ca, certificate, key = (sandbox.files.read(f"ca/{name}.pem") for name in ("ca", "cert", "key"))
+    return ca, certificate, key
+
+
+SERVER = """
+import http.server, ssl
+server = http.server.ThreadingHTTPServer(("", 8443), http.server.SimpleHTTPRequestHandler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("cert.pem", "key.pem")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+CLIENTS = (
+    "curl -sS https://island.test:8443/",
+    """python3 -c 'import urllib.request as r; r.urlopen("https://island.test:8443/").read()'""",
+    "git ls-remote https://island.test:8443/repo",
+    "sudo curl -sS https://island.test:8443/",
+    "env -i /usr/bin/curl -sS https://island.test:8443/",
+)
+
+
+def test_a_certificate_that_only_the_host_trusts_is_trusted_inside_unless_turned_off(
+    sandbox: Sandbox, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca, certificate, key = make_certificates(sandbox)
+    bundle = tmp_path / "bundle.pem"
+    bundle.write_text(ca)
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    for trusted in (True, False):
+        with Sandbox.create(trust_host_ca=trusted) as other:
+            other.files.write("cert.pem", certificate)
+            other.files.write("key.pem", key)
+            other.run("echo 127.0.0.1 island.test | sudo tee -a /etc/hosts; git init -q --bare repo").check()
+            other.run("git -C repo update-server-info").check()
+            other.start(["python3", "-c", SERVER])
+            wait_for_port(other, 8443)
+            codes = [other.run(client).exit_code for client in CLIENTS]
+            assert [code == 0 for code in codes] == [trusted] * len(CLIENTS)
+            assert (other.run("echo $SSL_CERT_FILE").stdout.strip() != "") == trusted
+
+
+def test_root_and_other_users_are_at_home_in_their_own_homes(sandbox: Sandbox) -> None:
+    assert sandbox.run("sudo -n id -u && sudo -u user id -un").stdout == "0\nuser\n"
+    assert sandbox.run("echo $(id -un) $HOME $PWD", user="root").stdout == "root /root /root\n"
+    sandbox.run("sudo useradd --create-home guest").check()
+    assert sandbox.run("echo $(id -un) $HOME $PWD", user="guest").stdout == "guest /home/guest /home/guest\n"
+    assert sandbox.exec(["pwd"], user="nobody").stdout == "/\n"
+    sandbox.files.write("/root/secret", "x", user="root")
+    with pytest.raises(FileDeniedError):
+        sandbox.files.read("/root/secret")
+
+
+def test_a_search_path_that_a_profile_extends_is_used(sandbox: Sandbox) -> None:
+    sandbox.run(
+        "mkdir -p tools/bin; printf '#!/bin/sh\necho tool\n' >tools/bin/atool; chmod +x tools/bin/atool"
+    ).check()
+    assert sandbox.run("atool").exit_code == 127
+    sandbox.run("echo 'PATH=$HOME/tools/bin:$PATH; export MOOD=good' >>~/.profile").check()
+    assert sandbox.run("atool; echo $MOOD").stdout == "tool\ngood\n"
+    assert sandbox.run("atool", env={"PATH": "/usr/bin:/bin"}).exit_code == 127
+    with Sandbox.create(env={"PATH": "/opt/bin:/usr/bin:/bin"}) as other:
+        assert other.run("echo $PATH").stdout == "/opt/bin:/usr/bin:/bin\n"
+
+
+def test_text_is_utf_8_and_full_screen_programs_draw(sandbox: Sandbox) -> None:
+    assert sandbox.run("locale charmap; printf ä | wc -m").stdout == "UTF-8\n1\n"
+    with sandbox.pty(size=TerminalSize(70, 20)) as terminal:
+        terminal.send(b"tput cols; tput colors; seq 100 >numbers; less numbers\r")
+        read_until(terminal, b"19")
+        terminal.send(b"G")
+        read_until(terminal, b"100")
+        terminal.send(b"q")
+        terminal.send(b"nano numbers\r")
+        read_until(terminal, b"GNU nano")
+        terminal.send(b"\x18")
+        terminal.send(b"exit 3\r")
+        assert terminal.wait().exit_code == 3
+
+
+def read_until(terminal: Terminal, wanted: bytes) -> None:
+    seen = b""
+    while wanted not in seen:
+        piece = terminal.receive()
+        assert piece, f"the terminal ended at {seen!r}"
+        seen += piece
+
+
+def test_daemons_live_on_and_zombies_are_reaped(sandbox: Sandbox) -> None:
+    daemon = (
+        "import os, time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\ntime.sleep(4343)"
+    )
+    sandbox.exec(["python3", "-c", daemon]).check()
+    line = "ps -eo pid,ppid,args | grep '[t]ime.sleep(4343)'"
+    end = time.monotonic() + BOUND_S
+    while [row.split()[1] for row in sandbox.run(line).stdout.splitlines()] != ["1"]:
+        assert time.monotonic() < end
+    sandbox.run("for i in $(seq 50); do (sh -c 'exit 3' &); done; pkill -f 'sleep.4343'").check()
+    while sandbox.run("ps -eo stat | grep -q ^Z").exit_code == 0:
+        assert time.monotonic() < end
+
+
+def test_arguments_variables_and_lines_can_be_huge_and_bytes_are_kept(sandbox: Sandbox) -> None:
+    many = ["x" * 100_000] * 12
+    assert sandbox.exec(["sh", "-c", 'printf %s "$@" | wc -c', "sh", *many]).stdout.strip() == "1200000"
+    assert sandbox.run('printf %s "$HUGE" | wc -c', env={"HUGE": "y" * 120_000}).stdout.strip() == "120000"
+    with pytest.raises(ValueError):
+        sandbox.exec(["echo", "x" * 200_000])
+    with pytest.raises(ValueError):
+        sandbox.exec(["echo", "a\0b"])
+    data = random.Random(7).randbytes(1 << 20)
+    assert sandbox.run("cat", stdin=data).stdout_bytes == data
+    line = sandbox.run("head -c 5000000 /dev/zero | tr '\\0' a; echo; echo last").stdout
+    assert (len(line), line[-6:]) == (5_000_006, "\nlast\n")
+
+
+def test_much_output_in_small_pieces_arrives_in_order(sandbox: Sandbox) -> None:
+    seen = hashlib.sha256()
+    with sandbox.start("seq 3000000", stream=True) as process:
+        for output in process:
+            seen.update(output.data)
+    wanted = hashlib.sha256(b"".join(b"%d\n" % number for number in range(1, 3_000_001)))
+    assert seen.hexdigest() == wanted.hexdigest()
+
+
+def test_shared_memory_and_temporary_files_are_large_and_open_to_all(sandbox: Sandbox) -> None:
+    for place in ("/dev/shm", "/tmp"):
+        sandbox.run(f"head -c 100000000 /dev/zero >{place}/large && rm {place}/large").check()
+        assert sandbox.run(f"stat -c %a {place}").stdout == "1777\n"
+    assert int(sandbox.run("ulimit -n").stdout) >= 65536
+    script = "import multiprocessing as m; print(m.Pool(2).map(abs, [-1, -2]), m.Lock())"
+    assert sandbox.exec(["python3", "-c", script]).stdout.startswith("[1, 2]")
+
+
+def test_what_is_not_tcp_goes_nowhere(sandbox: Sandbox) -> None:
+    script = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(2)
+s.sendto(b"x", (sys.argv[1], 9))
+try:
+    print(s.recv(10))
+except OSError as error:
+    print(type(error).__name__)
+"""
+    assert sandbox.exec(["python3", "-c", script, "10.254.0.1"]).stdout == "TimeoutError\n"
+    refused = sandbox.run("curl -sS --max-time 60 http://169.254.169.254/")
+    assert refused.exit_code not in (0, 28)
+
+
+def test_git_clones_from_a_daemon_inside(sandbox: Sandbox) -> None:
+    sandbox.run(
+        """set -e; mkdir repo; cd repo; git init -q; git config user.email a@island.test; git config user.name a
+        echo text >file; git add file; git commit -qm one
+        git daemon --detach --export-all --base-path="$HOME" --reuseaddr"""
+    ).check()
+    wait_for_port(sandbox, 9418)
+    assert sandbox.run("git clone -q git://127.0.0.1/repo clone && cat clone/file").stdout == "text\n"
