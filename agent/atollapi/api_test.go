@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -208,5 +209,48 @@ func TestStatsTellTheGeneration(t *testing.T) {
 	}
 	if status, text := call(t, "GET", url+"/atoll/nothing", ""); status != 404 || !strings.Contains(text, `"code":"invalid"`) {
 		t.Fatal(status, text)
+	}
+}
+
+func TestAllFramesOfAShortProgramComeAtOnceToThePatient(t *testing.T) {
+	url, _ := serve(t)
+	answer, err := http.Post(url+"/atoll/processes?patience_ms=600000", "application/json", strings.NewReader(`{"argv":["sh","-c","exit 6"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Only an answer that is written in one piece has a known length.
+	if got := texts(t, string(body)); answer.ContentLength != int64(len(body)) || !strings.Contains(got["x"], `"exit_code":6`) {
+		t.Fatalf("%d %q", answer.ContentLength, body)
+	}
+}
+
+func TestTheFirstFrameOfALongProgramComesWhenPatienceEnds(t *testing.T) {
+	url, _ := serve(t)
+	answer, err := http.Post(url+"/atoll/processes?patience_ms=1", "application/json", strings.NewReader(`{"argv":["sleep","600"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	head := make([]byte, 5)
+	if _, err := io.ReadFull(answer.Body, head); err != nil || head[0] != 's' {
+		t.Fatal(head, err)
+	}
+	payload := make([]byte, binary.BigEndian.Uint32(head[1:]))
+	if _, err := io.ReadFull(answer.Body, payload); err != nil {
+		t.Fatal(err)
+	}
+	var started struct {
+		PID int `json:"pid"`
+	}
+	if err := json.Unmarshal(payload, &started); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := call(t, "POST", url+"/atoll/processes/"+strconv.Itoa(started.PID)+"/signal", `{"signal":9}`); status != 204 {
+		t.Fatal(text)
 	}
 }

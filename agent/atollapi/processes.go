@@ -48,7 +48,8 @@ func (a *API) start(w http.ResponseWriter, r *http.Request) error {
 	}
 	follower := p.Log.Follow(true)
 	defer follower.Close()
-	stream(w, r, p, follower)
+	patience, _ := strconv.Atoi(r.URL.Query().Get("patience_ms"))
+	stream(w, r, p, follower, time.Duration(patience)*time.Millisecond)
 	return nil
 }
 
@@ -89,13 +90,20 @@ func (a *API) cwd(account *user.Account, asked string) (string, error) {
 	return cwd, nil
 }
 
-// stream sends a process's frames until it ends or the client leaves.
-func stream(w http.ResponseWriter, r *http.Request, p *process.Process, follower *process.Follower) {
+// stream sends a process's frames until it ends or the client leaves. The first one waits so long for company.
+func stream(
+	w http.ResponseWriter, r *http.Request, p *process.Process, follower *process.Follower, patience time.Duration,
+) {
 	out := frames.NewWriter(w)
 	if out.SendJSON(frames.Start, map[string]int{"pid": p.PID}) != nil {
 		return
 	}
-	out.Flush()
+	if patience > 0 {
+		select {
+		case <-follower.Wake:
+		case <-time.After(patience):
+		}
+	}
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
 	for {
@@ -173,7 +181,7 @@ func (a *API) output(w http.ResponseWriter, r *http.Request) error {
 	}
 	follower := p.Log.Follow(true)
 	defer follower.Close()
-	stream(w, r, p, follower)
+	stream(w, r, p, follower, 0)
 	return nil
 }
 

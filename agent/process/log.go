@@ -154,6 +154,9 @@ func (l *Log) Follow(kept bool) *Follower {
 		follower.cursor = l.blocks[0].start
 	}
 	l.followers[follower] = struct{}{}
+	if l.end != nil || follower.cursor < l.head {
+		follower.Wake <- struct{}{}
+	}
 	return follower
 }
 

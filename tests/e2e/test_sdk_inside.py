@@ -261,9 +261,11 @@ def test_text_is_utf_8_and_full_screen_programs_draw(sandbox: Sandbox) -> None:
         terminal.send(b"G")
         read_until(terminal, b"100")
         terminal.send(b"q")
+        read_until(terminal, b"$ ")
         terminal.send(b"nano numbers\r")
         read_until(terminal, b"GNU nano")
         terminal.send(b"\x18")
+        read_until(terminal, b"$ ")
         terminal.send(b"exit 3\r")
         assert terminal.wait().exit_code == 3
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from atoll.errors import InvalidSpecError
 from atoll.types import TerminalSize
 
 AGENT_PORT = 49983
@@ -58,12 +59,25 @@ class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _query(route: str, **values: str | None) -> str:
-    parts = [f"{key}={quote(value, safe='')}" for key, value in values.items() if value]
+    try:
+        parts = [f"{key}={quote(value, safe='')}" for key, value in values.items() if value]
+    except UnicodeEncodeError as error:
+        raise _no_text(error) from None
     return f"{route}?{'&'.join(parts)}" if parts else route
 
 
 def _post(target: str, body: object) -> GuestRequest:
-    return GuestRequest("POST", target, _JSON, msgspec.json.encode(body))
+    try:
+        return GuestRequest("POST", target, _JSON, msgspec.json.encode(body))
+    except UnicodeEncodeError as error:
+        raise _no_text(error) from None
+
+
+def _no_text(error: UnicodeEncodeError) -> InvalidSpecError:
+    return InvalidSpecError(
+        f"{error.object[:200]!r} is no valid text in UTF-8",
+        hint="names and arguments are UTF-8; other bytes go through stdin, files, or whole directories",
+    )
 
 
 def health() -> GuestRequest:
@@ -81,9 +95,9 @@ def warm(user: str) -> GuestRequest:
     return _post("/atoll/warm", {"user": user})
 
 
-def start_process(program: Program) -> GuestRequest:
-    """Start a program; the answer is its stream of frames."""
-    return _post("/atoll/processes", program)
+def start_process(program: Program, *, patience_ms: int = 0) -> GuestRequest:
+    """Start a program; the answer is its stream of frames. Its first one may wait so long for what follows it."""
+    return _post(_query("/atoll/processes", patience_ms=str(patience_ms) if patience_ms else None), program)
 
 
 def list_processes() -> GuestRequest:

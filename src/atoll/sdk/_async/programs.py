@@ -43,6 +43,8 @@ OutputCallback = Callable[[str], Any]
 MAX_OUTPUT_BYTES = 10 * MIB
 # the agent enforces a timeout; this is how much longer the client waits for its word
 GRACE_S = 15.0
+# of a short program all frames come at once then, which saves waking up for the first one beside the program
+_PATIENCE_MS = 20
 _KILL = 9
 _KILL_S = 5.0
 # a pipe takes this much without a reader
@@ -182,7 +184,8 @@ async def execute(
     deadline = Deadline(None if timeout_s is None else timeout_s + GRACE_S, silence_s=SILENCE_S)
     pid = 0
     try:
-        frames = AsyncFrames(await agent.open(start_process(program), deadline))
+        patience_ms = _PATIENCE_MS if stdin is None else 0
+        frames = AsyncFrames(await agent.open(start_process(program, patience_ms=patience_ms), deadline))
         try:
             pid = started_from((await frames.next()).payload)
             if stdin is None:
