@@ -1,9 +1,9 @@
 """A whole persistent computer for every agent: it sleeps, wakes where it left off, forks and rolls back.
 
-from atoll import Sandbox
+    from atoll import Sandbox
 
-with Sandbox.create() as sandbox:
-print(sandbox.run("uname -a").stdout)
+    with Sandbox.create() as sandbox:
+        print(sandbox.run("uname -a").stdout)
 """
 
 from __future__ import annotations
