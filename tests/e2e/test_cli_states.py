@@ -37,6 +37,16 @@ def test_looking_wakes_nothing_and_use_wakes_where_it_was(play: str) -> None:
         assert state(play) == "running"
 
 
+def test_the_log_tells_of_the_sandboxs_life_and_of_its_programs(play: str) -> None:
+    assert atoll("exec", play, "--", "sh", "-c", "exit 3").returncode == 3
+    said("suspend", play)
+    said("exec", play, "--", "true")
+    told = said("logs", play)
+    for line in (' started: sh -c "exit 3"', " ended with 3", " sandbox suspended", " sandbox woken"):
+        assert line in told
+    assert told.index("sandbox suspended") < told.index("sandbox woken") < told.rindex("started: true")
+
+
 def test_a_snapshot_can_be_gone_back_to(play: str) -> None:
     said("exec", play, "--", "sh", "-c", "echo before > note")
     made = said("snapshot", "make", play, "--name", "first", "--comment", "a\x1b[31mb")
@@ -87,4 +97,4 @@ def test_doctor_finds_this_machine_fit_and_gc_finds_nothing(play: str) -> None:
     assert done.returncode == 0, done.stdout.decode()
     assert json.loads(done.stdout)["fit"] is True
     assert json.loads(said("gc", "--json")) == []
-    assert "base" in said("image", "ls")
+    assert "base" in said("image", "list")

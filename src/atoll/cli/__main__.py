@@ -16,15 +16,26 @@ from atoll.cli.failures import FAILED, INTERRUPTED, failure_line
 
 def main() -> NoReturn:
     """Run the command line and exit: a program's own code, 125 when atoll failed, 130 after Ctrl-C."""
+    _open_standard_streams()
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGHUP, _terminate)
     code = run(sys.argv[1:])
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may have been closed before we began
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader left. Python would complain once more when it closes the stream at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
+
+
+def _open_standard_streams() -> None:
+    """Fill the places of closed standard streams: a socket that came to lie there would get the output."""
+    fd = os.open(os.devnull, os.O_RDWR)
+    while fd <= 2:
+        os.set_inheritable(fd, True)
+        fd = os.open(os.devnull, os.O_RDWR)
+    os.close(fd)
 
 
 def run(arguments: list[str]) -> int:

@@ -15,7 +15,7 @@ COMMANDS = {
     "exec": "Run a program in a sandbox.",
     "fork": "Make running copies of a sandbox.",
     "gc": "Show and remove what a crash left over.",
-    "image": "List, build and remove images.",
+    "image": "List, build and delete images.",
     "info": "Show all about one sandbox.",
     "kill": "End sandboxes and erase them.",
     "logs": "Show what a sandbox logged.",

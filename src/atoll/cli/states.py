@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from atoll import Sandbox
-from atoll.cli.failures import FAILED, failure_line
+from atoll.cli.failures import FAILED, Failure, failure_line
 from atoll.cli.output import note, show_json
 from atoll.errors import AtollError
 
@@ -23,13 +23,13 @@ def change(refs: Sequence[str], action: Callable[[Sandbox], Any], *, as_json: bo
     """
     failed = False
     results = {}
-    for ref in refs:
+    for ref in dict.fromkeys(refs):
         try:
             with held(ref) as sandbox:
                 results[ref] = action(sandbox)
         except AtollError as error:
             failed = True
-            note(failure_line(error))
+            note(failure_line(Failure(error, as_json=as_json)))
     if as_json:
         show_json(results)
     if failed:

@@ -105,6 +105,13 @@ def test_an_unknown_fault_is_still_one_line() -> None:
     assert failure_line(KeyError("x\ny")).count("\n") == 0
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_no_fault(closed: str) -> None:
+    line = f'"{sys.executable}" -m atoll.cli --help {closed}'
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize(
     ("text", "meant"),
     [

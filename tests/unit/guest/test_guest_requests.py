@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
+from atoll.errors import InvalidSpecError
 from atoll.guest import (
     GuestInit,
     Program,
@@ -53,3 +56,12 @@ def test_bodies_that_come_in_pieces_are_not_in_the_request() -> None:
     assert signal_process(7, 9).target == "/atoll/processes/7/signal"
     assert "recursive=" in watch("/a", None, recursive=True).target
     assert "recursive=" not in watch("/a", None, recursive=False).target
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda bad: get_file(bad, None), lambda bad: start_process(Program(argv=("echo", bad)))]
+)
+def test_bytes_that_are_no_text_are_refused_with_a_remedy(ask: Callable[[str], object]) -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        ask("a\udcff")
+    assert caught.value.hint

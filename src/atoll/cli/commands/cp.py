@@ -76,6 +76,8 @@ def _upload(source: Path, target: Inside, report: Report) -> str:
 
 
 def _download(source: Inside, target: Path, report: Report) -> Path:
+    if not target.parent.is_dir():
+        raise InvalidSpecError(f"there is no directory {target.parent}", hint="make it first")
     with connected(source.sandbox) as sandbox:
         if target.is_dir():
             # The name was given here, but it may end in dots.

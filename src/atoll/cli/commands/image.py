@@ -16,17 +16,17 @@ from atoll.cli.text import age, size, table
 
 @click.group(name="image", cls=Group)
 def command() -> None:
-    """List, build and remove images, the root file systems that sandboxes start from."""
+    """List, build and delete images, the root file systems that sandboxes start from."""
 
 
-@command.command(name="ls")
+@command.command(name="list")
 @json_option
 def list_images(as_json: bool) -> None:
     r"""List the images that are on this machine.
 
     \b
     Example:
-      atoll image ls
+      atoll image list
     """
     infos = Images.list()
     if as_json:
@@ -57,16 +57,16 @@ def build_image(name: str, as_json: bool) -> None:
         click.echo(info.digest)
 
 
-@command.command(name="rm")
+@command.command(name="delete")
 @click.argument("name")
 @json_option
-def remove_image(name: str, as_json: bool) -> None:
-    r"""Remove an image that no sandbox and no snapshot needs.
+def delete_image(name: str, as_json: bool) -> None:
+    r"""Delete an image that no sandbox and no snapshot needs.
 
     \b
     Example:
-      atoll image rm base
+      atoll image delete base
     """
     Images.remove(name)
     if as_json:
-        show_json({"removed": name})
+        show_json({"deleted": name})

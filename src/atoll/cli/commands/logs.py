@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.states import held
+from atoll.cli.text import plain
 
 
 @click.command(name="logs", cls=Command)
@@ -17,7 +16,7 @@ from atoll.cli.states import held
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @json_option
 def command(sandbox: str, follow: bool, as_json: bool) -> None:
-    r"""Show what the sandbox's own machinery logged. Showing does not wake it.
+    r"""Show what befell the sandbox and which programs were started in it. Showing does not wake it.
 
     \b
     Example:
@@ -28,5 +27,4 @@ def command(sandbox: str, follow: bool, as_json: bool) -> None:
             if as_json:
                 show_json({"text": text})
             else:
-                sys.stdout.write(text)
-            sys.stdout.flush()
+                click.echo("\n".join(map(plain, text.split("\n"))), nl=False)
