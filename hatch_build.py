@@ -27,6 +27,8 @@ RUNSC_VERSION = "atoll-20260905"
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LDFLAGS = "-s -w"
+_BUILDS_KEPT = 4
+_LICENSES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "COPYRIGHT*", "PATENTS*")
 
 
 class ProgramsHook(BuildHookInterface[Any]):
@@ -46,7 +48,9 @@ class ProgramsHook(BuildHookInterface[Any]):
             ("runsc", root / "native", _build_runsc),
             ("atoll-agent", root / "agent", _build_agent),
         ):
-            _install(_cached(name, sources, build, self.app.display_info), target / name)
+            program = _cached(name, sources, build, self.app.display_info)
+            _install(program, target / name)
+            _install(_licenses_of(program), target / f"{name}.licenses.txt", mode=0o644)
         build_data["pure_python"] = False
         tags = (f"{kind}_{machine}" for kind in ("manylinux2014", "manylinux_2_17", "musllinux_1_1"))
         build_data["tag"] = f"py3-none-{'.'.join(tags)}"
@@ -75,8 +79,43 @@ def _cached(
                 shutil.copytree(sources, copy)
                 _check_go(copy)
                 build(copy, Path(work) / name)
+                (Path(work) / "licenses").write_text(_licenses(copy))
+                os.replace(Path(work) / "licenses", _licenses_of(program))
                 os.replace(Path(work) / name, program)
+        os.utime(program)
+        _prune(cache, name)
     return program
+
+
+def _prune(cache: Path, name: str) -> None:
+    """Keep the builds that were used last. What else has the name was left by a build that was killed."""
+    found = [path for path in cache.glob(f"{name}-*") if not path.name.endswith(".txt")]
+    builds = sorted(
+        (path for path in found if path.is_file()), key=lambda path: path.stat().st_mtime, reverse=True
+    )
+    for path in builds[_BUILDS_KEPT:]:
+        path.unlink()
+        _licenses_of(path).unlink(missing_ok=True)
+    for path in found:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _licenses_of(program: Path) -> Path:
+    return program.with_name(f"{program.name}.txt")
+
+
+def _licenses(source: Path) -> str:
+    """The licences of all that is linked into a program: of its modules, which lie in vendor, and of Go itself."""
+    vendor = source / "vendor"
+    found = {path for pattern in _LICENSES for path in vendor.rglob(pattern) if path.is_file()}
+    texts = [(str(path.relative_to(vendor)), path) for path in sorted(found) if path.suffix != ".go"]
+    own = Path(_go(["env", "GOROOT"], Path("/")).strip()) / "LICENSE"
+    if own.is_file():
+        texts.insert(0, ("Go's standard library", own))
+    return "".join(
+        f"{'=' * 80}\n{name}\n{'=' * 80}\n{path.read_text(errors='replace')}\n" for name, path in texts
+    )
 
 
 def _source_hash(sources: Path) -> str:
@@ -166,11 +205,11 @@ def _compile(source: Path, output: Path, package: str, ldflags: str, *options: s
     _go(["build", *flags, "-o", str(output), package], source)
 
 
-def _install(program: Path, target: Path) -> None:
-    """Put the program at ``target``, in one step, so that a running one is not disturbed."""
+def _install(program: Path, target: Path, mode: int = 0o755) -> None:
+    """Put the file at ``target``, in one step, so that a running one is not disturbed."""
     if target.exists() and filecmp.cmp(program, target, shallow=False):
         return
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     shutil.copyfile(program, aside)
-    aside.chmod(0o755)
+    aside.chmod(mode)
     os.replace(aside, target)
