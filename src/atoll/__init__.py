@@ -1,5 +1,7 @@
 """A whole persistent computer for every agent: it sleeps, wakes where it left off, forks and rolls back.
 
+For example::
+
     from atoll import Sandbox
 
     with Sandbox.create() as sandbox:
