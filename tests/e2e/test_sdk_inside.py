@@ -256,17 +256,17 @@ def test_a_search_path_that_a_profile_extends_is_used(sandbox: Sandbox) -> None:
 def test_text_is_utf_8_and_full_screen_programs_draw(sandbox: Sandbox) -> None:
     assert sandbox.run("locale charmap; printf ä | wc -m").stdout == "UTF-8\n1\n"
     with sandbox.pty(size=TerminalSize(70, 20)) as terminal:
-        terminal.send(b"tput cols; tput colors; seq 100 >numbers; less numbers\r")
+        # Each program ends the line with a word of its own, since a prompt may be seen before its program reads.
+        terminal.send(b"tput cols; seq 100 >numbers; less numbers; echo less-$((1 + 1))\r")
         read_until(terminal, b"19")
         terminal.send(b"G")
         read_until(terminal, b"100")
         terminal.send(b"q")
-        read_until(terminal, b"$ ")
-        terminal.send(b"nano numbers\r")
+        read_until(terminal, b"less-2")
+        terminal.send(b"nano numbers; echo nano-$((1 + 1)); exit 3\r")
         read_until(terminal, b"GNU nano")
         terminal.send(b"\x18")
-        read_until(terminal, b"$ ")
-        terminal.send(b"exit 3\r")
+        read_until(terminal, b"nano-2")
         assert terminal.wait().exit_code == 3
 
 
