@@ -107,7 +107,9 @@ class Images:
         """
         image = self.get(name)
         if not image:
-            raise ImageNotFoundError(f"no image is called {name!r}", hint="`atoll image list` lists the images")
+            raise ImageNotFoundError(
+                f"no image is called {name!r}", hint="`atoll image list` lists the images"
+            )
         index = {key: entry for key, entry in self._index().items() if entry.digest != image.info.digest}
         self._write_index(index)
         # The record goes first: without it, what is left of the directory is no image.

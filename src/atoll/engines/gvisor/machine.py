@@ -52,7 +52,7 @@ class GvisorMachine(Machine):
         await self._control.call("containerManager.Resume")
 
     async def checkpoint(self, into: Path, *, leave_running: bool) -> None:
-        """See ``Machine.checkpoint``. The files are on the disk, not only in its cache, when this returns."""
+        """See ``Machine.checkpoint``."""
         await to_the_end(self._checkpoint(into, leave_running=leave_running))
 
     async def _checkpoint(self, into: Path, *, leave_running: bool) -> None:
@@ -64,7 +64,7 @@ class GvisorMachine(Machine):
             "Resume": leave_running,
             "app_mf_exclude_committed_zero_pages": True,
         }
-        with CheckpointFiles(into) as files:
+        with CheckpointFiles(into, flushed=not leave_running) as files:
             try:
                 await self._control.call(
                     "containerManager.Checkpoint", argument, fds=files.fds, timeout_s=CHECKPOINT_TIMEOUT_S
@@ -76,7 +76,8 @@ class GvisorMachine(Machine):
             if not leave_running and self._parts.sentry is not None:
                 # It ends now anyway, unless it is frozen; giving its memory back takes as long as the disk does.
                 self._parts.sentry.kill()
-            await asyncio.to_thread(files.sync)
+            if not leave_running:
+                await asyncio.to_thread(files.sync)
         if not leave_running:
             await self.wait()
 
