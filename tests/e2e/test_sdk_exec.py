@@ -115,7 +115,9 @@ def test_the_async_sandbox_runs_many_lines_at_once_and_cancels_one(
                 group.cancel_scope.cancel()
             with anyio.fail_after(120):
                 # The kill was sent when the call was cancelled; the program ends a moment after.
-                while [row.pid for row in await twin.processes()] != [process.pid]:
+                while True:
+                    if [row.pid for row in await twin.processes()] == [process.pid]:
+                        break
                     await anyio.sleep(0.05)
             await process.kill()
             assert (await process.wait()).exit_code == 137
