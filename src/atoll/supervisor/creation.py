@@ -64,6 +64,9 @@ class Creation:
                         return await self._dress(warm, row, facts)
                     except AtollError:
                         await self._pool.discard(warm)
+                    except BaseException:
+                        await asyncio.shield(self._pool.discard(warm))
+                        raise
                 with self._parts.table.holds.during(row.sandbox_id):
                     return await self._boot(row, facts)
             finally:

@@ -34,7 +34,9 @@ class Kills:
 
     async def finish(self, sandbox: Sandbox) -> None:
         """Erase what is left of a sandbox whose row says killed."""
-        berth, link = sandbox.berth, sandbox.link
+        berth, link = sandbox.berth, None
+        if berth is None:
+            link = await self._parts.waiting_link(sandbox)
         sandbox.berth = sandbox.link = None
         if berth is not None:
             await self._parts.berths.end(berth)

@@ -19,7 +19,7 @@ from atoll.supervisor.rows import SandboxRow
 from atoll.supervisor.table import Sandbox, Table
 
 if TYPE_CHECKING:
-    from atoll.network import Links
+    from atoll.network import Link, Links
     from atoll.snapshots import Layers
     from atoll.supervisor.agents import Agents
 
@@ -75,6 +75,13 @@ class Parts:
             versions=row.versions,
             checkpoint=checkpoint,
         )
+
+    async def waiting_link(self, sandbox: Sandbox) -> Link | None:
+        """The link that a sandbox without a machine kept, also one that an earlier supervisor left; None without."""
+        link = sandbox.link
+        if link is None and sandbox.row.link_id is not None:
+            link = await self.links.adopt(sandbox.row.link_id)
+        return link
 
     async def take_up(
         self, sandbox: Sandbox, berth: Berth, *, durable: bool = False, **changes: object

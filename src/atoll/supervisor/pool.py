@@ -92,7 +92,7 @@ class Pool:
 
     def start(self) -> None:
         """Begin to look after memory."""
-        self._works.watch(self._look_after_memory())
+        self._works.watch(self._looking())
 
     def ids(self) -> set[str]:
         """The sandbox ids that are set aside for warm machines."""
@@ -124,7 +124,7 @@ class Pool:
 
     async def drain(self) -> None:
         """End all warm machines."""
-        for ready in self._warm.values():
+        for ready in list(self._warm.values()):
             while ready:
                 await self.discard(ready.pop())
 
@@ -189,11 +189,18 @@ class Pool:
         await link.aclose()
         await erase(directory)
 
-    async def _look_after_memory(self) -> None:
+    async def _looking(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
-            if under_pressure(self._memory()):
-                await self.drain()
-            else:
-                for digest in list(self._warm):
-                    self.refill(digest)
+            try:
+                await self.look_after_memory()
+            except (AtollError, OSError) as error:
+                _log.warning("the pool cannot be looked after: %s", error)
+
+    async def look_after_memory(self) -> None:
+        """End all warm machines while the host's memory is short, else make what is missing."""
+        if under_pressure(self._memory()):
+            await self.drain()
+        else:
+            for digest in list(self._warm):
+                self.refill(digest)

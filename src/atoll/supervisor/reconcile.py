@@ -37,7 +37,7 @@ class Reconcile:
 
         One sandbox that makes trouble does not keep the others from being adopted.
         """
-        for sandbox in self._parts.table.all():
+        for sandbox in self._parts.table.sandboxes():
             try:
                 await self._one(sandbox)
             except (AtollError, OSError) as error:
@@ -54,14 +54,24 @@ class Reconcile:
             _log.info("removed the unfinished layer %s", layer_id)
         for removed in await self._leftovers.collect():
             _log.info("removed a leftover: %s %s", removed.kind, removed.name)
+        await self._finish_kills()
         for sandbox in left:
             await self._tidy(sandbox)
 
+    async def _finish_kills(self) -> None:
+        """Erase what was being killed; the leftovers' collection has ended its processes and mounts."""
+        for sandbox in self._parts.table.all():
+            if sandbox.row.state != "killed":
+                continue
+            try:
+                await self._kills.finish(sandbox)
+            except (AtollError, OSError) as error:
+                # Its row stays, so the next supervisor tries again.
+                _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)
+
     async def _one(self, sandbox: Sandbox) -> None:
         row = sandbox.row
-        if row.state == "killed":
-            await self._kills.finish(sandbox)
-        elif row.state in ("running", "paused"):
+        if row.state in ("running", "paused"):
             await self._adopt(sandbox)
         elif row.state == "suspended" and not self._parts.places.checkpoint(row.sandbox_id).is_dir():
             await self._mark(sandbox, "its memory was lost when the host went down")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from atoll.errors import NameTakenError, SupervisorError
+from atoll.errors import NameTakenError, NoSpaceError, SupervisorError
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
 
 _T = TypeVar("_T")
@@ -125,7 +125,12 @@ class Records:
                 database.execute(statement, values)
             database.execute("COMMIT")
         except BaseException as error:
-            database.execute("ROLLBACK")
+            if database.in_transaction:  # SQLite undoes some by itself, that which finds the disk full too
+                database.execute("ROLLBACK")
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise NoSpaceError(
+                    f"no space is left for {self._path}", hint="free some space under the home"
+                ) from None
             if isinstance(error, sqlite3.IntegrityError) and ".name" in str(error):
                 raise NameTakenError(
                     "that name is taken", hint="choose another one, or kill its owner"

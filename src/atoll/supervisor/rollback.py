@@ -50,10 +50,12 @@ class Rollback:
                 await self._switch(sandbox, snapshot)
 
     async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow) -> None:
-        old_row, old_berth, old_link = sandbox.row, sandbox.berth, sandbox.link
+        old_row, old_berth = sandbox.row, sandbox.berth
         checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
         fresh, berth = await self._branches.branch(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
         try:
+            old_link = None if old_berth is not None else await self._parts.waiting_link(sandbox)
+            sandbox.link = old_link
             changes = {name: getattr(fresh.row, name) for name in _CHANGED}
             await self._parts.table.change(
                 sandbox, durable=True, state="running", **changes, **berth_columns(berth)

@@ -92,7 +92,8 @@ class Sleep:
         berth.hang_up()
         into = self._parts.places.checkpoint(sandbox.sandbox_id)
         aside = into.with_name("checkpoint.new")
-        await erase(aside)
+        for left in (aside, into):  # an operation that failed halfway may have left either
+            await erase(left)
         aside.mkdir(mode=0o700)
         berth.leaving = True
         berth.link.hold()
@@ -139,7 +140,7 @@ class Sleep:
             plan = self._parts.plan(row, checkpoint=checkpoint)
             berth = await self._parts.berths.begin(plan, link, woken_init(row))
         except BaseException:
-            sandbox.link = link
+            await asyncio.shield(self._put_back(sandbox, link, kept))
             raise
         try:
             if kept:
@@ -148,10 +149,18 @@ class Sleep:
                 await link.reset_connections(read_flows(checkpoint))
             await self._parts.take_up(sandbox, berth, generation=row.generation, durable=True)
         except BaseException:
-            sandbox.link = link
             await asyncio.shield(self._parts.berths.end(berth))
+            await asyncio.shield(self._put_back(sandbox, link, kept))
             raise
         self._forget(checkpoint)
+
+    @staticmethod
+    async def _put_back(sandbox: Sandbox, link: Link, kept: bool) -> None:
+        """Undo a waking's hold of a link: only one that the sandbox slept with has its connections."""
+        if kept:
+            sandbox.link = link
+        else:
+            await link.aclose()
 
     def _forget(self, checkpoint: Path) -> None:
         """Erase a memory that has become stale: what happens next need not wait for it."""
@@ -184,9 +193,8 @@ class Sleep:
 
     async def _link_of(self, sandbox: Sandbox) -> tuple[Link, bool]:
         """The link that waits for it and True, else a new one and False."""
-        link, sandbox.link = sandbox.link, None
-        if link is None and sandbox.row.link_id is not None:
-            link = await self._parts.links.adopt(sandbox.row.link_id)
+        link = await self._parts.waiting_link(sandbox)
+        sandbox.link = None
         kept = link is not None
         if link is None:
             link = await self._parts.links.take()

@@ -1,0 +1,135 @@
+"""Operations that fail or are cut short halfway, and what is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from atoll.errors import EngineError, HostError, NoSpaceError
+from atoll.host import remove_tree
+from atoll.supervisor.records import Records
+from atoll.supervisor.settings import Settings
+from tests.unit.supervisor.world import World, in_world, in_world_of
+
+
+@in_world
+async def test_a_killed_sandbox_that_cannot_be_erased_never_comes_back(world: World) -> None:
+    made = await world.create()
+    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    await world.system.table.change(sandbox, durable=True, state="killed", name=None)
+    await world.crash()
+
+    def refuse(path: Path) -> None:
+        if path.parent == world.home.sandboxes:
+            raise HostError(f"{path} is not removed: it is still mounted")
+        remove_tree(path)
+
+    with patch("atoll.supervisor.erasing.remove_tree", refuse):
+        await world.start()
+    assert (await world.ask("GET", "/v1/sandboxes")).json["sandboxes"] == []
+    await world.crash()
+    await world.start()
+    assert world.system.table.all() == []
+    assert list(world.home.sandboxes.iterdir()) == []
+
+
+@in_world
+async def test_the_leftovers_of_a_cut_short_kill_go_before_its_directory(world: World) -> None:
+    made = await world.create()
+    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    await world.system.table.change(sandbox, durable=True, state="killed", name=None)
+    await world.crash()
+    order: list[str] = []
+
+    async def collect(_: object) -> list[object]:
+        order.append("collected" if (world.home.sandboxes / made["sandbox_id"]).exists() else "too late")
+        return []
+
+    with patch("atoll.supervisor.leftovers.Leftovers.collect", collect):
+        await world.start()
+    assert order == ["collected"]
+    assert list(world.home.sandboxes.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", ["kill", "rollback"])
+def test_a_link_that_waited_over_a_restart_is_let_go(action: str) -> None:
+    async def lived(world: World) -> None:
+        made = await world.create()
+        one = f"/v1/sandboxes/{made['sandbox_id']}"
+        assert (await world.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
+        await world.ask("POST", f"{one}/suspend")
+        (waiting,) = world.links.open
+        await world.crash()
+        await world.start()
+        if action == "kill":
+            assert (await world.ask("DELETE", one)).status < 300
+        else:
+            assert (await world.ask("POST", f"{one}/rollback", {"snapshot": "s1"})).status == 200
+        assert waiting not in world.links.open
+        assert len(world.links.open) == (0 if action == "kill" else 1)
+
+    in_world(lived)()
+
+
+@in_world
+async def test_a_wake_that_fails_on_a_new_link_resets_connections_the_next_time(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    await world.ask("POST", f"{one}/suspend")
+    world.system.table.sandbox(made["sandbox_id"]).link = None
+    world.links.open.clear()
+    world.host.fail_next("start", EngineError("not now"))
+    assert (await world.ask("POST", f"{one}/wake")).status == 500
+    assert world.links.open == {}
+    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+    (link,) = world.links.open.values()
+    assert "reset 1" in link.calls
+
+
+@in_world
+async def test_a_memory_that_a_failed_suspend_left_does_not_cost_the_next_one(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    stale = world.home.sandboxes / made["sandbox_id"] / "checkpoint"
+    stale.mkdir()
+    (stale / "pages").write_text("old")
+    world.machine_of(made["sandbox_id"]).memory = "remembered"
+    assert (await world.ask("POST", f"{one}/suspend")).json["state"] == "suspended"
+    await world.ask("POST", f"{one}/wake")
+    assert world.machine_of(made["sandbox_id"]).memory == "remembered"
+
+
+@in_world_of(Settings(pool_size=1))
+async def test_a_create_that_fails_for_want_of_disk_keeps_no_warm_machine(world: World) -> None:
+    await world.create()
+    await world.until(lambda: world.system.pool.ids())
+    (ready,) = world.system.pool.ids()
+    with patch.object(world.system.records, "put", side_effect=OSError(28, "No space left on device")):
+        assert (await world.ask("POST", "/v1/sandboxes", {"name": "two"})).status >= 400
+    await world.until(lambda: world.system.pool.ids())
+    assert not (world.home.sandboxes / ready).exists()
+    assert len([machine for machine in world.host.machines.values() if machine.alive]) == 2
+    assert len(world.links.open) == 2
+
+
+def test_a_write_that_finds_the_disk_full_says_so_and_the_next_one_works(tmp_path: Path) -> None:
+    async def lived() -> None:
+        records = Records(tmp_path / "state.db")
+        await records.open()
+        try:
+            database = records._connected()
+            database.execute("CREATE TABLE big (content BLOB)")
+            (pages,) = database.execute("PRAGMA page_count").fetchone()
+            database.execute(f"PRAGMA max_page_count={pages}")
+            statement = ("INSERT INTO big VALUES (zeroblob(1000000))", [])
+            with pytest.raises(NoSpaceError):
+                records._transact([statement], durable=True)
+            database.execute(f"PRAGMA max_page_count={pages + 1000}")
+            records._transact([statement], durable=True)
+        finally:
+            await records.aclose()
+
+    asyncio.run(lived())
