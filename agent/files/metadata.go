@@ -1,7 +1,6 @@
 package files
 
 import (
-	"errors"
 	"os"
 	"strings"
 	"syscall"
@@ -40,8 +39,12 @@ func attributes(path string) []string {
 	if err != nil {
 		return nil
 	}
+	return ours(names[:size])
+}
+
+func ours(names []byte) []string {
 	var found []string
-	for name := range strings.SplitSeq(string(names[:size]), "\x00") {
+	for name := range strings.SplitSeq(string(names), "\x00") {
 		if strings.HasPrefix(name, metadataPrefix) {
 			found = append(found, name)
 		}
@@ -50,11 +53,12 @@ func attributes(path string) []string {
 }
 
 // SetMetadata replaces what is attached to an open file that was made by Create.
+//
+// It never uses the file's path, where another file may lie by now: it works with the agent's rights.
 func SetMetadata(file *os.File, metadata map[string]string) error {
-	path := file.Name()
-	for _, name := range attributes(path) {
+	for _, name := range attributesOf(file) {
 		if _, kept := metadata[strings.TrimPrefix(name, metadataPrefix)]; !kept {
-			if err := syscall.Removexattr(path, name); err != nil && !errors.Is(err, syscall.ENODATA) {
+			if err := removeAttribute(file, name); err != nil {
 				return err
 			}
 		}
@@ -63,6 +67,28 @@ func SetMetadata(file *os.File, metadata map[string]string) error {
 		if err := setAttribute(file, metadataPrefix+key, value); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func attributesOf(file *os.File) []string {
+	names := make([]byte, attributesMost)
+	size, _, errno := syscall.Syscall(syscall.SYS_FLISTXATTR, file.Fd(),
+		uintptr(unsafe.Pointer(&names[0])), uintptr(len(names)))
+	if errno != 0 {
+		return nil
+	}
+	return ours(names[:size])
+}
+
+func removeAttribute(file *os.File, name string) error {
+	key, err := syscall.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	_, _, errno := syscall.Syscall(syscall.SYS_FREMOVEXATTR, file.Fd(), uintptr(unsafe.Pointer(key)), 0)
+	if errno != 0 && errno != syscall.ENODATA {
+		return errno
 	}
 	return nil
 }
