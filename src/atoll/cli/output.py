@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
 import msgspec
 
+# JSON need not escape these, and some terminals obey them.
+_CONTROLS = re.compile("[\x7f-\x9f]")
+
 
 def show_json(value: Any) -> None:
-    """Print a value of atoll's types as indented JSON."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    """Print a value of atoll's types as indented JSON, made harmless for a terminal."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    click.echo(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def note(text: str) -> None:
