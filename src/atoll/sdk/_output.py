@@ -6,6 +6,7 @@ import codecs
 from collections import deque
 from typing import Literal
 
+from atoll.sdk._bytes import CHUNK_BYTES
 from atoll.types import Output
 
 StreamName = Literal["stdout", "stderr", "terminal"]
@@ -17,14 +18,21 @@ class Tail:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._pieces: deque[bytes] = deque()
+        self._pieces: deque[bytes | bytearray] = deque()
         self._size = 0
         self.truncated = False
 
     def add(self, data: bytes) -> None:
         """Take the next piece."""
-        self._pieces.append(data)
+        if not data:
+            return
         self._size += len(data)
+        # a guest may write byte by byte, and each piece of its own costs some fifty bytes more
+        last = self._pieces[-1] if self._pieces else b""
+        if isinstance(last, bytearray) and len(last) + len(data) <= CHUNK_BYTES:
+            last += data
+        else:
+            self._pieces.append(data if len(data) > CHUNK_BYTES // 2 else bytearray(data))
         while self._pieces and self._size - len(self._pieces[0]) >= self._limit_bytes:
             self._size -= len(self._pieces.popleft())
             self.truncated = True

@@ -10,6 +10,9 @@ from atoll.errors import AgentError
 _BLOCK = 512
 _EXTENDED_BYTES = 1 << 20
 _LARGEST_BYTES = 1 << 60
+_LENGTH_DIGITS = 8
+# others are dropped at once: headers may follow headers without an end
+_KNOWN_RECORDS = frozenset({"path", "linkpath", "size", "mtime"})
 _KINDS: dict[bytes, Literal["file", "hardlink", "symlink", "directory", "other"]] = {
     b"0": "file",
     b"\0": "file",
@@ -109,7 +112,7 @@ class TarReader:
         content = bytes(self._buffer[_BLOCK : _BLOCK + size])
         del self._buffer[:whole]
         if kind == b"x":
-            self._next.update(_pax(content))
+            self._next.update((key, value) for key, value in _pax(content) if key in _KNOWN_RECORDS)
         elif kind != b"g":
             self._next["path" if kind == b"L" else "linkpath"] = _text(content.rstrip(b"\0"))
         return True
@@ -174,17 +177,18 @@ def _text(data: bytes) -> str:
 
 def _pax(content: bytes) -> Iterator[tuple[str, str]]:
     """The records of a pax header: a length, a space, ``KEY=VALUE`` and a line's end."""
-    while content:
-        length, space, _ = content.partition(b" ")
-        if not space or not length.isdigit() or len(length) > 8:
+    at = 0
+    while at < len(content):
+        space = content.find(b" ", at, at + _LENGTH_DIGITS + 1)
+        length = content[at:space] if space >= 0 else b""
+        if not length.isdigit():
             break
-        end = int(length)
-        record = content[len(length) + 1 : end - 1]
-        key, equals, value = record.partition(b"=")
-        if not equals or not len(length) < end <= len(content):
+        end = at + int(length)
+        key, equals, value = content[space + 1 : end - 1].partition(b"=")
+        if not equals or not space < end <= len(content):
             break
         yield _text(key), _text(value)
-        content = content[end:]
+        at = end
     else:
         return
     raise AgentError("the archive from the sandbox has a bad extended header")

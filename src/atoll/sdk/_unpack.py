@@ -43,7 +43,7 @@ class Unpacker:
         self._tar = TarReader()
         self._file: int | None = None
         self._files: dict[tuple[str, ...], _Made] = {}
-        self._directories: list[tuple[tuple[str, ...], Entry]] = []
+        self._directories: dict[tuple[str, ...], Entry] = {}
         self._entries = 0
         self.done_bytes = 0
 
@@ -70,7 +70,7 @@ class Unpacker:
         """
         if not self._tar.ended:
             raise AgentError("the archive from the sandbox was cut off")
-        for parts, entry in reversed(self._directories):
+        for parts, entry in reversed(self._directories.items()):
             with self._parent((*parts, ".")) as directory:
                 os.fchmod(directory, entry.mode & 0o777 | 0o700)
                 os.utime(directory, (entry.modified_at, entry.modified_at))
@@ -92,7 +92,7 @@ class Unpacker:
         if entry.kind == "directory":
             if parts:
                 self._make_directory(parts)
-                self._directories.append((parts, entry))
+                self._directories[parts] = entry
             return
         if not parts:
             raise AgentError(f"the archive from the sandbox has a file without a name: {entry.name!r}")
@@ -192,7 +192,8 @@ def _parts(name: str) -> tuple[str, ...]:
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if name.startswith("/") or ".." in parts or "\0" in name:
         raise AgentError(f"the archive from the sandbox has an entry that leads out of it: {name[:200]!r}")
-    if len(parts) > _DEPTH or any(len(os.fsencode(part)) > _NAME_BYTES for part in parts):
+    too_long = len(os.fsencode(name)) > _PATH_BYTES
+    if too_long or len(parts) > _DEPTH or any(len(os.fsencode(part)) > _NAME_BYTES for part in parts):
         raise AgentError(f"the archive from the sandbox has a name that is too long: {name[:200]!r}")
     return parts
 

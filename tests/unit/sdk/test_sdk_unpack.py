@@ -4,12 +4,14 @@ import io
 import os
 import stat
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from atoll.errors import AgentError, FileError
 from atoll.sdk._pack import packed, tree_bytes
+from atoll.sdk._tar import Entry, TarReader
 from atoll.sdk._unpack import Unpacker
 
 
@@ -196,3 +198,36 @@ def test_a_packed_directory_unpacks_to_the_same(tmp_path: Path) -> None:
     assert (tmp_path / "out/d/e/big").read_bytes() == (source / "d/e/big").read_bytes()
     assert os.access(tmp_path / "out/d/run", os.X_OK)
     assert os.readlink(tmp_path / "out/link") == "/nowhere"
+
+
+def extended(records: bytes) -> bytes:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, len(records)
+    return info.tobuf(tarfile.USTAR_FORMAT) + records + bytes(-len(records) % 512)
+
+
+def test_extended_headers_without_an_end_take_no_memory() -> None:
+    reader = TarReader()
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            key = b"%04d" % number
+            assert not list(reader.feed(extended(b"65536 " + key + b"=" + b"v" * (65536 - 12) + b"\n")))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 << 20
+
+
+def test_a_header_of_very_many_records_is_read_to_its_last() -> None:
+    reader = TarReader()
+    records = b"5 a=\n" * 200_000 + b"12 path=new\n"
+    entry = next(reader.feed(extended(records) + archive(member("old"))))
+    assert isinstance(entry, Entry)
+    assert entry.name == "new"
+
+
+def test_a_name_longer_than_paths_may_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AgentError, match="too long"):
+        unpack(archive(member("/".join(["n" * 200] * 30))), tmp_path / "out")
+    assert names(tmp_path / "out") == []
