@@ -104,6 +104,8 @@ class NameForwarder:
     async def _serve_stream(self, guest: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
+                # A socket that is ready does not wait: a guest that floods would keep the loop to itself.
+                await asyncio.sleep(0)
                 async with asyncio.timeout(_STREAM_IDLE_S):
                     query = await _receive_framed(guest)
                 refused = self._refused(query)
