@@ -39,14 +39,15 @@ class Rollback:
         Postcondition: on any exception the sandbox is as it was, running included.
         """
         snapshot = self._parts.table.snapshot(ref)
-        async with sandbox.lock:
-            check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
-            if snapshot.image_digest != sandbox.row.image_digest:
-                raise InvalidSpecError(
-                    f"snapshot {ref!r} is of another image than sandbox {sandbox.sandbox_id}",
-                    hint="make a new sandbox with from_snapshot",
-                )
-            with self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack):
+        # Held before the lock, for which an operation may have to be waited: the snapshot stays meanwhile.
+        with self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack):
+            async with sandbox.lock:
+                check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
+                if snapshot.image_digest != sandbox.row.image_digest:
+                    raise InvalidSpecError(
+                        f"snapshot {ref!r} is of another image than sandbox {sandbox.sandbox_id}",
+                        hint="make a new sandbox with from_snapshot",
+                    )
                 await self._switch(sandbox, snapshot)
 
     async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow) -> None:

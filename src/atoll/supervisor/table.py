@@ -65,6 +65,7 @@ class Table:
         self._sandboxes: dict[str, Sandbox] = {}
         self._snapshots: dict[str, SnapshotRow] = {}
         self._reserved: set[tuple[str, str]] = set()
+        self._forgetting: set[str] = set()
         self.holds = Holds()
 
     async def load(self) -> None:
@@ -110,7 +111,7 @@ class Table:
         found = self._snapshots.get(ref) or next(
             (row for row in self._snapshots.values() if row.name == ref), None
         )
-        if found is None:
+        if found is None or found.snapshot_id in self._forgetting:
             raise SnapshotNotFoundError(
                 f"there is no snapshot {ref!r}", hint="`atoll snapshot list` shows those there are"
             )
@@ -180,9 +181,13 @@ class Table:
         self._journal.stored(row)
 
     async def forget_snapshot(self, row: SnapshotRow) -> None:
-        """Remove a snapshot's row."""
-        await self._records.delete(row)
-        self._snapshots.pop(row.snapshot_id, None)
+        """Remove a snapshot's row. From the call on nobody finds it, lest something be begun on it."""
+        self._forgetting.add(row.snapshot_id)
+        try:
+            await self._records.delete(row)
+            self._snapshots.pop(row.snapshot_id, None)
+        finally:
+            self._forgetting.discard(row.snapshot_id)
 
 
 def _named(sandboxes: Iterable[Sandbox], name: str) -> Sandbox | None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from atoll.engines import make_engine
+from atoll.engines import MachinePlan, make_engine
+from atoll.engines.gvisor.engine import _processes
 from atoll.engines.gvisor.launch import last_words
+from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.record import MachineRecord, decode_record
 from atoll.errors import EngineError, UnsupportedError
 
@@ -39,3 +45,23 @@ def test_a_text_that_is_no_record_is_refused() -> None:
 def test_an_unknown_engine_is_refused_with_the_names_of_the_known() -> None:
     with pytest.raises(UnsupportedError, match="gvisor"):
         make_engine("warp", None)
+
+
+def test_a_machine_that_ends_at_once_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    plan = MachinePlan(
+        machine_id="m1",
+        state_dir=tmp_path,
+        rootfs=tmp_path,
+        netns=Path("/proc/self/ns/net"),
+        argv=("/x",),
+        hostname="one",
+    )
+    Places(tmp_path).make()
+    state = {"sandbox": {"pid": os.getpid()}, "goferPid": ended.pid}
+    (tmp_path / "runsc" / "m1_sandbox:m1.state").write_text(json.dumps(state))
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(EngineError, match="ended as soon"):
+        _processes(plan)
+    assert set(os.listdir("/proc/self/fd")) <= before

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from atoll.errors import EngineError, HostError, NoSpaceError
 from atoll.host import remove_tree
+from atoll.supervisor.pool import Warm
 from atoll.supervisor.records import Records
 from atoll.supervisor.settings import Settings
 from tests.unit.supervisor.world import World, in_world, in_world_of
@@ -102,6 +104,45 @@ async def test_a_memory_that_a_failed_suspend_left_does_not_cost_the_next_one(wo
     assert world.machine_of(made["sandbox_id"]).memory == "remembered"
 
 
+@in_world
+async def test_a_snapshot_that_is_being_removed_is_no_source_any_more(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    assert (await world.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    delete = world.system.records.delete
+
+    async def slowly(*rows: Any) -> None:
+        begun.set()
+        await go_on.wait()
+        await delete(*rows)
+
+    with patch.object(world.system.records, "delete", slowly):
+        removing = asyncio.create_task(world.ask("DELETE", "/v1/snapshots/s1"))
+        await begun.wait()
+        refused = await world.ask("POST", "/v1/sandboxes", {"from_snapshot": "s1"})
+        go_on.set()
+        assert (await removing).status < 300
+    assert refused.status == 404
+    assert list(world.home.snapshots.iterdir()) == []
+    assert len(world.host.machines) == 1
+
+
+@in_world
+async def test_a_snapshot_that_a_waiting_rollback_wants_is_not_removed(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    assert (await world.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
+    table = world.system.table
+    sandbox = table.sandbox(made["sandbox_id"])
+    async with sandbox.lock:
+        rolling = asyncio.create_task(world.ask("POST", f"{one}/rollback", {"snapshot": "s1"}))
+        await world.until(lambda: world.system.works.busy)
+        await world.until(lambda: table.holds.has(table.snapshot("s1").snapshot_id))
+        assert (await world.ask("DELETE", "/v1/snapshots/s1")).status == 409
+    assert (await rolling).status == 200
+
+
 @in_world_of(Settings(pool_size=1))
 async def test_a_create_that_fails_for_want_of_disk_keeps_no_warm_machine(world: World) -> None:
     await world.create()
@@ -133,3 +174,20 @@ def test_a_write_that_finds_the_disk_full_says_so_and_the_next_one_works(tmp_pat
             await records.aclose()
 
     asyncio.run(lived())
+
+
+@in_world_of(Settings(pool_size=1))
+async def test_the_pool_can_be_emptied_while_another_image_gets_its_first_machine(world: World) -> None:
+    await world.create()
+    pool = world.system.pool
+    await world.until(pool.ids)
+    discard = pool.discard
+
+    async def another_image_meanwhile(warm: Warm) -> None:
+        pool._warm.setdefault("another", [])
+        await discard(warm)
+
+    with patch.object(pool, "discard", another_image_meanwhile):
+        await pool.drain()
+    assert pool.ids() == set()
+    assert len([machine for machine in world.host.machines.values() if machine.alive]) == 1

@@ -132,5 +132,8 @@ def _processes(plan: MachinePlan) -> tuple[HostProcess, HostProcess]:
     sentry = HostProcess.find(state["sandbox"]["pid"])
     gofer = HostProcess.find(state["goferPid"])
     if sentry is None or gofer is None:
+        for process in (sentry, gofer):
+            if process is not None:
+                process.close()
         raise EngineError(f"the machine {plan.machine_id} ended as soon as it had started")
     return sentry, gofer
