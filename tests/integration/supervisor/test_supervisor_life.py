@@ -125,9 +125,14 @@ def test_a_crash_is_told_to_a_waiting_call_and_the_disk_survives(sandbox: Sandbo
     sandbox.files.write("/home/user/note", "kept")
     sandbox.run("sync")
     sentry = sentry_of(module_home, sandbox.id)
-    process = sandbox.start(["sleep", "1000000"])
+    begun = threading.Event()
+
+    def wait() -> None:
+        sandbox.run("echo; exec sleep 1000000", on_stdout=lambda _: begun.set(), timeout_s=None)
+
     with ThreadPoolExecutor(1) as background:
-        waiting = background.submit(process.wait)
+        waiting = background.submit(wait)
+        assert begun.wait(PATIENCE_S)
         os.kill(sentry, signal.SIGKILL)
         with pytest.raises(SandboxCrashedError):
             waiting.result(PATIENCE_S)
