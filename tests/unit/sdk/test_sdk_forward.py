@@ -19,7 +19,7 @@ def serve(supervisor: FakeSupervisor, answer) -> list[threading.Thread]:
     threads: list[threading.Thread] = []
 
     def work(far: socket.socket) -> None:
-        with far:
+        with far, contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the forward was left
             read = b""
             while data := far.recv(65536):
                 read += data
