@@ -105,7 +105,13 @@ class Reconcile:
             await self._mark(sandbox, "its processes ended while no supervisor ran")
             return
         if row.state == "running":
-            await self._thaw_if_frozen(berth)
+            try:
+                await self._thaw_if_frozen(berth)
+            except BaseException:
+                # It counts as crashed now, and nothing may write to its disk beside what is started next.
+                await asyncio.shield(self._parts.berths.end(berth))
+                await asyncio.shield(link.aclose())
+                raise
         self._parts.attach(sandbox, berth)
         if row.state == "paused":
             self._parts.watch_paused(sandbox, berth)

@@ -191,3 +191,23 @@ async def test_the_pool_can_be_emptied_while_another_image_gets_its_first_machin
         await pool.drain()
     assert pool.ids() == set()
     assert len([machine for machine in world.host.machines.values() if machine.alive]) == 1
+
+
+@in_world
+async def test_a_machine_that_cannot_be_thawed_after_a_restart_does_not_run_beside_the_next(
+    world: World,
+) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    berth = world.system.table.sandbox(made["sandbox_id"]).berth
+    assert berth is not None
+    await berth.freeze()
+    await world.crash()
+    world.agents.deaf = True
+    world.host.fail_next("resume", EngineError("it does not answer"))
+    await world.start()
+    world.agents.deaf = False
+    assert (await world.ask("GET", one)).json["state"] == "crashed"
+    assert not any(machine.alive for machine in world.host.machines.values())
+    assert world.links.open == {}
+    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
