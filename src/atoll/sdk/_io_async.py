@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, ParamSpec, TypeVar
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from atoll.sdk._bytes import CHUNK_BYTES, as_bytes
@@ -24,6 +25,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 sleep = anyio.sleep
+_READY_RECEIVES = 4
 
 
 async def _wait(
@@ -43,6 +45,7 @@ class Stream:
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._socket = sock
+        self._ready = 0
 
     async def receive(self, timeout_s: float | None) -> bytes:
         """Wait for bytes and return what is there; empty at the peer's end.
@@ -51,10 +54,16 @@ class Stream:
             TimeoutError: ``timeout_s`` passed.
         """
         end = _end(timeout_s)
+        self._ready += 1
+        if self._ready > _READY_RECEIVES:
+            # a peer that floods must not keep the event loop to itself, nor outlast a cancellation
+            self._ready = 0
+            await anyio.lowlevel.checkpoint()
         while True:
             try:
                 return self._socket.recv(CHUNK_BYTES)
             except BlockingIOError:
+                self._ready = 0
                 await _wait(anyio.wait_readable, self._socket, end)
 
     async def send(self, data: bytes, timeout_s: float | None) -> None:
