@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -29,6 +30,7 @@ async def serve(home: Home, settings: Settings, *, complete: bool) -> bool:
     Args:
         complete: Whether the kernel gives this process the complete kind of overlay.
     """
+    _raise_descriptor_limit()
     stopping = Stopping()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -68,3 +70,9 @@ def _real_rooms(home: Home, complete: bool) -> Rooms:
         nameserver=GATEWAY_ADDRESS,
         complete=complete,
     )
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow what the host allows: a link takes nine descriptors, and each connection through a relay two."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
