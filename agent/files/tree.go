@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"atoll/agent/fault"
 )
 
 type inode struct{ device, number uint64 }
@@ -25,12 +23,8 @@ type packer struct {
 // CheckTree tells whether a path is a directory that the user may read.
 func (w Work) CheckTree(path string) error {
 	return Named(w.Account.Act(func() error {
-		info, err := os.Stat(path)
-		if err != nil {
+		if err := isDirectory(path); err != nil {
 			return err
-		}
-		if !info.IsDir() {
-			return fault.New(fault.NotADirectory, "path is not a directory: %s", path)
 		}
 		directory, err := os.Open(path)
 		if err != nil {

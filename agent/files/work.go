@@ -52,16 +52,23 @@ func (w Work) List(path string, depth int) ([]File, error) {
 // Walk visits that many levels of a directory in lexical order, a directory before what is in it.
 func (w Work) Walk(path string, depth int, visit Visit) error {
 	return Named(w.Account.Act(func() error {
-		info, err := os.Stat(path)
-		if err != nil {
+		if err := isDirectory(path); err != nil {
 			return err
-		}
-		if !info.IsDir() {
-			return fault.New(fault.NotADirectory, "path is not a directory: %s", path)
 		}
 		left := ListMost
 		return walk(path, max(depth, 1), &left, visit)
 	}), path)
+}
+
+func isDirectory(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fault.New(fault.NotADirectory, "path is not a directory: %s", path)
+	}
+	return nil
 }
 
 func walk(path string, depth int, left *int, visit Visit) error {

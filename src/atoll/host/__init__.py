@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from atoll.host.mounts import Mounts, mounts_below
     from atoll.host.netns import in_netns, new_netns, unpin
     from atoll.host.pids import boot_id, kill_process, open_process, process_alive, start_ticks
-    from atoll.host.processes import Program, ProgramResult, RunProgramError, run_program, start_program
+    from atoll.host.processes import (
+        Program,
+        ProgramResult,
+        RunProgramError,
+        run_program,
+        start_program,
+        to_the_end,
+    )
     from atoll.host.treecopy import TreeCopy, copy_tree
     from atoll.host.trees import remove_tree, sync_tree, tree_bytes
     from atoll.host.userns import is_host_root
@@ -59,6 +66,7 @@ __all__ = [
     "start_ticks",
     "sync_directory",
     "sync_tree",
+    "to_the_end",
     "tree_bytes",
     "unpin",
     "write_atomically",
@@ -101,6 +109,7 @@ _MODULES = {
     "RunProgramError": "processes",
     "run_program": "processes",
     "start_program": "processes",
+    "to_the_end": "processes",
     "TreeCopy": "treecopy",
     "copy_tree": "treecopy",
     "remove_tree": "trees",

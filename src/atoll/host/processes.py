@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -54,7 +55,7 @@ class Program:
             # Not reaped yet, so the number is still its own.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-            await _uncancelled(_readable(self._pidfd))
+            await to_the_end(_readable(self._pidfd))
             self._reap()
 
     def _reap(self) -> None:
@@ -237,7 +238,8 @@ async def _readable(fd: int) -> None:
         os.close(own)
 
 
-async def _uncancelled(work: Coroutine[None, None, None]) -> None:
+async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Finish ``work`` even when this task is cancelled meanwhile, and only then be cancelled."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -245,5 +247,6 @@ async def _uncancelled(work: Coroutine[None, None, None]) -> None:
             await asyncio.shield(task)
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled:
+    task.result()
+    if cancelled is not None:
         raise cancelled

@@ -7,6 +7,8 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
+from atoll.host import sync_directory
+
 # State of the kernel, table of the memory pages, the pages: the names that runsc looks for at a restore.
 NAMES = ("checkpoint.img", "pages_meta.img", "pages.img")
 
@@ -56,11 +58,7 @@ class CheckpointFiles:
         self._end_flusher()
         for fd in self.fds:
             os.fsync(fd)
-        directory = os.open(self._into, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self._into)
 
     def _end_flusher(self) -> None:
         self._written.set()

@@ -13,11 +13,11 @@ from atoll.engines.base import Capabilities, Engine, Machine, MachinePlan
 from atoll.engines.gvisor.launch import launch
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
 from atoll.engines.gvisor.places import Places, open_directory
-from atoll.engines.gvisor.processes import HostProcess, end_processes_of, to_the_end
+from atoll.engines.gvisor.processes import HostProcess, end_processes_of
 from atoll.engines.gvisor.record import decode_record
 from atoll.engines.gvisor.spec import bundle_spec
 from atoll.errors import EngineError, UnsupportedError
-from atoll.host import Cgroup, CgroupRoot, run_program
+from atoll.host import Cgroup, CgroupRoot, run_program, to_the_end
 
 RUNSC_VERSION = "atoll-20260905"
 

@@ -12,11 +12,11 @@ from atoll.engines.base import Machine, MachineStats
 from atoll.engines.gvisor.checkpoint_files import CheckpointFiles
 from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.places import Places
-from atoll.engines.gvisor.processes import HostProcess, end_processes, end_processes_of, to_the_end
+from atoll.engines.gvisor.processes import HostProcess, end_processes, end_processes_of
 from atoll.engines.gvisor.record import MachineRecord
 from atoll.engines.gvisor.usage import Usage, usage_of
 from atoll.errors import EngineError, NoSpaceError
-from atoll.host import Cgroup, free_bytes
+from atoll.host import Cgroup, free_bytes, to_the_end
 
 CHECKPOINT_TIMEOUT_S = 900.0
 SPARE_BYTES = 16 << 20

@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from atoll.errors import EngineError
 from atoll.host import open_process, start_ticks
@@ -79,20 +78,6 @@ async def end_processes(processes: Sequence[HostProcess]) -> None:
                 f"process {process.pid} does not end", hint="look at its stack in /proc"
             ) from None
         process.close()
-
-
-async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Finish ``work`` even when this task is cancelled meanwhile, and only then be cancelled."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
 
 
 def _of_bundle(bundle: Path) -> list[HostProcess]:
