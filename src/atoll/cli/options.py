@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from atoll.cli.limits import limit_options
 from atoll.errors import AtollError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -70,8 +71,8 @@ def env_option(command: F) -> F:
 def spec_options(command: F) -> F:
     """Add what ``run`` and ``create`` say of the new sandbox, but its variables."""
     for add in (
-        click.option("--vcpus", type=float, metavar="N", help="Limit of processor time, in processors."),
-        click.option("--memory", "memory_mib", type=int, metavar="MIB", help="Limit of memory, in MiB."),
+        click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot hold."),
+        limit_options,
         click.option(
             "--network",
             type=click.Choice(["internet", "none"]),

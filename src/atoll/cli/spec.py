@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from atoll.cli.limits import limits
+
 
 def pairs(given: Iterable[tuple[str, str]]) -> Mapping[str, str]:
     """Return the pairs as a mapping; the last of a key counts."""
@@ -20,6 +22,6 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": dict(options["metadata"]),
         "network": options["network"],
         "from_snapshot": options["from_snapshot"],
-        "memory_mib": options["memory_mib"],
-        "vcpus": options["vcpus"],
+        "limits": limits(options),
+        "best_effort": options["best_effort"],
     }

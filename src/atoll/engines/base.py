@@ -11,6 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from atoll.errors import UnsupportedError
+from atoll.types import Limits
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,8 +37,8 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     caller and erased by it after the machine's end; the engine keeps its bundle, sockets and logs there.
     ``rootfs`` is a mounted, writable root. ``netns`` is a path that can be opened and entered. ``argv`` is
     process 1. ``checkpoint`` is a directory that an earlier ``Machine.checkpoint`` of the same engine version
-    filled, or None to boot; then ``binds`` have the targets that they had. ``memory_bytes``, ``vcpus`` and
-    ``max_processes`` limit the machine where the engine was given a cgroup root; None is no limit.
+    filled, or None to boot; then ``binds`` have the targets that they had. Of ``limits`` the engine holds what
+    its host lets it hold; there None is no limit.
     """
 
     machine_id: str
@@ -49,9 +50,7 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str = "atoll"
     binds: tuple[Bind, ...] = ()
     checkpoint: Path | None = None
-    memory_bytes: int | None = None
-    vcpus: float | None = None
-    max_processes: int | None = None
+    limits: Limits = Limits()
 
 
 class MachineStats(msgspec.Struct, frozen=True, kw_only=True):

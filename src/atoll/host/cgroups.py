@@ -15,6 +15,7 @@ import msgspec
 
 from atoll.errors import HostError
 from atoll.host.home import Home
+from atoll.types import Limits
 
 _PERIOD_US = 100_000
 _REMOVAL_S = 10.0
@@ -84,10 +85,11 @@ class Cgroup:
                     raise HostError(f"the processes of the control group {directory} do not end")
                 time.sleep(0.005)
 
-    def limit(self, memory_bytes: int | None, vcpus: float | None, max_processes: int | None) -> None:
-        """Set the limits that are not None. ``max_processes`` counts the guest's only."""
-        quota = None if vcpus is None else max(1000, int(vcpus * _PERIOD_US))
-        most = None if max_processes is None else 2 * max_processes + _ENGINE_PROCESSES
+    def limit(self, limits: Limits) -> None:
+        """Set those limits of memory, processor time and processes that are not None."""
+        memory_bytes = None if limits.memory_mib is None else limits.memory_mib << 20
+        quota = None if limits.vcpus is None else max(1000, int(limits.vcpus * _PERIOD_US))
+        most = None if limits.processes is None else 2 * limits.processes + _ENGINE_PROCESSES
         if self._unified:
             wanted = {
                 ("memory", "memory.max"): memory_bytes,
@@ -115,9 +117,7 @@ class CgroupRoot:
         self._directories = directories
         self._unified = unified
 
-    def make(
-        self, name: str, memory_bytes: int | None, vcpus: float | None, max_processes: int | None
-    ) -> Cgroup:
+    def make(self, name: str, limits: Limits) -> Cgroup:
         """Make a group with these limits (None: no limit). One of that name that is left over is replaced.
 
         Raises:
@@ -127,7 +127,7 @@ class CgroupRoot:
         try:
             cgroup.remove()
             self._make_directories(name)
-            cgroup.limit(memory_bytes, vcpus, max_processes)
+            cgroup.limit(limits)
         except OSError as error:
             with contextlib.suppress(OSError):  # the first failure is the one to tell
                 cgroup.remove()
@@ -251,7 +251,7 @@ def _give_controllers(directory: Path) -> None:
 def _works(root: CgroupRoot) -> bool:
     name = f"probe-{os.getpid()}"
     try:
-        root.make(name, 1 << 30, 1.0, 100).remove()
+        root.make(name, Limits(memory_mib=1024, vcpus=1, processes=100)).remove()
     except (HostError, OSError):
         return False
     finally:

@@ -18,6 +18,7 @@ from atoll.guest import GuestInit
 from atoll.supervisor.names import new_id
 from atoll.supervisor.programs import AGENT_ARGV, Programs
 from atoll.supervisor.rows import SandboxRow, Versions
+from atoll.types import Limits
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -51,8 +52,7 @@ class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
     stack: tuple[str, ...]
     disk: Path
     hostname: str
-    memory_bytes: int | None
-    vcpus: float | None
+    limits: Limits
     versions: Versions
     checkpoint: Path | None = None
 
@@ -228,8 +228,7 @@ class Berths:
             hostname=plan.hostname,
             binds=(Bind(source=str(agent), target="/.atoll"),),
             checkpoint=plan.checkpoint,
-            memory_bytes=plan.memory_bytes,
-            vcpus=plan.vcpus,
+            limits=plan.limits,
         )
 
     def _make_state_dir(self, state_dir: Path, sandbox_id: str) -> None:

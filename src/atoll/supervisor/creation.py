@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError, ImageNotFoundError, InvalidSpecError
+from atoll.errors import AtollError, ImageNotFoundError
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.identity import first_init, taken_init
@@ -21,8 +21,6 @@ from atoll.types import Progress, SandboxSpec
 
 if TYPE_CHECKING:
     from atoll.network import Link
-
-MEMORY_LEAST_MIB = 64
 
 
 class Creation:
@@ -85,8 +83,7 @@ class Creation:
             env=spec.env,
             metadata=spec.metadata,
             network=spec.network,
-            memory_mib=spec.memory_mib,
-            vcpus=spec.vcpus,
+            limits=spec.limits,
             trust_host_ca=spec.trust_host_ca,
             user=facts.user,
             cwd=facts.cwd,
@@ -157,8 +154,7 @@ class Creation:
             env={**snapshot.env, **spec.env},
             metadata=spec.metadata,
             network=spec.network,
-            memory_mib=spec.memory_mib or snapshot.memory_mib,
-            vcpus=spec.vcpus or snapshot.vcpus,
+            limits=spec.limits.over(snapshot.limits),
             trust_host_ca=snapshot.trust_host_ca,
             user=snapshot.user,
             cwd=snapshot.cwd,
@@ -190,12 +186,9 @@ def check_spec(spec: SandboxSpec) -> None:
     check_name(spec.name)
     check_env(spec.env)
     check_metadata(spec.metadata)
-    if spec.memory_mib is not None and spec.memory_mib < MEMORY_LEAST_MIB:
-        raise InvalidSpecError(f"memory_mib is {spec.memory_mib}", hint=f"give {MEMORY_LEAST_MIB} or more")
-    if spec.vcpus is not None and spec.vcpus <= 0:
-        raise InvalidSpecError(f"vcpus is {spec.vcpus}", hint="give more than 0")
+    spec.limits.check()
 
 
 def from_pool(spec: SandboxSpec) -> bool:
     """Whether a warm machine, which has the default limits, can be what the spec wants."""
-    return spec.memory_mib is None and spec.vcpus is None and spec.trust_host_ca
+    return not spec.limits.given() and spec.trust_host_ca

@@ -17,13 +17,12 @@ from atoll.supervisor.places import Places
 from atoll.supervisor.programs import Programs
 from atoll.supervisor.rows import SandboxRow
 from atoll.supervisor.table import Sandbox, Table
+from atoll.types import Limits
 
 if TYPE_CHECKING:
     from atoll.network import Link, Links
     from atoll.snapshots import Layers
     from atoll.supervisor.agents import Agents
-
-MIB = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +30,7 @@ class Parts:
     """One of each. ``watch_paused`` is told of a sandbox that has just been paused.
 
     Args:
-        memory_default_bytes: Limit of a sandbox that asks for none.
+        default_limits: Limits of a sandbox that asks for none.
         nameserver: Where guests ask for names.
         complete: Whether a layer can lie below another one, so that freezing saves a copy.
         layers_lock: Held while a layer is there that no row knows of yet, and while such layers are removed.
@@ -47,7 +46,7 @@ class Parts:
     berths: Berths
     crashes: Crashes
     watch_paused: Callable[[Sandbox, Berth], None]
-    memory_default_bytes: int | None
+    default_limits: Limits
     nameserver: str
     complete: bool
     layers_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -70,8 +69,7 @@ class Parts:
             stack=row.stack,
             disk=self.places.disk(row.sandbox_id, row.disk),
             hostname=hostname_of(row),
-            memory_bytes=row.memory_mib * MIB if row.memory_mib else self.memory_default_bytes,
-            vcpus=row.vcpus,
+            limits=row.limits.over(self.default_limits),
             versions=row.versions,
             checkpoint=checkpoint,
         )

@@ -178,8 +178,7 @@ class Pool:
             stack=(),
             disk=self._parts.places.disk(sandbox_id, FIRST_DISK),
             hostname=sandbox_id,
-            memory_bytes=self._parts.memory_default_bytes,
-            vcpus=None,
+            limits=self._parts.default_limits,
             versions=self._parts.programs.current,
         )
 

@@ -22,7 +22,7 @@ _TABLES: dict[type[_Row], tuple[str, str]] = {
     SandboxRow: ("sandboxes", "sandbox_id"),
     SnapshotRow: ("snapshots", "snapshot_id"),
 }
-_JSON_FIELDS = frozenset({"env", "metadata", "stack", "versions"})
+_JSON_FIELDS = frozenset({"env", "limits", "metadata", "stack", "versions"})
 
 
 class Records:

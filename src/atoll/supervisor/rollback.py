@@ -75,7 +75,7 @@ class Rollback:
         await drop_unused_layers(self._parts)
 
 
-_CHANGED = ("disk", "stack", "generation", "versions", "snapshot_id", "memory_mib", "vcpus", "reason")
+_CHANGED = ("disk", "stack", "generation", "versions", "snapshot_id", "limits", "reason")
 
 
 def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
@@ -86,8 +86,7 @@ def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
         generation=max(row.generation, snapshot.generation) + 1,
         versions=snapshot.versions,
         snapshot_id=snapshot.snapshot_id,
-        memory_mib=snapshot.memory_mib,
-        vcpus=snapshot.vcpus,
+        limits=snapshot.limits,
         reason=None,
     )
 

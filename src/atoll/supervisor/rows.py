@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from atoll.types import SandboxInfo, SandboxState, SnapshotInfo
+from atoll.types import Limits, SandboxInfo, SandboxState, SnapshotInfo
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -34,8 +34,7 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     metadata: dict[str, str]
     network: Literal["internet", "none"]
-    memory_mib: int | None
-    vcpus: float | None
+    limits: Limits
     trust_host_ca: bool
     user: str
     cwd: str
@@ -79,8 +78,7 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     env: dict[str, str]
     network: Literal["internet", "none"]
-    memory_mib: int | None
-    vcpus: float | None
+    limits: Limits
     trust_host_ca: bool
     user: str
     cwd: str

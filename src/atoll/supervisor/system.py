@@ -25,6 +25,7 @@ from atoll.supervisor.images import ImageShelf
 from atoll.supervisor.journal import Journal
 from atoll.supervisor.kills import Kills
 from atoll.supervisor.leftovers import Leftovers
+from atoll.supervisor.limits import default_limits
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import Places
 from atoll.supervisor.pool import Pool, read_memory
@@ -134,7 +135,7 @@ class System:
             berths=berths,
             crashes=Crashes(self.table, berths, self.works),
             watch_paused=self._watch_paused,
-            memory_default_bytes=read_memory().total_bytes // 2,
+            default_limits=default_limits(read_memory().total_bytes),
             nameserver=rooms.nameserver,
             complete=rooms.complete,
         )

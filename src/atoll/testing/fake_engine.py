@@ -91,7 +91,9 @@ class FakeMachine(Machine):
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""
         await self._used("stats")
-        return MachineStats(memory_bytes=1 << 20, memory_limit_bytes=self.plan.memory_bytes, cpu_s=0.5)
+        limit_mib = self.plan.limits.memory_mib
+        limit_bytes = None if limit_mib is None else limit_mib << 20
+        return MachineStats(memory_bytes=1 << 20, memory_limit_bytes=limit_bytes, cpu_s=0.5)
 
     async def wait(self) -> None:
         """See ``Machine.wait``."""

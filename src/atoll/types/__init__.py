@@ -2,6 +2,7 @@
 
 from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
 from atoll.types.images import ImageInfo
+from atoll.types.limits import Limits
 from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
 from atoll.types.sandboxes import SandboxInfo, SandboxPage, SandboxSpec, SandboxState
@@ -13,6 +14,7 @@ __all__ = [
     "FileInfo",
     "FileKind",
     "ImageInfo",
+    "Limits",
     "Output",
     "ProcessInfo",
     "Progress",

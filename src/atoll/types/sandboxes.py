@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from atoll.types.limits import Limits
+
 SandboxState = Literal["creating", "running", "paused", "suspended", "crashed", "killed"]
 
 
@@ -19,8 +21,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         metadata: The caller's own labels, to filter lists by.
         network: ``"internet"`` lets TCP and DNS out to public addresses; ``"none"`` lets nothing out.
         from_snapshot: Id or name of the snapshot to restore, memory and disk.
-        memory_mib: Limit of its memory. None means the default, half of the host's, where a cgroup can be made.
-        vcpus: Limit of its processor time, in processors. None means no limit of its own.
+        limits: How much it may use. With ``from_snapshot``, what is None is the snapshot's.
+        best_effort: Make it even where this host cannot hold one of the limits.
         trust_host_ca: Trust inside the CA certificates that the host trusts beyond the image's own.
     """
 
@@ -30,8 +32,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     metadata: dict[str, str] = {}
     network: Literal["internet", "none"] = "internet"
     from_snapshot: str | None = None
-    memory_mib: int | None = None
-    vcpus: float | None = None
+    limits: Limits = Limits()
+    best_effort: bool = False
     trust_host_ca: bool = True
 
 
@@ -40,7 +42,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     ``snapshot_id`` is the snapshot that its disk and memory last came from or were last kept in: the parent of the
     next snapshot. ``reason`` says why a crashed sandbox crashed. ``user`` and ``cwd`` are what ``run``, ``exec``
-    and ``files`` act as and in when the call names none.
+    and ``files`` act as and in when the call names none. ``limits`` are those that were asked for.
     """
 
     sandbox_id: str
@@ -52,8 +54,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     metadata: dict[str, str]
     network: Literal["internet", "none"]
-    memory_mib: int | None
-    vcpus: float | None
+    limits: Limits
     user: str
     cwd: str
     snapshot_id: str | None = None

@@ -26,6 +26,7 @@ from atoll.host import (
     unpin,
 )
 from atoll.testing import Ledger, Tick, take_ledger
+from atoll.types import Limits
 
 COUNT = "n=0; while :; do echo $(uname -n) $n >>/ticks; n=$((n+1)); sleep 0.02; done"
 TEST_TIMEOUT_S = 240.0
@@ -63,8 +64,7 @@ class GvisorWorkshop:
             env=("PATH=/usr/bin:/bin",),
             hostname=machine_id,
             binds=(Bind(source="/usr", target="/usr"),),
-            memory_bytes=1 << 30,
-            max_processes=1000,
+            limits=Limits(memory_mib=1024, processes=1000),
         )
 
     def directory(self) -> Path:

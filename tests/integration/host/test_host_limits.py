@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 
 from atoll.host import Home, cgroup_root, check_host
+from atoll.types import Limits
 
 
 def test_this_host_is_fit_for_sandboxes(host_home: Home) -> None:
@@ -19,7 +20,7 @@ def test_a_group_holds_its_processes_and_takes_them_with_it(host_home: Home) -> 
     if root is None:  # this user may make none here; `doctor` says so
         return
     try:
-        cgroup = root.make("one", 256 << 20, 0.5, 10)
+        cgroup = root.make("one", Limits(memory_mib=256, vcpus=0.5, processes=10))
         assert root.names() == ["one"]
         with subprocess.Popen(["sleep", "1000"]) as process:
             cgroup.add(process.pid)
@@ -39,7 +40,7 @@ def test_a_process_enters_a_group_by_itself(host_home: Home) -> None:
     if root is None:
         return
     try:
-        cgroup = root.make("own", None, None, None)
+        cgroup = root.make("own", Limits())
         entering = "".join(f"echo 0 > {path} && " for path in cgroup.entry_files())
         with subprocess.Popen(
             ["sh", "-c", f"{entering} echo in && read line"], stdin=-1, stdout=-1

@@ -8,6 +8,7 @@ import msgspec
 
 from atoll.engines import Bind, MachinePlan
 from atoll.engines.gvisor.spec import bundle_spec
+from atoll.types import Limits
 
 PLAN = MachinePlan(
     machine_id="m1",
@@ -18,7 +19,7 @@ PLAN = MachinePlan(
     env=("A=1",),
     hostname="coral",
     binds=(Bind(source="/agent", target="/opt/agent"),),
-    memory_bytes=1 << 30,
+    limits=Limits(memory_mib=1024),
 )
 
 

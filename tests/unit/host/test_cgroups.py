@@ -6,6 +6,7 @@ import pytest
 
 from atoll.errors import HostError
 from atoll.host.cgroups import CgroupRoot, _candidates, cgroup_mounts
+from atoll.types import Limits
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def unified(tmp_path: Path) -> CgroupRoot:
 
 
 def test_limits_are_written_as_version_2_reads_them(unified: CgroupRoot, tmp_path: Path) -> None:
-    unified.make("one", 1 << 30, 1.5, 100)
+    unified.make("one", Limits(memory_mib=1024, vcpus=1.5, processes=100))
     made = tmp_path / "atoll" / "home" / "one"
     assert (made / "memory.max").read_text() == str(1 << 30)
     assert (made / "cpu.max").read_text() == "150000 100000"
@@ -29,12 +30,12 @@ def test_limits_are_written_as_version_2_reads_them(unified: CgroupRoot, tmp_pat
 
 
 def test_what_has_no_limit_is_not_written(unified: CgroupRoot, tmp_path: Path) -> None:
-    unified.make("one", None, None, None)
+    unified.make("one", Limits())
     assert list((tmp_path / "atoll" / "home" / "one").iterdir()) == []
 
 
 def test_memory_and_time_are_read_from_version_2(unified: CgroupRoot, tmp_path: Path) -> None:
-    cgroup = unified.make("one", None, None, None)
+    cgroup = unified.make("one", Limits())
     made = tmp_path / "atoll" / "home" / "one"
     (made / "memory.current").write_text("1000\n")
     (made / "memory.stat").write_text("anon 500\ninactive_file 300\n")
@@ -48,7 +49,7 @@ def test_a_group_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -
     (tmp_path / "file").touch()
     root = CgroupRoot(dict.fromkeys(("memory", "cpu", "pids"), tmp_path / "file" / "x"), unified=True)
     with pytest.raises(HostError, match="one"):
-        root.make("one", None, None, None)
+        root.make("one", Limits())
 
 
 def test_the_topmost_group_that_we_may_use_comes_first(tmp_path: Path) -> None:

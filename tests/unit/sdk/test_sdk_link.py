@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info, sent
 
-from atoll import Images, Sandbox, Snapshots, Supervisor
+from atoll import Images, Limits, Sandbox, Snapshots, Supervisor
 from atoll.errors import ImageBuildError, NameTakenError, SupervisorError, VersionMismatchError
 from atoll.protocol import ErrorBody
 from atoll.sdk._spawn import supervisor_environment
@@ -43,10 +43,10 @@ def test_a_spec_is_sent_as_it_was_asked_for(supervisor: FakeSupervisor) -> None:
         got.append(sent(handler)),
         handler.send_json(info()),
     )
-    Sandbox.create(name="a", env={"A": "b"}, network="none", memory_mib=512, keep=True).close()
+    Sandbox.create(name="a", env={"A": "b"}, network="none", limits=Limits(memory_mib=512), keep=True).close()
     assert got[0]["name"] == "a"
     assert got[0]["env"] == {"A": "b"}
-    assert (got[0]["network"], got[0]["memory_mib"], got[0]["image"]) == ("none", 512, None)
+    assert (got[0]["network"], got[0]["limits"], got[0]["image"]) == ("none", {"memory_mib": 512}, None)
 
 
 def test_an_error_of_the_supervisor_has_its_class_and_remedy(supervisor: FakeSupervisor) -> None:

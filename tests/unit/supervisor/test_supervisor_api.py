@@ -34,9 +34,9 @@ async def test_a_body_that_is_no_spec_is_refused_with_the_reason(world: World) -
     for body in (
         {"nmae": "x"},
         {"name": "Not A Name"},
-        {"memory_mib": 1},
+        {"limits": {"memory_mib": 1}},
         {"env": {"a b": "c"}},
-        {"vcpus": -1},
+        {"limits": {"vcpus": -1}},
     ):
         answer = await world.ask("POST", "/v1/sandboxes", body)
         assert (answer.status, answer.json["code"]) == (400, "invalid_spec"), body

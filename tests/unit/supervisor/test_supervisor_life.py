@@ -264,8 +264,8 @@ async def test_a_warm_machine_that_died_is_not_handed_out(world: World) -> None:
 async def test_limits_of_its_own_need_a_machine_of_its_own(world: World) -> None:
     await world.create()
     await world.until(lambda: world.system.pool.ids())
-    made = await world.create(memory_mib=128)
-    assert world.machine_of(made["sandbox_id"]).plan.memory_bytes == 128 << 20
+    made = await world.create(limits={"memory_mib": 128})
+    assert world.machine_of(made["sandbox_id"]).plan.limits.memory_mib == 128
 
 
 @in_world

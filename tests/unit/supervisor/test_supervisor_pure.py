@@ -21,6 +21,7 @@ from atoll.supervisor.settings import Settings, read_settings
 from atoll.supervisor.states import check_action
 from atoll.supervisor.traffic import wanted
 from atoll.supervisor.trust import extra_certificates
+from atoll.types import Limits
 
 
 def _row(sandbox_id: str, name: str | None = None) -> SandboxRow:
@@ -35,8 +36,7 @@ def _row(sandbox_id: str, name: str | None = None) -> SandboxRow:
         env={"A": "ä"},
         metadata={},
         network="internet",
-        memory_mib=None,
-        vcpus=1.5,
+        limits=Limits(vcpus=1.5),
         trust_host_ca=True,
         user="user",
         cwd="/home/user",
@@ -79,8 +79,9 @@ def test_rows_are_put_all_or_none(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_migrations_are_numbered_without_gaps_and_run_once() -> None:
-    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
+def test_migrations_are_numbered_each_by_its_own_number_and_run_once() -> None:
+    numbers = [number for number, _ in migrations()]
+    assert len(set(numbers)) == len(numbers)
     database = sqlite3.connect(":memory:", isolation_level=None)
     try:
         migrate(database)

@@ -6,6 +6,7 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.lazy import Command
+from atoll.cli.limits import described
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.text import moment, plain
@@ -39,8 +40,7 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("created", moment(info.created_at)),
         ("changed", moment(info.changed_at)),
         ("network", info.network),
-        ("memory", f"at most {info.memory_mib} MiB" if info.memory_mib else "the default limit"),
-        ("vcpus", f"at most {info.vcpus:g}" if info.vcpus else "no limit of its own"),
+        ("limits", described(info.limits) or "the default ones"),
         ("user", f"{info.user} in {info.cwd}"),
         ("snapshot", info.snapshot_id or "-"),
     ]

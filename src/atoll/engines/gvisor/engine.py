@@ -66,7 +66,7 @@ class GvisorEngine(Engine):
         except BaseException:
             await to_the_end(_remove_remains(plan, cgroup))
             raise
-        parts = HostParts(sentry, gofer, cgroup, plan.memory_bytes)
+        parts = HostParts(sentry, gofer, cgroup, plan.limits)
         return GvisorMachine(plan.machine_id, plan.state_dir, parts)
 
     async def _run(self, plan: MachinePlan, cgroup: Cgroup | None) -> None:
@@ -80,7 +80,7 @@ class GvisorEngine(Engine):
     def _make_cgroup(self, plan: MachinePlan) -> Cgroup | None:
         if self._cgroups is None:
             return None
-        return self._cgroups.make(plan.machine_id, plan.memory_bytes, plan.vcpus, plan.max_processes)
+        return self._cgroups.make(plan.machine_id, plan.limits)
 
     async def adopt(self, record: bytes) -> Machine | None:
         """See ``Engine.adopt``."""
@@ -88,7 +88,7 @@ class GvisorEngine(Engine):
         cgroup = self._cgroups.find(found.machine_id) if self._cgroups else None
         sentry = HostProcess.find(found.sentry_pid, found.sentry_started)
         gofer = HostProcess.find(found.gofer_pid, found.gofer_started)
-        parts = HostParts(sentry, gofer, cgroup, found.memory_limit_bytes)
+        parts = HostParts(sentry, gofer, cgroup, found.limits)
         machine = GvisorMachine(found.machine_id, Path(found.state_dir), parts)
         if sentry is None or gofer is None:
             await machine.kill()

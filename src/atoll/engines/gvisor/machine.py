@@ -17,6 +17,7 @@ from atoll.engines.gvisor.record import MachineRecord
 from atoll.engines.gvisor.usage import Usage, usage_of
 from atoll.errors import EngineError, NoSpaceError
 from atoll.host import Cgroup, free_bytes, to_the_end
+from atoll.types import Limits
 
 CHECKPOINT_TIMEOUT_S = 900.0
 SPARE_BYTES = 16 << 20
@@ -28,7 +29,7 @@ class HostParts(NamedTuple):
     sentry: HostProcess | None
     gofer: HostProcess | None
     cgroup: Cgroup | None
-    memory_limit_bytes: int | None
+    limits: Limits
 
 
 class GvisorMachine(Machine):
@@ -96,7 +97,7 @@ class GvisorMachine(Machine):
         usage = await asyncio.to_thread(self._usage)
         return MachineStats(
             memory_bytes=usage.memory_bytes if usage else None,
-            memory_limit_bytes=self._parts.memory_limit_bytes,
+            memory_limit_bytes=_memory_bytes(self._parts.limits),
             cpu_s=usage.cpu_s if usage else None,
         )
 
@@ -145,5 +146,9 @@ class GvisorMachine(Machine):
             sentry_started=sentry.started_ticks,
             gofer_pid=gofer.pid,
             gofer_started=gofer.started_ticks,
-            memory_limit_bytes=self._parts.memory_limit_bytes,
+            limits=self._parts.limits,
         ).encode()
+
+
+def _memory_bytes(limits: Limits) -> int | None:
+    return None if limits.memory_mib is None else limits.memory_mib << 20

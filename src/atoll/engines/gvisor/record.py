@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from atoll.errors import EngineError
+from atoll.types import Limits
 
 
 class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +17,7 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     sentry_started: int
     gofer_pid: int
     gofer_started: int
-    memory_limit_bytes: int | None = None
+    limits: Limits = Limits()
 
     def encode(self) -> bytes:
         """As JSON."""

@@ -103,7 +103,9 @@ def bundle_spec(plan: MachinePlan) -> dict[str, Any]:
         "mounts": _mounts(plan),
         "linux": {
             # What the guest believes; the cgroup is what holds it to that.
-            "resources": {"memory": {"limit": plan.memory_bytes}} if plan.memory_bytes else {},
+            "resources": {"memory": {"limit": plan.limits.memory_mib << 20}}
+            if plan.limits.memory_mib
+            else {},
             "namespaces": [
                 {"type": "pid"},
                 {"type": "ipc"},

@@ -31,6 +31,7 @@ from atoll.sdk._sync.terminal import Terminal, opened
 from atoll.sdk._io_sync import shielded, user_socket
 from atoll.types import (
     ExecResult,
+    Limits,
     ProcessInfo,
     Progress,
     SandboxInfo,
@@ -86,8 +87,8 @@ class Sandbox:
         metadata: Mapping[str, str] | None = None,
         network: Literal["internet", "none"] = "internet",
         from_snapshot: str | SnapshotInfo | None = None,
-        memory_mib: int | None = None,
-        vcpus: float | None = None,
+        limits: Limits | None = None,
+        best_effort: bool = False,
         trust_host_ca: bool = True,
         keep: bool = False,
         on_progress: Callable[[Progress], Any] | None = None,
@@ -101,14 +102,15 @@ class Sandbox:
             metadata: Labels of your own, to find it by in ``list``.
             network: ``"internet"`` lets TCP and DNS out to public addresses, ``"none"`` nothing.
             from_snapshot: Start from this snapshot, memory and disk: its id, name or info.
-            memory_mib: Limit of its memory in MiB; None is half of the host's.
-            vcpus: Limit of its processor time, in processors; None is no limit.
+            limits: How much it may use; with ``from_snapshot``, what is None in it is the snapshot's.
+            best_effort: Make it even where this host cannot hold one of the limits.
             trust_host_ca: Trust inside what CA certificates the host trusts beyond the image's own.
             keep: Leave it alive at the end of ``with``.
             on_progress: Called with what goes on while it takes long.
 
         Raises:
             InvalidSpecError: An argument is not possible.
+            UnsupportedError: This host cannot hold one of the limits.
             NameTakenError: Another sandbox has that name.
             ImageNotFoundError: There is no such image.
             SnapshotNotFoundError: There is no such snapshot.
@@ -124,8 +126,8 @@ class Sandbox:
             metadata=dict(metadata or {}),
             network=network,
             from_snapshot=snapshot_ref(from_snapshot) if from_snapshot is not None else None,
-            memory_mib=memory_mib,
-            vcpus=vcpus,
+            limits=limits or Limits(),
+            best_effort=best_effort,
             trust_host_ca=trust_host_ca,
         )
         with closed_on_error(Link()) as link:

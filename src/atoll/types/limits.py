@@ -1,0 +1,64 @@
+"""Limits of a sandbox."""
+
+from __future__ import annotations
+
+import msgspec
+
+from atoll.errors import InvalidSpecError
+
+# Under these a sandbox cannot even answer.
+LEAST = {
+    "memory_mib": 64,
+    "vcpus": 0.01,
+    "disk_mib": 1,
+    "files": 100,
+    "disk_mib_s": 1,
+    "network_mib_s": 0.01,
+    "processes": 16,
+    "open_files": 64,
+    "lifetime_s": 1,
+}
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How much one sandbox may use; None is the default of that limit, or no limit where it has none.
+
+    Args:
+        vcpus: Processor time, in processors.
+        memory_mib: Memory of its processes and its kernel, ``/tmp`` and ``/dev/shm`` included.
+        disk_mib: What it writes to its disk, beyond the image and its snapshots.
+        files: Files and directories that it makes on its disk.
+        disk_mib_s: Rate of reading from and writing to the disk, each way, in MiB a second.
+        network_mib_s: Rate of sending and receiving, each way, in MiB a second.
+        processes: Processes and threads inside at once.
+        open_files: Open files of all its processes together.
+        lifetime_s: Seconds from its creation, asleep or not, until it is killed.
+    """
+
+    vcpus: float | None = None
+    memory_mib: int | None = None
+    disk_mib: int | None = None
+    files: int | None = None
+    disk_mib_s: float | None = None
+    network_mib_s: float | None = None
+    processes: int | None = None
+    open_files: int | None = None
+    lifetime_s: float | None = None
+
+    def given(self) -> dict[str, float]:
+        """Those that are not None, by name."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+
+    def over(self, others: Limits) -> Limits:
+        """These, and the others' where these are None."""
+        return Limits(**{**others.given(), **self.given()})  # type: ignore[arg-type]
+
+    def check(self) -> None:
+        """Refuse what no sandbox can live with.
+
+        Raises:
+            InvalidSpecError: Says which.
+        """
+        for name, value in self.given().items():
+            if not LEAST[name] <= value < float("inf"):
+                raise InvalidSpecError(f"the limit {name} is {value:g}", hint=f"give {LEAST[name]:g} or more")
