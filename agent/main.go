@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"runtime"
@@ -35,6 +36,7 @@ const (
 func main() {
 	port := flag.Int("port", 49983, "TCP port to listen on")
 	address := flag.String("address", "", "address to listen on; every one by default")
+	host := flag.String("host", "10.254.0.1", "address that the host calls from; with an empty one, all are answered")
 	flag.Parse()
 	// Little memory at rest matters more than the last bit of throughput.
 	debug.SetGCPercent(gcPercent)
@@ -42,7 +44,7 @@ func main() {
 	runtime.GOMAXPROCS(min(runtime.NumCPU(), mostThreads))
 	syscall.Umask(0o022)
 	outliveSignals()
-	if err := serve(net.JoinHostPort(*address, strconv.Itoa(*port))); err != nil {
+	if err := serve(net.JoinHostPort(*address, strconv.Itoa(*port)), *host); err != nil {
 		log.SetFlags(0)
 		log.Print("atoll agent: ", err)
 		os.Exit(1)
@@ -59,8 +61,8 @@ func outliveSignals() {
 	}
 }
 
-func serve(address string) error {
-	listener, err := net.Listen("tcp", address)
+func serve(address, host string) error {
+	listener, err := listen(address, host)
 	if err != nil {
 		return err
 	}
@@ -71,6 +73,15 @@ func serve(address string) error {
 		return err
 	}
 	return nil
+}
+
+func listen(address, host string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil || host == "" {
+		return listener, err
+	}
+	only, err := netip.ParseAddr(host)
+	return hostOnly{listener, only}, err
 }
 
 func routes() http.Handler {

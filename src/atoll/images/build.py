@@ -54,7 +54,7 @@ async def build(
         HostError: mmdebstrap is not installed.
         ImageBuildError: It failed; the message ends with its last 20 lines.
     """
-    for name, text in recipe.sources.items():
+    for name, text in recipe.files().items():
         (sources_directory / name).write_text(text)
     lines = _Lines(progress)
     try:

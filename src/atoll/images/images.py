@@ -145,7 +145,7 @@ class Images:
             cwd=CWD,
             env=dict(ENV),
         )
-        for source in recipe.sources:
+        for source in recipe.files():
             (aside / source).unlink()
         for device in (rootfs / "dev").iterdir():
             remove_tree(device)

@@ -39,6 +39,7 @@ PACKAGES = (
 )
 USER = "user"
 CWD = "/home/user"
+APT_OPTIONS = "apt-options"
 ENV = {
     "LANG": "C.UTF-8",
     "PATH": "/home/user/.local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -89,12 +90,21 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
+    def files(self) -> dict[str, str]:
+        """What the call reads, by file name. Not in its arguments, which every user of the host can see.
+
+        A proxy's address among apt's options may hold a password.
+        """
+        options = "".join(f"{option};\n" for option in (*_APT_OPTIONS, *self.apt_options))
+        return {APT_OPTIONS: options, **self.sources}
+
     def argv(self, rootfs: Path, sources_directory: Path) -> list[str]:
         """The call that builds it into ``rootfs``, for uid 0 of the host or of a user namespace.
 
         It gets a mount and a process namespace of its own, so that nothing of it outlives its first process.
+        What ``files`` has must lie in ``sources_directory``.
         """
-        options = [f"--aptopt={option}" for option in (*_APT_OPTIONS, *self.apt_options)]
+        options = [f"--aptopt={sources_directory / APT_OPTIONS}"]
         options += [f"--dpkgopt={option}" for option in _DPKG_OPTIONS]
         mirrors = [str(sources_directory / name) for name in self.sources]
         return [

@@ -46,8 +46,14 @@ def test_the_call_names_every_package_and_source() -> None:
     argv = recipe.argv(Path("/build/rootfs"), Path("/build"))
     assert argv[-4:] == ["bookworm", "/build/rootfs", "/build/host.list", "/build/host.sources"]
     assert f"--include={','.join(PACKAGES)}" in argv
-    assert '--aptopt=A::B "c"' in argv
     assert "--kill-child" in argv
+
+
+def test_a_proxys_password_is_in_a_file_and_not_in_the_arguments() -> None:
+    recipe = Recipe(suite="bookworm", apt_options=('Acquire::http::Proxy "http://me:secret@proxy:3128"',))
+    assert "secret" not in " ".join(recipe.argv(Path("/build/rootfs"), Path("/build")))
+    assert "--aptopt=/build/apt-options" in recipe.argv(Path("/build/rootfs"), Path("/build"))
+    assert 'Acquire::http::Proxy "http://me:secret@proxy:3128";\n' in recipe.files()["apt-options"]
 
 
 def test_the_packages_are_sorted_and_single() -> None:
