@@ -21,6 +21,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: bool = False
     live_checkpoint: bool = False
     resize_memory: bool = False
+    own_disk: bool = False
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,10 +36,11 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     ``machine_id`` is unique among living machines. ``state_dir`` is the machine's own directory, made by the
     caller and erased by it after the machine's end; the engine keeps its bundle, sockets and logs there.
-    ``rootfs`` is a mounted, writable root. ``netns`` is a path that can be opened and entered. ``argv`` is
-    process 1. ``checkpoint`` is a directory that an earlier ``Machine.checkpoint`` of the same engine version
-    filled, or None to boot; then ``binds`` have the targets that they had. Of ``limits`` the engine holds what
-    its host lets it hold; there None is no limit.
+    ``rootfs`` is a mounted, writable root. With ``changes``, which takes the capability ``own_disk``, nothing is
+    written to it: the engine keeps what the guest changes in that directory, and in every checkpoint. ``netns``
+    is a path that can be opened and entered. ``argv`` is process 1. ``checkpoint`` is a directory that an
+    earlier ``Machine.checkpoint`` of the same engine version filled, or None to boot; then ``binds`` have the
+    targets that they had. Of ``limits`` the engine holds what its host lets it hold; there None is no limit.
     """
 
     machine_id: str
@@ -46,6 +48,7 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     rootfs: Path
     netns: Path
     argv: tuple[str, ...]
+    changes: Path | None = None
     env: tuple[str, ...] = ()
     hostname: str = "atoll"
     binds: tuple[Bind, ...] = ()
@@ -54,11 +57,12 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What the host sees of a machine. None where this host cannot tell."""
+    """What the host sees of a machine. None where it cannot tell; ``disk_bytes`` is for a disk of the engine's own."""
 
     memory_bytes: int | None
     memory_limit_bytes: int | None
     cpu_s: float | None
+    disk_bytes: int | None = None
 
 
 class Machine(ABC):
@@ -75,7 +79,9 @@ class Machine(ABC):
         """Undo ``pause``."""
 
     async def checkpoint(self, into: Path, *, leave_running: bool) -> None:
-        """Write the guest's memory and state into the empty directory ``into``; the disk is not in it.
+        """Write the guest's memory and state into the empty directory ``into``.
+
+        The disk is in it only where the plan had ``changes``.
 
         The guest may be paused: with ``leave_running`` it then stays paused. Without, the machine has ended
         afterwards (``kill`` still frees what the host holds), and the files are on the disk, not only in its

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from atoll.host.binaries import agent_path, runsc_path
     from atoll.host.cgroups import Cgroup, CgroupRoot, cgroup_root
     from atoll.host.checks import Check, check_host
+    from atoll.host.disks import DiskKind, disk_kind
     from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
     from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder, join_holder
     from atoll.host.home import Home
@@ -31,6 +32,7 @@ __all__ = [
     "Cgroup",
     "CgroupRoot",
     "Check",
+    "DiskKind",
     "Holder",
     "Home",
     "Mounts",
@@ -44,6 +46,7 @@ __all__ = [
     "cgroup_root",
     "check_host",
     "copy_tree",
+    "disk_kind",
     "end_holder",
     "ensure_holder",
     "find_holder",
@@ -81,6 +84,8 @@ _MODULES = {
     "cgroup_root": "cgroups",
     "Check": "checks",
     "check_host": "checks",
+    "DiskKind": "disks",
+    "disk_kind": "disks",
     "free_bytes": "files",
     "locked": "files",
     "sync_directory": "files",

@@ -24,12 +24,17 @@ _MOST_ANSWER_BYTES = 65536
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """A living holder. ``user_namespace``: its mounts belong to a user namespace, not to the host's root."""
+    """A living holder.
+
+    ``user_namespace``: its mounts belong to a user namespace, not to the host's root. ``lacks_ids`` says why it
+    has one number of the host only, and None that it has many.
+    """
 
     pid: int
     start_ticks: int
     boot_id: str
     user_namespace: bool
+    lacks_ids: str | None = None
 
 
 def ensure_holder(home: Home) -> Holder:
@@ -124,16 +129,21 @@ def _start(home: Home) -> Holder:
         talk = _Talk(process)
         pid = talk.number()
         started = start_ticks(pid)
+        lacks: HostError | None = None
         try:
             if kind == "user":
                 talk.expect("unshared")
-                map_ids(pid)
+                lacks = map_ids(pid)
                 talk.say("mapped")
             talk.expect("ready")
             if started is None:
                 raise HostError("the holder process ended at once", hint="try again")
             holder = Holder(
-                pid=pid, start_ticks=started, boot_id=boot_id(), user_namespace=not is_host_root()
+                pid=pid,
+                start_ticks=started,
+                boot_id=boot_id(),
+                user_namespace=not is_host_root(),
+                lacks_ids=lacks.message if lacks else None,
             )
             write_atomically(_record(home), msgspec.json.encode(holder))
             talk.say("recorded")

@@ -75,15 +75,36 @@ def user_name() -> str:
         return str(os.geteuid())
 
 
-def map_ids(pid: int) -> None:
+def map_ids(pid: int) -> HostError | None:
     """Map a process's fresh user namespace: root inside is this user, the numbers from 1 on are its ranges.
 
+    Where the host gives no ranges, or newuidmap is missing or refuses, root is the only number inside; the
+    error that says so is returned.
+
     Raises:
-        HostError: The host gives no ranges, or newuidmap is missing or refuses.
+        HostError: Not even that is possible.
     """
-    users, groups = own_ranges()
-    _map("newuidmap", pid, os.geteuid(), users)
-    _map("newgidmap", pid, os.getegid(), groups)
+    try:
+        users, groups = own_ranges()
+        _map("newuidmap", pid, os.geteuid(), users)
+        _map("newgidmap", pid, os.getegid(), groups)
+    except HostError as error:
+        _map_one(pid)
+        return error
+    return None
+
+
+def _map_one(pid: int) -> None:
+    process = Path("/proc", str(pid))
+    try:
+        (process / "setgroups").write_text("deny")
+        for table, own in (("uid_map", os.geteuid()), ("gid_map", os.getegid())):
+            if not (process / table).read_text():
+                (process / table).write_text(f"0 {own} 1")
+    except OSError as error:
+        raise HostError(
+            f"the numbers of process {pid} cannot be mapped: {error.strerror}", hint="see `atoll doctor`"
+        ) from error
 
 
 def _map(program: str, pid: int, own: int, given: IdRange) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from atoll.host import Home, end_holder, ensure_holder, join_holder, write_atomically
+from atoll.host import Home, disk_kind, end_holder, ensure_holder, join_holder, write_atomically
 from atoll.protocol import error_body
 from atoll.supervisor.logs import start_logging
 from atoll.supervisor.settings import Settings, read_settings
@@ -61,7 +61,8 @@ def _supervise(home: Home, settings: Settings) -> None:
     # Not before: these may start threads, and only a process of one thread can enter a user namespace.
     from atoll.supervisor.serving import serve
 
-    if asyncio.run(serve(home, settings, complete=not holder.user_namespace)):
+    kind = "engine" if settings.disk == "engine" else disk_kind(home.path, holder)
+    if asyncio.run(serve(home, settings, kind, complete=not holder.user_namespace)):
         end_holder(home)
 
 

@@ -45,7 +45,9 @@ def crash_error(sandbox_id: str) -> SandboxCrashedError:
 
 
 class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to run where. ``disk`` is the directory with the writable layer; ``checkpoint`` None boots."""
+    """What is to run where. ``disk`` is the directory with what is changed: a writable layer, or
+    with ``engine_disk`` what the engine keeps there. ``checkpoint`` None boots.
+    """
 
     sandbox_id: str
     rootfs: Path
@@ -55,6 +57,12 @@ class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     versions: Versions
     checkpoint: Path | None = None
+    engine_disk: bool = False
+
+
+def changes_of(disk: Path) -> Path:
+    """Where an engine keeps what the guest changes, of a disk that is the engine's own."""
+    return disk / "changes"
 
 
 class Berth:
@@ -178,7 +186,7 @@ class Berths:
         state_dir = self._run / machine_id
         self._owned[machine_id] = plan.disk
         try:
-            root = await asyncio.to_thread(self._layers.mount, plan.rootfs, plan.stack, plan.disk)
+            root = await asyncio.to_thread(self._root, plan)
             self._make_state_dir(state_dir, plan.sandbox_id)
             engine = self._engine(plan.versions.engine)
             machine = await engine.start(self._machine_plan(plan, machine_id, state_dir, root, link))
@@ -215,6 +223,13 @@ class Berths:
         berth.close()
         await self._clear(berth.disk, berth.state_dir)
 
+    def _root(self, plan: BerthPlan) -> Path:
+        if not plan.engine_disk:
+            return self._layers.mount(plan.rootfs, plan.stack, plan.disk)
+        changes_of(plan.disk).mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A home's images may be reached by a symbolic link, which engines do not follow.
+        return plan.rootfs.resolve()
+
     def _machine_plan(
         self, plan: BerthPlan, machine_id: str, state_dir: Path, root: Path, link: Link
     ) -> MachinePlan:
@@ -225,6 +240,7 @@ class Berths:
             rootfs=root,
             netns=link.netns,
             argv=AGENT_ARGV,
+            changes=changes_of(plan.disk) if plan.engine_disk else None,
             hostname=plan.hostname,
             binds=(Bind(source=str(agent), target="/.atoll"),),
             checkpoint=plan.checkpoint,

@@ -42,8 +42,11 @@ class Branches:
         disk.parent.mkdir(mode=0o700, exist_ok=True)
         link: Link | None = None
         try:
-            stack = await asyncio.to_thread(self._parts.layers.branch, disk, row.stack)
-            row = row.but(stack=tuple(stack))
+            if row.engine_disk:
+                disk.mkdir(mode=0o700)
+            else:
+                stack = await asyncio.to_thread(self._parts.layers.branch, disk, row.stack)
+                row = row.but(stack=tuple(stack))
             link = await self._parts.links.take()
             link.set_policy(row.network)
             berth = await self._begin(row, checkpoint, env_inside, link)

@@ -25,9 +25,12 @@ FLOWS = "flows.json"
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """What was captured: the layer on top of the sandbox's own stack, and how long the guest stood still."""
+    """What was captured: the layer on top of the sandbox's own stack, and how long the guest stood still.
 
-    layer_id: str
+    There is no layer where the engine keeps the disk: it is captured with the memory.
+    """
+
+    layer_id: str | None
     stack: tuple[str, ...]
     stopped_ms: float
 
@@ -55,8 +58,12 @@ class Captures:
             if sandbox.row.state == "suspended":
                 checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
                 await asyncio.to_thread(link_files, checkpoint, into)
+                if sandbox.row.engine_disk:
+                    return Capture(None, (), 0.0)
                 if self._parts.complete:
                     return await self._frozen(sandbox, disk)
+            if sandbox.row.engine_disk:
+                return Capture(None, (), await self._of_machine(sandbox, into))
             return await self._copied(sandbox, into, disk, layer_id)
         except BaseException:
             await asyncio.shield(erase(into))
@@ -76,6 +83,11 @@ class Captures:
             await asyncio.to_thread(layers.branch, disk, stack)
         return Capture(layer_id, stack, 0.0)
 
+    async def _of_machine(self, sandbox: Sandbox, into: Path) -> float:
+        berth = self._parts.berth_of(sandbox)
+        work = self._of_running(berth, into, None, paused=sandbox.row.state == "paused")
+        return await berth.alive(work, sandbox.sandbox_id)
+
     async def _copied(self, sandbox: Sandbox, into: Path, disk: Path, layer_id: str) -> Capture:
         copy = self._parts.layers.copy(disk, layer_id)
         try:
@@ -92,8 +104,9 @@ class Captures:
             raise
         return Capture(layer_id, (layer_id, *sandbox.row.stack), stopped_ms)
 
-    async def _of_running(self, berth: Berth, into: Path, copy: LayerCopy, *, paused: bool) -> float:
-        await copy.first()
+    async def _of_running(self, berth: Berth, into: Path, copy: LayerCopy | None, *, paused: bool) -> float:
+        if copy is not None:
+            await copy.first()
         began = time.perf_counter()
         if not paused:
             await berth.freeze()
@@ -101,7 +114,8 @@ class Captures:
             flows = await berth.link.flows()
             async with asyncio.TaskGroup() as both:
                 both.create_task(berth.machine.checkpoint(into, leave_running=True))
-                both.create_task(copy.last())
+                if copy is not None:
+                    both.create_task(copy.last())
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:

@@ -92,6 +92,7 @@ class Creation:
             generation=1,
             machine_uid=new_machine_uid(),
             versions=self._parts.programs.current,
+            engine_disk=self._parts.engine_disks,
         )
 
     async def _dress(self, warm: Warm, blank: SandboxRow, facts: ImageFacts) -> Sandbox:
@@ -164,6 +165,7 @@ class Creation:
             machine_uid=new_machine_uid(),
             versions=snapshot.versions,
             snapshot_id=snapshot.snapshot_id,
+            engine_disk=snapshot.engine_disk,
         )
         checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
         with self._parts.table.holds.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):

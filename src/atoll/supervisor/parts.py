@@ -33,6 +33,7 @@ class Parts:
         default_limits: Limits of a sandbox that asks for none.
         nameserver: Where guests ask for names.
         complete: Whether a layer can lie below another one, so that freezing saves a copy.
+        engine_disks: Whether new sandboxes get the engine's own disks, since no layer can be mounted here.
         layers_lock: Held while a layer is there that no row knows of yet, and while such layers are removed.
     """
 
@@ -49,6 +50,7 @@ class Parts:
     default_limits: Limits
     nameserver: str
     complete: bool
+    engine_disks: bool = False
     layers_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def berth_of(self, sandbox: Sandbox) -> Berth:
@@ -72,6 +74,7 @@ class Parts:
             limits=row.limits.over(self.default_limits),
             versions=row.versions,
             checkpoint=checkpoint,
+            engine_disk=row.engine_disk,
         )
 
     async def waiting_link(self, sandbox: Sandbox) -> Link | None:

@@ -180,6 +180,7 @@ class Pool:
             hostname=sandbox_id,
             limits=self._parts.default_limits,
             versions=self._parts.programs.current,
+            engine_disk=self._parts.engine_disks,
         )
 
     async def _give_up(self, berth: Berth | None, link: Link, directory: Path) -> None:

@@ -75,7 +75,7 @@ class Rollback:
         await drop_unused_layers(self._parts)
 
 
-_CHANGED = ("disk", "stack", "generation", "versions", "snapshot_id", "limits", "reason")
+_CHANGED = ("disk", "stack", "generation", "versions", "snapshot_id", "limits", "engine_disk", "reason")
 
 
 def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
@@ -87,6 +87,7 @@ def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
         versions=snapshot.versions,
         snapshot_id=snapshot.snapshot_id,
         limits=snapshot.limits,
+        engine_disk=snapshot.engine_disk,
         reason=None,
     )
 

@@ -21,7 +21,8 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
     ``machine`` is the engine's record of the machine that runs it, ``link_id`` the link that it has, or had while
     suspended. ``versions`` belong to the machine, or to the checkpoint of a suspended one. ``generation`` counts
-    the machines that went on from one memory.
+    the machines that went on from one memory. ``engine_disk`` says that the engine keeps what is changed on the disk,
+    and that it is in each checkpoint; then there are no layers.
     """
 
     sandbox_id: str
@@ -43,6 +44,7 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     machine_uid: str
     versions: Versions
+    engine_disk: bool = False
     machine_id: str | None = None
     machine: bytes | None = None
     link_id: str | None = None
@@ -60,7 +62,10 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot; ``stack`` is its disk, top first, and its memory lies in the directory of its id."""
+    """A snapshot; ``stack`` is its disk, top first, and its memory lies in the directory of its id.
+
+    With ``engine_disk`` the disk lies there too.
+    """
 
     snapshot_id: str
     name: str | None
@@ -82,6 +87,7 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     trust_host_ca: bool
     user: str
     cwd: str
+    engine_disk: bool = False
 
     def info(self) -> SnapshotInfo:
         """What a client is told."""

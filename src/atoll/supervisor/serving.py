@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 from atoll.engines import Engine, GvisorEngine
-from atoll.host import Home, agent_path, cgroup_root, runsc_path
+from atoll.host import DiskKind, Home, agent_path, cgroup_root, runsc_path
 from atoll.images import Images
 from atoll.network import GATEWAY_ADDRESS, Links
 from atoll.snapshots import Layers
@@ -24,10 +24,11 @@ from atoll.supervisor.system import Rooms, System
 _log = logging.getLogger(__name__)
 
 
-async def serve(home: Home, settings: Settings, *, complete: bool) -> bool:
+async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bool) -> bool:
     """Serve clients until somebody wants it to stop or it is idle; whether the holder may end too.
 
     Args:
+        disks: How the disks of new sandboxes are kept.
         complete: Whether the kernel gives this process the complete kind of overlay.
     """
     _raise_descriptor_limit()
@@ -35,11 +36,11 @@ async def serve(home: Home, settings: Settings, *, complete: bool) -> bool:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.ask)
-    system = System(home, settings, _real_rooms(home, complete))
+    system = System(home, settings, _real_rooms(home, disks, complete))
     api = ApiServer(home.api_socket, make_app(system, stopping))
     await system.start()
     api.start()
-    _log.info("supervisor %s serves %s", os.getpid(), home.path)
+    _log.info("supervisor %s serves %s, disks: %s", os.getpid(), home.path, disks)
     idle = asyncio.create_task(system.keeper.until_idle())
     asked = asyncio.create_task(stopping.asked())
     try:
@@ -53,7 +54,7 @@ async def serve(home: Home, settings: Settings, *, complete: bool) -> bool:
     return may_end_holder(sandbox.row.state for sandbox in system.table.sandboxes())
 
 
-def _real_rooms(home: Home, complete: bool) -> Rooms:
+def _real_rooms(home: Home, disks: DiskKind, complete: bool) -> Rooms:
     cgroups = cgroup_root(home)
     programs = Programs(home.bin, runsc_path(), agent_path())
 
@@ -69,6 +70,7 @@ def _real_rooms(home: Home, complete: bool) -> Rooms:
         cgroups=cgroups,
         nameserver=GATEWAY_ADDRESS,
         complete=complete,
+        engine_disks=disks == "engine",
     )
 
 

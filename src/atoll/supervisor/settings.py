@@ -19,6 +19,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         idle_exit_s: ``ATOLL_IDLE_EXIT_S``: seconds without a running sandbox and without a client until it leaves.
         agent_timeout_s: ``ATOLL_AGENT_TIMEOUT_S``: bound of every call to a guest agent, in seconds.
         restores_at_once: ``ATOLL_RESTORES``: how many machines one fork restores beside each other.
+        disk: ``ATOLL_DISK``: ``auto`` takes the best kind of disk that the home can have, ``engine`` the engine's own.
         log_level: ``ATOLL_LOG``: ``debug``, ``info``, ``warning`` or ``error``.
     """
 
@@ -26,6 +27,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     idle_exit_s: float = 60.0
     agent_timeout_s: float = 10.0
     restores_at_once: int = 2
+    disk: str = "auto"
     log_level: str = "info"
 
 
@@ -34,6 +36,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_IDLE_EXIT_S": ("idle_exit_s", float),
     "ATOLL_AGENT_TIMEOUT_S": ("agent_timeout_s", float),
     "ATOLL_RESTORES": ("restores_at_once", int),
+    "ATOLL_DISK": ("disk", str),
     "ATOLL_LOG": ("log_level", str),
 }
 
@@ -58,4 +61,6 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         raise InvalidSpecError(
             "ATOLL_POOL_SIZE or ATOLL_RESTORES is negative", hint="give 0 or more, 1 or more"
         )
+    if settings.disk not in ("auto", "engine"):
+        raise InvalidSpecError(f"ATOLL_DISK is {settings.disk!r}", hint="give auto or engine")
     return settings

@@ -113,7 +113,7 @@ class Snapshots:
             parent_id=of.snapshot_id,
             created_at=self._parts.table.now_s(),
             memory_bytes=await asyncio.to_thread(tree_bytes, memory),
-            disk_bytes=await asyncio.to_thread(self._parts.layers.size_bytes, capture.layer_id),
+            disk_bytes=await asyncio.to_thread(self._disk_bytes, capture),
             stopped_ms=round(capture.stopped_ms, 3),
             stack=capture.stack,
             versions=of.versions,
@@ -124,7 +124,11 @@ class Snapshots:
             trust_host_ca=of.trust_host_ca,
             user=of.user,
             cwd=of.cwd,
+            engine_disk=of.engine_disk,
         )
+
+    def _disk_bytes(self, capture: Capture) -> int:
+        return self._parts.layers.size_bytes(capture.layer_id) if capture.layer_id else 0
 
     async def _undo(self, aside: Path, final: Path) -> None:
         await erase(aside)

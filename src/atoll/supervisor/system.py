@@ -60,6 +60,7 @@ class Rooms:
         engine: Gives the engine of a version, see ``Programs``.
         nameserver: Where guests ask for names.
         complete: Whether the kernel gives this process the complete kind of overlay.
+        engine_disks: Whether new sandboxes get the engine's own disks.
         agents: Calls to guest agents; None makes the real one.
     """
 
@@ -71,6 +72,7 @@ class Rooms:
     cgroups: CgroupRoot | None
     nameserver: str
     complete: bool
+    engine_disks: bool = False
     agents: Agents | None = None
 
 
@@ -138,6 +140,7 @@ class System:
             default_limits=default_limits(read_memory().total_bytes),
             nameserver=rooms.nameserver,
             complete=rooms.complete,
+            engine_disks=rooms.engine_disks,
         )
 
     def _watch_paused(self, sandbox: Sandbox, berth: Berth) -> None:

@@ -42,7 +42,8 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     ``snapshot_id`` is the snapshot that its disk and memory last came from or were last kept in: the parent of the
     next snapshot. ``reason`` says why a crashed sandbox crashed. ``user`` and ``cwd`` are what ``run``, ``exec``
-    and ``files`` act as and in when the call names none. ``limits`` are those that were asked for.
+    and ``files`` act as and in when the call names none. ``limits`` are those that were asked for. With
+    ``engine_disk`` its disk is the engine's own, see the guide's page on states.
     """
 
     sandbox_id: str
@@ -57,6 +58,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     user: str
     cwd: str
+    engine_disk: bool = False
     snapshot_id: str | None = None
     reason: str | None = None
 

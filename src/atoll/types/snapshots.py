@@ -10,7 +10,7 @@ class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     ``parent_id`` is the snapshot that its sandbox stood on before; ``sandbox_id`` the sandbox it was made of, which
     may be gone. ``memory_bytes`` and ``disk_bytes`` are what it occupies beyond its parent. ``stopped_ms`` is how long
-    the guest stood still while it was made.
+    the guest stood still while it was made. With ``engine_disk`` the disk is part of ``memory_bytes``.
     """
 
     snapshot_id: str
@@ -23,3 +23,4 @@ class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     disk_bytes: int
     stopped_ms: float
+    engine_disk: bool = False

@@ -35,7 +35,9 @@ class GvisorEngine(Engine):
     """
 
     name: ClassVar[str] = "gvisor"
-    capabilities: ClassVar[Capabilities] = Capabilities(pause=True, checkpoint=True, live_checkpoint=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        pause=True, checkpoint=True, live_checkpoint=True, own_disk=True
+    )
     version = RUNSC_VERSION
 
     def __init__(self, runsc: Path, cgroups: CgroupRoot | None) -> None:
@@ -105,13 +107,17 @@ def _flags(plan: MachinePlan, places: Places, root: int) -> list[str]:
         "--platform=systrap",
         "--network=sandbox",
         f"--gofer-network-namespace={plan.netns}",
-        "--overlay2=none",
+        f"--overlay2={_overlay(plan)}",
         "--file-access=exclusive",
         "--ignore-cgroups",
         "--host-settings=ignore",
         "--allow-suid",
         "--net-raw",
     ]
+
+
+def _overlay(plan: MachinePlan) -> str:
+    return "none" if plan.changes is None else f"root:dir={plan.changes}"
 
 
 def _command(plan: MachinePlan) -> list[str]:
