@@ -19,6 +19,7 @@ import (
 	"atoll/agent/atollapi"
 	"atoll/agent/envd"
 	"atoll/agent/process"
+	"atoll/agent/restore"
 	"atoll/agent/settings"
 	"atoll/agent/system"
 	"atoll/agent/user"
@@ -92,6 +93,7 @@ func routes() http.Handler {
 	mux := http.NewServeMux()
 	atoll := &atollapi.API{
 		Settings: known, Table: table, System: guest, Logins: settings.NewLogins(known, table),
+		Restore: &restore.Restore{Root: "/", Table: table, Settings: known, Console: os.Stderr},
 	}
 	atoll.Register(mux)
 	e2b := &envd.API{Settings: known, Table: table, System: guest}

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"atoll/agent/fault"
 	"atoll/agent/files"
 	"atoll/agent/process"
+	"atoll/agent/restore"
 	"atoll/agent/settings"
 	"atoll/agent/system"
 	"atoll/agent/user"
@@ -22,6 +24,9 @@ type API struct {
 	Logins   *settings.Logins
 	Table    *process.Table
 	System   *system.System
+	Restore  *restore.Restore
+
+	initMu sync.Mutex // one init at a time
 }
 
 type handler func(http.ResponseWriter, *http.Request) error

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"atoll/agent/frames"
+	"atoll/agent/restore"
 	"atoll/agent/settings"
 	"atoll/agent/system"
 	"atoll/agent/watch"
@@ -27,13 +28,26 @@ func (a *API) init(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &request); err != nil {
 		return err
 	}
-	change := settings.Change{
-		Env: request.Env, User: request.User, Cwd: request.Cwd, Generation: request.Generation,
-	}
 	if request.User != nil && *request.User != "" {
 		if _, err := a.Settings.Users.Lookup(*request.User); err != nil {
 			return err
 		}
+	}
+	// A host that lost the connection asks again.
+	a.initMu.Lock()
+	defer a.initMu.Unlock()
+	if err := a.become(&request); err != nil {
+		return err
+	}
+	answer(w, http.StatusOK, map[string]int64{"time_ns": time.Now().UnixNano()})
+	return nil
+}
+
+// become makes the guest what the request says: first what is its own, then the generation, which programs wait for,
+// and then, if it goes on from a checkpoint, the hooks.
+func (a *API) become(request *initRequest) error {
+	change := settings.Change{
+		Env: request.Env, User: request.User, Cwd: request.Cwd, Generation: request.Generation,
 	}
 	if request.CAPem != nil {
 		env, err := a.System.TrustCA(*request.CAPem)
@@ -42,15 +56,30 @@ func (a *API) init(w http.ResponseWriter, r *http.Request) error {
 		}
 		change.CAEnv = env
 	}
+	copied := request.MachineID != nil && a.System.MachineID() != *request.MachineID
 	err := a.System.Apply(system.Identity{
-		Hostname: request.Hostname, MachineID: request.MachineID, Nameserver: request.Nameserver,
-		Generation: request.Generation, Entropy: request.Entropy,
+		Hostname: request.Hostname, MachineID: request.MachineID, Nameserver: request.Nameserver, Entropy: request.Entropy,
 	})
 	if err != nil {
 		return err
 	}
+	if copied {
+		a.Restore.HostKeys()
+	}
+	earlier := a.Settings.Generation()
+	if request.Generation != nil {
+		if err := a.System.SetGeneration(*request.Generation); err != nil {
+			return err
+		}
+	}
 	a.Settings.Apply(change)
-	answer(w, http.StatusOK, map[string]int64{"time_ns": time.Now().UnixNano()})
+	if now := a.Settings.Generation(); earlier != 0 && now != earlier {
+		identity := "kept"
+		if copied {
+			identity = "new"
+		}
+		a.Restore.Hooks(now, identity, restore.HooksBound)
+	}
 	return nil
 }
 

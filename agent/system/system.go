@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -22,7 +21,6 @@ type Identity struct {
 	Hostname   *string
 	MachineID  *string
 	Nameserver *string
-	Generation *int64
 	Entropy    []byte
 }
 
@@ -36,6 +34,15 @@ func (s *System) Apply(identity Identity) error {
 		}
 	}
 	return nil
+}
+
+// MachineID is the one that the guest has, empty when it has none.
+func (s *System) MachineID() string {
+	text, err := os.ReadFile(s.path("/etc/machine-id"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
 }
 
 func (s *System) path(name string) string { return filepath.Join(s.Root, name) }
@@ -95,10 +102,7 @@ func (s *System) files(identity Identity) error {
 			return err
 		}
 	}
-	if identity.Generation == nil {
-		return nil
-	}
-	return write(s.path("/run/atoll/generation"), strconv.FormatInt(*identity.Generation, 10)+"\n", 0o644)
+	return nil
 }
 
 func (s *System) entropy(identity Identity) error {

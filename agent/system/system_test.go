@@ -36,10 +36,13 @@ func read(t *testing.T, s *System, path string) string {
 
 func TestAGuestKnowsItsNameAndItsResolver(t *testing.T) {
 	s := &System{Root: t.TempDir()}
-	name, machine, server, generation := "tide", "0123", "10.254.0.1", int64(3)
-	identity := Identity{Hostname: &name, MachineID: &machine, Nameserver: &server, Generation: &generation}
+	name, machine, server := "tide", "0123", "10.254.0.1"
+	identity := Identity{Hostname: &name, MachineID: &machine, Nameserver: &server}
 	for range 2 {
 		if err := s.Apply(identity); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetGeneration(3); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,8 +53,29 @@ func TestAGuestKnowsItsNameAndItsResolver(t *testing.T) {
 			t.Errorf("%s: %q", path, got)
 		}
 	}
+	if s.MachineID() != machine {
+		t.Error(s.MachineID())
+	}
 	if !strings.HasPrefix(read(t, s, "/etc/resolv.conf"), "nameserver 10.254.0.1\n") {
 		t.Error(read(t, s, "/etc/resolv.conf"))
+	}
+}
+
+func TestTheGenerationsFileStaysTheSameFile(t *testing.T) {
+	s := &System{Root: t.TempDir()}
+	var files []os.FileInfo
+	for _, generation := range []int64{9, 10} {
+		if err := s.SetGeneration(generation); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(s.path(GenerationFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, info)
+	}
+	if !os.SameFile(files[0], files[1]) || read(t, s, GenerationFile) != "10\n" {
+		t.Fatal(read(t, s, GenerationFile))
 	}
 }
 

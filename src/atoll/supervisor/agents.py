@@ -15,6 +15,8 @@ from atoll.guest import AgentStats, Body, GuestInit, GuestRequest, HttpClient
 _ANSWER_LIMIT_BYTES = 1 << 20
 # What tiny parts of an answer cost between two turns of the event loop stays at some milliseconds.
 _RECEIVE_BYTES = 8192
+# What an agent may take for new host keys and for hooks after a restore (agent/restore), beyond any other call.
+_RESTORED_S = 25.0
 _RETRY_FIRST_S = 0.001
 _RETRY_MOST_S = 0.02
 
@@ -42,16 +44,16 @@ class Agents:
         Raises:
             DeadlineError: It did not within the bound.
         """
-        await self._until_answered(link, guest.health())
+        await self._until_answered(link, guest.health(), self._timeout_s)
 
     async def first(self, link: Dials, wanted: GuestInit) -> None:
-        """Do what ``init`` does, for an agent that may still be starting.
+        """Do what ``init`` does, for an agent that may still be starting, or has hooks to run after a restore.
 
         Raises:
             AgentError: It refused.
             DeadlineError: It did not answer within the bound.
         """
-        await self._until_answered(link, guest.init(wanted))
+        await self._until_answered(link, guest.init(wanted), self._timeout_s + _RESTORED_S)
 
     async def init(self, link: Dials, wanted: GuestInit) -> None:
         """Make the guest what ``wanted`` says.
@@ -80,9 +82,9 @@ class Agents:
         """
         return guest.stats_from(await self._call(link, guest.stats()))
 
-    async def _until_answered(self, link: Dials, request: GuestRequest) -> None:
+    async def _until_answered(self, link: Dials, request: GuestRequest, timeout_s: float) -> None:
         wait_s = _RETRY_FIRST_S
-        async with self._bounded(request.target):
+        async with _bounded(request.target, timeout_s):
             while True:
                 with contextlib.suppress(OSError, AgentError):  # it is still starting
                     status, answer = await self._exchange(link, request)
@@ -92,7 +94,7 @@ class Agents:
         _accepted(status, answer)
 
     async def _call(self, link: Dials, request: GuestRequest) -> bytes:
-        async with self._bounded(request.target):
+        async with _bounded(request.target, self._timeout_s):
             try:
                 return _accepted(*await self._exchange(link, request))
             except OSError as error:
@@ -100,23 +102,24 @@ class Agents:
                     raise
                 raise AgentError(f"the guest agent cannot be reached: {error}") from None
 
-    @contextlib.asynccontextmanager
-    async def _bounded(self, what: str) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                yield
-        except TimeoutError as error:
-            if isinstance(error, AtollError):
-                raise
-            raise DeadlineError(
-                f"the guest agent did not answer {what} within {self._timeout_s:g} s",
-                hint="the sandbox may be overloaded; try again, or kill it",
-            ) from None
-
     async def _exchange(self, link: Dials, request: GuestRequest) -> tuple[int, bytes]:
         connection = await link.dial(guest.AGENT_PORT, self._timeout_s)
         with connection:
             return await _exchange(connection, request)
+
+
+@contextlib.asynccontextmanager
+async def _bounded(what: str, timeout_s: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError as error:
+        if isinstance(error, AtollError):
+            raise
+        raise DeadlineError(
+            f"the guest agent did not answer {what} within {timeout_s:g} s",
+            hint="the sandbox may be overloaded; try again, or kill it",
+        ) from None
 
 
 async def _exchange(connection: socket.socket, request: GuestRequest) -> tuple[int, bytes]:

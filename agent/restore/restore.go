@@ -1,0 +1,75 @@
+// Package restore does what a guest needs that goes on from a checkpoint: keys of its own, and the hooks of its owner.
+package restore
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"atoll/agent/frames"
+	"atoll/agent/process"
+	"atoll/agent/settings"
+)
+
+const (
+	outputMost = 16 << 10
+	lineMost   = 500
+)
+
+// Restore acts in the guest below Root, with the agent's own rights.
+type Restore struct {
+	Root     string
+	Table    *process.Table
+	Settings *settings.Settings
+	Console  io.Writer // the sandbox's log; nil tells nobody
+}
+
+func (r *Restore) path(name string) string { return filepath.Join(r.Root, name) }
+
+// start starts a program of the guest whose process group is killed after the timeout.
+func (r *Restore) start(argv []string, env map[string]string, timeout time.Duration) (*process.Process, error) {
+	account, err := r.Settings.Users.Lookup(strconv.Itoa(os.Geteuid()))
+	if err != nil {
+		return nil, err
+	}
+	return r.Table.Start(process.Spec{
+		Argv: argv, Cwd: "/", Env: r.Settings.Environment(account, env), Account: account, Timeout: timeout,
+	})
+}
+
+// tell writes what a program has printed into the log, each line after the name.
+func (r *Restore) tell(name string, text []byte) {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimRight(line, "\r\n")
+		r.log(name, string(line[:min(len(line), lineMost)]))
+	}
+}
+
+func (r *Restore) log(name, line string) {
+	if r.Console != nil {
+		// A log that cannot be written stops nothing.
+		_, _ = io.WriteString(r.Console, time.Now().UTC().Format(time.RFC3339)+" "+name+": "+line+"\n")
+	}
+}
+
+// output waits for a program's end and returns the beginning of what it printed.
+func output(p *process.Process) (text []byte, end process.End) {
+	follower := p.Log.Follow(true)
+	defer follower.Close()
+	buffer := frames.Take()
+	defer frames.Give(buffer)
+	for {
+		_, count, ended := follower.Take(buffer.Payload())
+		switch {
+		case count > 0:
+			text = append(text, buffer.Payload()[:min(count, outputMost-len(text))]...)
+		case ended != nil:
+			return text, *ended
+		default:
+			<-follower.Wake
+		}
+	}
+}
