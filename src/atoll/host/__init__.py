@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         to_the_end,
     )
     from atoll.host.treecopy import TreeCopy, copy_tree
-    from atoll.host.trees import remove_tree, sync_tree, tree_bytes
+    from atoll.host.trees import remove_tree, sync_tree, tree_bytes, tree_outgrows
     from atoll.host.userns import is_host_root
 
 __all__ = [
@@ -71,6 +71,7 @@ __all__ = [
     "sync_tree",
     "to_the_end",
     "tree_bytes",
+    "tree_outgrows",
     "unpin",
     "write_atomically",
 ]
@@ -120,6 +121,7 @@ _MODULES = {
     "remove_tree": "trees",
     "sync_tree": "trees",
     "tree_bytes": "trees",
+    "tree_outgrows": "trees",
     "is_host_root": "userns",
 }
 

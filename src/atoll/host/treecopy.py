@@ -14,8 +14,8 @@ from typing import NamedTuple
 from atoll.host.filecopy import FileCopy, copy_attributes, copy_node
 from atoll.host.trees import open_below, open_top, remove_entry, sync_tree
 
-# A change within one tick of the kernel's clock leaves the change time as it is.
-_CLOCK_NS = 100_000_000
+# A change within one tick of the kernel's clock, of 10 ms at most, leaves the change time as it is.
+_CLOCK_NS = 20_000_000
 # What it looks like when somebody renames, replaces or removes what is being copied.
 _CAUGHT = (
     errno.ENOENT,
@@ -82,6 +82,8 @@ class TreeCopy:
     def first(self) -> None:
         """Copy it while it may change: what is caught in the middle of a change is put right by ``last``."""
         self._live = True
+        # What was written just before the call would count as too young, and be copied twice.
+        time.sleep(_CLOCK_NS / 1e9)
         # Pages that a program has mapped and written to show their next change only after they have
         # reached the disk.
         began_ns = time.time_ns()

@@ -18,6 +18,8 @@ from atoll.host.mounts import mounts_below
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Well below the 4096 bytes that the kernel takes at once.
 _LONGEST_STEP = 1000
+# A small file costs as much time to copy as so many bytes of a big one.
+_ENTRY_BYTES = 32 << 10
 
 
 def remove_tree(path: Path) -> None:
@@ -80,6 +82,27 @@ def tree_bytes(path: Path) -> int:
                         linked.add(found.st_ino)
                     total += found.st_blocks * 512
     return total
+
+
+def tree_outgrows(path: Path, most_bytes: int) -> bool:
+    """Whether a tree takes more than so many bytes of disk, each of its entries counted as 32 KiB more.
+
+    Looks at no more of it than it needs to know.
+    """
+    total = 0
+    with open_top(path) as top:
+        waiting = [""]
+        while waiting:
+            at = waiting.pop()
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), open_below(top, at) as fd:
+                for entry in _scan(fd):
+                    found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(found.st_mode):
+                        waiting.append(f"{at}/{entry.name}" if at else entry.name)
+                    total += _ENTRY_BYTES + found.st_blocks * 512
+                    if total > most_bytes:
+                        return True
+    return False
 
 
 def sync_tree(path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from atoll.errors import HostError, InternalError
-from atoll.host import Mounts, copy_tree, mounts_below, remove_tree, sync_tree, tree_bytes, write_atomically
+from atoll.host import Mounts, copy_tree, mounts_below, remove_tree, sync_tree, tree_bytes, tree_outgrows
 from atoll.snapshots.hardlinks import settle_links
 from atoll.snapshots.layercopy import LayerCopy, copying
 
@@ -61,7 +61,7 @@ class Layers:
         self._make_upper(sandbox_dir / _UPPER, stack)
         for name in (_WORK, _ROOT):
             _make_directory(sandbox_dir / name)
-        lowers = [*(self._path(layer) for layer in stack), rootfs]
+        lowers = [*(self.path(layer) for layer in stack), rootfs]
         try:
             self._overlay(lowers, sandbox_dir)
         except HostError as error:
@@ -89,8 +89,8 @@ class Layers:
             raise InternalError(f"the disk in {sandbox_dir} is mounted")
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         layer_id = new_layer_id()
-        write_atomically(sandbox_dir / _FROZEN, layer_id.encode())
-        os.rename(sandbox_dir / _UPPER, self._path(layer_id))
+        _write_note(sandbox_dir, layer_id)
+        os.rename(sandbox_dir / _UPPER, self.path(layer_id))
         self._clear_work(sandbox_dir)
         return layer_id
 
@@ -111,7 +111,7 @@ class Layers:
         remove_tree(sandbox_dir / _UPPER)
         if not stack:
             return stack
-        if not self._path(stack[0]).is_dir():
+        if not self.path(stack[0]).is_dir():
             raise HostError(
                 f"the layer {stack[0]} is missing in {self._directory}",
                 hint="the home has lost a part of its files: restore it from a backup, or delete what stands on it",
@@ -132,8 +132,8 @@ class Layers:
         aside = sandbox_dir / f"{_ASIDE}{_UPPER}"
         remove_tree(aside)
         try:
-            with copying(self._path(layer_id)):
-                copy_tree(self._path(layer_id), aside)
+            with copying(self.path(layer_id)):
+                copy_tree(self.path(layer_id), aside)
                 os.rename(aside, sandbox_dir / _UPPER)
         except BaseException:
             remove_tree(aside)
@@ -150,35 +150,30 @@ class Layers:
         return LayerCopy(
             sandbox_dir / _UPPER,
             self._directory / f"{_ASIDE}{layer_id}",
-            self._path(layer_id),
+            self.path(layer_id),
             settle=lambda: self._settle(sandbox_dir),
             stamped=_file_system(sandbox_dir) not in _TMPFS,
         )
 
     async def sync(self, layer_id: str) -> None:
         """Return when all of a layer is on the disk, so that it survives a power cut."""
-        await anyio.to_thread.run_sync(sync_tree, self._path(layer_id))
+        await anyio.to_thread.run_sync(sync_tree, self.path(layer_id))
 
     def size_bytes(self, layer_id: str) -> int:
         """Bytes that a frozen layer occupies."""
-        return tree_bytes(self._path(layer_id))
+        return tree_bytes(self.path(layer_id))
 
     def sizes_changed(self, sandbox_dir: Path) -> int:
         """Bytes that the writable layer of a sandbox occupies; 0 when it has none."""
         return tree_bytes(sandbox_dir / _UPPER) if (sandbox_dir / _UPPER).exists() else 0
 
+    def outgrows(self, sandbox_dir: Path, most_bytes: int) -> bool:
+        """Whether copying the writable layer of a sandbox takes longer than copying a file of ``most_bytes``."""
+        return tree_outgrows(sandbox_dir / _UPPER, most_bytes)
+
     def ids(self) -> list[str]:
         """Ids of all frozen layers."""
         return sorted(name for name in self._names() if not name.startswith("."))
-
-    def remove(self, layer_id: str) -> None:
-        """Erase a frozen layer; the caller has seen to it that no stack has it. A missing one is no error."""
-        path = self._path(layer_id)
-        if path.exists():
-            # Renamed first, so that a crash leaves no layer that has lost a part.
-            aside = self._directory / f"{_ASIDE}{layer_id}"
-            os.rename(path, aside)
-            remove_tree(aside)
 
     def remove_unfinished(self) -> list[str]:
         """Erase what crashes left of copies and removals; the ids. For the start, when no copy is under
@@ -192,7 +187,8 @@ class Layers:
     def _names(self) -> list[str]:
         return os.listdir(self._directory) if self._directory.exists() else []
 
-    def _path(self, layer_id: str) -> Path:
+    def path(self, layer_id: str) -> Path:
+        """Where a frozen layer lies."""
         return self._directory / layer_id
 
     def _overlay(self, lowers: Sequence[Path], sandbox_dir: Path) -> None:
@@ -220,7 +216,7 @@ class Layers:
         ``mount`` does it too; call it before layers are removed that no stack has.
         """
         layer_id = _note(sandbox_dir)
-        if not layer_id or layer_id in stack or not self._path(layer_id).exists():
+        if not layer_id or layer_id in stack or not self.path(layer_id).exists():
             return
         upper = sandbox_dir / _UPPER
         if not self._complete:
@@ -229,7 +225,7 @@ class Layers:
             return
         if upper.exists():
             os.rmdir(upper)
-        os.rename(self._path(layer_id), upper)
+        os.rename(self.path(layer_id), upper)
         (sandbox_dir / _FROZEN).unlink()
 
     @staticmethod
@@ -251,7 +247,7 @@ class Layers:
         _make_directory(upper)
         if stack:
             # The writable layer's top directory is what the guest sees as /.
-            info = self._path(stack[0]).stat()
+            info = self.path(stack[0]).stat()
             os.chown(upper, info.st_uid, info.st_gid)
             upper.chmod(stat.S_IMODE(info.st_mode))
 
@@ -261,9 +257,18 @@ def new_layer_id() -> str:
     return secrets.token_hex(_ID_BYTES)
 
 
+def _write_note(sandbox_dir: Path, layer_id: str) -> None:
+    # A symlink, because it is in the file system's journal before the rename that follows: a file would have to be
+    # flushed, and with much that is dirty that takes seconds.
+    aside = sandbox_dir / f"{_ASIDE}{_FROZEN}"
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(layer_id)
+    os.replace(aside, sandbox_dir / _FROZEN)
+
+
 def _note(sandbox_dir: Path) -> str:
     try:
-        return (sandbox_dir / _FROZEN).read_text()
+        return os.readlink(sandbox_dir / _FROZEN)
     except FileNotFoundError:
         return ""
 

@@ -212,13 +212,17 @@ class Berths:
         self._owned[state_dir.name] = disk
         return Berth(machine, link, disk, state_dir)
 
-    async def end(self, berth: Berth) -> None:
+    async def end(self, berth: Berth, *, hang_up: bool = True) -> None:
         """End the machine and unmount its disk, whatever state they are in. The link is still the caller's.
+
+        Args:
+            hang_up: False keeps the connections that clients hold into it, for a guest that goes on in a moment.
 
         Postcondition: no process or mount of it is left; its disk is.
         """
         berth.leaving = True
-        berth.hang_up()
+        if hang_up:
+            berth.hang_up()
         await berth.machine.kill()
         berth.close()
         await self._clear(berth.disk, berth.state_dir)

@@ -20,6 +20,7 @@ from atoll.supervisor.table import Sandbox
 if TYPE_CHECKING:
     from atoll.snapshots import LayerCopy
     from atoll.supervisor.berths import Berth
+    from atoll.supervisor.sleep import Sleep
 
 FLOWS = "flows.json"
 
@@ -40,15 +41,21 @@ class Captures:
 
     Args:
         parts: What sandboxes are made of.
+        sleep: Has a running sandbox sleep for a moment, to freeze its layer below it.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, sleep: Sleep) -> None:
         self._parts = parts
+        self._sleep = sleep
 
-    async def capture(self, sandbox: Sandbox, into: Path, layer_id: str) -> Capture:
+    async def capture(self, sandbox: Sandbox, into: Path, layer_id: str, *, copy_most_bytes: int) -> Capture:
         """Write its memory into the new directory ``into`` and its disk into a layer: of that id where it is copied.
 
         A running one goes on; a paused or suspended one stays what it is and is not woken.
+
+        Args:
+            copy_most_bytes: A running one that has changed more of its disk than that gets its layer frozen where
+                that can be, which stops it for as long as a suspend and a waking; else the layer is copied.
 
         Postcondition: on any exception neither directory nor layer is left.
         """
@@ -56,27 +63,47 @@ class Captures:
         disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
         try:
             if sandbox.row.state == "suspended":
-                checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
-                await asyncio.to_thread(link_files, checkpoint, into)
+                await self._link(sandbox, into)
                 if sandbox.row.engine_disk:
                     return Capture(None, (), 0.0)
                 if self._parts.complete:
                     return await self._frozen(sandbox, disk)
             if sandbox.row.engine_disk:
                 return Capture(None, (), await self._of_machine(sandbox, into))
+            if await self._freezes(sandbox, disk, copy_most_bytes):
+                return await self._frozen_below(sandbox, into, disk)
             return await self._copied(sandbox, into, disk, layer_id)
         except BaseException:
             await asyncio.shield(erase(into))
             raise
 
-    async def _frozen(self, sandbox: Sandbox, disk: Path) -> Capture:
+    async def _link(self, sandbox: Sandbox, into: Path) -> None:
+        await asyncio.to_thread(link_files, self._parts.places.checkpoint(sandbox.sandbox_id), into)
+
+    async def _freezes(self, sandbox: Sandbox, disk: Path, copy_most_bytes: int) -> bool:
+        if not self._parts.complete or sandbox.row.state != "running":
+            return False
+        return await asyncio.to_thread(self._parts.layers.outgrows, disk, copy_most_bytes)
+
+    async def _frozen_below(self, sandbox: Sandbox, into: Path, disk: Path) -> Capture:
+        """Freeze the writable layer of a running sandbox, which goes on above it as another machine."""
+
+        async def freeze() -> Capture:
+            await self._link(sandbox, into)
+            return await self._frozen(sandbox, disk, durable=False)
+
+        began = time.perf_counter()
+        capture = await self._sleep.nap_locked(sandbox, freeze)
+        return msgspec.structs.replace(capture, stopped_ms=(time.perf_counter() - began) * 1000)
+
+    async def _frozen(self, sandbox: Sandbox, disk: Path, *, durable: bool = True) -> Capture:
         """Make the writable layer of a sleeping sandbox the layer, and give the sandbox a new one: no copy."""
         layers, old_stack = self._parts.layers, sandbox.row.stack
         async with self._parts.layers_lock:
             try:
                 layer_id = await asyncio.to_thread(layers.freeze, disk)
                 stack = (layer_id, *old_stack)
-                await self._parts.table.change(sandbox, durable=True, stack=stack)
+                await self._parts.table.change(sandbox, durable=durable, stack=stack)
             except BaseException:
                 await asyncio.shield(asyncio.to_thread(layers.undo_unknown_freeze, disk, old_stack))
                 raise

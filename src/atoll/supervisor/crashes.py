@@ -34,8 +34,9 @@ class Crashes:
 
     async def _following(self, sandbox: Sandbox, berth: Berth) -> None:
         await berth.gone.wait()
-        # At once, before anything is waited for: clients hang on these.
-        berth.hang_up()
+        if not berth.leaving:
+            # At once, before anything is waited for: clients hang on these.
+            berth.hang_up()
         async with sandbox.lock:
             if sandbox.berth is berth and not berth.leaving:
                 await self.crashed_locked(sandbox, berth, CRASH_REASON)

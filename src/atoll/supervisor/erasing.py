@@ -6,8 +6,14 @@ import asyncio
 import contextlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from atoll.host import remove_tree
+from atoll.supervisor.names import new_id
+
+if TYPE_CHECKING:
+    from atoll.supervisor.table import Table
+    from atoll.supervisor.works import Works
 
 ASIDE = ".erased-"
 
@@ -25,3 +31,29 @@ async def erase(path: Path) -> None:
             os.rename(path, aside)
     if aside.exists():
         await asyncio.to_thread(remove_tree, aside)
+
+
+class Trash:
+    """Erases what has become stale after whoever gave it up was answered: 10 GB take a second and more.
+
+    Args:
+        directory: Where it lies meanwhile, on the file system of the home.
+        table: Holds what is being erased, so that it is nobody's leftover.
+        works: Owns the erasing.
+    """
+
+    def __init__(self, directory: Path, table: Table, works: Works) -> None:
+        self._directory = directory
+        self._table = table
+        self._works = works
+
+    def take(self, path: Path) -> None:
+        """Have a directory gone from its place at once, and erased soon; nothing there is no error."""
+        aside = self._directory / f"{ASIDE}{new_id()}"
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(path, aside)
+            self._works.spawn(self._erase(aside))
+
+    async def _erase(self, aside: Path) -> None:
+        with self._table.holds.during(aside.name):
+            await erase(aside)

@@ -20,6 +20,8 @@ from atoll.supervisor.table import Sandbox
 from atoll.types import SandboxInfo
 
 COUNT_MOST = 100
+# Copying as much takes about as long as a machine's start.
+COPY_MOST_BYTES = 64 << 20
 
 
 class Forks:
@@ -64,7 +66,9 @@ class Forks:
             try:
                 async with sandbox.lock:
                     check_action("fork", sandbox.row.state, sandbox.sandbox_id)
-                    capture = await self._captures.capture(sandbox, directory, layer_id)
+                    capture = await self._captures.capture(
+                        sandbox, directory, layer_id, copy_most_bytes=COPY_MOST_BYTES
+                    )
                     original = sandbox.row
                 with self._parts.table.holds.during(*capture.stack):
                     rows = [self._row(original, capture, sandbox_id) for sandbox_id in ids]

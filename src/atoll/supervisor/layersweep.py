@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from atoll.supervisor.ownership import layers_in_use
 from atoll.supervisor.parts import Parts
 
@@ -13,5 +11,5 @@ async def drop_unused_layers(parts: Parts) -> list[str]:
     async with parts.layers_lock:
         unused = sorted(set(parts.layers.ids()) - layers_in_use(parts.table))
         for layer_id in unused:
-            await asyncio.to_thread(parts.layers.remove, layer_id)
+            parts.trash.take(parts.layers.path(layer_id))
     return unused

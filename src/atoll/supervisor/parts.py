@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from atoll.errors import InternalError
 from atoll.supervisor.berths import Berth, BerthPlan, Berths
 from atoll.supervisor.crashes import Crashes
+from atoll.supervisor.erasing import Trash
 from atoll.supervisor.identity import hostname_of
 from atoll.supervisor.images import ImageShelf
 from atoll.supervisor.places import Places
@@ -46,6 +47,7 @@ class Parts:
     agents: Agents
     berths: Berths
     crashes: Crashes
+    trash: Trash
     watch_paused: Callable[[Sandbox, Berth], None]
     default_limits: Limits
     nameserver: str

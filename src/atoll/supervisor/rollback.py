@@ -7,7 +7,6 @@ import re
 
 from atoll.errors import InvalidSpecError
 from atoll.supervisor.branches import Branches
-from atoll.supervisor.erasing import erase
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.parts import Parts, berth_columns
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
@@ -70,8 +69,8 @@ class Rollback:
             await old_berth.link.aclose()
         elif old_link is not None:
             await old_link.aclose()
-        await erase(self._parts.places.checkpoint(sandbox.sandbox_id))
-        await erase(self._parts.places.disk(sandbox.sandbox_id, old_row.disk))
+        self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
+        self._parts.trash.take(self._parts.places.disk(sandbox.sandbox_id, old_row.disk))
         await drop_unused_layers(self._parts)
 
 

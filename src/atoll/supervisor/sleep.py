@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from atoll.host import sync_directory, sync_tree
 from atoll.supervisor.berths import Berth, crash_error
 from atoll.supervisor.captures import read_flows, write_flows
-from atoll.supervisor.erasing import ASIDE, erase
+from atoll.supervisor.erasing import erase
 from atoll.supervisor.identity import first_init, woken_init
-from atoll.supervisor.names import new_id
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.states import check_action
 from atoll.supervisor.table import CRASH_REASON, Sandbox
-from atoll.supervisor.works import Works
 
 if TYPE_CHECKING:
     from atoll.network import Link
 
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
@@ -30,12 +30,10 @@ class Sleep:
 
     Args:
         parts: What sandboxes are made of.
-        works: Owns what goes on after an operation.
     """
 
-    def __init__(self, parts: Parts, works: Works) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._works = works
 
     async def pause(self, sandbox: Sandbox) -> None:
         """Freeze it in memory. A paused one stays so.
@@ -87,9 +85,21 @@ class Sleep:
             await self._boot(sandbox)
         return self._parts.berth_of(sandbox)
 
-    async def _suspend(self, sandbox: Sandbox) -> None:
+    async def nap_locked(self, sandbox: Sandbox, meanwhile: Callable[[], Awaitable[_T]]) -> _T:
+        """Have a running sandbox sleep only while ``meanwhile`` is awaited; its memory does not reach the disk.
+
+        Clients keep their connections. For a caller that holds the sandbox's lock.
+        """
+        await self._suspend(sandbox, briefly=True)
+        try:
+            return await meanwhile()
+        finally:
+            await asyncio.shield(self._restore(sandbox, durable=False))
+
+    async def _suspend(self, sandbox: Sandbox, *, briefly: bool = False) -> None:
         berth = self._parts.berth_of(sandbox)
-        berth.hang_up()
+        if not briefly:
+            berth.hang_up()
         into = self._parts.places.checkpoint(sandbox.sandbox_id)
         aside = into.with_name("checkpoint.new")
         for left in (aside, into):  # an operation that failed halfway may have left either
@@ -99,10 +109,10 @@ class Sleep:
         berth.link.hold()
         try:
             flows = await berth.link.flows()
-            await berth.machine.checkpoint(aside, leave_running=False)
+            await berth.machine.checkpoint(aside, leave_running=False, durable=not briefly)
             write_flows(aside, flows)
-            await self._parts.berths.end(berth)
-            await asyncio.to_thread(_make_durable, aside, into, berth.disk)
+            await self._parts.berths.end(berth, hang_up=not briefly)
+            await asyncio.to_thread(_put, aside, into, None if briefly else berth.disk)
         except BaseException:
             berth.leaving = False
             await asyncio.shield(self._undo_suspend(sandbox, berth, aside))
@@ -110,7 +120,7 @@ class Sleep:
                 raise crash_error(sandbox.sandbox_id) from None
             raise
         await self._parts.table.change(
-            sandbox, durable=True, state="suspended", machine=None, machine_id=None
+            sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None
         )
         sandbox.berth, sandbox.link = None, berth.link
 
@@ -132,7 +142,7 @@ class Sleep:
             await asyncio.shield(self._parts.table.change(sandbox, state="paused"))
             raise
 
-    async def _restore(self, sandbox: Sandbox) -> None:
+    async def _restore(self, sandbox: Sandbox, *, durable: bool = True) -> None:
         checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
         row = sandbox.row.but(generation=sandbox.row.generation + 1)
         link, kept = await self._link_of(sandbox)
@@ -147,12 +157,12 @@ class Sleep:
                 link.release()
             else:
                 await link.reset_connections(read_flows(checkpoint))
-            await self._parts.take_up(sandbox, berth, generation=row.generation, durable=True)
+            await self._parts.take_up(sandbox, berth, generation=row.generation, durable=durable)
         except BaseException:
             await asyncio.shield(self._parts.berths.end(berth))
             await asyncio.shield(self._put_back(sandbox, link, kept))
             raise
-        self._forget(checkpoint)
+        self._parts.trash.take(checkpoint)
 
     @staticmethod
     async def _put_back(sandbox: Sandbox, link: Link, kept: bool) -> None:
@@ -161,16 +171,6 @@ class Sleep:
             sandbox.link = link
         else:
             await link.aclose()
-
-    def _forget(self, checkpoint: Path) -> None:
-        """Erase a memory that has become stale: what happens next need not wait for it."""
-        aside = self._parts.places.snapshots / f"{ASIDE}{new_id()}"
-        os.rename(checkpoint, aside)
-        self._works.spawn(self._erase_held(aside))
-
-    async def _erase_held(self, aside: Path) -> None:
-        with self._parts.table.holds.during(aside.name):
-            await erase(aside)
 
     async def _boot(self, sandbox: Sandbox) -> None:
         row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._parts.programs.current)
@@ -204,7 +204,9 @@ class Sleep:
         return link, kept
 
 
-def _make_durable(aside: Path, into: Path, disk: Path) -> None:
-    sync_tree(disk)
+def _put(aside: Path, into: Path, durable_with: Path | None) -> None:
+    if durable_with is not None:
+        sync_tree(durable_with)
     os.rename(aside, into)
-    sync_directory(into.parent)
+    if durable_with is not None:
+        sync_directory(into.parent)

@@ -19,6 +19,7 @@ from atoll.supervisor.captures import Captures
 from atoll.supervisor.crashes import Crashes
 from atoll.supervisor.creation import Creation
 from atoll.supervisor.dial import Dialling, DialSocket
+from atoll.supervisor.erasing import Trash
 from atoll.supervisor.forks import Forks
 from atoll.supervisor.idle import Keeper
 from atoll.supervisor.images import ImageShelf
@@ -100,9 +101,9 @@ class System:
         agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.parts = self._make_parts(rooms, agents)
         self.images = self.parts.images
-        self.sleep = Sleep(self.parts, self.works)
+        self.sleep = Sleep(self.parts)
         self._traffic = Traffic(self.works, self.sleep.wake)
-        captures, branches = Captures(self.parts), Branches(self.parts)
+        captures, branches = Captures(self.parts, self.sleep), Branches(self.parts)
         self.pool = Pool(self.parts, self.works, settings.pool_size)
         self.creation = Creation(self.parts, self.pool, branches)
         self.snapshots = Snapshots(self.parts, captures)
@@ -136,6 +137,7 @@ class System:
             agents=agents,
             berths=berths,
             crashes=Crashes(self.table, berths, self.works),
+            trash=Trash(places.snapshots, self.table, self.works),
             watch_paused=self._watch_paused,
             default_limits=default_limits(read_memory().total_bytes),
             nameserver=rooms.nameserver,

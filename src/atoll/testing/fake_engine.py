@@ -81,7 +81,7 @@ class FakeMachine(Machine):
         await self._used("resume")
         self.paused = False
 
-    async def checkpoint(self, into: Path, *, leave_running: bool) -> None:
+    async def checkpoint(self, into: Path, *, leave_running: bool, durable: bool = True) -> None:
         """See ``Machine.checkpoint``."""
         await self._used("checkpoint")
         (into / CHECKPOINT_FILE).write_bytes(msgspec.json.encode(self.memory))

@@ -201,15 +201,6 @@ def test_sizes_are_those_of_what_changed(disks: Disks) -> None:
     assert (1 << 20) <= disks.layers.size_bytes(layer) < (2 << 20)
 
 
-def test_a_removed_layer_is_gone(disks: Disks) -> None:
-    disks.start("a")
-    (layer, *_) = disks.freeze("a")
-    assert disks.layers.ids() == [layer]
-    disks.layers.remove(layer)
-    disks.layers.remove(layer)
-    assert disks.layers.ids() == []
-
-
 def test_a_disk_can_be_mounted_while_an_ending_process_still_has_its_old_mount(disks: Disks) -> None:
     root = disks.start("a")
     (root / "etc/name").write_text("changed")

@@ -154,8 +154,11 @@ class FakeLayers:
     def ids(self) -> list[str]:
         return sorted(entry.name for entry in self.directory.iterdir())
 
-    def remove(self, layer_id: str) -> None:
-        remove_tree(self.directory / layer_id)
+    def path(self, layer_id: str) -> Path:
+        return self.directory / layer_id
+
+    def outgrows(self, disk: Path, most_bytes: int) -> bool:
+        return False
 
 
 class FakeImages:

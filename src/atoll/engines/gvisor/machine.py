@@ -52,11 +52,11 @@ class GvisorMachine(Machine):
         """See ``Machine.resume``."""
         await self._control.call("containerManager.Resume")
 
-    async def checkpoint(self, into: Path, *, leave_running: bool) -> None:
+    async def checkpoint(self, into: Path, *, leave_running: bool, durable: bool = True) -> None:
         """See ``Machine.checkpoint``."""
-        await to_the_end(self._checkpoint(into, leave_running=leave_running))
+        await to_the_end(self._checkpoint(into, leave_running, flushed=durable and not leave_running))
 
-    async def _checkpoint(self, into: Path, *, leave_running: bool) -> None:
+    async def _checkpoint(self, into: Path, leave_running: bool, *, flushed: bool) -> None:
         if not leave_running:
             await self._assert_room(into)
         argument = {
@@ -65,7 +65,7 @@ class GvisorMachine(Machine):
             "Resume": leave_running,
             "app_mf_exclude_committed_zero_pages": True,
         }
-        with CheckpointFiles(into, flushed=not leave_running) as files:
+        with CheckpointFiles(into, flushed=flushed) as files:
             try:
                 await self._control.call(
                     "containerManager.Checkpoint", argument, fds=files.fds, timeout_s=CHECKPOINT_TIMEOUT_S
@@ -77,7 +77,7 @@ class GvisorMachine(Machine):
             if not leave_running and self._parts.sentry is not None:
                 # It ends now anyway, unless it is frozen; giving its memory back takes as long as the disk does.
                 self._parts.sentry.kill()
-            if not leave_running:
+            if flushed:
                 await asyncio.to_thread(files.sync)
         if not leave_running:
             await self.wait()
