@@ -72,6 +72,11 @@ def spec_options(command: F) -> F:
     """Add what ``run`` and ``create`` say of the new sandbox, but its variables."""
     for add in (
         click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot hold."),
+        click.option(
+            "--on-crash",
+            type=click.Choice(["reboot", "rollback", "stop"]),
+            help="What its next use does after a crash; default: reboot, or the snapshot's.",
+        ),
         limit_options,
         click.option(
             "--network",

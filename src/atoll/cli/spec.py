@@ -24,4 +24,5 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
         "from_snapshot": options["from_snapshot"],
         "limits": limits(options),
         "best_effort": options["best_effort"],
+        "on_crash": options["on_crash"],
     }

@@ -78,15 +78,13 @@ class Machine(ABC):
     async def resume(self) -> None:
         """Undo ``pause``."""
 
-    async def checkpoint(self, into: Path, *, leave_running: bool, durable: bool = True) -> None:
+    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
         """Write the guest's memory and state into the empty directory ``into``.
 
         The disk is in it only where the plan had ``changes``.
 
-        The guest may be paused: with ``leave_running`` it then stays paused. Without, the machine has ended
-        afterwards (``kill`` still frees what the host holds), and with ``durable`` the files are on the disk, not
-        only in its cache; a guest that goes on does not wait for the disk, so there the caller flushes. On an error
-        the machine goes on as before where the engine can do that, and ``wait`` tells where it cannot.
+        The machine goes on, on an error too; a paused guest stays paused. With ``durable`` the files are on the
+        disk when this returns, not only in its cache.
         """
         raise UnsupportedError(f"the engine of {self.machine_id} keeps no checkpoints")
 

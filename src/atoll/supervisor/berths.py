@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -29,6 +30,8 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _CONSOLE = "console.log"
 _RECORD = "machine.json"
+_MARK = "frozen"
+_RUNS, _UNSURE, _FROZEN = b"r", b"u", b"f"
 
 
 # A machine's death fails what was asked of it a moment before its end is noticed.
@@ -73,7 +76,7 @@ class Berth:
         self.link = link
         self.disk = disk
         self.state_dir = state_dir
-        self._mark = state_dir / "frozen"
+        self._mark = state_dir / _MARK
         self.leaving = False
         self.gone = asyncio.Event()
         self._watch = asyncio.create_task(self._watching())
@@ -106,22 +109,35 @@ class Berth:
     async def freeze(self) -> None:
         """Freeze the machine, which runs."""
         # Written first: who adopts the machine must know that it may be frozen, whatever its row says.
-        self._mark.touch()
+        self._write_mark(_UNSURE)
         await self.machine.pause()
+        self._write_mark(_FROZEN)
 
     async def thaw(self) -> None:
         """Undo ``freeze``. On a machine that runs it would be its end: engines count."""
+        self._write_mark(_UNSURE)
         await self.machine.resume()
-        self._mark.unlink(missing_ok=True)
+        self._write_mark(_RUNS)
 
     @property
-    def may_be_frozen(self) -> bool:
-        """Whether somebody began to freeze the machine and did not finish undoing it."""
-        return self._mark.exists()
+    def frozen(self) -> bool | None:
+        """Whether the machine is frozen; None when a freeze or thaw was begun and not seen to end."""
+        try:
+            return {_FROZEN: True, _UNSURE: None}.get(self._mark.read_bytes(), False)
+        except FileNotFoundError:
+            return False
 
     def is_not_frozen(self) -> None:
         """Note that the machine was found running."""
-        self._mark.unlink(missing_ok=True)
+        self._write_mark(_RUNS)
+
+    def _write_mark(self, mark: bytes) -> None:
+        # In place: the file has its block from the start, so that a full disk keeps no guest frozen.
+        fd = os.open(self._mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(fd, mark, 0)
+        finally:
+            os.close(fd)
 
     def hang_up(self) -> None:
         """End the connections that clients hold into the guest: nothing answers on them any more."""
@@ -168,6 +184,7 @@ class Berths:
         self._layers = layers
         self._agents = agents
         self._owned: dict[str, Path] = {}
+        self._stuck: dict[Path, Machine] = {}
 
     def machine_ids(self) -> set[str]:
         """The machines that run or are being started."""
@@ -182,6 +199,10 @@ class Berths:
 
         Postcondition: on any exception the disk is unmounted and nothing runs; the link is still the caller's.
         """
+        if stuck := self._stuck.get(plan.disk):
+            # Two machines that write to one disk would destroy it.
+            await stuck.kill()
+            del self._stuck[plan.disk]
         machine_id = new_id()
         state_dir = self._run / machine_id
         self._owned[machine_id] = plan.disk
@@ -212,8 +233,27 @@ class Berths:
         self._owned[state_dir.name] = disk
         return Berth(machine, link, disk, state_dir)
 
+    async def end_lost(self, row: SandboxRow, disk: Path) -> None:
+        """End the machine of a row that cannot be taken over, if it still runs."""
+        machine = await self._engine(row.versions.engine).adopt(row.machine or b"")
+        if machine is not None:
+            await machine.kill()
+        await self._clear(disk, self._run / (row.machine_id or ""))
+
+    def strays(self, sandbox_id: str) -> list[tuple[str, bytes]]:
+        """Ids and records of machines that somebody started for a sandbox and that are not owned."""
+        console = self._sandboxes / sandbox_id / _CONSOLE
+        found = []
+        for state_dir in self._run.iterdir() if self._run.is_dir() else ():
+            with contextlib.suppress(OSError):  # one without a record was still being started
+                if state_dir.name not in self._owned and (state_dir / _CONSOLE).readlink() == console:
+                    found.append((state_dir.name, (state_dir / _RECORD).read_bytes()))
+        return found
+
     async def end(self, berth: Berth, *, hang_up: bool = True) -> None:
         """End the machine and unmount its disk, whatever state they are in. The link is still the caller's.
+
+        What the host refuses to end is logged, and nothing is started on that disk before it has ended.
 
         Args:
             hang_up: False keeps the connections that clients hold into it, for a guest that goes on in a moment.
@@ -223,7 +263,11 @@ class Berths:
         berth.leaving = True
         if hang_up:
             berth.hang_up()
-        await berth.machine.kill()
+        try:
+            await berth.machine.kill()
+        except (AtollError, OSError) as error:
+            _log.error("the machine %s does not end: %s", berth.machine.machine_id, error)
+            self._stuck[berth.disk] = berth.machine
         berth.close()
         await self._clear(berth.disk, berth.state_dir)
 
@@ -255,6 +299,7 @@ class Berths:
         state_dir.mkdir(mode=0o700, parents=True)
         # One log for all machines that a sandbox ever has.
         (state_dir / _CONSOLE).symlink_to(self._sandboxes / sandbox_id / _CONSOLE)
+        (state_dir / _MARK).write_bytes(_RUNS)
 
     async def _clear(self, disk: Path, state_dir: Path) -> None:
         try:

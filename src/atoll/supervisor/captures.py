@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from atoll.network import Flow
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.table import Sandbox
+from atoll.supervisor.thawing import thaw_or_end
 
 if TYPE_CHECKING:
     from atoll.snapshots import LayerCopy
@@ -135,20 +135,19 @@ class Captures:
         if copy is not None:
             await copy.first()
         began = time.perf_counter()
-        if not paused:
-            await berth.freeze()
         try:
+            if not paused:
+                await berth.freeze()
             flows = await berth.link.flows()
             async with asyncio.TaskGroup() as both:
-                both.create_task(berth.machine.checkpoint(into, leave_running=True))
+                both.create_task(berth.machine.checkpoint(into))
                 if copy is not None:
                     both.create_task(copy.last())
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
             if not paused:
-                with contextlib.suppress(Exception):  # it died: whoever waits for its end tells
-                    await asyncio.shield(berth.thaw())
+                await asyncio.shield(thaw_or_end(self._parts.agents, berth))
         stopped_ms = (time.perf_counter() - began) * 1000
         write_flows(into, flows)
         return stopped_ms

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from atoll.errors import AtollError
 from atoll.supervisor.table import CRASH_REASON, Sandbox, Table
 from atoll.supervisor.works import Works
 
@@ -48,7 +49,11 @@ class Crashes:
         sandbox.row = sandbox.row.but(state="crashed", reason=reason)
         sandbox.berth = None
         await self._berths.end(berth)
-        await berth.link.aclose()
-        await self._table.change(
-            sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None
-        )
+        try:
+            await berth.link.aclose()
+            await self._table.change(
+                sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None
+            )
+        except (AtollError, OSError) as error:
+            # It is crashed all the same: a next supervisor sees that nothing runs.
+            _log.warning("the crash of sandbox %s is not written down: %s", sandbox.sandbox_id, error)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atoll.errors import AtollError
 from atoll.host import remove_tree
 from atoll.supervisor.names import new_id
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.works import Works
 
 ASIDE = ".erased-"
+_log = logging.getLogger(__name__)
 
 
 async def erase(path: Path) -> None:
@@ -31,6 +34,14 @@ async def erase(path: Path) -> None:
             os.rename(path, aside)
     if aside.exists():
         await asyncio.to_thread(remove_tree, aside)
+
+
+async def erase_stale(path: Path) -> None:
+    """Do what ``erase`` does for something that means nothing any more: what cannot be removed is left to ``gc``."""
+    try:
+        await erase(path)
+    except (AtollError, OSError) as error:
+        _log.warning("%s is not removed: %s", path, error)
 
 
 class Trash:
@@ -50,10 +61,15 @@ class Trash:
     def take(self, path: Path) -> None:
         """Have a directory gone from its place at once, and erased soon; nothing there is no error."""
         aside = self._directory / f"{ASIDE}{new_id()}"
-        with contextlib.suppress(FileNotFoundError):
+        try:
             os.rename(path, aside)
-            self._works.spawn(self._erase(aside))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _log.warning("%s is not removed: %s", path, error)
+            return
+        self._works.spawn(self._erase(aside))
 
     async def _erase(self, aside: Path) -> None:
         with self._table.holds.during(aside.name):
-            await erase(aside)
+            await erase_stale(aside)

@@ -43,11 +43,11 @@ class Journal:
     def changed(self, old: SandboxRow | None, new: SandboxRow) -> None:
         """A sandbox's row became another one, or is new."""
         if line := told(old, new):
-            self._tell(new.sandbox_id, line)
+            self.tell(new.sandbox_id, line)
 
     def stored(self, snapshot: SnapshotRow) -> None:
         """A snapshot was made."""
-        self._tell(snapshot.sandbox_id, f"snapshot {snapshot.name or snapshot.snapshot_id} made")
+        self.tell(snapshot.sandbox_id, f"snapshot {snapshot.name or snapshot.snapshot_id} made")
 
     async def keep_small(self, sandbox_ids: Callable[[], Iterable[str]]) -> None:
         """Have each log's oldest part forgotten whenever it is above 16 MiB. Never returns."""
@@ -63,7 +63,8 @@ class Journal:
                     refused.add(sandbox_id)
                     _log.warning("the log of sandbox %s cannot be kept small: %s", sandbox_id, error)
 
-    def _tell(self, sandbox_id: str, line: str) -> None:
+    def tell(self, sandbox_id: str, line: str) -> None:
+        """Write a line about a sandbox."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
         try:
             append_log(self._path(sandbox_id), f"{moment} sandbox {line}")

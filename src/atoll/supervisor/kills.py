@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
+from atoll.errors import AtollError
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.table import Sandbox
+
+_log = logging.getLogger(__name__)
 
 
 class Kills:
@@ -25,24 +31,33 @@ class Kills:
         """
         if sandbox.lock.locked() and sandbox.berth is not None:
             # Whoever holds the lock may be waiting for this guest.
-            await sandbox.berth.machine.kill()
+            try:
+                await sandbox.berth.machine.kill()
+            except (AtollError, OSError) as error:
+                _log.warning("sandbox %s: %s", sandbox.sandbox_id, error)
         async with sandbox.lock:
             if sandbox.row.state == "killed":
                 return
             await self._parts.table.change(sandbox, durable=True, state="killed", name=None)
-            await self.finish(sandbox)
+            try:
+                with self._parts.table.holds.during(sandbox.sandbox_id):
+                    await asyncio.shield(self.finish(sandbox))
+            except (AtollError, OSError) as error:
+                # It never comes back: its row says so, until `gc` or the next supervisor has erased the rest.
+                _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)
 
     async def finish(self, sandbox: Sandbox) -> None:
         """Erase what is left of a sandbox whose row says killed."""
-        berth, link = sandbox.berth, None
-        if berth is None:
-            link = await self._parts.waiting_link(sandbox)
-        sandbox.berth = sandbox.link = None
+        berth = sandbox.berth
         if berth is not None:
             await self._parts.berths.end(berth)
-            await berth.link.aclose()
-        elif link is not None:
-            await link.aclose()
+        try:
+            link = berth.link if berth is not None else await self._parts.waiting_link(sandbox)
+            sandbox.berth = sandbox.link = None
+            if link is not None:
+                await link.aclose()
+        except (AtollError, OSError) as error:
+            _log.warning("the network of sandbox %s is not removed: %s", sandbox.sandbox_id, error)
         await erase(self._parts.places.sandbox(sandbox.sandbox_id))
         await self._parts.table.forget(sandbox)
         await drop_unused_layers(self._parts)

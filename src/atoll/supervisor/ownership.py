@@ -27,5 +27,6 @@ def layers_in_use(table: Table) -> set[str]:
 
 def owned_ids(table: Table) -> set[str]:
     """The ids of all sandboxes and snapshots, those in the making included."""
-    sandboxes = {sandbox.sandbox_id for sandbox in table.all()}
+    # What is left of a killed one, when its erasing failed, is nobody's.
+    sandboxes = {sandbox.sandbox_id for sandbox in table.sandboxes()}
     return sandboxes | {row.snapshot_id for row in table.snapshots()} | table.holds.ids()

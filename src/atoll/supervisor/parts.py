@@ -14,6 +14,7 @@ from atoll.supervisor.crashes import Crashes
 from atoll.supervisor.erasing import Trash
 from atoll.supervisor.identity import hostname_of
 from atoll.supervisor.images import ImageShelf
+from atoll.supervisor.operations import Operations
 from atoll.supervisor.places import Places
 from atoll.supervisor.programs import Programs
 from atoll.supervisor.rows import SandboxRow
@@ -39,6 +40,7 @@ class Parts:
     """
 
     table: Table
+    operations: Operations
     places: Places
     programs: Programs
     images: ImageShelf

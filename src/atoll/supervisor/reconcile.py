@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from atoll.errors import AtollError
+from atoll.errors import AtollError, SandboxNotFoundError
 from atoll.supervisor.berths import Berth
-from atoll.supervisor.erasing import erase
+from atoll.supervisor.captures import read_flows
+from atoll.supervisor.erasing import erase_stale
+from atoll.supervisor.identity import woken_init
+from atoll.supervisor.instants import same_instant
 from atoll.supervisor.kills import Kills
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.parts import Parts
+from atoll.supervisor.rows import OperationRow, SandboxRow
+from atoll.supervisor.sleep import PARTED_REASON
 from atoll.supervisor.table import Sandbox
+from atoll.supervisor.thawing import thaw_or_end
+from atoll.types import SandboxState
 
-# A guest that runs answers sooner, however busy it is.
-_ANSWER_S = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -37,9 +42,10 @@ class Reconcile:
 
         One sandbox that makes trouble does not keep the others from being adopted.
         """
+        begun = {row.sandbox_id: row for row in await self._parts.operations.cut_short()}
         for sandbox in self._parts.table.sandboxes():
             try:
-                await self._one(sandbox)
+                await self._one(sandbox, begun.get(sandbox.sandbox_id))
             except (AtollError, OSError) as error:
                 _log.warning("sandbox %s cannot be adopted: %s", sandbox.sandbox_id, error)
                 await self._mark(sandbox, f"it could not be adopted: {error}")
@@ -57,6 +63,8 @@ class Reconcile:
         await self._finish_kills()
         for sandbox in left:
             await self._tidy(sandbox)
+        for operation in begun.values():
+            await self._parts.operations.close(operation, self._state(operation.sandbox_id))
 
     async def _finish_kills(self) -> None:
         """Erase what was being killed; the leftovers' collection has ended its processes and mounts."""
@@ -69,12 +77,51 @@ class Reconcile:
                 # Its row stays, so the next supervisor tries again.
                 _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)
 
-    async def _one(self, sandbox: Sandbox) -> None:
+    async def _one(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         row = sandbox.row
         if row.state in ("running", "paused"):
             await self._adopt(sandbox)
         elif row.state == "suspended" and not self._parts.places.checkpoint(row.sandbox_id).is_dir():
             await self._mark(sandbox, "its memory was lost when the host went down")
+        elif row.state == "suspended" and begun is not None and begun.kind == "wake":
+            await self._finish_waking(sandbox, begun)
+
+    async def _finish_waking(self, sandbox: Sandbox, begun: OperationRow) -> None:
+        """Go on with what was being woken: its guest may have written to its disk already."""
+        row = sandbox.row
+        disk = self._parts.places.disk(row.sandbox_id, row.disk)
+        checkpoint = self._parts.places.checkpoint(row.sandbox_id)
+        link = await self._parts.links.adopt(begun.link_id) if begun.link_id else None
+        for machine_id, record in self._parts.berths.strays(row.sandbox_id):
+            found = row.but(machine_id=machine_id, machine=record, generation=row.generation + 1)
+            if link is None:
+                await self._parts.berths.end_lost(found, disk)
+                continue
+            berth = await self._parts.berths.adopt(found, link, disk)
+            if berth is not None and await self._woken(sandbox, found, berth):
+                return
+        if not row.engine_disk and not await asyncio.to_thread(same_instant, checkpoint, disk):
+            await self._mark(sandbox, PARTED_REASON)
+
+    async def _woken(self, sandbox: Sandbox, row: SandboxRow, berth: Berth) -> bool:
+        """Take up a machine that was being woken; False when it is of no use, and then it has ended."""
+        checkpoint = self._parts.places.checkpoint(row.sandbox_id)
+        berth.link.set_policy(row.network)
+        try:
+            await berth.alive(self._parts.agents.first(berth.link, woken_init(row)), row.sandbox_id)
+            await berth.link.reset_connections(read_flows(checkpoint))
+            await self._parts.take_up(sandbox, berth, generation=row.generation, durable=True)
+        except (AtollError, OSError) as error:
+            _log.warning("the waking of sandbox %s is given up: %s", row.sandbox_id, error)
+            await self._parts.berths.end(berth)
+            return False
+        return True
+
+    def _state(self, sandbox_id: str) -> SandboxState | None:
+        try:
+            return self._parts.table.sandbox(sandbox_id).row.state
+        except SandboxNotFoundError:
+            return None
 
     async def _tidy(self, sandbox: Sandbox) -> None:
         """Remove what an operation that was cut short left in the sandbox's own directory."""
@@ -89,12 +136,13 @@ class Reconcile:
             needed.add(checkpoint)
         for entry in set(directory.iterdir()) - needed:
             _log.info("removing %s, which an operation left that was cut short", entry)
-            await erase(entry)
+            await erase_stale(entry)
 
     async def _adopt(self, sandbox: Sandbox) -> None:
         row = sandbox.row
         link = await self._parts.links.adopt(row.link_id) if row.link_id else None
         if link is None:
+            await self._parts.berths.end_lost(row, self._parts.places.disk(row.sandbox_id, row.disk))
             await self._mark(sandbox, "its network was lost: the host or its holder process ended")
             return
         link.set_policy(row.network)
@@ -104,29 +152,15 @@ class Reconcile:
             await link.aclose()
             await self._mark(sandbox, "its processes ended while no supervisor ran")
             return
-        if row.state == "running":
-            try:
-                await self._thaw_if_frozen(berth)
-            except BaseException:
-                # It counts as crashed now, and nothing may write to its disk beside what is started next.
-                await asyncio.shield(self._parts.berths.end(berth))
-                await asyncio.shield(link.aclose())
-                raise
+        if row.state == "running" and not await thaw_or_end(self._parts.agents, berth):
+            await self._parts.berths.end(berth)
+            await link.aclose()
+            await self._mark(sandbox, "it could not be thawed after its supervisor had ended")
+            return
         self._parts.attach(sandbox, berth)
         if row.state == "paused":
             self._parts.watch_paused(sandbox, berth)
         _log.info("adopted sandbox %s", row.sandbox_id)
-
-    async def _thaw_if_frozen(self, berth: Berth) -> None:
-        """Have a machine run that was frozen for a moment when the supervisor died."""
-        if not berth.may_be_frozen:
-            return
-        try:
-            async with asyncio.timeout(_ANSWER_S):
-                await self._parts.agents.ready(berth.link)
-            berth.is_not_frozen()
-        except TimeoutError:
-            await berth.thaw()
 
     async def _mark(self, sandbox: Sandbox, reason: str) -> None:
         _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)

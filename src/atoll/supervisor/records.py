@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from atoll.errors import NameTakenError, NoSpaceError, SupervisorError
-from atoll.supervisor.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.rows import OperationRow, SandboxRow, SnapshotRow
 
 _T = TypeVar("_T")
-_Row = SandboxRow | SnapshotRow
+_Row = SandboxRow | SnapshotRow | OperationRow
 _TABLES: dict[type[_Row], tuple[str, str]] = {
     SandboxRow: ("sandboxes", "sandbox_id"),
     SnapshotRow: ("snapshots", "snapshot_id"),
+    OperationRow: ("operations", "sandbox_id"),
 }
 _JSON_FIELDS = frozenset({"env", "limits", "metadata", "stack", "versions"})
 
@@ -58,6 +59,10 @@ class Records:
         """All of them, oldest first."""
         return await self._do(lambda: self._all(SnapshotRow))
 
+    async def operations(self) -> list[OperationRow]:
+        """Those that were begun and have not ended, oldest first."""
+        return await self._do(lambda: self._all(OperationRow))
+
     async def put(self, *rows: _Row, durable: bool = False) -> None:
         """Insert or replace rows, all or none. With ``durable`` they are on the disk when this returns.
 
@@ -69,16 +74,28 @@ class Records:
         else:
             self._put(rows, durable)
 
-    async def delete(self, *rows: _Row) -> None:
-        """Forget rows, all or none, and be on the disk when this returns; absent ones are no error."""
-        await self._do(lambda: self._delete(rows))
+    async def delete(self, *rows: _Row, durable: bool = True) -> None:
+        """Forget rows, all or none; absent ones are no error. With ``durable`` the disk has it on return."""
+        if durable or self._waiting:
+            await self._do(lambda: self._delete(rows, durable))
+        else:
+            self._delete(rows, durable)
 
     async def _do(self, work: Callable[[], _T]) -> _T:
-        # Shielded: SQLite's thread goes on anyway, and a caller that is cancelled must not believe otherwise.
         self._waiting += 1
         done = asyncio.get_running_loop().run_in_executor(self._worker, work)
         done.add_done_callback(self._worked)
-        return await asyncio.shield(done)
+        # SQLite's thread goes on anyway: a caller that is cancelled hears of it after it knows what was written.
+        cancelled = False
+        while not done.done():
+            try:
+                await asyncio.wait({done})
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled and (task := asyncio.current_task()):
+            task.uncancel()
+            task.cancel()
+        return done.result()
 
     def _worked(self, _: asyncio.Future[Any]) -> None:
         self._waiting -= 1
@@ -109,12 +126,12 @@ class Records:
     def _put(self, rows: tuple[_Row, ...], durable: bool) -> None:
         self._transact([_upsert(row) for row in rows], durable)
 
-    def _delete(self, rows: tuple[_Row, ...]) -> None:
+    def _delete(self, rows: tuple[_Row, ...], durable: bool) -> None:
         statements = []
         for row in rows:
             table, key = _TABLES[type(row)]
             statements.append((f"DELETE FROM {table} WHERE {key} = ?", [getattr(row, key)]))
-        self._transact(statements, durable=True)
+        self._transact(statements, durable)
 
     def _transact(self, statements: list[tuple[str, list[object]]], durable: bool) -> None:
         database = self._connected()

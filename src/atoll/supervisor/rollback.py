@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
+from typing import TYPE_CHECKING
 
-from atoll.errors import InvalidSpecError
+from atoll.errors import AtollError, InvalidSpecError
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.parts import Parts, berth_columns
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.states import check_action
 from atoll.supervisor.table import Sandbox
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.supervisor.berths import Berth
+
+_log = logging.getLogger(__name__)
 
 
 class Rollback:
@@ -41,12 +49,19 @@ class Rollback:
         # Held before the lock, for which an operation may have to be waited: the snapshot stays meanwhile.
         with self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack):
             async with sandbox.lock:
-                check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
-                if snapshot.image_digest != sandbox.row.image_digest:
-                    raise InvalidSpecError(
-                        f"snapshot {ref!r} is of another image than sandbox {sandbox.sandbox_id}",
-                        hint="make a new sandbox with from_snapshot",
-                    )
+                await self.roll_back_locked(sandbox, ref)
+
+    async def roll_back_locked(self, sandbox: Sandbox, ref: str) -> None:
+        """Do what ``roll_back`` does, for a caller that holds the sandbox's lock."""
+        snapshot = self._parts.table.snapshot(ref)
+        check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
+        if snapshot.image_digest != sandbox.row.image_digest:
+            raise InvalidSpecError(
+                f"snapshot {ref!r} is of another image than sandbox {sandbox.sandbox_id}",
+                hint="make a new sandbox with from_snapshot",
+            )
+        with self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack):
+            async with self._parts.operations.during(sandbox.sandbox_id, "rollback"):
                 await self._switch(sandbox, snapshot)
 
     async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow) -> None:
@@ -54,7 +69,7 @@ class Rollback:
         checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
         fresh, berth = await self._branches.branch(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
         try:
-            old_link = None if old_berth is not None else await self._parts.waiting_link(sandbox)
+            old_link: Link | None = None if old_berth is not None else await self._parts.waiting_link(sandbox)
             sandbox.link = old_link
             changes = {name: getattr(fresh.row, name) for name in _CHANGED}
             await self._parts.table.change(
@@ -64,14 +79,21 @@ class Rollback:
             await asyncio.shield(self._branches.undo(fresh, berth))
             raise
         self._parts.attach(sandbox, berth)
-        if old_berth is not None:
-            await self._parts.berths.end(old_berth)
-            await old_berth.link.aclose()
-        elif old_link is not None:
-            await old_link.aclose()
-        self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
-        self._parts.trash.take(self._parts.places.disk(sandbox.sandbox_id, old_row.disk))
-        await drop_unused_layers(self._parts)
+        await asyncio.shield(self._give_up_old(sandbox, old_row.disk, old_berth, old_link))
+
+    async def _give_up_old(self, sandbox: Sandbox, disk: str, berth: Berth | None, link: Link | None) -> None:
+        """Free what the sandbox had before; the rollback is done, so nothing here can make it fail."""
+        if berth is not None:
+            await self._parts.berths.end(berth)
+            link = berth.link
+        try:
+            if link is not None:
+                await link.aclose()
+            self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
+            self._parts.trash.take(self._parts.places.disk(sandbox.sandbox_id, disk))
+            await drop_unused_layers(self._parts)
+        except (AtollError, OSError) as error:
+            _log.warning("after the rollback of sandbox %s: %s", sandbox.sandbox_id, error)
 
 
 _CHANGED = ("disk", "stack", "generation", "versions", "snapshot_id", "limits", "engine_disk", "reason")

@@ -6,7 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from atoll.types import Limits, SandboxInfo, SandboxState, SnapshotInfo
+from atoll.types import Limits, OnCrash, SandboxInfo, SandboxState, SnapshotInfo
+
+OperationKind = Literal["suspend", "wake", "snapshot", "rollback"]
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     machine_uid: str
     versions: Versions
     engine_disk: bool = False
+    on_crash: OnCrash = "reboot"
     machine_id: str | None = None
     machine: bytes | None = None
     link_id: str | None = None
@@ -88,6 +91,7 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     cwd: str
     engine_disk: bool = False
+    on_crash: OnCrash = "reboot"
 
     def info(self) -> SnapshotInfo:
         """What a client is told."""
@@ -97,3 +101,12 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     def but(self, **changes: object) -> SnapshotRow:
         """The same row with some fields changed."""
         return msgspec.structs.replace(self, **changes)
+
+
+class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation on a sandbox that was begun and has not ended; ``link_id`` is the link that a waking uses."""
+
+    sandbox_id: str
+    kind: OperationKind
+    created_at: float
+    link_id: str | None = None

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from atoll.errors import HostError
 from atoll.host import sync_directory, sync_tree
 from atoll.supervisor.berths import Berth, crash_error
 from atoll.supervisor.captures import read_flows, write_flows
-from atoll.supervisor.erasing import erase
+from atoll.supervisor.erasing import erase, erase_stale
 from atoll.supervisor.identity import first_init, woken_init
+from atoll.supervisor.instants import same_instant
 from atoll.supervisor.parts import Parts
+from atoll.supervisor.revival import Revival
 from atoll.supervisor.states import check_action
 from atoll.supervisor.table import CRASH_REASON, Sandbox
+from atoll.supervisor.thawing import thaw_or_end
 
 if TYPE_CHECKING:
     from atoll.network import Link
 
 _T = TypeVar("_T")
-_log = logging.getLogger(__name__)
+PARTED_REASON = (
+    "it ran for a moment while it was being woken, so its memory and its disk are not of one instant"
+)
 
 
 class Sleep:
@@ -30,10 +35,12 @@ class Sleep:
 
     Args:
         parts: What sandboxes are made of.
+        roll_back: Brings a snapshot back in place, for a caller that holds the sandbox's lock.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, roll_back: Callable[[Sandbox, str], Awaitable[None]]) -> None:
         self._parts = parts
+        self._revival = Revival(parts.table, roll_back, self._boot)
 
     async def pause(self, sandbox: Sandbox) -> None:
         """Freeze it in memory. A paused one stays so.
@@ -46,12 +53,12 @@ class Sleep:
             if sandbox.row.state == "paused":
                 return
             berth = self._parts.berth_of(sandbox)
-            await berth.alive(berth.freeze(), sandbox.sandbox_id)
-            berth.hang_up()
             try:
+                await berth.alive(berth.freeze(), sandbox.sandbox_id)
+                berth.hang_up()
                 await self._parts.table.change(sandbox, state="paused")
             except BaseException:
-                await asyncio.shield(berth.thaw())
+                await asyncio.shield(thaw_or_end(self._parts.agents, berth))
                 raise
         self._parts.watch_paused(sandbox, berth)
 
@@ -60,19 +67,32 @@ class Sleep:
 
         Raises:
             StateError: It crashed.
+
+        Postcondition: on any exception it is as it was, or has crashed.
         """
         async with sandbox.lock:
             check_action("suspend", sandbox.row.state, sandbox.sandbox_id)
             if sandbox.row.state != "suspended":
-                await self._suspend(sandbox)
+                async with self._parts.operations.during(sandbox.sandbox_id, "suspend"):
+                    await self._suspend(sandbox)
 
     async def wake(self, sandbox: Sandbox) -> Berth:
-        """Have it running, whatever it was: paused, suspended or crashed."""
+        """Have it running for a use, whatever it was: paused, suspended or crashed.
+
+        Raises:
+            SandboxCrashedError: It crashed and is to stay so until somebody decides.
+        """
         async with sandbox.lock:
             check_action("wake", sandbox.row.state, sandbox.sandbox_id)
             return await self.wake_locked(sandbox)
 
-    async def wake_locked(self, sandbox: Sandbox) -> Berth:
+    async def resume(self, sandbox: Sandbox) -> Berth:
+        """Have it running because somebody wants just that: also one that was to stay crashed."""
+        async with sandbox.lock:
+            check_action("wake", sandbox.row.state, sandbox.sandbox_id)
+            return await self.wake_locked(sandbox, by_hand=True)
+
+    async def wake_locked(self, sandbox: Sandbox, *, by_hand: bool = False) -> Berth:
         """Do what ``wake`` does, for a caller that holds the sandbox's lock."""
         berth = sandbox.berth
         if berth is not None and berth.gone.is_set():
@@ -82,7 +102,7 @@ class Sleep:
         elif sandbox.row.state == "suspended":
             await self._restore(sandbox)
         elif sandbox.row.state == "crashed":
-            await self._boot(sandbox)
+            await self._revival.revive(sandbox, by_hand=by_hand)
         return self._parts.berth_of(sandbox)
 
     async def nap_locked(self, sandbox: Sandbox, meanwhile: Callable[[], Awaitable[_T]]) -> _T:
@@ -98,81 +118,102 @@ class Sleep:
 
     async def _suspend(self, sandbox: Sandbox, *, briefly: bool = False) -> None:
         berth = self._parts.berth_of(sandbox)
-        if not briefly:
-            berth.hang_up()
+        paused = sandbox.row.state == "paused"
         into = self._parts.places.checkpoint(sandbox.sandbox_id)
         aside = into.with_name("checkpoint.new")
         for left in (aside, into):  # an operation that failed halfway may have left either
             await erase(left)
-        aside.mkdir(mode=0o700)
-        berth.leaving = True
+        if not briefly:
+            berth.hang_up()
         berth.link.hold()
         try:
-            flows = await berth.link.flows()
-            await berth.machine.checkpoint(aside, leave_running=False, durable=not briefly)
-            write_flows(aside, flows)
-            await self._parts.berths.end(berth, hang_up=not briefly)
-            await asyncio.to_thread(_put, aside, into, None if briefly else berth.disk)
+            if not paused:
+                await berth.freeze()
+            work = self._write(berth, aside, into, durable=not briefly)
+            await berth.alive(work, sandbox.sandbox_id)
+            # Until here the frozen guest could go on, from here the memory on the disk counts.
+            await self._parts.table.change(
+                sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None
+            )
         except BaseException:
-            berth.leaving = False
-            await asyncio.shield(self._undo_suspend(sandbox, berth, aside))
+            await asyncio.shield(self._undo_suspend(sandbox, berth, aside, into, paused=paused))
             if sandbox.row.state == "crashed":
                 raise crash_error(sandbox.sandbox_id) from None
             raise
-        await self._parts.table.change(
-            sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None
-        )
         sandbox.berth, sandbox.link = None, berth.link
+        await asyncio.shield(self._parts.berths.end(berth, hang_up=not briefly))
 
-    async def _undo_suspend(self, sandbox: Sandbox, berth: Berth, aside: Path) -> None:
+    @staticmethod
+    async def _write(berth: Berth, aside: Path, into: Path, *, durable: bool) -> None:
+        aside.mkdir(mode=0o700)
+        flows = await berth.link.flows()
+        await berth.machine.checkpoint(aside, durable=durable)
+        write_flows(aside, flows)
+        await asyncio.to_thread(_put, aside, into, berth.disk if durable else None)
+
+    async def _undo_suspend(
+        self, sandbox: Sandbox, berth: Berth, aside: Path, into: Path, *, paused: bool
+    ) -> None:
         berth.link.release()
-        await erase(aside)
+        if not paused:
+            await thaw_or_end(self._parts.agents, berth)
         if berth.gone.is_set():
             await self._parts.crashes.crashed_locked(sandbox, berth, "it ended while it was being suspended")
-        elif sandbox.row.state == "paused":
+        elif paused:
             self._parts.watch_paused(sandbox, berth)
+        for left in (aside, into):
+            await erase_stale(left)
 
     async def _thaw(self, sandbox: Sandbox) -> None:
         berth = self._parts.berth_of(sandbox)
         # The row first: a machine that may be frozen can be thawed later, but never twice.
         await self._parts.table.change(sandbox, state="running")
         try:
-            await berth.alive(berth.thaw(), sandbox.sandbox_id)
+            await berth.alive(thaw_or_end(self._parts.agents, berth), sandbox.sandbox_id)
         except BaseException:
             await asyncio.shield(self._parts.table.change(sandbox, state="paused"))
             raise
 
     async def _restore(self, sandbox: Sandbox, *, durable: bool = True) -> None:
+        self._assert_disk(sandbox)
         checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
         row = sandbox.row.but(generation=sandbox.row.generation + 1)
         link, kept = await self._link_of(sandbox)
-        try:
-            plan = self._parts.plan(row, checkpoint=checkpoint)
-            berth = await self._parts.berths.begin(plan, link, woken_init(row))
-        except BaseException:
-            await asyncio.shield(self._put_back(sandbox, link, kept))
-            raise
-        try:
-            if kept:
-                link.release()
-            else:
-                await link.reset_connections(read_flows(checkpoint))
-            await self._parts.take_up(sandbox, berth, generation=row.generation, durable=durable)
-        except BaseException:
-            await asyncio.shield(self._parts.berths.end(berth))
-            await asyncio.shield(self._put_back(sandbox, link, kept))
-            raise
+        async with self._parts.operations.during(sandbox.sandbox_id, "wake", link_id=link.link_id):
+            try:
+                plan = self._parts.plan(row, checkpoint=checkpoint)
+                berth = await self._parts.berths.begin(plan, link, woken_init(row))
+            except BaseException:
+                await asyncio.shield(self._put_back(sandbox, link, kept))
+                raise
+            try:
+                if kept:
+                    link.release()
+                else:
+                    await link.reset_connections(read_flows(checkpoint))
+                await self._parts.take_up(sandbox, berth, generation=row.generation, durable=durable)
+            except BaseException:
+                await asyncio.shield(self._parts.berths.end(berth))
+                await asyncio.shield(self._put_back(sandbox, link, kept))
+                raise
         self._parts.trash.take(checkpoint)
 
-    @staticmethod
-    async def _put_back(sandbox: Sandbox, link: Link, kept: bool) -> None:
-        """Undo a waking's hold of a link: only one that the sandbox slept with has its connections."""
-        if kept:
-            sandbox.link = link
-        else:
-            await link.aclose()
+    async def _put_back(self, sandbox: Sandbox, link: Link, kept: bool) -> None:
+        """Undo a waking: the sandbox sleeps again, unless its guest has changed its disk meanwhile."""
+        checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
+        disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
+        if sandbox.row.engine_disk or await asyncio.to_thread(same_instant, checkpoint, disk):
+            # Only a link that it slept with has its connections.
+            if kept:
+                sandbox.link = link
+            else:
+                await link.aclose()
+            return
+        await link.aclose()
+        await self._parts.table.change(sandbox, state="crashed", reason=PARTED_REASON, link_id=None)
 
     async def _boot(self, sandbox: Sandbox) -> None:
+        self._assert_disk(sandbox)
         row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._parts.programs.current)
         image = self._parts.images.facts(row.image_digest)
         link, _ = await self._link_of(sandbox)
@@ -190,6 +231,16 @@ class Sleep:
         except BaseException:
             await asyncio.shield(link.aclose())
             raise
+
+    def _assert_disk(self, sandbox: Sandbox) -> None:
+        """Refuse to go on without the disk: an empty one in its place would hide that its files are lost."""
+        disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
+        if not disk.is_dir():
+            raise HostError(
+                f"the disk of sandbox {sandbox.sandbox_id} is missing: {disk}",
+                hint="restore the home from a backup, roll the sandbox back to a snapshot, or kill it",
+                sandbox_id=sandbox.sandbox_id,
+            )
 
     async def _link_of(self, sandbox: Sandbox) -> tuple[Link, bool]:
         """The link that waits for it and True, else a new one and False."""

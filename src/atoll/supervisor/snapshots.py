@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from pathlib import Path
 
-from atoll.errors import InUseError, InvalidSpecError
+from atoll.errors import AtollError, InUseError, InvalidSpecError
 from atoll.host import sync_directory, sync_tree, tree_bytes
 from atoll.snapshots import SnapshotTree
 from atoll.supervisor.captures import Capture, Captures
-from atoll.supervisor.erasing import erase
+from atoll.supervisor.erasing import erase, erase_stale
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.names import check_name, new_id
 from atoll.supervisor.parts import Parts
@@ -22,6 +23,7 @@ from atoll.types import SnapshotInfo
 COMMENT_LIMIT = 4096
 # A copy stops the guest for less than freezing does, but takes the disk twice.
 COPY_MOST_BYTES = 1 << 30
+_log = logging.getLogger(__name__)
 
 
 class Snapshots:
@@ -62,7 +64,8 @@ class Snapshots:
             async with sandbox.lock:
                 check_action("snapshot", sandbox.row.state, sandbox.sandbox_id)
                 try:
-                    return await self._make(sandbox, name, comment)
+                    async with self._parts.operations.during(sandbox.sandbox_id, "snapshot"):
+                        return await self._make(sandbox, name, comment)
                 except BaseException:
                     await asyncio.shield(drop_unused_layers(self._parts))
                     raise
@@ -84,8 +87,11 @@ class Snapshots:
                 hint="kill those sandboxes first",
             )
         await table.forget_snapshot(row)
-        await erase(self._parts.places.snapshot(row.snapshot_id))
-        await drop_unused_layers(self._parts)
+        await erase_stale(self._parts.places.snapshot(row.snapshot_id))
+        try:
+            await drop_unused_layers(self._parts)
+        except (AtollError, OSError) as error:
+            _log.warning("the disk of snapshot %s is not removed: %s", row.snapshot_id, error)
 
     async def _make(self, sandbox: Sandbox, name: str | None, comment: str) -> SnapshotInfo:
         snapshot_id = new_id()
@@ -129,6 +135,7 @@ class Snapshots:
             user=of.user,
             cwd=of.cwd,
             engine_disk=of.engine_disk,
+            on_crash=of.on_crash,
         )
 
     def _disk_bytes(self, capture: Capture) -> int:

@@ -27,6 +27,7 @@ from atoll.supervisor.journal import Journal
 from atoll.supervisor.kills import Kills
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.limits import default_limits
+from atoll.supervisor.operations import Operations
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import Places
 from atoll.supervisor.pool import Pool, read_memory
@@ -97,18 +98,20 @@ class System:
         self._places = Places(home)
         self._journal = Journal(self._places.console, clock)
         self.table = Table(self.records, clock, self._journal)
+        self._operations = Operations(self.records, self._journal, clock)
         self._links = rooms.links
         agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.parts = self._make_parts(rooms, agents)
         self.images = self.parts.images
-        self.sleep = Sleep(self.parts)
+        branches = Branches(self.parts)
+        self.rollback = Rollback(self.parts, branches)
+        self.sleep = Sleep(self.parts, self.rollback.roll_back_locked)
         self._traffic = Traffic(self.works, self.sleep.wake)
-        captures, branches = Captures(self.parts, self.sleep), Branches(self.parts)
+        captures = Captures(self.parts, self.sleep)
         self.pool = Pool(self.parts, self.works, settings.pool_size)
         self.creation = Creation(self.parts, self.pool, branches)
         self.snapshots = Snapshots(self.parts, captures)
         self.forks = Forks(self.parts, captures, branches, settings.restores_at_once)
-        self.rollback = Rollback(self.parts, branches)
         self.kills = Kills(self.parts)
         self.usage = Usage(self.parts)
         self.leftovers = Leftovers(self.parts, self.pool.ids, rooms.cgroups)
@@ -129,6 +132,7 @@ class System:
         )
         return Parts(
             table=self.table,
+            operations=self._operations,
             places=places,
             programs=rooms.programs,
             images=ImageShelf(rooms.images, self.table),

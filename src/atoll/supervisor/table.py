@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from atoll.network import Link
     from atoll.supervisor.berths import Berth
 
+_TICK_S = 1e-6
 CRASH_REASON = "its processes ended unexpectedly"
 
 
@@ -66,16 +67,26 @@ class Table:
         self._snapshots: dict[str, SnapshotRow] = {}
         self._reserved: set[tuple[str, str]] = set()
         self._forgetting: set[str] = set()
+        self._newest_s = 0.0
         self.holds = Holds()
 
     async def load(self) -> None:
         """Read what the database has."""
         self._sandboxes = {row.sandbox_id: Sandbox(row) for row in await self._records.sandboxes()}
         self._snapshots = {row.snapshot_id: row for row in await self._records.snapshots()}
+        stamps = [one.row.created_at for one in self._sandboxes.values()]
+        stamps += [row.created_at for row in self._snapshots.values()]
+        self._newest_s = max(stamps, default=0.0)
 
     def now_s(self) -> float:
-        """Unix seconds."""
-        return self._clock()
+        """Unix seconds for what is made now: later than all that was made before, whatever the host's clock does."""
+        self._newest_s = max(self._clock(), self._newest_s + _TICK_S)
+        return self._newest_s
+
+    def newest_snapshot(self, sandbox_id: str) -> SnapshotRow | None:
+        """The snapshot that was made of a sandbox last; None without."""
+        made = [row for row in self._snapshots.values() if row.sandbox_id == sandbox_id]
+        return max(made, key=lambda row: row.created_at, default=None)
 
     def sandboxes(self) -> list[Sandbox]:
         """All that are not killed."""

@@ -115,7 +115,7 @@ class EngineConformance:
             plan, machine = await _booted(workshop)
             into = workshop.directory()
             await machine.pause()
-            await machine.checkpoint(into, leave_running=True)
+            await machine.checkpoint(into)
             await _assert_frozen(workshop, plan)
             last = workshop.ticks(plan)[-1].number
             copy_plan = _restoring(workshop, "m2", plan, into)
@@ -135,7 +135,7 @@ class EngineConformance:
         async def test() -> None:
             plan, machine = await _booted(workshop)
             for _ in range(3):
-                await machine.checkpoint(workshop.directory(), leave_running=True)
+                await machine.checkpoint(workshop.directory())
                 await ticks_beyond(workshop, plan, workshop.ticks(plan)[-1].number)
             assert _counts_without_a_gap(workshop.ticks(plan))
             await machine.kill()
@@ -149,9 +149,8 @@ class EngineConformance:
             before = workshop.ledger()
             plan, machine = await _booted(workshop)
             into = workshop.directory()
-            await machine.checkpoint(into, leave_running=False)
-            async with asyncio.timeout(PATIENCE_S):
-                await machine.wait()
+            await machine.pause()
+            await machine.checkpoint(into, durable=True)
             await machine.kill()
             assert workshop.ledger().processes == before.processes
             last = workshop.ticks(plan)[-1].number
@@ -160,7 +159,7 @@ class EngineConformance:
             assert (await ticks_beyond(workshop, woken_plan, last)).hostname == "m2"
             assert _counts_without_a_gap(workshop.ticks(woken_plan))
             again = workshop.directory()
-            await woken.checkpoint(again, leave_running=True)
+            await woken.checkpoint(again)
             await woken.kill()
 
         workshop.run(test)
@@ -169,7 +168,8 @@ class EngineConformance:
         async def test() -> None:
             plan, machine = await _booted(workshop)
             into = workshop.directory()
-            await machine.checkpoint(into, leave_running=False)
+            await machine.pause()
+            await machine.checkpoint(into, durable=True)
             await machine.kill()
             last = workshop.ticks(plan)[-1].number
             engine = workshop.engine()
@@ -210,7 +210,7 @@ class EngineConformance:
         async def test() -> None:
             plan, machine = await _booted(workshop)
             with pytest.raises((EngineError, OSError)):
-                await machine.checkpoint(workshop.directory() / "missing", leave_running=False)
+                await machine.checkpoint(workshop.directory() / "missing", durable=True)
             await ticks_beyond(workshop, plan, workshop.ticks(plan)[-1].number)
             await machine.kill()
 

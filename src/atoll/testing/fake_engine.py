@@ -81,12 +81,10 @@ class FakeMachine(Machine):
         await self._used("resume")
         self.paused = False
 
-    async def checkpoint(self, into: Path, *, leave_running: bool, durable: bool = True) -> None:
+    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
         """See ``Machine.checkpoint``."""
         await self._used("checkpoint")
         (into / CHECKPOINT_FILE).write_bytes(msgspec.json.encode(self.memory))
-        if not leave_running:
-            self.crash()
 
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""

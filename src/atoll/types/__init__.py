@@ -5,7 +5,7 @@ from atoll.types.images import ImageInfo
 from atoll.types.limits import Limits
 from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
-from atoll.types.sandboxes import SandboxInfo, SandboxPage, SandboxSpec, SandboxState
+from atoll.types.sandboxes import OnCrash, SandboxInfo, SandboxPage, SandboxSpec, SandboxState
 from atoll.types.snapshots import SnapshotInfo
 from atoll.types.stats import SandboxStats
 
@@ -15,6 +15,7 @@ __all__ = [
     "FileKind",
     "ImageInfo",
     "Limits",
+    "OnCrash",
     "Output",
     "ProcessInfo",
     "Progress",

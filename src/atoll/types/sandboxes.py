@@ -8,6 +8,9 @@ import msgspec
 
 from atoll.types.limits import Limits
 
+OnCrash = Literal["reboot", "rollback", "stop"]
+"""What the next use of a crashed sandbox does: start it from its disk, go back to its newest snapshot, or refuse."""
+
 SandboxState = Literal["creating", "running", "paused", "suspended", "crashed", "killed"]
 
 
@@ -23,6 +26,9 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         from_snapshot: Id or name of the snapshot to restore, memory and disk.
         limits: How much it may use. With ``from_snapshot``, what is None is the snapshot's.
         best_effort: Make it even where this host cannot hold one of the limits.
+        on_crash: What the next use does after a crash: ``"reboot"`` starts it from its disk as it is, ``"rollback"``
+            brings its newest snapshot back, memory and disk (without one: as ``"reboot"``), ``"stop"`` refuses until
+            somebody resumes it or rolls it back. None means ``"reboot"``, or what the snapshot's sandbox had.
         trust_host_ca: Trust inside the CA certificates that the host trusts beyond the image's own.
     """
 
@@ -34,6 +40,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     from_snapshot: str | None = None
     limits: Limits = Limits()
     best_effort: bool = False
+    on_crash: OnCrash | None = None
     trust_host_ca: bool = True
 
 
@@ -59,6 +66,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     cwd: str
     engine_disk: bool = False
+    on_crash: OnCrash = "reboot"
     snapshot_id: str | None = None
     reason: str | None = None
 

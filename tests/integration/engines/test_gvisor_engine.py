@@ -82,9 +82,9 @@ def test_a_machine_whose_process_is_killed_says_so_and_is_cleaned_up(
     workshop.run(test)
 
 
-@pytest.mark.parametrize("leave_running", [True, False])
+@pytest.mark.parametrize("durable", [True, False])
 def test_a_full_disk_fails_a_checkpoint_and_the_machine_goes_on(
-    workshop: GvisorWorkshop, leave_running: bool
+    workshop: GvisorWorkshop, durable: bool
 ) -> None:
     async def test() -> None:
         plan = workshop.plan("m1")
@@ -93,9 +93,9 @@ def test_a_full_disk_fails_a_checkpoint_and_the_machine_goes_on(
         small = workshop.directory()
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], check=True)
         with pytest.raises(NoSpaceError):
-            await machine.checkpoint(small, leave_running=leave_running)
+            await machine.checkpoint(small, durable=durable)
         await ticks_beyond(workshop, plan, workshop.ticks(plan)[-1].number)
-        await machine.checkpoint(workshop.directory(), leave_running=leave_running)
+        await machine.checkpoint(workshop.directory(), durable=durable)
         await machine.kill()
 
     workshop.run(test)

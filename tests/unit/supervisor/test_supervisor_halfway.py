@@ -204,7 +204,8 @@ async def test_a_machine_that_cannot_be_thawed_after_a_restart_does_not_run_besi
     await berth.freeze()
     await world.crash()
     world.agents.deaf = True
-    world.host.fail_next("resume", EngineError("it does not answer"))
+    for _ in range(3):
+        world.host.fail_next("resume", EngineError("it does not answer"))
     await world.start()
     world.agents.deaf = False
     assert (await world.ask("GET", one)).json["state"] == "crashed"

@@ -25,8 +25,7 @@ def test_memory_comes_back_from_a_checkpoint(plan: MachinePlan, tmp_path: Path) 
         engine = FakeEngine()
         machine = await engine.start(plan)
         machine.memory = "a thought"
-        await machine.checkpoint(tmp_path, leave_running=False)
-        await machine.wait()
+        await machine.checkpoint(tmp_path)
         await machine.kill()
         woken = await engine.start(msgspec.structs.replace(plan, checkpoint=tmp_path))
         assert woken.memory == "a thought"

@@ -41,6 +41,7 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("changed", moment(info.changed_at)),
         ("network", info.network),
         ("limits", described(info.limits) or "the default ones"),
+        ("on crash", info.on_crash),
         ("user", f"{info.user} in {info.cwd}"),
         ("snapshot", info.snapshot_id or "-"),
     ]

@@ -52,20 +52,20 @@ class GvisorMachine(Machine):
         """See ``Machine.resume``."""
         await self._control.call("containerManager.Resume")
 
-    async def checkpoint(self, into: Path, *, leave_running: bool, durable: bool = True) -> None:
+    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
         """See ``Machine.checkpoint``."""
-        await to_the_end(self._checkpoint(into, leave_running, flushed=durable and not leave_running))
+        await to_the_end(self._checkpoint(into, durable=durable))
 
-    async def _checkpoint(self, into: Path, leave_running: bool, *, flushed: bool) -> None:
-        if not leave_running:
+    async def _checkpoint(self, into: Path, *, durable: bool) -> None:
+        if durable:
             await self._assert_room(into)
         argument = {
             "metadata": {"compression": "none"},
             "have_pages_file": True,
-            "Resume": leave_running,
+            "Resume": True,
             "app_mf_exclude_committed_zero_pages": True,
         }
-        with CheckpointFiles(into, flushed=flushed) as files:
+        with CheckpointFiles(into, flushed=durable) as files:
             try:
                 await self._control.call(
                     "containerManager.Checkpoint", argument, fds=files.fds, timeout_s=CHECKPOINT_TIMEOUT_S
@@ -74,16 +74,11 @@ class GvisorMachine(Machine):
                 if os.strerror(errno.ENOSPC).lower() in error.message:
                     raise NoSpaceError(error.message, hint=f"free some space on the disk of {into}") from None
                 raise
-            if not leave_running and self._parts.sentry is not None:
-                # It ends now anyway, unless it is frozen; giving its memory back takes as long as the disk does.
-                self._parts.sentry.kill()
-            if flushed:
+            if durable:
                 await asyncio.to_thread(files.sync)
-        if not leave_running:
-            await self.wait()
 
     async def _assert_room(self, into: Path) -> None:
-        """A guest whose last checkpoint fails is lost, so look before."""
+        """Whoever suspends may have little room left: what cannot fit need not fill the disk before it fails."""
         usage = await self._control.call("Usage.Collect", {"Full": False})
         needed, free = int(usage["Total"]) + SPARE_BYTES, free_bytes(into)
         if needed > free:

@@ -32,6 +32,7 @@ from atoll.sdk._io_sync import shielded, user_socket
 from atoll.types import (
     ExecResult,
     Limits,
+    OnCrash,
     ProcessInfo,
     Progress,
     SandboxInfo,
@@ -89,6 +90,7 @@ class Sandbox:
         from_snapshot: str | SnapshotInfo | None = None,
         limits: Limits | None = None,
         best_effort: bool = False,
+        on_crash: OnCrash | None = None,
         trust_host_ca: bool = True,
         keep: bool = False,
         on_progress: Callable[[Progress], Any] | None = None,
@@ -104,6 +106,9 @@ class Sandbox:
             from_snapshot: Start from this snapshot, memory and disk: its id, name or info.
             limits: How much it may use; with ``from_snapshot``, what is None in it is the snapshot's.
             best_effort: Make it even where this host cannot hold one of the limits.
+            on_crash: What its next use does after a crash: ``"reboot"`` starts it from its disk, ``"rollback"`` brings
+                its newest snapshot back, ``"stop"`` refuses until ``resume`` or ``rollback``. None is ``"reboot"``,
+                or the snapshot's.
             trust_host_ca: Trust inside what CA certificates the host trusts beyond the image's own.
             keep: Leave it alive at the end of ``with``.
             on_progress: Called with what goes on while it takes long.
@@ -128,6 +133,7 @@ class Sandbox:
             from_snapshot=snapshot_ref(from_snapshot) if from_snapshot is not None else None,
             limits=limits or Limits(),
             best_effort=best_effort,
+            on_crash=on_crash,
             trust_host_ca=trust_host_ca,
         )
         with closed_on_error(Link()) as link:

@@ -95,7 +95,7 @@ def _state_routes(system: System) -> list[Route]:
     return [
         route("pause", system.sleep.pause),
         route("suspend", system.sleep.suspend),
-        route("resume", system.sleep.wake),
+        route("resume", system.sleep.resume),
         route("wake", system.sleep.wake),
     ]
 

@@ -1,0 +1,47 @@
+"""What the next use of a crashed sandbox does: what ``on_crash`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from atoll.errors import SandboxCrashedError
+from atoll.supervisor.table import Sandbox, Table
+
+
+class Revival:
+    """Decides how crashed sandboxes go on; the caller holds the sandbox's lock.
+
+    Args:
+        table: The sandboxes and snapshots.
+        roll_back: Brings a snapshot back in place.
+        boot: Starts a sandbox from its disk.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        roll_back: Callable[[Sandbox, str], Awaitable[None]],
+        boot: Callable[[Sandbox], Awaitable[None]],
+    ) -> None:
+        self._table = table
+        self._roll_back = roll_back
+        self._boot = boot
+
+    async def revive(self, sandbox: Sandbox, *, by_hand: bool) -> None:
+        """Have a crashed sandbox run again; ``by_hand`` says that somebody asked for just that.
+
+        Raises:
+            SandboxCrashedError: It is to stay as it is until somebody decides.
+        """
+        wanted = sandbox.row.on_crash
+        if wanted == "stop" and not by_hand:
+            raise SandboxCrashedError(
+                f"sandbox {sandbox.sandbox_id} crashed ({sandbox.row.reason}) and waits for a decision",
+                hint="`atoll resume` starts it from its disk, `atoll rollback` brings a snapshot back",
+                sandbox_id=sandbox.sandbox_id,
+            )
+        newest = self._table.newest_snapshot(sandbox.sandbox_id) if wanted == "rollback" else None
+        if newest is not None:
+            await self._roll_back(sandbox, newest.snapshot_id)
+        else:
+            await self._boot(sandbox)

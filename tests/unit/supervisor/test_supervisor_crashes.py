@@ -1,0 +1,200 @@
+"""What is left when the supervisor, an engine or a disk fails in the middle of an operation."""
+
+from __future__ import annotations
+
+import os
+from unittest.mock import patch
+
+import pytest
+
+from atoll.errors import EngineError, NoSpaceError
+from tests.unit.supervisor.world import World, in_world
+
+
+class Died(BaseException):
+    """The supervisor ends here, as by kill -9."""
+
+
+async def _die(*_: object, **__: object) -> None:
+    raise Died
+
+
+async def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize("step", ["change", "end"])
+def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_its_memory(step: str) -> None:
+    async def lived(world: World) -> None:
+        made = await world.create()
+        one = f"/v1/sandboxes/{made['sandbox_id']}"
+        world.machine_of(made["sandbox_id"]).memory = "remembered"
+        sandbox, system = world.system.table.sandbox(made["sandbox_id"]), world.system
+        part = system.table if step == "change" else system.parts.berths
+        with (
+            patch("atoll.supervisor.sleep.Sleep._undo_suspend", _nothing),
+            patch("atoll.supervisor.operations.Operations._forget", _nothing),
+            patch.object(type(part), step, _die),
+            pytest.raises(Died),
+        ):
+            await system.sleep.suspend(sandbox)
+        await world.crash()
+        await world.start()
+        world.agents.deaf = False
+        state = (await world.ask("GET", one)).json["state"]
+        assert state == ("running" if step == "change" else "suspended")
+        await world.ask("POST", f"{one}/wake")
+        machine = world.machine_of(made["sandbox_id"])
+        assert (machine.memory, machine.paused) == ("remembered", False)
+        assert "in the middle of: suspend" in (await world.ask("GET", f"{one}/logs")).json["text"]
+
+    in_world(lived)()
+
+
+@in_world
+async def test_a_suspend_that_finds_the_disk_full_leaves_the_sandbox_running(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    machine = world.machine_of(made["sandbox_id"])
+    world.host.fail_next("checkpoint", NoSpaceError("full"))
+    assert (await world.ask("POST", f"{one}/suspend")).status == 507
+    assert (await world.ask("GET", one)).json["state"] == "running"
+    assert world.machine_of(made["sandbox_id"]) is machine
+    assert not machine.paused
+    assert not list((world.home.sandboxes / made["sandbox_id"]).glob("checkpoint*"))
+
+
+@in_world
+async def test_a_guest_that_cannot_be_thawed_after_a_snapshot_crashes_instead_of_standing_still(
+    world: World,
+) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    for _ in range(3):
+        world.host.fail_next("resume")
+    world.agents.deaf = True
+    await world.ask("POST", f"{one}/snapshots", {})
+    world.agents.deaf = False
+    assert (await world.ask("GET", one)).json["state"] == "crashed"
+    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+
+
+@in_world
+async def test_a_machine_that_does_not_end_keeps_its_disk_from_a_second_one(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    world.host.fail_next("kill", EngineError("it is stuck in the kernel"))
+    world.machine_of(made["sandbox_id"]).crash()
+    await world.until(lambda: world.system.table.sandbox(made["sandbox_id"]).row.state == "crashed")
+    world.host.fail_next("kill", EngineError("it is still stuck"))
+    refused = await world.ask("POST", f"{one}/wake")
+    assert (refused.status, refused.json["message"]) == (500, "it is still stuck")
+    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+
+
+@in_world
+async def test_a_kill_works_although_nothing_can_be_ended_or_erased(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    world.host.fail_next("kill", EngineError("it is stuck in the kernel"))
+    with patch("atoll.supervisor.kills.erase", side_effect=OSError("no")):
+        assert (await world.ask("DELETE", one)).status == 204
+    assert (await world.ask("GET", one)).status == 404
+    assert (await world.ask("DELETE", "/v1/leftovers")).status == 200
+    assert list(world.home.sandboxes.iterdir()) == []
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_waking_that_was_cut_short_is_finished_or_given_up_by_what_is_on_the_disk(lives: bool) -> None:
+    async def lived(world: World) -> None:
+        made = await world.create()
+        one = f"/v1/sandboxes/{made['sandbox_id']}"
+        world.machine_of(made["sandbox_id"]).memory = "remembered"
+        await world.ask("POST", f"{one}/suspend")
+        system = world.system
+        sandbox = system.table.sandbox(made["sandbox_id"])
+        with (
+            patch("atoll.supervisor.berths.Berths.end", _nothing),
+            patch("atoll.supervisor.sleep.Sleep._put_back", _nothing),
+            patch("atoll.supervisor.operations.Operations._forget", _nothing),
+            patch.object(type(system.parts), "take_up", _die),
+            pytest.raises(Died),
+        ):
+            await system.sleep.wake(sandbox)
+        if not lives:
+            (world.home.sandboxes / made["sandbox_id"] / "d1" / "upper" / "written").touch()
+            for machine in world.host.machines.values():
+                machine.crash()
+        await world.crash()
+        await world.start()
+        told = (await world.ask("GET", one)).json
+        if lives:
+            assert told["state"] == "running"
+            assert world.machine_of(made["sandbox_id"]).memory == "remembered"
+        else:
+            assert told["state"] == "crashed"
+            assert "one instant" in told["reason"]
+
+    in_world(lived)()
+
+
+@pytest.mark.parametrize(("on_crash", "memory"), [("reboot", "booted"), ("rollback", "then"), ("stop", None)])
+def test_the_next_use_after_a_crash_does_what_on_crash_says(on_crash: str, memory: str | None) -> None:
+    async def lived(world: World) -> None:
+        made = await world.create(on_crash=on_crash)
+        one = f"/v1/sandboxes/{made['sandbox_id']}"
+        world.machine_of(made["sandbox_id"]).memory = "then"
+        assert (await world.ask("POST", f"{one}/snapshots", {})).status == 200
+        world.machine_of(made["sandbox_id"]).memory = "now"
+        world.machine_of(made["sandbox_id"]).crash()
+        await world.until(lambda: world.system.table.sandbox(made["sandbox_id"]).row.state == "crashed")
+        woken = await world.ask("POST", f"{one}/wake")
+        if memory is None:
+            assert (woken.status, woken.json["code"]) == (410, "sandbox_crashed")
+            assert (await world.ask("POST", f"{one}/resume")).json["state"] == "running"
+        else:
+            assert woken.json["state"] == "running"
+            assert world.machine_of(made["sandbox_id"]).memory == memory
+
+    in_world(lived)()
+
+
+@in_world
+async def test_rollback_after_a_crash_without_a_snapshot_starts_from_the_disk(world: World) -> None:
+    made = await world.create(on_crash="rollback")
+    world.machine_of(made["sandbox_id"]).crash()
+    await world.until(lambda: world.system.table.sandbox(made["sandbox_id"]).row.state == "crashed")
+    assert (await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/wake")).json["state"] == "running"
+
+
+@in_world
+async def test_forks_and_snapshots_keep_on_crash(world: World) -> None:
+    made = await world.create(on_crash="stop")
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    await world.ask("POST", f"{one}/snapshots", {"name": "s1"})
+    (fork,) = (await world.ask("POST", f"{one}/fork", {"count": 1})).json
+    copy = await world.create(from_snapshot="s1")
+    assert (fork["on_crash"], copy["on_crash"]) == ("stop", "stop")
+
+
+@in_world
+async def test_the_newest_snapshot_is_the_one_made_last_whatever_the_clock_does(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    stamps = []
+    for jump_s in (0, -5000, 9000, -20000):
+        world.now_s += jump_s
+        stamps.append((await world.ask("POST", f"{one}/snapshots", {})).json["created_at"])
+    assert stamps == sorted(set(stamps))
+
+
+@in_world
+async def test_a_sandbox_whose_disk_is_gone_says_so_and_can_be_killed(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    await world.ask("POST", f"{one}/suspend")
+    os.rename(world.home.sandboxes / made["sandbox_id"] / "d1", world.home.path / "elsewhere")
+    refused = await world.ask("POST", f"{one}/wake")
+    assert refused.status == 500
+    assert "is missing" in refused.json["message"]
+    assert (await world.ask("DELETE", one)).status == 204
