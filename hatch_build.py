@@ -1,6 +1,7 @@
-"""Builds the programs that a wheel carries: ``runsc`` (gVisor, pinned in native/) and the guest agent (agent/).
+"""Builds the programs that a wheel carries: ``runsc`` (gVisor, pinned in native/), the guest agent (agent/) and the
+puller of images (puller/).
 
-Both are static Go programs. A built program is kept in ~/.cache/atoll/build (or ``ATOLL_BUILD_CACHE``) under the hash
+All are static Go programs. A built program is kept in ~/.cache/atoll/build (or ``ATOLL_BUILD_CACHE``) under the hash
 of its sources, so only the first build takes minutes.
 """
 
@@ -47,6 +48,7 @@ class ProgramsHook(BuildHookInterface[Any]):
         for name, sources, build in (
             ("runsc", root / "native", _build_runsc),
             ("atoll-agent", root / "agent", _build_agent),
+            ("atoll-puller", root / "puller", _build_puller),
         ):
             program = _cached(name, sources, build, self.app.display_info)
             _install(program, target / name)
@@ -198,6 +200,11 @@ def _patch(tree: Path, patch: Path) -> None:
 
 def _build_agent(source: Path, output: Path) -> None:
     _compile(source, output, ".", _LDFLAGS)
+
+
+def _build_puller(source: Path, output: Path) -> None:
+    _go(["mod", "vendor"], source)
+    _compile(source, output, ".", _LDFLAGS, "-mod=vendor")
 
 
 def _compile(source: Path, output: Path, package: str, ldflags: str, *options: str) -> None:

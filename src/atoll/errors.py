@@ -25,6 +25,7 @@ AtollError                    base: .code .hint .sandbox_id
 ├─ AgentError                 the guest agent answered what it must not
 ├─ EngineError                the engine failed to start, stop or checkpoint a machine
 ├─ ImageBuildError            an image could not be built
+├─ ImagePullError             an image could not be brought from its registry, or is not what it must be
 ├─ HostError                  the host lacks something that atoll needs
 ├─ SupervisorError            the supervisor could not be started or reached
 ├─ VersionMismatchError       client and supervisor speak different protocols
@@ -206,6 +207,12 @@ class ImageBuildError(AtollError):
     """An image could not be built."""
 
     code = "image_build_failed"
+
+
+class ImagePullError(AtollError):
+    """An image could not be brought from its registry, or is not what it must be."""
+
+    code = "image_pull_failed"
 
 
 class HostError(AtollError):

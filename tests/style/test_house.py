@@ -40,6 +40,7 @@ ROOT_DIRECTORIES = {
     "docs",
     "examples",
     "native",
+    "puller",
     "scripts",
     "src",
     "tests",
@@ -62,7 +63,7 @@ FILES = tracked()
 GENERATED = Path("src/atoll/sdk/_sync")
 PYTHON = [path for path in FILES if path.suffix == ".py" and GENERATED not in path.parents]
 SOURCES = [path for path in PYTHON if not path.is_relative_to("tests")]
-GO = [path for path in FILES if path.suffix == ".go" and path.is_relative_to("agent")]
+GO = [path for path in FILES if path.suffix == ".go" and path.parts[0] in ("agent", "puller")]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from atoll.host.binaries import agent_path, runsc_path
+    from atoll.host.binaries import agent_path, puller_path, runsc_path
     from atoll.host.cgroups import Cgroup, CgroupRoot, cgroup_root
     from atoll.host.checks import Check, check_host
     from atoll.host.disks import DiskKind, disk_kind
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         to_the_end,
     )
     from atoll.host.treecopy import TreeCopy, copy_tree
-    from atoll.host.trees import remove_tree, sync_tree, tree_bytes, tree_outgrows
+    from atoll.host.trees import read_below, remove_tree, sync_tree, tree_bytes, tree_outgrows
     from atoll.host.userns import is_host_root
 
 __all__ = [
@@ -61,6 +61,8 @@ __all__ = [
     "new_netns",
     "open_process",
     "process_alive",
+    "puller_path",
+    "read_below",
     "read_log",
     "remove_tree",
     "run_program",
@@ -79,6 +81,7 @@ __all__ = [
 # loaded when first asked for: the SDK needs only the paths, and quickly
 _MODULES = {
     "agent_path": "binaries",
+    "puller_path": "binaries",
     "runsc_path": "binaries",
     "Cgroup": "cgroups",
     "CgroupRoot": "cgroups",
@@ -118,6 +121,7 @@ _MODULES = {
     "to_the_end": "processes",
     "TreeCopy": "treecopy",
     "copy_tree": "treecopy",
+    "read_below": "trees",
     "remove_tree": "trees",
     "sync_tree": "trees",
     "tree_bytes": "trees",

@@ -1,4 +1,4 @@
-"""The two programs that come with this package: ``runsc`` and the guest agent."""
+"""The programs that come with this package: ``runsc``, the guest agent and the puller of images."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ def runsc_path() -> Path:
         HostError: The package was installed without it.
     """
     return _program("runsc")
+
+
+def puller_path() -> Path:
+    """The program that talks to registries and unpacks layers.
+
+    Raises:
+        HostError: The package was installed without it.
+    """
+    return _program("atoll-puller")
 
 
 def agent_path() -> Path:

@@ -144,6 +144,24 @@ def open_below(top: int, at: str) -> Iterator[int]:
             os.close(fd)
 
 
+def read_below(top: Path, at: str, most_bytes: int) -> bytes | None:
+    """A regular file below ``top``, reached through no symlink; None when there is none or it is longer.
+
+    For trees whose content is not to be trusted.
+    """
+    directory, _, name = at.rpartition("/")
+    try:
+        with open_top(top) as top_fd, open_below(top_fd, directory) as fd:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(name, flags, dir_fd=fd), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return None
+                data = file.read(most_bytes + 1)
+    except OSError:
+        return None
+    return data if len(data) <= most_bytes else None
+
+
 def _steps(at: str) -> Iterator[str]:
     # A name has at most 255 bytes, and a character at most 4, so each step stays below the kernel's limit.
     step = ""

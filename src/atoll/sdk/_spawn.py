@@ -31,6 +31,8 @@ _POLL_S = 0.01
 _ERROR_CHARS = 2000
 _KEPT_NAMES = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR", "PYTHONPATH"}
+    # where the credentials for registries are, not these themselves
+    | {"DOCKER_CONFIG", "REGISTRY_AUTH_FILE"}
 )
 _KEPT_CA = frozenset(
     {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"}

@@ -46,8 +46,10 @@ class Layers:
         self._directory = directory
         self._complete = complete
 
-    def mount(self, rootfs: Path, stack: Stack, sandbox_dir: Path) -> Path:
-        """Mount the sandbox's disk and return where. Does nothing when it is mounted already.
+    def mount(self, image: Sequence[Path], stack: Stack, sandbox_dir: Path) -> Path:
+        """Mount the sandbox's disk, on top of its image's layers (the top one first), and return where.
+
+        Does nothing when it is mounted already.
 
         A freeze that a crash kept from being known, since ``stack`` does not have its layer, is undone first.
 
@@ -61,7 +63,7 @@ class Layers:
         self._make_upper(sandbox_dir / _UPPER, stack)
         for name in (_WORK, _ROOT):
             _make_directory(sandbox_dir / name)
-        lowers = [*(self.path(layer) for layer in stack), rootfs]
+        lowers = [*(self.path(layer) for layer in stack), *image]
         try:
             self._overlay(lowers, sandbox_dir)
         except HostError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from atoll.engines import Bind, Engine, Machine, MachinePlan
-from atoll.errors import AtollError, SandboxCrashedError
+from atoll.errors import AtollError, HostError, SandboxCrashedError
 from atoll.guest import GuestInit
 from atoll.supervisor.names import new_id
 from atoll.supervisor.programs import AGENT_ARGV, Programs
@@ -48,12 +48,12 @@ def crash_error(sandbox_id: str) -> SandboxCrashedError:
 
 
 class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to run where. ``disk`` is the directory with what is changed: a writable layer, or
-    with ``engine_disk`` what the engine keeps there. ``checkpoint`` None boots.
+    """What is to run where. ``image`` are its layers, the top one first. ``disk`` is the directory of what is changed:
+    a writable layer, or with ``engine_disk`` what the engine keeps there. ``checkpoint`` None boots.
     """
 
     sandbox_id: str
-    rootfs: Path
+    image: tuple[Path, ...]
     stack: tuple[str, ...]
     disk: Path
     hostname: str
@@ -272,11 +272,21 @@ class Berths:
         await self._clear(berth.disk, berth.state_dir)
 
     def _root(self, plan: BerthPlan) -> Path:
+        if not plan.image:
+            raise HostError(
+                f"the image that sandbox {plan.sandbox_id} stands on is missing",
+                hint="the home has lost a part of its files: restore it from a backup",
+            )
         if not plan.engine_disk:
-            return self._layers.mount(plan.rootfs, plan.stack, plan.disk)
+            return self._layers.mount(plan.image, plan.stack, plan.disk)
         changes_of(plan.disk).mkdir(mode=0o700, parents=True, exist_ok=True)
         # A home's images may be reached by a symbolic link, which engines do not follow.
-        return plan.rootfs.resolve()
+        if len(plan.image) > 1:
+            raise HostError(
+                "the image was pulled as layers to be mounted, which the engine's own disks cannot use",
+                hint="remove it with `atoll image rm`, and pull it again",
+            )
+        return plan.image[0].resolve()
 
     def _machine_plan(
         self, plan: BerthPlan, machine_id: str, state_dir: Path, root: Path, link: Link

@@ -65,7 +65,7 @@ class Creation:
                     except BaseException:
                         await asyncio.shield(self._pool.discard(warm))
                         raise
-                with self._parts.table.holds.during(row.sandbox_id):
+                with self._parts.table.holds.during(row.sandbox_id, info.digest):
                     return await self._boot(row, facts)
             finally:
                 self._pool.refill(info.digest)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,13 +24,18 @@ FALLBACK_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 
 class ImageFacts(msgspec.Struct, frozen=True):
-    """What a sandbox takes from its image, and the certificates that the host trusts beyond it."""
+    """What a sandbox takes from its image, and the certificates that the host trusts beyond it.
+
+    ``lowers`` are its layers, the top one first; ``argv`` is the program that it is for.
+    """
 
     digest: str
     env: dict[str, str]
     user: str
     cwd: str
     ca_pem: str | None
+    lowers: tuple[Path, ...]
+    argv: tuple[str, ...] = ()
 
 
 class ImageShelf:
@@ -51,56 +58,92 @@ class ImageShelf:
         return self._images.list()
 
     async def have(self, name: str, progress: Callable[[Progress], None]) -> ImageInfo:
-        """Have an image of that name, of whatever age, building it when it is missing.
+        """Have an image of that name, of whatever age, building or pulling it when it is missing.
 
         Raises:
-            ImageNotFoundError: Nobody knows how to build that one.
+            ImageNotFoundError: Nobody has that one.
             ImageBuildError: Building it failed.
+            ImagePullError: Pulling it failed.
         """
-        image = self._images.get(name)
+        image = await asyncio.to_thread(self._images.get, name)
         if image is None:
             return await self.ensure(name, progress)
-        self._learn(image)
+        await asyncio.to_thread(self._learn, image)
         return image.info
 
-    async def ensure(self, name: str, progress: Callable[[Progress], None]) -> ImageInfo:
-        """Have an image as it is built today, building it when it is missing or its recipe has changed.
+    async def ensure(
+        self, name: str, progress: Callable[[Progress], None], *, newest: bool = False
+    ) -> ImageInfo:
+        """Have an image; ``base`` as it is built today, with ``newest`` others as their registry has them now.
 
         Raises:
-            ImageNotFoundError: Nobody knows how to build that one.
+            ImageNotFoundError: Nobody has that one.
             ImageBuildError: Building it failed.
+            ImagePullError: Pulling it failed.
         """
-        image = await self._images.ensure(name, progress)
-        self._learn(image)
+        image = await self._images.ensure(name, progress, newest=newest)
+        await asyncio.to_thread(self._learn, image)
         return image.info
 
-    def remove(self, name: str) -> None:
-        """Erase an image.
+    def info(self, name: str) -> ImageInfo:
+        """One that is there, by name or digest.
+
+        Raises:
+            ImageNotFoundError: There is none of that name.
+        """
+        return self._get(name).info
+
+    async def remove(self, name: str) -> None:
+        """Forget a name, and erase the image when it was its last one.
 
         Raises:
             ImageNotFoundError: There is none of that name.
             InUseError: A sandbox or snapshot stands on it.
         """
-        image = self._images.get(name)
-        if image is None:
-            raise ImageNotFoundError(
-                f"there is no image {name!r}", hint="`atoll image list` shows those there are"
-            )
-        if image.info.digest in digests_in_use(self._table):
+        image = await asyncio.to_thread(self._get, name)
+        if image.info.digest in self.in_use() and self._images.is_only_name(name):
             raise InUseError(
                 f"image {name!r} is used by sandboxes or snapshots", hint="kill and delete those first"
             )
-        self._images.remove(name)
+        await self._images.remove(name)
         self._facts.pop(image.info.digest, None)
+
+    def in_use(self) -> set[str]:
+        """The digests of images that a sandbox or snapshot stands on, or is about to."""
+        return digests_in_use(self._table)
+
+    def unneeded(self) -> Collection[Path]:
+        """Images, layers and downloads that nothing needs."""
+        return self._images.unneeded(self.in_use())
+
+    def collect(self, path: Path) -> None:
+        """Erase one of those.
+
+        Raises:
+            InUseError: It is needed by now.
+        """
+        self._images.collect(path, self.in_use())
+        self._facts.pop(path.name, None)
+
+    def _get(self, name: str) -> Image:
+        image = self._images.get(name)
+        if image is None:
+            raise ImageNotFoundError(
+                f"there is no image {name!r}", hint="`atoll image ls` shows those there are"
+            )
+        return image
 
     def facts(self, digest: str) -> ImageFacts:
         """What sandboxes take from the image with that content."""
         if digest not in self._facts and (image := self._images.get(digest)):
             self._learn(image)
-        return self._facts.get(digest) or ImageFacts(digest, FALLBACK_ENV, "root", "/", None)
+        return self._facts.get(digest) or ImageFacts(digest, FALLBACK_ENV, "root", "/", None, ())
 
     def _learn(self, image: Image) -> None:
         info = image.info
         if info.digest not in self._facts:
-            ca_pem = host_extra(image.rootfs, self._environ)
-            self._facts[info.digest] = ImageFacts(info.digest, info.env, info.user, info.cwd, ca_pem)
+            ca_pem = host_extra(image.lowers, self._environ)
+            argv = (*info.entrypoint, *info.cmd)
+            self._facts[info.digest] = ImageFacts(
+                info.digest, info.env, info.user, info.cwd, ca_pem, image.lowers, argv
+            )

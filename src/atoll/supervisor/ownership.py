@@ -16,8 +16,8 @@ def versions_in_use(table: Table) -> set[Versions]:
 
 
 def digests_in_use(table: Table) -> set[str]:
-    """The images that a sandbox or snapshot stands on."""
-    return {row.image_digest for row in _rows(table)}
+    """The images that a sandbox or snapshot stands on, those in the making included."""
+    return {row.image_digest for row in _rows(table)} | table.holds.ids()
 
 
 def layers_in_use(table: Table) -> set[str]:

@@ -71,7 +71,7 @@ class Parts:
         """How to run what a row describes."""
         return BerthPlan(
             sandbox_id=row.sandbox_id,
-            rootfs=self.places.rootfs(row.image_digest),
+            image=self.images.facts(row.image_digest).lowers,
             stack=row.stack,
             disk=self.places.disk(row.sandbox_id, row.disk),
             hostname=hostname_of(row),

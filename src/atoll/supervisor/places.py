@@ -20,7 +20,6 @@ class Places:
         self.sandboxes = home.sandboxes
         self.snapshots = home.snapshots
         self.machines = home.run / "m"
-        self._images = home.images
 
     def sandbox(self, sandbox_id: str) -> Path:
         """All of a sandbox."""
@@ -45,7 +44,3 @@ class Places:
     def snapshot_checkpoint(self, snapshot_id: str) -> Path:
         """The memory of a snapshot."""
         return self.snapshot(snapshot_id) / "checkpoint"
-
-    def rootfs(self, digest: str) -> Path:
-        """An image's files."""
-        return self._images / digest / "rootfs"

@@ -160,7 +160,7 @@ class Pool:
         directory = self._parts.places.sandbox(sandbox_id)
         plan = self._plan(sandbox_id, digest)
         try:
-            with self._parts.table.holds.during(sandbox_id):
+            with self._parts.table.holds.during(sandbox_id, digest):
                 directory.mkdir(mode=0o700)
                 facts = self._parts.images.facts(digest)
                 wanted = pool_init(sandbox_id, machine_uid, facts, self._parts.nameserver)
@@ -174,7 +174,7 @@ class Pool:
     def _plan(self, sandbox_id: str, digest: str) -> BerthPlan:
         return BerthPlan(
             sandbox_id=sandbox_id,
-            rootfs=self._parts.places.rootfs(digest),
+            image=self._parts.images.facts(digest).lowers,
             stack=(),
             disk=self._parts.places.disk(sandbox_id, FIRST_DISK),
             hostname=sandbox_id,

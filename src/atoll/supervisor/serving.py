@@ -11,7 +11,7 @@ from pathlib import Path
 
 from atoll.engines import Engine, GvisorEngine
 from atoll.host import DiskKind, Home, agent_path, cgroup_root, runsc_path
-from atoll.images import Images
+from atoll.images import Images, PullSettings, Stacking
 from atoll.network import GATEWAY_ADDRESS, Links
 from atoll.snapshots import Layers
 from atoll.supervisor.api import ApiServer, make_app
@@ -36,7 +36,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.ask)
-    system = System(home, settings, _real_rooms(home, disks, complete))
+    system = System(home, settings, _real_rooms(home, settings, disks, complete))
     api = ApiServer(home.api_socket, make_app(system, stopping))
     await system.start()
     api.start()
@@ -54,7 +54,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
     return may_end_holder(sandbox.row.state for sandbox in system.table.sandboxes())
 
 
-def _real_rooms(home: Home, disks: DiskKind, complete: bool) -> Rooms:
+def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool) -> Rooms:
     cgroups = cgroup_root(home)
     programs = Programs(home.bin, runsc_path(), agent_path())
 
@@ -64,7 +64,7 @@ def _real_rooms(home: Home, disks: DiskKind, complete: bool) -> Rooms:
     return Rooms(
         engine=engines_by_version(programs, engine),
         programs=programs,
-        images=Images(home.images),
+        images=Images(home.images, _pull_settings(settings), _stacking(disks, complete)),
         layers=Layers(home.layers, complete),
         links=Links(home.pins),
         cgroups=cgroups,
@@ -72,6 +72,20 @@ def _real_rooms(home: Home, disks: DiskKind, complete: bool) -> Rooms:
         complete=complete,
         engine_disks=disks == "engine",
     )
+
+
+def _pull_settings(settings: Settings) -> PullSettings:
+    return PullSettings(
+        mirrors=settings.mirrors(),
+        insecure=settings.insecure(),
+        most_bytes=int(settings.image_gib * (1 << 30)),
+    )
+
+
+def _stacking(disks: DiskKind, complete: bool) -> Stacking:
+    if disks == "engine":
+        return "none"
+    return "trusted" if complete else "user"
 
 
 def _raise_descriptor_limit() -> None:

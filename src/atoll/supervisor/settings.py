@@ -20,6 +20,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         agent_timeout_s: ``ATOLL_AGENT_TIMEOUT_S``: bound of every call to a guest agent, in seconds.
         restores_at_once: ``ATOLL_RESTORES``: how many machines one fork restores beside each other.
         disk: ``ATOLL_DISK``: ``auto`` takes the best kind of disk that the home can have, ``engine`` the engine's own.
+        registry_mirrors: ``ATOLL_REGISTRY_MIRRORS``: ``HOST=MIRROR,MIRROR`` and more of these after spaces.
+        insecure_registries: ``ATOLL_INSECURE_REGISTRIES``: hosts, with ports, that may be asked by plain http.
+        image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image of a registry may have, unpacked.
         log_level: ``ATOLL_LOG``: ``debug``, ``info``, ``warning`` or ``error``.
     """
 
@@ -28,7 +31,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     agent_timeout_s: float = 10.0
     restores_at_once: int = 2
     disk: str = "auto"
+    registry_mirrors: str = ""
+    insecure_registries: str = ""
+    image_gib: float = 64
     log_level: str = "info"
+
+    def mirrors(self) -> dict[str, list[str]]:
+        """The mirrors of each registry, by its host.
+
+        Raises:
+            InvalidSpecError: They cannot be read.
+        """
+        found: dict[str, list[str]] = {}
+        for rule in self.registry_mirrors.split():
+            host, _, mirrors = rule.partition("=")
+            if not host or not all(mirrors.split(",")):
+                raise InvalidSpecError(
+                    f"ATOLL_REGISTRY_MIRRORS has {rule!r}", hint="give HOST=MIRROR or HOST=MIRROR,MIRROR"
+                )
+            found.setdefault(host, []).extend(mirrors.split(","))
+        return found
+
+    def insecure(self) -> list[str]:
+        """The hosts that may be asked by plain http."""
+        return self.insecure_registries.replace(",", " ").split()
 
 
 _VARIABLES: dict[str, tuple[str, type]] = {
@@ -37,6 +63,9 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_AGENT_TIMEOUT_S": ("agent_timeout_s", float),
     "ATOLL_RESTORES": ("restores_at_once", int),
     "ATOLL_DISK": ("disk", str),
+    "ATOLL_REGISTRY_MIRRORS": ("registry_mirrors", str),
+    "ATOLL_INSECURE_REGISTRIES": ("insecure_registries", str),
+    "ATOLL_IMAGE_GIB": ("image_gib", float),
     "ATOLL_LOG": ("log_level", str),
 }
 

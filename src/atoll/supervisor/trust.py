@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+from atoll.host import read_below
+
+_BUNDLES = (
+    "etc/ssl/certs/ca-certificates.crt",
+    "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "etc/pki/tls/certs/ca-bundle.crt",
+    "etc/ca-certificates/extracted/tls-ca-bundle.pem",
+    "var/lib/ca-certificates/ca-bundle.pem",
+    "etc/ssl/cert.pem",
+)
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s+(.+?)\s+-----END CERTIFICATE-----", re.DOTALL)
 _LIMIT_BYTES = 8 << 20
 
@@ -23,12 +32,20 @@ def extra_certificates(host_pem: str, image_pem: str) -> str | None:
     return "\n".join(extra) + "\n" if extra else None
 
 
-def host_extra(rootfs: Path, environ: Mapping[str, str]) -> str | None:
-    """What the host trusts beyond the image in ``rootfs``: SSL_CERT_FILE's bundle, else the system's."""
+def host_extra(lowers: Sequence[Path], environ: Mapping[str, str]) -> str | None:
+    """What the host trusts beyond an image, given by its layers: SSL_CERT_FILE's bundle, else the system's."""
     named = environ.get("SSL_CERT_FILE")
-    candidates = [Path(named)] if named else [Path(path) for path in _BUNDLES]
+    candidates = [Path(named)] if named else [Path("/", path) for path in _BUNDLES]
     host_pem = next((text for path in candidates if (text := _read(path))), "")
-    return extra_certificates(host_pem, _read(rootfs / "etc/ssl/certs/ca-certificates.crt"))
+    return extra_certificates(host_pem, _bundle_of(lowers))
+
+
+def _bundle_of(lowers: Sequence[Path]) -> str:
+    for lower in lowers:
+        for path in _BUNDLES:
+            if data := read_below(lower, path, _LIMIT_BYTES):
+                return data.decode("ascii", "ignore")
+    return ""
 
 
 def _read(path: Path) -> str:

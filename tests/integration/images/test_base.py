@@ -33,11 +33,11 @@ def base(shared: Path) -> Image:
 @contextmanager
 def entered(image: Image) -> Iterator[Path]:
     """A writable root over the image, with the few devices that programs need; the image stays as it is."""
-    top = Path(tempfile.mkdtemp(prefix="atoll-base-", dir=image.rootfs.parents[2]))
+    top = Path(tempfile.mkdtemp(prefix="atoll-base-", dir=image.lowers[0].parents[2]))
     for name in ("upper", "work", "root"):
         (top / name).mkdir()
     root = top / "root"
-    Mounts.overlay([image.rootfs], top / "upper", top / "work", root, complete=is_host_root())
+    Mounts.overlay([image.lowers[0]], top / "upper", top / "work", root, complete=is_host_root())
     try:
         for name in ("null", "urandom"):
             (root / "dev" / name).touch()
@@ -95,7 +95,7 @@ def test_the_build_told_how_far_it_was(shared: Path) -> None:
 
 
 def test_the_user_is_there_and_may_do_everything(shared: Path) -> None:
-    root = base(shared).rootfs
+    root = base(shared).lowers[0]
     passwd = (root / "etc/passwd").read_text()
     assert "user:x:1000:1000::/home/user:/bin/bash\n" in passwd
     assert re.search("^sudo:x:[0-9]+:user$", (root / "etc/group").read_text(), re.MULTILINE)
@@ -108,7 +108,7 @@ def test_the_user_is_there_and_may_do_everything(shared: Path) -> None:
 
 
 def test_nothing_of_the_building_host_is_in_it(shared: Path) -> None:
-    root = base(shared).rootfs
+    root = base(shared).lowers[0]
     assert (root / "etc/machine-id").read_bytes() == b""
     assert (root / "etc/resolv.conf").read_bytes() == b""
     assert (root / "etc/hostname").read_text() == "atoll\n"
@@ -121,7 +121,7 @@ def test_nothing_of_the_building_host_is_in_it(shared: Path) -> None:
 
 
 def test_it_carries_no_ballast(shared: Path) -> None:
-    root = base(shared).rootfs
+    root = base(shared).lowers[0]
     assert list((root / "dev").iterdir()) == []
     for directory in (
         "var/lib/apt/lists",
@@ -166,7 +166,7 @@ def test_it_carries_no_ballast(shared: Path) -> None:
     ],
 )
 def test_a_program_that_agents_expect_is_there(shared: Path, program: str) -> None:
-    root = base(shared).rootfs
+    root = base(shared).lowers[0]
     found = [root / place / program for place in ("usr/bin", "usr/sbin") if (root / place / program).exists()]
     assert found
     assert os.access(found[0], os.X_OK)

@@ -87,7 +87,7 @@ async def test_a_removed_image_is_gone_and_can_be_built_again(builder: FakeBuild
     image = await builder.images.ensure("base", ignore)
     builder.images.remove("base")
     assert builder.images.list() == []
-    assert not image.rootfs.exists()
+    assert not image.lowers[0].exists()
     with pytest.raises(ImageNotFoundError):
         builder.images.remove("base")
     await builder.images.ensure("base", ignore)
@@ -100,7 +100,7 @@ async def test_homes_can_share_a_directory_of_images(builder: FakeBuilder, tmp_p
     (tmp_path / "link").symlink_to(builder.directory)
     again = await Images(tmp_path / "link").ensure("base", ignore)
     assert again.info == image.info
-    assert again.rootfs.is_dir()
+    assert again.lowers[0].is_dir()
     assert builder.calls == 1
 
 

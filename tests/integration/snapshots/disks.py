@@ -44,7 +44,7 @@ class Disks:
 
     def again(self, name: str) -> Path:
         """Mount a known sandbox's disk and return its root."""
-        return self.layers.mount(self.image, self._stacks[name], self.directory(name))
+        return self.layers.mount([self.image], self._stacks[name], self.directory(name))
 
     def stop(self, name: str) -> None:
         """Unmount it."""

@@ -121,7 +121,7 @@ class FakeLayers:
         self.directory = directory
         self.fail_next_branch = False
 
-    def mount(self, rootfs: Path, stack: tuple[str, ...], disk: Path) -> Path:
+    def mount(self, image: tuple[Path, ...], stack: tuple[str, ...], disk: Path) -> Path:
         assert all((self.directory / layer).is_dir() for layer in stack), "a layer is gone"
         (disk / "upper").mkdir(parents=True, exist_ok=True)
         return disk / "upper"
@@ -179,13 +179,13 @@ class FakeImages:
             cwd="/home/user",
             env={"LANG": "C"},
         )
-        return Image(info=info, rootfs=self._directory / DIGEST / "rootfs")
+        return Image(info=info, lowers=(self._directory / DIGEST / "rootfs",))
 
     def list(self) -> list[ImageInfo]:
         image = self.get("base")
         return [image.info] if image else []
 
-    async def ensure(self, name: str, progress: Callable[[Progress], None]) -> Image:
+    async def ensure(self, name: str, progress: Callable[[Progress], None], *, newest: bool = False) -> Image:
         if name != "base":
             raise ImageNotFoundError(f"no image {name}", hint="use base")
         self.builds += 1
@@ -195,7 +195,10 @@ class FakeImages:
         assert image
         return image
 
-    def remove(self, name: str) -> None:
+    def is_only_name(self, name: str) -> bool:
+        return True
+
+    async def remove(self, name: str) -> None:
         self.have = False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 
 import click
@@ -11,22 +12,23 @@ from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
-from atoll.cli.text import age, size, table
+from atoll.cli.text import age, moment, plain, size, table
+from atoll.types import ImageInfo
 
 
 @click.group(name="image", cls=Group)
 def command() -> None:
-    """List, build and delete images, the root file systems that sandboxes start from."""
+    """Pull, list and remove images, the root file systems that sandboxes start from."""
 
 
-@command.command(name="list")
+@command.command(name="ls")
 @json_option
 def list_images(as_json: bool) -> None:
     r"""List the images that are on this machine.
 
     \b
     Example:
-      atoll image list
+      atoll image ls
     """
     infos = Images.list()
     if as_json:
@@ -57,16 +59,71 @@ def build_image(name: str, as_json: bool) -> None:
         click.echo(info.digest)
 
 
-@command.command(name="delete")
-@click.argument("name")
+@command.command(name="rm")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @json_option
-def delete_image(name: str, as_json: bool) -> None:
-    r"""Delete an image that no sandbox and no snapshot needs.
+def remove_images(names: tuple[str, ...], as_json: bool) -> None:
+    r"""Remove images that no sandbox and no snapshot needs.
 
     \b
     Example:
-      atoll image delete base
+      atoll image rm python:3.12
     """
-    Images.remove(name)
+    for name in names:
+        Images.remove(name)
     if as_json:
-        show_json({"deleted": name})
+        show_json({"removed": list(names)})
+
+
+@command.command(name="pull")
+@click.argument("reference")
+@json_option
+def pull_image(reference: str, as_json: bool) -> None:
+    r"""Have an image as its registry has it now, and print by which name it can always be had again.
+
+    Credentials are those of the host's Docker configuration. What came before an interruption is kept.
+
+    \b
+    Example:
+      atoll image pull python:3.12
+      atoll image pull ghost.example/team/tool:1
+    """
+    with progress_shown() as report:
+        info = Images.pull(reference, on_progress=report)
+    if as_json:
+        show_json(info)
+    else:
+        click.echo(plain(info.pinned or info.digest))
+
+
+@command.command(name="inspect")
+@click.argument("name")
+@json_option
+def inspect_image(name: str, as_json: bool) -> None:
+    r"""Show all about an image.
+
+    \b
+    Example:
+      atoll image inspect python:3.12
+    """
+    info = Images.get(name)
+    if as_json:
+        show_json(info)
+        return
+    for title, value in _lines(info):
+        click.echo(f"{title:<12}{plain(value)}")
+
+
+def _lines(info: ImageInfo) -> list[tuple[str, str]]:
+    lines = [
+        ("name", info.name),
+        ("digest", info.digest),
+        ("pinned", info.pinned or "-"),
+        ("size", size(info.size_bytes)),
+        ("created", moment(info.created_at)),
+        ("user", f"{info.user} in {info.cwd}"),
+        ("entrypoint", shlex.join(info.entrypoint) or "-"),
+        ("cmd", shlex.join(info.cmd) or "-"),
+    ]
+    lines += [("env", f"{key}={value}") for key, value in sorted(info.env.items())]
+    return lines + [("layer", layer) for layer in info.layers]

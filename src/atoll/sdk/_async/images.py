@@ -25,10 +25,13 @@ class AsyncImages:
     async def ensure(
         name: str = "base", *, on_progress: Callable[[Progress], Any] | None = None
     ) -> ImageInfo:
-        """Build an image unless it is there.
+        """Have an image: ``base`` as it is built today, another of whatever age, pulled if it is missing.
 
         Raises:
-            ImageNotFoundError: Nobody knows how to build that one.
+            InvalidSpecError: It is no name of an image.
+            ImageNotFoundError: Its registry has none of that name.
+            ImagePullError: Its registry does not give it, or it is not what it must be.
+            UnsupportedError: There is none for this machine.
             ImageBuildError: It could not be built; the message has the last words of the build.
             HostError: The host lacks a program that is needed.
             NoSpaceError: The disk under the home is full.
@@ -37,8 +40,37 @@ class AsyncImages:
             return await link.long_call("POST", f"/v1/images/{ref(name)}", ImageInfo, on_progress=on_progress)
 
     @staticmethod
+    async def pull(name: str, *, on_progress: Callable[[Progress], Any] | None = None) -> ImageInfo:
+        """Have an image as its registry has it now. What is here already does not come again.
+
+        Args:
+            name: A reference: ``python:3.12``, ``ghost.example/team/tool:1``, ``tool@sha256:…``.
+            on_progress: Called with what goes on: bytes that have come, layers that are unpacked.
+
+        Raises:
+            InvalidSpecError: It is no reference.
+            ImageNotFoundError: Its registry has none of that name.
+            ImagePullError: Its registry does not give it, or it is not what it must be.
+            UnsupportedError: There is none for this machine.
+            NoSpaceError: The disk under the home is full.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            path = f"/v1/images/{ref(name)}?newest=true"
+            return await link.long_call("POST", path, ImageInfo, on_progress=on_progress)
+
+    @staticmethod
+    async def get(name: str) -> ImageInfo:
+        """One that is there, by its name or digest.
+
+        Raises:
+            ImageNotFoundError: There is none of that name.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("GET", f"/v1/images/{ref(name)}", ImageInfo)
+
+    @staticmethod
     async def remove(name: str) -> None:
-        """Erase an image.
+        """Forget a name, and erase the image when it was its last one. Layers that other images have stay.
 
         Raises:
             ImageNotFoundError: There is none of that name.

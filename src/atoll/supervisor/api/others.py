@@ -40,23 +40,28 @@ def image_routes(system: System) -> list[Route]:
     async def listed(_: Request) -> Response:
         return json_answer(await asyncio.to_thread(system.images.list))
 
+    async def info(request: Request) -> Response:
+        return json_answer(await asyncio.to_thread(system.images.info, request.path_params["name"]))
+
     async def ensure(request: Request) -> Response:
         async def work(report: Report) -> object:
-            return await system.images.ensure(request.path_params["name"], report)
+            newest = request.query_params.get("newest") == "true"
+            return await system.images.ensure(request.path_params["name"], report, newest=newest)
 
         return await answer(request, system.works, work)
 
     async def remove(request: Request) -> Response:
         async def work(_: Report) -> None:
             await system.pool.drain()
-            system.images.remove(request.path_params["name"])
+            await system.images.remove(request.path_params["name"])
 
         return await answer(request, system.works, work)
 
     return [
         Route("/v1/images", listed),
-        Route("/v1/images/{name}", ensure, methods=["POST"]),
-        Route("/v1/images/{name}", remove, methods=["DELETE"]),
+        Route("/v1/images/{name:path}", info),
+        Route("/v1/images/{name:path}", ensure, methods=["POST"]),
+        Route("/v1/images/{name:path}", remove, methods=["DELETE"]),
     ]
 
 

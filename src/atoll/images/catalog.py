@@ -1,0 +1,192 @@
+"""What images a home has, on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from atoll.errors import ImageNotFoundError
+from atoll.host import locked, remove_tree, write_atomically
+from atoll.types import ImageInfo
+
+ROOTFS = "rootfs"
+BUILDING = "build-"
+_RECORD = "image.json"
+_INDEX = "index.json"
+_INDEX_LOCK = ".index.lock"
+_KEEP_DOWNLOADS_S = 24 * 3600.0
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """An image that is complete on the disk. ``lowers`` are its layers, the top one first; they never change."""
+
+    info: ImageInfo
+    lowers: tuple[Path, ...]
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """What a name stands for; ``fingerprint`` is that of the recipe where it was built."""
+
+    digest: str
+    fingerprint: str = ""
+
+
+class Catalog:
+    """Names, records and files of images.
+
+    An image is a directory ``sha256-…`` with ``image.json``, written last. Its files are in ``rootfs`` there, or in
+    the directories in ``layers`` that its record names. ``index.json`` says which digest a name has.
+
+    Args:
+        directory: Where all of it lies; it may be a symbolic link, so that homes can share images.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.layers = directory / "layers"
+        self.downloads = directory / "downloads"
+
+    def list(self) -> list[ImageInfo]:
+        """The images that have a name, by name; one with several is there several times."""
+        names = sorted(self.names())
+        images = [(name, self.get(name)) for name in names]
+        return [msgspec.structs.replace(image.info, name=name) for name, image in images if image]
+
+    def get(self, name: str) -> Image | None:
+        """The image of that name or digest; None when it is not there."""
+        named = self.names().get(name)
+        wanted = named.digest if named else name
+        if not wanted.startswith("sha256-") or "/" in wanted:
+            return None
+        try:
+            info = msgspec.json.decode((self.directory / wanted / _RECORD).read_bytes(), type=ImageInfo)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        if not info.layers:
+            return Image(info=info, lowers=(self.directory / wanted / ROOTFS,))
+        lowers = tuple(self.layers / layer for layer in reversed(info.layers))
+        return Image(info=info, lowers=lowers) if all(lower.is_dir() for lower in lowers) else None
+
+    def names(self) -> dict[str, Named]:
+        """What each name stands for."""
+        try:
+            return msgspec.json.decode((self.directory / _INDEX).read_bytes(), type=dict[str, Named])
+        except (FileNotFoundError, msgspec.DecodeError):
+            return {}
+
+    def record(self, info: ImageInfo) -> None:
+        """Make what lies in the image's directory, or in the layers that ``info`` names, an image."""
+        target = self.directory / info.digest
+        target.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(target / _RECORD, msgspec.json.encode(info))
+
+    def has_record(self, digest: str) -> bool:
+        """Whether the image with that digest was completed."""
+        return (self.directory / digest / _RECORD).exists()
+
+    def name(self, name: str, named: Named) -> None:
+        """Let a name stand for an image from now on."""
+        with self._changed_names() as names:
+            names[name] = named
+
+    def is_only_name(self, name: str) -> bool:
+        """Whether an image would be lost with that name: it is its digest, or it has no other."""
+        names = self.names()
+        if name not in names:
+            return True
+        return not any(other != name and named.digest == names[name].digest for other, named in names.items())
+
+    def remove(self, name: str) -> None:
+        """Forget a name, and when it was the image's last one, or the image's digest, erase the image.
+
+        Layers that no other image has go with it. The caller holds the lock on layers, and has seen to it that
+        nothing needs the image.
+
+        Raises:
+            ImageNotFoundError: No image has that name.
+        """
+        image = self.get(name)
+        if not image:
+            raise ImageNotFoundError(f"no image is called {name!r}", hint="`atoll image ls` lists the images")
+        is_only = self.is_only_name(name)
+        with self._changed_names() as names:
+            for other, named in list(names.items()):
+                if other == name or is_only and named.digest == image.info.digest:
+                    del names[other]
+        if is_only:
+            self.erase(image.info.digest)
+            for layer in set(image.info.layers) - self._layers_needed():
+                self._erase_layer(self.layers / layer)
+
+    def erase(self, digest: str) -> None:
+        """Erase an image's record and what is its alone."""
+        # The record goes first: without it, what is left of the directory is no image.
+        (self.directory / digest / _RECORD).unlink(missing_ok=True)
+        remove_tree(self.directory / digest)
+
+    def unneeded(self, in_use: Collection[str], *, now_s: float | None = None) -> Sequence[Path]:
+        """What nothing needs: images with no name, layers of no image, and downloads that nobody went on with for
+        a day. Nothing where homes share their images. The caller holds the lock on layers.
+
+        Args:
+            in_use: Digests of images that are needed without a name, too.
+        """
+        if self.directory.is_symlink():
+            return []
+        named = {each.digest for each in self.names().values()} | set(in_use)
+        images = [path for path in self.directory.glob("sha256-*") if path.name not in named]
+        kept = self._layers_needed(without={path.name for path in images})
+        layers = [path for path in _entries(self.layers) if path.name not in kept]
+        before_s = (time.time() if now_s is None else now_s) - _KEEP_DOWNLOADS_S
+        old = [path for path in _entries(self.downloads) if path.lstat().st_mtime < before_s]
+        return sorted([*images, *layers, *old])
+
+    def _layers_needed(self, without: Collection[str] = ()) -> set[str]:
+        digests = [path.name for path in self.directory.glob("sha256-*") if path.name not in without]
+        return {layer for digest in digests for layer in self._layers_of(digest)}
+
+    def _layers_of(self, digest: str) -> Sequence[str]:
+        try:
+            data = (self.directory / digest / _RECORD).read_bytes()
+            return msgspec.json.decode(data, type=ImageInfo).layers
+        except (FileNotFoundError, msgspec.DecodeError):
+            return []
+
+    def _erase_layer(self, path: Path) -> None:
+        # Renamed first, so that a crash leaves no layer that has lost a part.
+        aside = self.layers / f"{BUILDING}{path.name}"
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(path, aside)
+        remove_tree(aside)
+
+    @contextlib.contextmanager
+    def _changed_names(self) -> Iterator[dict[str, Named]]:
+        with locked(self.directory / _INDEX_LOCK):
+            names = self.names()
+            yield names
+            write_atomically(self.directory / _INDEX, msgspec.json.encode(names))
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return [path for path in directory.iterdir() if not path.name.startswith(".")]
+    except FileNotFoundError:
+        return []
+
+
+def try_lock(path: Path) -> int | None:
+    """A descriptor that holds the exclusive lock on a file, made if missing; None while somebody else holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd

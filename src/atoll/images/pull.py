@@ -1,0 +1,237 @@
+"""Brings an image from its registry into a home's catalog."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from atoll.errors import ImagePullError, UnsupportedError
+from atoll.host import remove_tree, sync_tree, tree_bytes
+from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named
+from atoll.images.holding import held
+from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig
+from atoll.images.reference import directory_name, pinned
+from atoll.types import ImageInfo, Progress
+
+Stacking = Literal["trusted", "user", "none"]
+"""Whose attributes the overlay of this home reads: those of the host's root, of a user namespace, or there is none."""
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_TRIES = 3
+_LAYERS_LOCK = ".lock"
+
+Report = Callable[[Progress], None]
+_Missing = list[tuple[str, Blob]]
+
+
+class Pulls:
+    """Pulls images: each layer once, by its content.
+
+    Args:
+        catalog: Where they go.
+        settings: How they come.
+        stacking: How layers lie on each other here. With ``"none"`` they are merged, for each image anew.
+    """
+
+    def __init__(self, catalog: Catalog, settings: PullSettings, stacking: Stacking) -> None:
+        self._catalog = catalog
+        self._settings = settings
+        self._stacking = stacking
+        self._puller = Puller(settings)
+
+    async def pull(self, name: str, progress: Report, *, newest: bool) -> Image:
+        """Have the image of that name, as its registry has it now with ``newest``, else of whatever age.
+
+        Of two callers at once, in whatever processes, one pulls and the other waits. What has come before an error or
+        a cancellation is gone on with by the next.
+
+        Raises:
+            ImageNotFoundError: Its registry has none.
+            UnsupportedError: It has none for this machine.
+            ImagePullError: It could not be had, or is no good.
+            NoSpaceError: The disk is full.
+        """
+        lock = self._catalog.downloads.with_name(".pulls") / hashlib.sha256(name.encode()).hexdigest()[:20]
+        async with held(lock, progress, f"waiting for another pull of {name}"):
+            if not newest and (image := self._catalog.get(name)):
+                return image
+            progress(Progress(step=f"asking for {name}"))
+            resolved = await self._puller.resolve(name)
+            self._check(name, resolved)
+            return await self._have(name, resolved, progress)
+
+    async def _have(self, name: str, resolved: Resolved, progress: Report) -> Image:
+        digest = directory_name(resolved.digest)
+        for _ in range(_TRIES):
+            if not self._catalog.get(digest):
+                await self._fetch(name, self._missing(resolved), progress)
+            # What is unpacked must have its record before somebody collects what no image needs.
+            async with held(self.layers_lock, progress, "waiting for another image"):
+                if image := self._catalog.get(digest):
+                    return self._named(name, image)
+                if all(self._blob(blob).exists() for _, blob in self._missing(resolved)):
+                    image = await self._unpack(name, resolved, progress)
+                    return self._named(name, image)
+        raise ImagePullError(f"the layers of {name} vanish while it is pulled", hint="try again")
+
+    @property
+    def layers_lock(self) -> Path:
+        """Held while layers become an image's, or are collected."""
+        return self._catalog.layers / _LAYERS_LOCK
+
+    def _named(self, name: str, image: Image) -> Image:
+        self._catalog.name(name, Named(digest=image.info.digest))
+        return image
+
+    def _check(self, name: str, resolved: Resolved) -> None:
+        config = resolved.config
+        here = _ARCHITECTURES.get(platform.machine(), platform.machine())
+        if config.architecture not in ("", here) or config.os not in ("", "linux"):
+            raise UnsupportedError(
+                f"the image {name} is for {config.os}/{config.architecture}, this machine is linux/{here}",
+                hint="take an image, or a tag of it, that is made for this machine",
+            )
+        if len(config.rootfs.diff_ids or []) != len(resolved.layers):
+            raise ImagePullError(
+                f"the image {name} has {len(resolved.layers)} layers and describes "
+                f"{len(config.rootfs.diff_ids or [])}",
+                hint="it is damaged: take another one",
+            )
+        if (total := sum(blob.size for blob in resolved.layers)) > self._settings.most_bytes:
+            raise ImagePullError(
+                f"the image {name} has {total} bytes to download, which is more than an image may have",
+                hint="if it must be so big, set ATOLL_IMAGE_GIB; `atoll stop` makes it count",
+            )
+
+    def _missing(self, resolved: Resolved) -> _Missing:
+        """The layers to unpack, the lowest first, each content once."""
+        ids = [directory_name(diff_id) for diff_id in resolved.config.rootfs.diff_ids or []]
+        rows = list(zip(ids, resolved.layers, strict=True))
+        if self._stacking == "none":
+            return rows
+        return [
+            (layer, blob) for layer, blob in dict(rows).items() if not (self._catalog.layers / layer).is_dir()
+        ]
+
+    def _blob(self, blob: Blob) -> Path:
+        return self._catalog.downloads / directory_name(blob.digest)
+
+    async def _fetch(self, name: str, missing: _Missing, progress: Report) -> None:
+        blobs = list({blob.digest: blob for _, blob in missing}.values())
+        total = sum(blob.size for blob in blobs)
+
+        def came(count: int) -> None:
+            step = f"downloading {name}, {len(blobs)} layer{'s' * (len(blobs) != 1)}"
+            progress(Progress(step=step, done=count, total=total, unit="bytes"))
+
+        if blobs:
+            came(0)
+            await self._puller.fetch(name, blobs, self._catalog.downloads, came)
+
+    async def _unpack(self, name: str, resolved: Resolved, progress: Report) -> Image:
+        missing = self._missing(resolved)
+        left = _Left(self._settings.most_bytes, self._settings.most_entries)
+        flat = self._catalog.directory / directory_name(resolved.digest) / ROOTFS
+        if self._stacking == "none":
+            await asyncio.to_thread(_fresh, flat)
+        for index, (layer, blob) in enumerate(missing):
+            progress(Progress(step=f"unpacking {name}", done=index, total=len(missing), unit="layers"))
+            if self._stacking == "none":
+                await self._layer_into(name, flat, layer, blob, left)
+            else:
+                await self._layer(name, layer, blob, left)
+        progress(Progress(step=f"unpacking {name}", done=len(missing), total=len(missing), unit="layers"))
+        info = await asyncio.to_thread(self._record, name, resolved, flat)
+        for _, blob in missing:
+            self._blob(blob).unlink(missing_ok=True)
+        image = self._catalog.get(info.digest)
+        assert image, "just recorded"
+        return image
+
+    async def _layer(self, name: str, layer: str, blob: Blob, left: _Left) -> None:
+        """Unpack a layer aside, and let it be one when all of it is right and on the disk."""
+        aside = Path(tempfile.mkdtemp(prefix=BUILDING, dir=self._catalog.layers))
+        try:
+            inside = aside / layer
+            inside.mkdir(mode=0o755)
+            inside.chmod(0o755)
+            await self._layer_into(name, inside, layer, blob, left)
+            await asyncio.to_thread(sync_tree, inside)
+            os.rename(inside, self._catalog.layers / layer)
+        finally:
+            await asyncio.shield(asyncio.to_thread(remove_tree, aside))
+
+    async def _layer_into(self, name: str, directory: Path, layer: str, blob: Blob, left: _Left) -> None:
+        wanted = {
+            "digest": blob.digest,
+            "diff_id": layer.replace("-", ":", 1),
+            "most_bytes": left.bytes,
+            "most_entries": left.entries,
+            "overlay_prefix": "" if self._stacking == "none" else f"{self._stacking}.",
+        }
+        try:
+            unpacked = await self._puller.unpack(name, self._blob(blob), directory, wanted)
+        except ImagePullError:
+            # Whatever is wrong with it: the next pull must not find it again.
+            self._blob(blob).unlink(missing_ok=True)
+            raise
+        left.take(unpacked.bytes, unpacked.entries)
+
+    def _record(self, name: str, resolved: Resolved, flat: Path) -> ImageInfo:
+        ids = [directory_name(diff_id) for diff_id in resolved.config.rootfs.diff_ids or []]
+        if not ids:
+            ids = [self._empty()]
+        stacked = [self._catalog.layers / layer for layer in ids] if self._stacking != "none" else [flat]
+        told = resolved.config.config or RunConfig()
+        info = ImageInfo(
+            name=name,
+            digest=directory_name(resolved.digest),
+            size_bytes=sum(tree_bytes(path) for path in set(stacked)),
+            created_at=time.time(),
+            user=told.user or "root",
+            cwd=told.working_dir or "/",
+            env=environment_of(told.env or []),
+            entrypoint=told.entrypoint or [],
+            cmd=told.cmd or [],
+            layers=ids if self._stacking != "none" else [],
+            pinned=pinned(name, resolved.digest),
+        )
+        self._catalog.record(info)
+        return info
+
+    def _empty(self) -> str:
+        """The layer of an image that has none."""
+        layer = f"sha256-{hashlib.sha256(b'').hexdigest()}"
+        if self._stacking != "none":
+            (self._catalog.layers / layer).mkdir(mode=0o755, exist_ok=True)
+        return layer
+
+
+class _Left:
+    """What the layers of one image may still have, together."""
+
+    def __init__(self, most_bytes: int, most_entries: int) -> None:
+        self.bytes, self.entries = most_bytes, most_entries
+
+    def take(self, count_bytes: int, entries: int) -> None:
+        # Nothing left must not read as no bound.
+        self.bytes, self.entries = max(1, self.bytes - count_bytes), max(0, self.entries - entries)
+
+
+def environment_of(lines: Sequence[str]) -> dict[str, str]:
+    """The variables of an image; what is none is left out."""
+    pairs = (line.partition("=") for line in lines)
+    return {name: value for name, equals, value in pairs if name and equals and "\0" not in name + value}
+
+
+def _fresh(flat: Path) -> None:
+    remove_tree(flat)
+    flat.mkdir(mode=0o755, parents=True)
+    flat.chmod(0o755)

@@ -1,0 +1,276 @@
+"""Runs the program that talks to registries and unpacks layers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from atoll.errors import (
+    AtollError,
+    ImageNotFoundError,
+    ImagePullError,
+    InvalidSpecError,
+    NoSpaceError,
+    UnsupportedError,
+)
+from atoll.host import RunProgramError, puller_path, run_program
+
+_T = TypeVar("_T")
+_RESOLVE_S = 600.0
+_NOBODY = 65534
+_PASSED_ON = {
+    "HOME",
+    "PATH",
+    "DOCKER_CONFIG",
+    "REGISTRY_AUTH_FILE",
+    "XDG_RUNTIME_DIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+}
+_TROUBLE: dict[str, tuple[type[AtollError], str | None]] = {
+    "invalid": (ImagePullError, "the image is damaged or made to do harm; take another one"),
+    "not_found": (ImageNotFoundError, "look at its registry whether it is spelled so"),
+    "denied": (
+        ImagePullError,
+        "is it spelled so? A private image needs `docker login` on this host first",
+    ),
+    "credentials": (ImagePullError, "mend the Docker configuration of this host (`docker login` writes it)"),
+    "insecure": (
+        ImagePullError,
+        "if you trust the way there, name it in ATOLL_INSECURE_REGISTRIES",
+    ),
+    "unsupported": (UnsupportedError, "take an image, or a tag of it, that is made for this machine"),
+    "digest": (ImagePullError, "the registry or a mirror sends wrong content: try again, or another one"),
+    "too_big": (ImagePullError, "if it must be so big, set ATOLL_IMAGE_GIB; `atoll stop` makes it count"),
+    "ids": (
+        UnsupportedError,
+        "give this user a bigger range of subordinate numbers (`atoll doctor` shows it), or use atoll as root",
+    ),
+    "no_space": (NoSpaceError, "free some space under the home"),
+    "failed": (ImagePullError, "try again: what has come is kept"),
+}
+
+
+class Blob(msgspec.Struct, frozen=True):
+    """A layer as its registry has it."""
+
+    digest: str
+    size: int
+
+
+class RunConfig(msgspec.Struct, frozen=True, rename="pascal"):
+    """What an image says of the program that it is for. Registries send null for what is not set."""
+
+    user: str | None = None
+    env: list[str] | None = None
+    entrypoint: list[str] | None = None
+    cmd: list[str] | None = None
+    working_dir: str | None = None
+
+
+class _Rootfs(msgspec.Struct, frozen=True):
+    diff_ids: list[str] | None = None
+
+
+class Config(msgspec.Struct, frozen=True):
+    """An image's configuration."""
+
+    architecture: str = ""
+    os: str = ""
+    config: RunConfig | None = None
+    rootfs: _Rootfs = _Rootfs()
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """An image for this machine, as its registry describes it."""
+
+    digest: str
+    config: Config
+    layers: list[Blob]
+
+
+class Unpacked(msgspec.Struct, frozen=True):
+    """What came out of a layer; ``skipped`` counts devices."""
+
+    bytes: int
+    entries: int
+    skipped: int
+
+
+class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How images come here.
+
+    Args:
+        mirrors: Where to ask first, by the registry's host: hosts, each with a path where it needs one.
+        insecure: Hosts, with ports, with which plain http will do.
+        most_bytes: The most that an image may have, unpacked.
+        most_entries: The most files that an image may have.
+    """
+
+    mirrors: Mapping[str, Sequence[str]] = {}
+    insecure: Sequence[str] = ()
+    most_bytes: int = 64 << 30
+    most_entries: int = 4_000_000
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+
+
+class _Failed(msgspec.Struct, frozen=True):
+    error: _Fault
+
+
+class _Done(msgspec.Struct, frozen=True):
+    done: int
+
+
+class Puller:
+    """Brings images. Must run as uid 0 of the host, or of a user namespace.
+
+    Args:
+        settings: How images come here.
+    """
+
+    def __init__(self, settings: PullSettings) -> None:
+        self._settings = settings
+
+    async def resolve(self, name: str) -> Resolved:
+        """Ask the registry what an image is.
+
+        Raises:
+            ImageNotFoundError: The registry has none of that name.
+            UnsupportedError: It has none for this machine.
+            ImagePullError: The registry cannot be asked, or answers what it must not.
+        """
+        answer = await _run("resolve", name, self._place(name), timeout_s=_RESOLVE_S)
+        return _read(answer, Resolved, name)
+
+    async def fetch(self, name: str, blobs: Sequence[Blob], into: Path, came: Callable[[int], None]) -> None:
+        """Bring layers into a directory, each under its digest. What has come before an error or a cancellation is
+        kept there, and gone on with.
+
+        Args:
+            came: Called with how many bytes are there.
+
+        Raises:
+            ImagePullError: They cannot be had.
+            NoSpaceError: The disk is full.
+        """
+        place = self._place(name)
+        into.mkdir(mode=0o700, exist_ok=True, parents=True)
+        os.chown(into, place["uid"], place["gid"])
+        request = {**place, "blobs": msgspec.to_builtins(blobs)}
+        await _run("fetch", name, request, timeout_s=None, came=came, cwd=into)
+
+    async def unpack(self, name: str, blob: Path, directory: Path, wanted: Mapping[str, Any]) -> Unpacked:
+        """Make of a layer that has come its files, in a directory that is empty, or for a flat image has those of the
+        layers below it. They are to be used only when this returns.
+
+        Args:
+            wanted: Digests and bounds, as the program wants them.
+
+        Raises:
+            ImagePullError: It is not what its digest says, or no good.
+            UnsupportedError: It has files of users that there are not here.
+            NoSpaceError: The disk is full.
+        """
+        blob_fd = os.open(blob, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                request = {**wanted, "blob_fd": blob_fd, "directory_fd": directory_fd}
+                fds = (blob_fd, directory_fd)
+                answer = await _run("unpack", name, request, timeout_s=None, pass_fds=fds)
+            finally:
+                os.close(directory_fd)
+        finally:
+            os.close(blob_fd)
+        return _read(answer, Unpacked, name)
+
+    def _place(self, name: str) -> dict[str, Any]:
+        return {
+            "reference": name,
+            "mirrors": {host: list(mirrors) for host, mirrors in self._settings.mirrors.items()},
+            "insecure": list(self._settings.insecure),
+            "uid": _stranger(Path("/proc/self/uid_map").read_text()),
+            "gid": _stranger(Path("/proc/self/gid_map").read_text()),
+        }
+
+
+def _stranger(id_map: str) -> int:
+    """The number to be while talking to registries: nobody's, or the last one that there is."""
+    rows = [[int(field) for field in line.split()] for line in id_map.splitlines()]
+    last = max(first + count - 1 for first, _, count in rows)
+    return min(_NOBODY, last)
+
+
+async def _run(
+    step: str,
+    name: str,
+    request: Mapping[str, Any],
+    *,
+    timeout_s: float | None,
+    came: Callable[[int], None] | None = None,
+    cwd: Path = Path("/"),
+    pass_fds: Sequence[int] = (),
+) -> bytes:
+    try:
+        result = await run_program(
+            [str(puller_path()), step],
+            stdin=msgspec.json.encode(request),
+            timeout_s=timeout_s,
+            env=_environment(),
+            cwd=str(cwd),
+            pass_fds=pass_fds,
+            on_stderr=_Counts(came).feed if came else None,
+        )
+    except RunProgramError as error:
+        raise ImagePullError(f"the image {name} could not be pulled: {error}", hint="try again") from error
+    if result.exit_code == 0:
+        return result.stdout
+    try:
+        fault = msgspec.json.decode(result.stdout, type=_Failed).error
+    except msgspec.DecodeError:
+        said = result.stderr[-500:].decode(errors="replace")
+        raise ImagePullError(f"the image {name} could not be pulled: {said}", hint="try again") from None
+    kind, hint = _TROUBLE.get(fault.code, _TROUBLE["failed"])
+    if step == "resolve" and fault.code == "invalid":
+        kind, hint = InvalidSpecError, "see the page on images in the guide"
+    raise kind(f"the image {name} could not be pulled: {fault.message[:2000]}", hint=hint)
+
+
+class _Counts:
+    """Reads the newest count out of pieces of lines."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell = tell
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines[-1:]:
+            try:
+                self._tell(msgspec.json.decode(line, type=_Done).done)
+            except msgspec.DecodeError:
+                continue
+
+
+def _read(answer: bytes, kind: type[_T], name: str) -> _T:
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except msgspec.DecodeError as error:
+        raise ImagePullError(
+            f"the image {name} has a configuration that cannot be read: {error}", hint="take another image"
+        ) from None
+
+
+def _environment() -> dict[str, str]:
+    return {
+        key: value for key, value in os.environ.items() if key in _PASSED_ON or key.lower().endswith("_proxy")
+    }

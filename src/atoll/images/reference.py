@@ -1,0 +1,52 @@
+"""Names of images: ``base``, which atoll builds, and those that a registry has. Nothing here touches the host."""
+
+from __future__ import annotations
+
+import re
+
+from atoll.errors import InvalidSpecError
+from atoll.images.recipe import BASE
+
+_LONGEST = 512
+_PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(
+    r"(?P<repository>"
+    r"(?:(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?/)?"
+    rf"{_PART}(?:/{_PART})*)"
+    r"(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
+    r"(?P<digest>@sha256:[0-9a-f]{64})?"
+)
+_DIGEST = re.compile(r"sha256-[0-9a-f]{64}")
+
+
+def image_name(text: str) -> str:
+    """What an image is kept under: the reference itself, with the tag ``latest`` where it says nothing else.
+
+    Raises:
+        InvalidSpecError: It is no reference.
+    """
+    if text == BASE or _DIGEST.fullmatch(text):
+        return text
+    match = _REFERENCE.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise InvalidSpecError(
+            f"{text[:200]!r} names no image",
+            hint="give `base`, or a reference like `python:3.12`, `ghost.example/team/tool:1` or `tool@sha256:…`",
+        )
+    return text if match["tag"] or match["digest"] else f"{text}:latest"
+
+
+def is_pinned(name: str) -> bool:
+    """Whether a name can never mean another content than today."""
+    return "@sha256:" in name or bool(_DIGEST.fullmatch(name))
+
+
+def pinned(name: str, digest: str) -> str:
+    """The reference by which the registry of ``name`` always gives the image with that ``sha256:…``."""
+    match = _REFERENCE.fullmatch(name)
+    return f"{match['repository'] if match else name}@{digest}"
+
+
+def directory_name(digest: str) -> str:
+    """The name of a directory for what has the digest ``sha256:…``."""
+    return digest.replace(":", "-")

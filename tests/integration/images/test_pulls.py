@@ -1,0 +1,258 @@
+"""Pulling images from a registry that each test starts, as the supervisor does: joined to a holder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.registry import File, ImageSource, index_of, serving
+from tests.registry.images import digest
+
+from atoll.errors import ImageNotFoundError, ImagePullError, UnsupportedError
+from atoll.host import is_host_root
+from atoll.images import Image, Images, PullSettings
+from atoll.types import Progress
+
+BIG = os.urandom(3_000_000)
+
+
+def images_in(path: Path, **settings: Any) -> Images:
+    return Images(path / "images", PullSettings(**settings), "trusted" if is_host_root() else "user")
+
+
+def silent(_: Progress) -> None:
+    pass
+
+
+async def pulled(path: Path, reference: str, *, newest: bool = False, **settings: Any) -> Image:
+    return await images_in(path, **settings).ensure(reference, silent, newest=newest)
+
+
+def left_over(path: Path) -> list[str]:
+    directories = (path / "images/layers", path / "images/downloads")
+    return [entry.name for directory in directories for entry in directory.iterdir() if entry.name != ".lock"]
+
+
+async def test_layers_of_every_packing_come_and_are_stored_once_for_all_images(tmp_path: Path) -> None:
+    shared = [File("shared", b"same")]
+    first = ImageSource([shared, [File("one", b"1")], [File("two", b"2")]], how=("gzip", "zstd", "plain"))
+    second = ImageSource([shared, [File("three", b"3")]])
+    with serving() as registry:
+        one = await pulled(tmp_path, registry.put("one", "1", first))
+        two = await pulled(tmp_path, registry.put("two", "1", second))
+        assert registry.blob_requests() == 4 + 2
+    assert [
+        lower.joinpath(name).read_bytes()
+        for lower, name in zip(one.lowers, ("two", "one", "shared"), strict=True)
+    ] == [
+        b"2",
+        b"1",
+        b"same",
+    ]
+    assert one.lowers[-1] == two.lowers[-1]
+    assert len(left_over(tmp_path)) == 4
+
+
+async def test_what_an_image_says_of_its_program_is_taken_over(tmp_path: Path) -> None:
+    config = {
+        "Env": ["PATH=/app/bin", "EMPTY=", "=odd"],
+        "User": "1000:2000",
+        "WorkingDir": "/srv",
+        "Entrypoint": ["/app/bin/serve"],
+        "Cmd": ["--port", "80"],
+    }
+    with serving() as registry:
+        source = ImageSource([[File("a")]], config)
+        image = await pulled(tmp_path, registry.put("team/app", "1", source))
+        assert image.info.pinned == f"{registry.host}/team/app@{source.digest}"
+        again = await pulled(tmp_path, image.info.pinned)
+    assert image.info.digest == source.digest.replace(":", "-") == again.info.digest
+    assert (image.info.user, image.info.cwd) == ("1000:2000", "/srv")
+    assert image.info.env == {"PATH": "/app/bin", "EMPTY": ""}
+    assert (image.info.entrypoint, image.info.cmd) == (["/app/bin/serve"], ["--port", "80"])
+
+
+async def test_of_an_index_the_image_for_this_machine_is_taken(tmp_path: Path) -> None:
+    here, there = ImageSource([[File("here")]]), ImageSource([[File("there")]], architecture="riscv64")
+    with serving() as registry:
+        for source in (here, there):
+            registry.put("app", "part", source)
+        image = await pulled(tmp_path, registry.put_index("app", "all", index_of(there, here)))
+        assert (image.lowers[0] / "here").exists()
+        with pytest.raises(UnsupportedError, match="only for linux/riscv64"):
+            await pulled(tmp_path, registry.put_index("app", "other", index_of(there)))
+        with pytest.raises(UnsupportedError, match="is for linux/riscv64"):
+            await pulled(tmp_path, registry.put("app", "single", there))
+
+
+async def test_a_connection_that_ends_too_early_is_gone_on_with(tmp_path: Path) -> None:
+    with serving() as registry:
+        reference = registry.put("app", "1", ImageSource([[File("big", BIG)]], how=("plain",)))
+        registry.cut_after = 1_000_000
+        image = await pulled(tmp_path, reference)
+        assert (image.lowers[0] / "big").read_bytes() == BIG
+        assert registry.ranges == ["bytes=1000000-", "bytes=2000000-", "bytes=3000000-"]
+
+
+async def test_a_pull_that_was_killed_is_gone_on_with_by_the_next_process(tmp_path: Path) -> None:
+    with serving() as registry:
+        reference = registry.put("app", "1", ImageSource([[File("big", BIG)]], how=("plain",)))
+        (name,) = [name for name, blob in registry.blobs.items() if len(blob) > 1_000_000]
+        downloads = tmp_path / "images/downloads"
+        downloads.mkdir(parents=True)
+        (downloads / f"{name.replace(':', '-')}.part").write_bytes(registry.blobs[name][:777_777])
+        os.chown(downloads / f"{name.replace(':', '-')}.part", 65534, 65534)
+        image = await pulled(tmp_path, reference)
+        assert registry.ranges == ["bytes=777777-"]
+        assert (image.lowers[0] / "big").read_bytes() == BIG
+
+
+async def test_a_busy_or_failing_registry_is_asked_again(tmp_path: Path) -> None:
+    with serving() as registry:
+        reference = registry.put("app", "1", ImageSource([[File("a", b"a")]]))
+        registry.busy, registry.broken = 2, 1
+        image = await pulled(tmp_path, reference)
+        assert (image.lowers[0] / "a").read_bytes() == b"a"
+
+
+async def test_wrong_content_is_never_used_and_not_kept(tmp_path: Path) -> None:
+    with serving() as registry:
+        source = ImageSource([[File("a", b"a")]])
+        reference = registry.put("app", "1", source)
+        registry.wrong = {source.layers[0]["digest"]}
+        with pytest.raises(ImagePullError, match="where sha256:.* was asked for"):
+            await pulled(tmp_path, reference)
+        registry.wrong = set()
+        image = await pulled(tmp_path, reference)
+        assert (image.lowers[0] / "a").read_bytes() == b"a"
+
+
+async def test_a_layer_that_is_not_what_its_configuration_says_is_refused(tmp_path: Path) -> None:
+    source = ImageSource([[File("a", b"a")]])
+    other = ImageSource([[File("b", b"b")]])
+    manifest = json.loads(source.manifest)
+    manifest["layers"] = other.layers
+    source.manifest = json.dumps(manifest).encode()
+    source.blobs |= other.blobs
+    source.digest = digest(source.manifest)
+    with serving() as registry:
+        with pytest.raises(ImagePullError, match="the content has the digest"):
+            await pulled(tmp_path, registry.put("app", "1", source))
+    assert left_over(tmp_path) == []
+
+
+async def test_an_image_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
+    with serving() as registry:
+        with pytest.raises(ImageNotFoundError, match="nothing:1"):
+            await pulled(tmp_path, f"{registry.host}/nothing:1")
+
+
+async def test_credentials_come_from_the_docker_configuration_and_its_programs(tmp_path: Path) -> None:
+    with serving() as registry:
+        reference = registry.put("app", "1", ImageSource([[File("a")]]))
+        registry.login = ("me", "secret")
+        os.environ["DOCKER_CONFIG"] = str(tmp_path / "docker")
+        with pytest.raises(ImagePullError, match="could not be pulled"):
+            await pulled(tmp_path, reference)
+        programs = tmp_path / "docker"
+        programs.mkdir()
+        program = programs / "docker-credential-safe"
+        program.write_text('#!/bin/sh\necho \'{"Username": "me", "Secret": "secret"}\'\n')
+        program.chmod(0o755)
+        os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
+        (programs / "config.json").write_text(json.dumps({"credHelpers": {registry.host: "safe"}}))
+        assert await pulled(tmp_path, reference)
+
+
+async def test_a_mirror_is_asked_first_and_the_registry_where_it_fails(tmp_path: Path) -> None:
+    both, only = ImageSource([[File("a")]]), ImageSource([[File("b")]])
+    with serving() as registry, serving() as mirror:
+        mirrors = {registry.host: [f"{mirror.host}/cache"]}
+        reference = registry.put("app", "1", both)
+        mirror.put("cache/app", "1", both)
+        await pulled(tmp_path, reference, mirrors=mirrors)
+        assert (registry.blob_requests(), mirror.blob_requests()) == (0, 2)
+        await pulled(tmp_path, registry.put("app", "2", only), mirrors=mirrors)
+        assert registry.blob_requests() == 2
+
+
+async def test_callers_at_once_pull_an_image_once(tmp_path: Path) -> None:
+    with serving() as registry:
+        reference = registry.put("app", "1", ImageSource([[File("a")], [File("b")]]))
+        images = await asyncio.gather(*(pulled(tmp_path, reference) for _ in range(4)))
+        assert len({image.info.digest for image in images}) == 1
+        assert set(registry.asked.values()) == {1}
+
+
+async def test_a_tag_that_has_moved_is_followed_only_when_asked(tmp_path: Path) -> None:
+    with serving() as registry:
+        reference = registry.put("app", "new", ImageSource([[File("old")]]))
+        old = await pulled(tmp_path, reference)
+        registry.put("app", "new", ImageSource([[File("new")]]))
+        assert (await pulled(tmp_path, reference)).info == old.info
+        new = await pulled(tmp_path, reference, newest=True)
+        assert (new.lowers[0] / "new").exists()
+        assert images_in(tmp_path).get(old.info.digest), "sandboxes may stand on it"
+
+
+async def test_a_removed_image_takes_only_its_own_layers_with_it(tmp_path: Path) -> None:
+    shared = [File("shared")]
+    with serving() as registry:
+        one = await pulled(tmp_path, registry.put("one", "1", ImageSource([shared, [File("a")]])))
+        two = await pulled(tmp_path, registry.put("two", "1", ImageSource([shared, [File("b")]])))
+    images = images_in(tmp_path)
+    await images.remove(one.info.name)
+    assert images.get(one.info.name) is None
+    assert images.get(two.info.name) == two
+    assert sorted(left_over(tmp_path)) == sorted(two.info.layers)
+    await images.remove(two.info.name)
+    assert left_over(tmp_path) == []
+
+
+async def test_layers_of_no_image_and_old_downloads_are_found_and_collected(tmp_path: Path) -> None:
+    with serving() as registry:
+        image = await pulled(tmp_path, registry.put("app", "1", ImageSource([[File("a")]])))
+    images = images_in(tmp_path)
+    assert list(images.unneeded(set())) == []
+    lost = tmp_path / "images/layers" / f"sha256-{'0' * 64}"
+    lost.mkdir()
+    old, young = (tmp_path / "images/downloads" / name for name in ("sha256-1.part", "sha256-2.part"))
+    for part in (old, young):
+        part.touch()
+    os.utime(old, (time.time() - 90_000,) * 2)
+    found = list(images.unneeded(set()))
+    assert found == sorted([lost, old])
+    for path in found:
+        images.collect(path, set())
+    assert images.get(image.info.name) == image
+    assert young.exists()
+
+
+async def test_an_image_bigger_than_allowed_is_refused_before_and_while_it_unpacks(tmp_path: Path) -> None:
+    bomb = ImageSource([[File("zeroes", bytes(40_000_000))]])
+    with serving() as registry:
+        reference = registry.put("bomb", "1", bomb)
+        with pytest.raises(ImagePullError, match="more than the 1000000 bytes"):
+            await pulled(tmp_path, reference, most_bytes=1_000_000)
+        assert left_over(tmp_path) == []
+        with pytest.raises(ImagePullError, match="more than the 2 files"):
+            many = ImageSource([[File("a"), File("b"), File("c")]])
+            await pulled(tmp_path, registry.put("many", "1", many), most_entries=2)
+        with pytest.raises(ImagePullError, match="bytes to download"):
+            await pulled(tmp_path, reference, most_bytes=1000)
+
+
+async def test_progress_tells_bytes_and_layers(tmp_path: Path) -> None:
+    reports: list[Progress] = []
+    with serving() as registry:
+        reference = registry.put("app", "1", ImageSource([[File("big", BIG)], [File("a")]]))
+        total = sum(layer["size"] for layer in json.loads(registry.manifests["app", "1"][1])["layers"])
+        await images_in(tmp_path).ensure(reference, reports.append)
+    downloads = [report for report in reports if report.unit == "bytes"]
+    assert downloads[-1].done == downloads[-1].total == total
+    assert [report.done for report in reports if report.unit == "layers"] == [0, 1, 2]
