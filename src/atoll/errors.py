@@ -40,6 +40,9 @@ import errno
 class AtollError(Exception):
     """Base of every error of this package.
 
+    What a terminal would obey (escapes, direction marks) is spelled out in the message: parts of it may come from a
+    guest, and a traceback shows it as it is.
+
     Args:
         message: What went wrong, and with which thing.
         hint: What the reader can do about it; shown after the message.
@@ -49,6 +52,7 @@ class AtollError(Exception):
     code = "error"
 
     def __init__(self, message: str = "", *, hint: str | None = None, sandbox_id: str | None = None) -> None:
+        message = _harmless(message)
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -56,6 +60,17 @@ class AtollError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+def _harmless(text: str) -> str:
+    if text.isprintable():
+        return text
+    kept = (char if char.isprintable() or char in "\n\t" else _spelled(char) for char in text)
+    return "".join(kept)
+
+
+def _spelled(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
 
 
 class InvalidSpecError(AtollError, ValueError):

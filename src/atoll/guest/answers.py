@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from atoll import errors
 from atoll.errors import AgentError, AtollError
-from atoll.types import FileInfo, ProcessInfo
+from atoll.types import FileInfo, ProcessInfo, TerminalSize
 
 _Value = TypeVar("_Value")
+_Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Pid = Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
 _MESSAGE_CHARS = 2000
 
 _CLASS_OF: dict[str, type[AtollError]] = {
@@ -38,8 +41,8 @@ _HINT_OF = {
 class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How a program ended: ``exit_code`` is 128 + N after signal N; ``error`` is the agent's own trouble with it."""
 
-    exit_code: int
-    signal: int = 0
+    exit_code: Annotated[int, Meta(ge=0, le=255)]
+    signal: Annotated[int, Meta(ge=0, le=127)] = 0
     timed_out: bool = False
     error: str = ""
 
@@ -47,9 +50,9 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
 class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
     """What runs in the guest, the agent not counted."""
 
-    processes: int
-    memory_bytes: int = 0
-    generation: int = 0
+    processes: _Count
+    memory_bytes: _Count = 0
+    generation: _Count = 0
 
 
 class _ErrorBody(msgspec.Struct):
@@ -66,7 +69,7 @@ class _FilesAnswer(msgspec.Struct):
 
 
 class _UnpackedAnswer(msgspec.Struct):
-    files: int
+    files: _Count
 
 
 class _TimeAnswer(msgspec.Struct):
@@ -74,12 +77,12 @@ class _TimeAnswer(msgspec.Struct):
 
 
 class _ProcessRow(msgspec.Struct):
-    pid: int
+    pid: Pid
     argv: list[str] | None = None
     cwd: str = ""
     user: str = ""
     started_at_ms: float = 0
-    pty: object = None
+    pty: TerminalSize | None = None
     tag: str | None = None
 
 
@@ -144,7 +147,7 @@ def processes_from(body: bytes) -> list[ProcessInfo]:
             cwd=row.cwd,
             user=row.user,
             started_at=row.started_at_ms / 1000,
-            pty=bool(row.pty),
+            pty=row.pty is not None,
             tag=row.tag or None,
         )
         for row in decoded(body, _ProcessesAnswer).processes or []

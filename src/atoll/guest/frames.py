@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from atoll.errors import AgentError
-from atoll.guest.answers import ProcessEnd, decoded
+from atoll.guest.answers import Pid, ProcessEnd, decoded
 from atoll.types import WatchEvent
 
 FRAME_LIMIT_BYTES = 65536
@@ -58,15 +58,12 @@ class FrameReader:
 
 
 class _Started(msgspec.Struct):
-    pid: int
+    pid: Pid
 
 
 def started_from(payload: bytes) -> int:
     """The pid in a start frame."""
-    pid = decoded(payload, _Started).pid
-    if pid <= 0:
-        raise AgentError(f"the guest agent named the pid {pid}")
-    return pid
+    return decoded(payload, _Started).pid
 
 
 def end_from(payload: bytes) -> ProcessEnd:

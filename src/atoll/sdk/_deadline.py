@@ -17,6 +17,10 @@ class Deadline:
         """Count from now: connecting, which may wake a sandbox, has a bound of its own."""
         self._at = None if self._seconds is None else time.monotonic() + self._seconds
 
+    def for_one_answer(self) -> Deadline:
+        """A deadline for waits that stand for a single one: together they take no longer than it might."""
+        return Deadline(self.left())
+
     def left(self) -> float | None:
         """Seconds that the next wait may take: what is left, and never more than ``silence_s``.
 

@@ -19,7 +19,17 @@ from atoll.sdk._tar import Entry, TarReader
 _PATH_BYTES = 4096
 _NAME_BYTES = 255
 _DEPTH = 256
-_ENTRIES = 10_000_000
+_DIRECTORY_NAMES_CHARS = 64 << 20
+_HOLE_BYTES = 4096
+_ZEROES = bytes(1 << 20)
+
+
+class Limits(NamedTuple):
+    """What a guest's tree may be: see ``Files.download``."""
+
+    outside_links: bool = True
+    max_bytes: int | None = None
+    max_entries: int = 1_000_000
 
 
 class _Made(NamedTuple):
@@ -27,23 +37,26 @@ class _Made(NamedTuple):
     inode: int
 
 
+class _Look(NamedTuple):
+    mode: int
+    modified_at: float
+
+
 class Unpacker:
     """Unpacks a tar into ``root``, which exists, as its bytes come.
 
-    Args:
-        root: Where everything goes.
-        outside_links: Keep symbolic links that lead out of the tree, as they are; False leaves them out.
-        max_bytes: The most bytes of file content to write; None is no limit.
+    Its memory is bounded by the number of entries, not by their names: of files only the inodes are kept.
     """
 
-    def __init__(self, root: Path, *, outside_links: bool, max_bytes: int | None) -> None:
+    def __init__(self, root: Path, limits: Limits) -> None:
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._outside_links = outside_links
-        self._max_bytes = max_bytes
+        self._limits = limits
         self._tar = TarReader()
         self._file: int | None = None
-        self._files: dict[tuple[str, ...], _Made] = {}
-        self._directories: dict[tuple[str, ...], Entry] = {}
+        self._size = 0
+        self._files: set[_Made] = set()
+        self._directories: dict[str, _Look] = {}
+        self._directory_chars = 0
         self._entries = 0
         self.done_bytes = 0
 
@@ -70,10 +83,10 @@ class Unpacker:
         """
         if not self._tar.ended:
             raise AgentError("the archive from the sandbox was cut off")
-        for parts, entry in reversed(self._directories.items()):
-            with self._parent((*parts, ".")) as directory:
-                os.fchmod(directory, entry.mode & 0o777 | 0o700)
-                os.utime(directory, (entry.modified_at, entry.modified_at))
+        for path, look in reversed(self._directories.items()):
+            with self._parent((*path.split("/"), ".")) as directory:
+                os.fchmod(directory, look.mode & 0o777 | 0o700)
+                os.utime(directory, (look.modified_at, look.modified_at))
 
     def close(self) -> None:
         """Close what is open. Idempotent."""
@@ -86,13 +99,15 @@ class Unpacker:
 
     def _begin(self, entry: Entry) -> None:
         self._entries += 1
-        if self._entries > _ENTRIES:
-            raise AgentError(f"the archive from the sandbox has more than {_ENTRIES} entries")
+        if self._entries > self._limits.max_entries:
+            raise FileError(
+                f"the tree has more than max_entries, {self._limits.max_entries}",
+                hint="give more, or download a part of it",
+            )
         parts = _parts(entry.name)
         if entry.kind == "directory":
             if parts:
-                self._make_directory(parts)
-                self._directories[parts] = entry
+                self._make_directory(parts, entry)
             return
         if not parts:
             raise AgentError(f"the archive from the sandbox has a file without a name: {entry.name!r}")
@@ -116,41 +131,53 @@ class Unpacker:
         finally:
             os.close(at)
 
-    def _clear(self, parent: int, parts: tuple[str, ...]) -> None:
+    def _clear(self, parent: int, name: str) -> None:
         """Remove a file or link that has the name already, so that nothing is written into it."""
-        self._files.pop(parts, None)
-        with contextlib.suppress(FileNotFoundError):  # the usual case
-            os.unlink(parts[-1], dir_fd=parent)
+        try:
+            # An inode whose last name goes may come again as something that is not of this archive.
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            os.unlink(name, dir_fd=parent)
+            if found.st_nlink == 1:
+                self._files.discard(_made(found))
+        except FileNotFoundError:  # the usual case
+            return
+        except IsADirectoryError as error:
+            raise FileError(f"{name!r} is in the way: {error}") from None
 
-    def _make_directory(self, parts: tuple[str, ...]) -> None:
+    def _make_directory(self, parts: tuple[str, ...], entry: Entry) -> None:
         with self._parent((*parts, ".")):
             pass
+        path = "/".join(parts)
+        self._directory_chars += 0 if path in self._directories else len(path)
+        if self._directory_chars > _DIRECTORY_NAMES_CHARS:
+            raise AgentError("the archive from the sandbox has too many directories with names too long")
+        self._directories[path] = _Look(entry.mode, entry.modified_at)
 
     def _open_file(self, parts: tuple[str, ...], entry: Entry) -> None:
         with self._parent(parts) as parent:
-            self._clear(parent, parts)
+            self._clear(parent, parts[-1])
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = os.open(parts[-1], flags, 0o600, dir_fd=parent)
-        made = os.fstat(self._file)
-        self._files[parts] = _Made(made.st_dev, made.st_ino)
+        self._files.add(_made(os.fstat(self._file)))
         self._entry = entry
+        self._size = 0
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
             return
         self.done_bytes += len(data)
-        if self._max_bytes is not None and self.done_bytes > self._max_bytes:
+        most = self._limits.max_bytes
+        if most is not None and self.done_bytes > most:
             raise FileError(
-                f"the tree has more than max_bytes, {self._max_bytes}",
-                hint="give more, or download a part of it",
+                f"the tree has more than max_bytes, {most}", hint="give more, or download a part of it"
             )
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._file, rest) :]
+        self._size += len(data)
+        write_sparse(self._file, data)
 
     def _finish_file(self) -> None:
         if self._file is None:
             return
+        os.ftruncate(self._file, self._size)
         os.fchmod(self._file, self._entry.mode & 0o777)
         os.utime(self._file, (self._entry.modified_at, self._entry.modified_at))
         os.close(self._file)
@@ -159,28 +186,50 @@ class Unpacker:
     def _make_link(self, parts: tuple[str, ...], target: str) -> None:
         if not target or "\0" in target or len(os.fsencode(target)) > _PATH_BYTES:
             raise AgentError(f"the archive from the sandbox has a bad symbolic link: {'/'.join(parts)!r}")
-        if not self._outside_links and _leads_out(parts, target):
+        if not self._limits.outside_links and _leads_out(parts, target):
             return
         with self._parent(parts) as parent:
-            self._clear(parent, parts)
+            self._clear(parent, parts[-1])
             os.symlink(target, parts[-1], dir_fd=parent)
 
     def _make_hard_link(self, parts: tuple[str, ...], target: tuple[str, ...]) -> None:
-        made = self._files.get(target)
-        if made is None:
-            raise AgentError(
-                f"the archive from the sandbox links {'/'.join(parts)!r} to {'/'.join(target)!r}, which is not in it"
-            )
         if parts == target:
             return
+        if not target:
+            raise _links_out(parts, target)
         with self._parent(target) as source, self._parent(parts) as parent:
-            found = os.stat(target[-1], dir_fd=source, follow_symlinks=False)
-            if (found.st_dev, found.st_ino) != made:
-                raise AgentError(
-                    f"the archive from the sandbox links to {'/'.join(target)!r}, which it replaced"
-                )
-            self._clear(parent, parts)
+            try:
+                found = os.stat(target[-1], dir_fd=source, follow_symlinks=False)
+            except FileNotFoundError:
+                raise _links_out(parts, target) from None
+            if _made(found) not in self._files:
+                raise _links_out(parts, target)
+            self._clear(parent, parts[-1])
+            self._files.add(_made(found))
             os.link(target[-1], parts[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+
+
+def write_sparse(file: int, data: bytes) -> None:
+    """Append to a file, but leave a hole where all of ``data`` is zeroes; truncate it to its length at the end.
+
+    A guest's sparse file comes as zeroes, of any number.
+    """
+    if len(data) >= _HOLE_BYTES and _ZEROES.startswith(data):
+        os.lseek(file, len(data), os.SEEK_CUR)
+        return
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _made(status: os.stat_result) -> _Made:
+    return _Made(status.st_dev, status.st_ino)
+
+
+def _links_out(parts: tuple[str, ...], target: tuple[str, ...]) -> AgentError:
+    return AgentError(
+        f"the archive from the sandbox links {'/'.join(parts)!r} to {'/'.join(target)!r}, which is no file of it"
+    )
 
 
 def _parts(name: str) -> tuple[str, ...]:

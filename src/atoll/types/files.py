@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 FileKind = Literal["file", "directory", "symlink", "other"]
 WatchKind = Literal["create", "write", "remove", "rename", "chmod"]
@@ -16,8 +17,8 @@ class FileInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     path: str
     kind: FileKind
-    size_bytes: int
-    mode: int
+    size_bytes: Annotated[int, Meta(ge=0)]
+    mode: Annotated[int, Meta(ge=0, le=0o7777)]
     owner: str
     group: str
     modified_at: float

@@ -12,7 +12,7 @@ import pytest
 from atoll.errors import AgentError, FileError
 from atoll.sdk._pack import packed, tree_bytes
 from atoll.sdk._tar import Entry, TarReader
-from atoll.sdk._unpack import Unpacker
+from atoll.sdk._unpack import Limits, Unpacker
 
 
 def member(name: str, content: bytes = b"", **attributes: object) -> tuple[tarfile.TarInfo, bytes]:
@@ -40,10 +40,16 @@ def archive(*members: tuple[tarfile.TarInfo, bytes], kind: int = tarfile.PAX_FOR
 
 
 def unpack(
-    data: bytes, root: Path, *, step: int = 1 << 20, outside: bool = True, most: int | None = None
+    data: bytes,
+    root: Path,
+    *,
+    step: int = 1 << 20,
+    outside: bool = True,
+    most: int | None = None,
+    entries: int = 1_000_000,
 ) -> None:
     root.mkdir(exist_ok=True)
-    unpacker = Unpacker(root, outside_links=outside, max_bytes=most)
+    unpacker = Unpacker(root, Limits(outside, most, entries))
     try:
         for at in range(0, len(data), step):
             unpacker.feed(data[at : at + step])
@@ -164,6 +170,24 @@ def test_more_bytes_than_allowed_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="max_bytes"):
         unpack(data, tmp_path / "out", most=1000)
     unpack(data, tmp_path / "all", most=1200)
+
+
+def test_empty_files_are_counted(tmp_path: Path) -> None:
+    data = archive(*(member(str(number)) for number in range(11)))
+    with pytest.raises(FileError, match="max_entries"):
+        unpack(data, tmp_path / "out", entries=10)
+    assert len(names(tmp_path / "out")) == 10
+    unpack(data, tmp_path / "all", entries=11)
+
+
+def test_a_file_of_zeroes_takes_no_disk(tmp_path: Path) -> None:
+    size = 64 << 20
+    unpack(archive(member("holes", bytes(size) + b"end"), member("zero", bytes(size))), tmp_path / "out")
+    for name, length in (("holes", size + 3), ("zero", size)):
+        status = (tmp_path / "out" / name).stat()
+        assert status.st_size == length
+        assert status.st_blocks * 512 < 1 << 20
+    assert (tmp_path / "out/holes").read_bytes()[-4:] == b"\0end"
 
 
 @pytest.mark.parametrize(

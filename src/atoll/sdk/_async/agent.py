@@ -23,7 +23,7 @@ from atoll.types import SandboxInfo
 _CALL_S = 60.0
 # the agent sends an empty frame every 15 seconds
 SILENCE_S = 60.0
-_ANSWER_BYTES = 128 * MIB
+_ANSWER_BYTES = 64 * MIB
 _ERROR_BYTES = MIB
 _STATE_S = 10.0
 _LOOKS = 20

@@ -47,18 +47,16 @@ class AsyncFiles:
             FileMissingError: There is no such file.
             FileError: It has more than ``max_bytes``; ``read_stream`` reads any size.
         """
-        read = []
-        size = 0
+        read = bytearray()
         async for piece in self.read_stream(path, user=user):
-            size += len(piece)
-            if size > max_bytes:
+            if len(read) + len(piece) > max_bytes:
                 raise FileError(
                     f"{path} has more than {max_bytes} bytes",
                     hint="use read_stream, or give max_bytes",
                     sandbox_id=self._agent.sandbox_id,
                 )
-            read.append(piece)
-        return b"".join(read)
+            read += piece
+        return bytes(read)
 
     async def read_stream(self, path: str, *, user: str | None = None) -> AsyncIterator[bytes]:
         """Iterate over a file's bytes in pieces of at most 64 KiB, in constant memory.
@@ -184,6 +182,7 @@ class AsyncFiles:
         on_progress: TreeProgress | None = None,
         outside_links: bool = True,
         max_bytes: int | None = None,
+        max_entries: int = 1_000_000,
         user: str | None = None,
     ) -> None:
         """Copy a file, or a directory's content, of the sandbox to this host.
@@ -200,16 +199,18 @@ class AsyncFiles:
             outside_links: Keep symbolic links that lead out of the tree, as they are, such as a virtual environment
                 has; do not follow those in code of yours. False leaves them out.
             max_bytes: The most bytes of file content to write; None is no limit.
+            max_entries: The most files, directories and links to make.
             user: Whose rights in the sandbox.
 
         Raises:
             FileMissingError: There is nothing at ``path``.
-            FileError: It has more than ``max_bytes``.
+            FileError: It has more than ``max_bytes`` or ``max_entries``.
             AgentError: The sandbox sent an archive that must not be unpacked.
         """
         from atoll.sdk._async import trees
+        from atoll.sdk._unpack import Limits
 
-        limits = trees.Limits(outside_links, max_bytes)
+        limits = Limits(outside_links, max_bytes, max_entries)
         await trees.download(self._agent, path, Path(local), limits, on_progress=on_progress, user=user)
 
     async def watch(self, path: str, *, recursive: bool = False, user: str | None = None) -> AsyncWatch:

@@ -60,7 +60,8 @@ class AsyncConnection:
         await self.stream.send(self.http.end(), deadline.left())
 
     async def head(self, deadline: Deadline) -> HttpHead:
-        """Wait for the answer's beginning."""
+        """Wait for the answer's beginning, however small the pieces are that a peer sends of it."""
+        deadline = deadline.for_one_answer()
         while True:
             event = self.http.next_event()
             if isinstance(event, HttpHead):
@@ -120,15 +121,14 @@ class AsyncAnswer:
         Raises:
             AgentError: It has more than ``limit_bytes``.
         """
-        read: list[bytes] = []
-        size = 0
+        # not a list of pieces: each costs some fifty bytes more than it has, and may have one
+        read = bytearray()
         while data := await self.read():
-            size += len(data)
-            if size > limit_bytes:
+            if len(read) + len(data) > limit_bytes:
                 self.close()
                 raise AgentError(f"an answer has more than {limit_bytes} bytes", hint="read it as a stream")
-            read.append(data)
-        return b"".join(read)
+            read += data
+        return bytes(read)
 
     def abort(self) -> None:
         """Make a waiting ``read`` end, in whatever thread or task it waits."""

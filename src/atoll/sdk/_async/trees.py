@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from atoll.errors import FileError, IsADirectoryInSandboxError
 from atoll.guest import file_from, files_request, get_file, get_tree, put_file, put_tree
@@ -15,16 +15,9 @@ from atoll.sdk._bytes import CHUNK_BYTES
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_async import call, in_thread
 from atoll.sdk._pack import packed, tree_bytes
-from atoll.sdk._unpack import Unpacker
+from atoll.sdk._unpack import Limits, Unpacker, write_sparse
 
 _Progress = Callable[[int, int | None], Any] | None
-
-
-class Limits(NamedTuple):
-    """What a download may bring."""
-
-    outside_links: bool
-    max_bytes: int | None
 
 
 async def upload(
@@ -92,7 +85,7 @@ async def _download_tree(
     answer = await agent.open(get_tree(path, user), Deadline(None, silence_s=SILENCE_S))
     try:
         await in_thread(local.mkdir, exist_ok=True)
-        unpacker = Unpacker(local, outside_links=limits.outside_links, max_bytes=limits.max_bytes)
+        unpacker = Unpacker(local, limits)
         try:
             while data := await answer.read():
                 await in_thread(unpacker.feed, data)
@@ -114,14 +107,15 @@ async def _download_file(
     aside = local.with_name(f".{local.name[:200]}.{os.urandom(4).hex()}")
     done = 0
     try:
-        with await in_thread(aside.open, "xb") as file:
+        with await in_thread(aside.open, "xb", 0) as file:
             async for piece in bytes_of(answer):
                 done += len(piece)
                 if limits.max_bytes is not None and done > limits.max_bytes:
                     raise FileError(f"{path} has more than max_bytes, {limits.max_bytes}", hint="give more")
-                await in_thread(file.write, piece)
+                await in_thread(write_sparse, file.fileno(), piece)
                 if on_progress is not None:
                     await call(on_progress, done, total)
+            await in_thread(file.truncate, done)
         await in_thread(aside.replace, local)
     finally:
         answer.close()
