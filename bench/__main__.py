@@ -8,10 +8,18 @@ import os
 import sys
 from pathlib import Path
 
-from bench import commands, create, footprint, states
+from bench import commands, create, density, footprint, states, transfers, work
 from bench.measure import Number
 
-GROUPS = {"create": create, "commands": commands, "states": states, "footprint": footprint}
+GROUPS = {
+    "create": create,
+    "commands": commands,
+    "states": states,
+    "footprint": footprint,
+    "transfers": transfers,
+    "work": work,
+    "density": density,
+}
 RESULTS = Path(__file__).parent / "results.json"
 HEAD = ("number", "promise", "measured", "against", "is", "ratio", "kept")
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from atoll import Sandbox
@@ -14,15 +15,23 @@ from bench.rooms import refill, supervisor
 
 ROUNDS = 30
 CLI_ROUNDS = 10
+MANY = 200
+AT_ONCE = 8
+MANY_ROUNDS = 5
+SPAWN = "/tmp/spawn"
 
 
 def numbers() -> list[Number]:
     """Measure."""
     with supervisor(pool_size=1):
         with Sandbox.create() as sandbox:
-            spawn_ms = spawn_inside_ms(sandbox)
+            upload_spawn(sandbox)
+            spawn_ms = spawn_inside_ms(sandbox, str(ROUNDS))
             exec_ms = median_ms(lambda: sandbox.exec(["true"]).check(), ROUNDS)
             run_ms = median_ms(lambda: sandbox.run("true").check(), ROUNDS)
+            many_spawn_ms = spawn_inside_ms(sandbox, str(MANY), str(AT_ONCE))
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                many_ms = median_ms(lambda: execute_many(sandbox, pool), MANY_ROUNDS)
         refill()
         cli_ms = median_ms(run_cli, CLI_ROUNDS, between=refill)
         bare_ms = median_ms(run_bare, CLI_ROUNDS)
@@ -32,6 +41,10 @@ def numbers() -> list[Number]:
             reference_name="spawn inside, from Go", reference=spawn_ms, most_ratio=1.7,
         ),
         Number(name='run("true") over exec', measured=run_ms - exec_ms, promise=3),
+        Number(
+            name="200 execs, 8 at once over one client", measured=many_ms, promise=1000,
+            reference_name="200 spawns inside, 8 at once", reference=many_spawn_ms,
+        ),
         Number(
             name="atoll run true", measured=cli_ms, promise=250,
             reference_name="bare Python", reference=bare_ms,
@@ -49,8 +62,14 @@ def run_bare() -> None:
     subprocess.run([sys.executable, "-c", ""], check=True)
 
 
-def spawn_inside_ms(sandbox: Sandbox) -> float:
-    """Return the median time that a Go program inside needs to start ``true`` and wait for it."""
+def execute_many(sandbox: Sandbox, pool: ThreadPoolExecutor) -> None:
+    """Run many programs, some at once, over one client."""
+    for result in pool.map(lambda _: sandbox.exec(["true"]), range(MANY)):
+        result.check()
+
+
+def upload_spawn(sandbox: Sandbox) -> None:
+    """Build the Go program that spawns, and put it there."""
     with tempfile.TemporaryDirectory(prefix="atoll-bench-") as directory:
         program = Path(directory) / "spawn"
         subprocess.run(
@@ -59,6 +78,9 @@ def spawn_inside_ms(sandbox: Sandbox) -> float:
             env={**os.environ, "CGO_ENABLED": "0"},
             check=True,
         )
-        sandbox.files.write("/tmp/spawn", program.read_bytes())
-    sandbox.exec(["chmod", "+x", "/tmp/spawn"]).check()
-    return float(sandbox.exec(["/tmp/spawn", str(ROUNDS)]).check().stdout)
+        sandbox.files.upload(program, SPAWN)
+
+
+def spawn_inside_ms(sandbox: Sandbox, *arguments: str) -> float:
+    """Return what the Go program inside says that starting ``true`` and waiting for it takes."""
+    return float(sandbox.exec([SPAWN, *arguments]).check().stdout)
