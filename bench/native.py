@@ -46,7 +46,7 @@ def main(sandbox_id: str, argv: list[str]) -> int:
         upper, work, root = (Path(directory) / name for name in ("upper", "work", "root"))
         for path in (upper, work, root):
             path.mkdir()
-        Mounts.overlay([disk, image.rootfs], upper, work, root, complete=not holder.user_namespace)
+        Mounts.overlay([disk, *image.lowers], upper, work, root, complete=not holder.user_namespace)
         try:
             enter = ["unshare", "--mount", "sh", "-c", _ENTER, "sh", str(root)]
             return subprocess.run([*enter, *argv], env={**ENV, "ATOLL_BENCH_USER": USER}).returncode
