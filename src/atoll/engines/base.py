@@ -40,7 +40,9 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     written to it: the engine keeps what the guest changes in that directory, and in every checkpoint. ``netns``
     is a path that can be opened and entered. ``argv`` is process 1. ``checkpoint`` is a directory that an
     earlier ``Machine.checkpoint`` of the same engine version filled, or None to boot; then ``binds`` have the
-    targets that they had. Of ``limits`` the engine holds what its host lets it hold; there None is no limit.
+    targets that they had. Memory that a restored guest does not touch is read soon, or with ``read_ahead`` False
+    only by the next checkpoint: such machines share it, and the checkpoint's bytes stay on the disk, erased or not,
+    until these machines have ended. Of ``limits`` the engine holds what its host lets it hold; there None is no limit.
     """
 
     machine_id: str
@@ -53,6 +55,7 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str = "atoll"
     binds: tuple[Bind, ...] = ()
     checkpoint: Path | None = None
+    read_ahead: bool = True
     limits: Limits = Limits()
 
 

@@ -60,6 +60,7 @@ class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     versions: Versions
     checkpoint: Path | None = None
+    read_ahead: bool = True
     engine_disk: bool = False
 
 
@@ -302,6 +303,7 @@ class Berths:
             hostname=plan.hostname,
             binds=(Bind(source=str(agent), target="/.atoll"),),
             checkpoint=plan.checkpoint,
+            read_ahead=plan.read_ahead,
             limits=plan.limits,
         )
 

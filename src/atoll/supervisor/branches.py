@@ -64,7 +64,9 @@ class Branches:
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], link: Link
     ) -> Berth:
         wanted = branched_init(row, env_inside, self._parts.images.facts(row.image_digest).env)
-        berth = await self._parts.berths.begin(self._parts.plan(row, checkpoint=checkpoint), link, wanted)
+        # Copies share the memory that none of them touches.
+        plan = self._parts.plan(row, checkpoint=checkpoint, read_ahead=False)
+        berth = await self._parts.berths.begin(plan, link, wanted)
         try:
             # The guest believes in connections that belong to its original.
             await link.reset_connections(read_flows(checkpoint))

@@ -67,8 +67,8 @@ class Parts:
             raise InternalError(f"sandbox {sandbox.sandbox_id} has no machine", sandbox_id=sandbox.sandbox_id)
         return sandbox.berth
 
-    def plan(self, row: SandboxRow, *, checkpoint: Path | None = None) -> BerthPlan:
-        """How to run what a row describes."""
+    def plan(self, row: SandboxRow, *, checkpoint: Path | None = None, read_ahead: bool = True) -> BerthPlan:
+        """How to run what a row describes; for ``read_ahead`` see ``MachinePlan``."""
         return BerthPlan(
             sandbox_id=row.sandbox_id,
             image=self.images.facts(row.image_digest).lowers,
@@ -78,6 +78,7 @@ class Parts:
             limits=row.limits.over(self.default_limits),
             versions=row.versions,
             checkpoint=checkpoint,
+            read_ahead=read_ahead,
             engine_disk=row.engine_disk,
         )
 

@@ -11,6 +11,12 @@ from typing import Any
 
 from atoll.engines.base import MachinePlan
 
+# Our own annotation, see native/patches/read-ahead.toml. A guest that has just been restored needs the processors
+# for its first answer.
+_READ_AHEAD = "atoll.read-ahead-after-ms"
+_READ_AHEAD_MS = 300
+_NEVER = -1
+
 OPEN_FILES = 1_048_576
 PROCESSES = 65_536
 
@@ -82,6 +88,7 @@ def bundle_spec(plan: MachinePlan) -> dict[str, Any]:
     capabilities = list(CAPABILITIES)
     return {
         "ociVersion": "1.1.0",
+        "annotations": {_READ_AHEAD: str(_READ_AHEAD_MS if plan.read_ahead else _NEVER)},
         "hostname": plan.hostname,
         "root": {"path": os.fspath(plan.rootfs), "readonly": False},
         "process": {
