@@ -187,9 +187,12 @@ def _build_runsc(source: Path, output: Path) -> None:
 
 
 def _patch(tree: Path, patch: Path) -> None:
-    """Replace texts of one file: each ``old``, which must be there once, by its ``new``."""
+    """Add a file of this ``text``, or replace texts of one: each ``old``, which must be there once, by its ``new``."""
     described = tomllib.loads(patch.read_text())
     path = tree / described["file"]
+    if "text" in described:
+        path.write_text(described["text"])
+        return
     text = path.read_text()
     for change in described["change"]:
         if text.count(change["old"]) != 1:

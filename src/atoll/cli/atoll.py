@@ -18,6 +18,7 @@ COMMANDS = {
     "image": "List, build and delete images.",
     "info": "Show all about one sandbox.",
     "kill": "End sandboxes and erase them.",
+    "limits": "Change what a sandbox may use.",
     "logs": "Show what a sandbox logged.",
     "ls": "List sandboxes.",
     "pause": "Freeze sandboxes in memory.",

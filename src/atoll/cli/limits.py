@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from atoll.types import Limits
+from atoll.types import Limits, SandboxStats
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,3 +40,13 @@ def described(limits: Limits) -> str:
     """The limits in one line, as one would give them."""
     given = limits.given()
     return " ".join(f"{flag} {given[name]:g}" for flag, name, *_ in _OPTIONS if name in given)
+
+
+def held_shown(stats: SandboxStats) -> str:
+    """The limits in force in one line, each with how it holds."""
+    given = stats.limits.given()
+    return ", ".join(
+        f"{flag.removeprefix('--')} {given[name]:g} {stats.held.get(name, '')}".rstrip()
+        for flag, name, *_ in _OPTIONS
+        if name in given
+    )

@@ -1,6 +1,6 @@
 """What runs guests: the interface of an engine, and the engines there are."""
 
-from atoll.engines.base import Bind, Capabilities, Engine, Machine, MachinePlan, MachineStats
+from atoll.engines.base import Bind, Capabilities, DiskGrowth, Engine, Machine, MachinePlan, MachineStats
 from atoll.engines.gvisor import RUNSC_VERSION, GvisorEngine
 from atoll.engines.registry import DEFAULT_ENGINE, ENGINES, make_engine
 
@@ -12,6 +12,7 @@ __all__ = [
     "Capabilities",
     "Engine",
     "GvisorEngine",
+    "DiskGrowth",
     "Machine",
     "MachinePlan",
     "MachineStats",

@@ -59,6 +59,13 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
 
 
+class DiskGrowth(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be added to a disk: bytes, rounded up to pages and a page for each file, and files of any kind."""
+
+    size_bytes: int
+    files: int
+
+
 class MachineStats(msgspec.Struct, frozen=True, kw_only=True):
     """What the host sees of a machine. None where it cannot tell; ``disk_bytes`` is for a disk of the engine's own."""
 
@@ -94,6 +101,34 @@ class Machine(ABC):
     @abstractmethod
     async def stats(self) -> MachineStats:
         """What the host sees of it, without waking anything inside."""
+
+    @abstractmethod
+    async def limit(self, limits: Limits) -> None:
+        """Hold other limits from now on. Those of the disk's size are ``limit_growth``'s.
+
+        Raises:
+            UnsupportedError: One of them cannot be changed while the machine runs; then nothing was.
+        """
+
+    @abstractmethod
+    async def mark_disk(self) -> None:
+        """Begin a measuring of the disk: what is added to it from now on counts beside the outcome."""
+
+    @abstractmethod
+    async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
+        """End a measuring: say what more may be added than what was there at the mark; None is no limit.
+
+        The guest's writes beyond it fail with ENOSPC. An eventfd, given once, is written to when another
+        measuring is due; what the guest frees counts only from then on.
+        """
+
+    @abstractmethod
+    def memory_bytes(self) -> int | None:
+        """Memory of the guest, cheaply enough to ask often; None where this host cannot tell."""
+
+    @abstractmethod
+    def hit_memory_limit(self) -> bool:
+        """Whether the host ended a process of the machine for its memory. To be asked before ``kill``."""
 
     @abstractmethod
     async def wait(self) -> None:

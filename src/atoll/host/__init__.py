@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from atoll.host.treecopy import TreeCopy, copy_tree
     from atoll.host.trees import read_below, remove_tree, sync_tree, tree_bytes, tree_outgrows
+    from atoll.host.treeuse import TreeUse, tree_use
     from atoll.host.userns import is_host_root
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "ProgramResult",
     "RunProgramError",
     "TreeCopy",
+    "TreeUse",
     "agent_path",
     "append_log",
     "boot_id",
@@ -74,6 +76,7 @@ __all__ = [
     "to_the_end",
     "tree_bytes",
     "tree_outgrows",
+    "tree_use",
     "unpin",
     "write_atomically",
 ]
@@ -126,6 +129,8 @@ _MODULES = {
     "sync_tree": "trees",
     "tree_bytes": "trees",
     "tree_outgrows": "trees",
+    "TreeUse": "treeuse",
+    "tree_use": "treeuse",
     "is_host_root": "userns",
 }
 

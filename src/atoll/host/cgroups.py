@@ -69,6 +69,15 @@ class Cgroup:
             return _stat(self._directories["cpu"] / "cpu.stat").get("usage_usec", 0) / 1e6
         return int((self._directories["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
 
+    def oom_kills(self) -> int:
+        """How many of its processes the kernel ended for want of memory; 0 where it does not count them."""
+        directory = self._directories["memory"]
+        with contextlib.suppress(OSError):  # removed
+            return _stat(directory / ("memory.events" if self._unified else "memory.oom_control")).get(
+                "oom_kill", 0
+            )
+        return 0
+
     def remove(self) -> None:
         """Kill what is left in it and remove it. Idempotent.
 

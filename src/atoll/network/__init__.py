@@ -5,5 +5,16 @@ from atoll.network.decide import Policy, Refusal, decide
 from atoll.network.flows import Flow
 from atoll.network.link import Link
 from atoll.network.links import Links
+from atoll.network.shaping import can_shape
 
-__all__ = ["GATEWAY_ADDRESS", "GUEST_ADDRESS", "Flow", "Link", "Links", "Policy", "Refusal", "decide"]
+__all__ = [
+    "GATEWAY_ADDRESS",
+    "GUEST_ADDRESS",
+    "Flow",
+    "Link",
+    "Links",
+    "Policy",
+    "Refusal",
+    "can_shape",
+    "decide",
+]

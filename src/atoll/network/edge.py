@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from atoll.host import in_netns, new_netns, unpin
-from atoll.network import filters, flows, netlink, veth
+from atoll.network import filters, flows, netlink, shaping, veth
 from atoll.network.addresses import DNS_PORT, GATEWAY_ADDRESS, RELAY_PORT
 from atoll.network.netlink import NetlinkSocket
 
@@ -91,6 +91,16 @@ def address_guest(pins: Pins) -> None:
         OSError: There is no such namespace.
     """
     in_netns(pins.inner, veth.address_guest)
+
+
+def shape(pins: Pins, rate_bytes_s: int | None) -> None:
+    """Limit what passes each way; None takes the limit away.
+
+    Raises:
+        OSError: The kernel cannot do that, or there is no such link.
+    """
+    for pin in (pins.inner, pins.edge):
+        in_netns(pin, lambda: shaping.shape(rate_bytes_s))
 
 
 def dialled_flows(pins: Pins) -> list[flows.Flow]:

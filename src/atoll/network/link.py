@@ -52,6 +52,7 @@ class Link:
         self._ready = list(sockets.ready)
         self._on_closed = closed
         self._tasks: set[asyncio.Task[None]] = set()
+        self._rate_mib_s: float | None = None
         self._closed = False
 
     @property
@@ -63,6 +64,16 @@ class Link:
         """Say what the sandbox may reach from now on. ``"none"`` also resets what it has open."""
         self._relay.policy = policy
         self._names.answering = policy != "none"
+
+    async def set_rate(self, mib_s: float | None) -> None:
+        """Limit what the guest sends and receives, each, in MiB a second; None is no limit.
+
+        Raises:
+            OSError: The kernel cannot do that, or the link's namespaces are gone.
+        """
+        if mib_s != self._rate_mib_s:
+            await asyncio.to_thread(edge.shape, self._pins, None if mib_s is None else int(mib_s * (1 << 20)))
+            self._rate_mib_s = mib_s
 
     async def prepare(self) -> None:
         """Make the link ready for a machine where another ran: a machine takes the interface's address away.

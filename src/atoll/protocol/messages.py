@@ -11,7 +11,7 @@ from typing import Literal, NoReturn
 import msgspec
 
 from atoll.errors import AtollError, InternalError, from_wire
-from atoll.types import Progress
+from atoll.types import Limits, Progress
 
 PROTOCOL_VERSION = 1
 
@@ -51,6 +51,13 @@ class ForkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Body of ``POST /v1/sandboxes/REF/fork``: how many copies, from 1 to 100."""
 
     count: int = 1
+
+
+class LimitsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/limits``: the limits to change."""
+
+    limits: Limits
+    best_effort: bool = False
 
 
 class RollbackRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

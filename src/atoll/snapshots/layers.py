@@ -13,7 +13,17 @@ from pathlib import Path
 import anyio.to_thread
 
 from atoll.errors import HostError, InternalError
-from atoll.host import Mounts, copy_tree, mounts_below, remove_tree, sync_tree, tree_bytes, tree_outgrows
+from atoll.host import (
+    Mounts,
+    TreeUse,
+    copy_tree,
+    mounts_below,
+    remove_tree,
+    sync_tree,
+    tree_bytes,
+    tree_outgrows,
+    tree_use,
+)
 from atoll.snapshots.hardlinks import settle_links
 from atoll.snapshots.layercopy import LayerCopy, copying
 
@@ -172,6 +182,10 @@ class Layers:
     def outgrows(self, sandbox_dir: Path, most_bytes: int) -> bool:
         """Whether copying the writable layer of a sandbox takes longer than copying a file of ``most_bytes``."""
         return tree_outgrows(sandbox_dir / _UPPER, most_bytes)
+
+    def use(self, sandbox_dir: Path) -> TreeUse:
+        """What is in the writable layer of a sandbox."""
+        return tree_use(sandbox_dir / _UPPER)
 
     def ids(self) -> list[str]:
         """Ids of all frozen layers."""

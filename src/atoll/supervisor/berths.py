@@ -70,7 +70,10 @@ def changes_of(disk: Path) -> Path:
 
 
 class Berth:
-    """A running machine and what belongs to it. ``leaving`` is set before it ends on purpose."""
+    """A running machine and what belongs to it. ``leaving`` is set before it ends on purpose.
+
+    ``reason`` says why it was ended for something that it did; ``limits_changed`` that its sandbox has other limits.
+    """
 
     def __init__(self, machine: Machine, link: Link, disk: Path, state_dir: Path) -> None:
         self.machine = machine
@@ -79,6 +82,8 @@ class Berth:
         self.state_dir = state_dir
         self._mark = state_dir / _MARK
         self.leaving = False
+        self.reason: str | None = None
+        self.limits_changed = asyncio.Event()
         self.gone = asyncio.Event()
         self._watch = asyncio.create_task(self._watching())
 
@@ -208,6 +213,7 @@ class Berths:
         state_dir = self._run / machine_id
         self._owned[machine_id] = plan.disk
         try:
+            await link.set_rate(plan.limits.network_mib_s)
             root = await asyncio.to_thread(self._root, plan)
             self._make_state_dir(state_dir, plan.sandbox_id)
             engine = self._engine(plan.versions.engine)

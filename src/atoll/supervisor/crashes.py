@@ -6,13 +6,20 @@ import logging
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
-from atoll.supervisor.table import CRASH_REASON, Sandbox, Table
+from atoll.supervisor.table import CRASH_REASON, MEMORY_REASON, Sandbox, Table
 from atoll.supervisor.works import Works
 
 if TYPE_CHECKING:
     from atoll.supervisor.berths import Berth, Berths
 
 _log = logging.getLogger(__name__)
+
+
+def crash_reason(berth: Berth) -> str:
+    """Why a machine has ended that nobody ended on purpose."""
+    if berth.reason is not None:
+        return berth.reason
+    return MEMORY_REASON if berth.machine.hit_memory_limit() else CRASH_REASON
 
 
 class Crashes:
@@ -40,7 +47,7 @@ class Crashes:
             berth.hang_up()
         async with sandbox.lock:
             if sandbox.berth is berth and not berth.leaving:
-                await self.crashed_locked(sandbox, berth, CRASH_REASON)
+                await self.crashed_locked(sandbox, berth, crash_reason(berth))
 
     async def crashed_locked(self, sandbox: Sandbox, berth: Berth, reason: str) -> None:
         """Free what is left of it and mark it; the caller holds the sandbox's lock."""

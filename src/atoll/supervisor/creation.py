@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError, ImageNotFoundError
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.erasing import erase
+from atoll.supervisor.holding import refuse_unheld
 from atoll.supervisor.identity import first_init, taken_init
 from atoll.supervisor.images import DEFAULT_IMAGE, ImageFacts
 from atoll.supervisor.names import check_env, check_metadata, check_name, new_id, new_machine_uid
@@ -45,10 +46,13 @@ class Creation:
             NameTakenError: Another sandbox has the name.
             ImageNotFoundError: There is no such image.
             SnapshotNotFoundError: There is no such snapshot.
+            UnsupportedError: This host cannot hold one of the limits.
 
         Postcondition: on any exception nothing of it is left.
         """
         check_spec(spec)
+        if not spec.best_effort:
+            refuse_unheld(spec.limits, self._parts.means)
         with self._parts.table.reserve_sandbox_name(spec.name):
             if spec.from_snapshot is not None:
                 return await self._from_snapshot(spec, spec.from_snapshot)
@@ -144,6 +148,9 @@ class Creation:
             raise ImageNotFoundError(
                 f"snapshot {ref!r} is of image {snapshot.image!r}, not {spec.image!r}", hint="leave image out"
             )
+        limits = spec.limits.over(snapshot.limits)
+        if not spec.best_effort:
+            refuse_unheld(limits, self._parts.means)
         now_s = self._parts.table.now_s()
         row = SandboxRow(
             sandbox_id=new_id(),
@@ -157,7 +164,7 @@ class Creation:
             metadata=spec.metadata,
             network=spec.network,
             on_crash=spec.on_crash or snapshot.on_crash,
-            limits=spec.limits.over(snapshot.limits),
+            limits=limits,
             trust_host_ca=snapshot.trust_host_ca,
             user=snapshot.user,
             cwd=snapshot.cwd,

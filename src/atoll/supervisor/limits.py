@@ -1,10 +1,61 @@
-"""Limits that a sandbox has when nobody asks for any."""
+"""Limits that a sandbox has when nobody asks for any, and changing those of one that is there."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from atoll.supervisor.holding import refuse_unheld
 from atoll.types import Limits
+
+if TYPE_CHECKING:
+    from atoll.supervisor.parts import Parts
+    from atoll.supervisor.table import Sandbox
+
+_PROCESSES = 4096
+_OPEN_FILES = 65_536
 
 
 def default_limits(host_memory_bytes: int) -> Limits:
-    """Half of the host's memory."""
-    return Limits(memory_mib=host_memory_bytes // 2 >> 20)
+    """Half of the host's memory, and as many processes and open files as a busy desktop has."""
+    return Limits(memory_mib=host_memory_bytes // 2 >> 20, processes=_PROCESSES, open_files=_OPEN_FILES)
+
+
+class LimitChanges:
+    """Changes limits.
+
+    Args:
+        parts: What sandboxes are made of.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def change(self, sandbox: Sandbox, limits: Limits, *, best_effort: bool = False) -> None:
+        """Set the limits that are given, leave the others; at once where it runs, else with the next start.
+
+        Raises:
+            InvalidSpecError: No sandbox can live with one of them.
+            UnsupportedError: This host cannot hold one, or not change it while the sandbox runs.
+
+        Postcondition: on any exception all limits are as they were.
+        """
+        limits.check()
+        if not best_effort:
+            refuse_unheld(limits, self._parts.means)
+        async with sandbox.lock:
+            old, wanted = sandbox.row.limits, limits.over(sandbox.row.limits)
+            await self._apply(sandbox, wanted)
+            try:
+                await self._parts.table.change(sandbox, limits=wanted)
+            except BaseException:
+                await self._apply(sandbox, old)
+                raise
+        if sandbox.berth is not None:
+            sandbox.berth.limits_changed.set()
+
+    async def _apply(self, sandbox: Sandbox, limits: Limits) -> None:
+        berth = sandbox.berth
+        if berth is not None:
+            wanted = limits.over(self._parts.default_limits)
+            await berth.alive(berth.machine.limit(wanted), sandbox.sandbox_id)
+            await berth.link.set_rate(wanted.network_mib_s)

@@ -12,6 +12,7 @@ from atoll.errors import InternalError
 from atoll.supervisor.berths import Berth, BerthPlan, Berths
 from atoll.supervisor.crashes import Crashes
 from atoll.supervisor.erasing import Trash
+from atoll.supervisor.holding import Means
 from atoll.supervisor.identity import hostname_of
 from atoll.supervisor.images import ImageShelf
 from atoll.supervisor.operations import Operations
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """One of each. ``watch_paused`` is told of a sandbox that has just been paused.
+    """One of each. ``watch_paused`` is told of a sandbox that has just been paused, ``watch_limits`` of each that runs.
 
     Args:
         default_limits: Limits of a sandbox that asks for none.
+        means: What this host has to hold limits with.
         nameserver: Where guests ask for names.
         complete: Whether a layer can lie below another one, so that freezing saves a copy.
         engine_disks: Whether new sandboxes get the engine's own disks, since no layer can be mounted here.
@@ -51,7 +53,9 @@ class Parts:
     crashes: Crashes
     trash: Trash
     watch_paused: Callable[[Sandbox, Berth], None]
+    watch_limits: Callable[[Sandbox, Berth], None]
     default_limits: Limits
+    means: Means
     nameserver: str
     complete: bool
     engine_disks: bool = False
@@ -100,6 +104,7 @@ class Parts:
         """Do what ``take_up`` does, for a row that says so already."""
         sandbox.berth, sandbox.link = berth, None
         self.crashes.follow(sandbox, berth)
+        self.watch_limits(sandbox, berth)
 
 
 def berth_columns(berth: Berth) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from atoll.engines import Engine, GvisorEngine
 from atoll.host import DiskKind, Home, agent_path, cgroup_root, runsc_path
 from atoll.images import Images, PullSettings, Stacking
-from atoll.network import GATEWAY_ADDRESS, Links
+from atoll.network import GATEWAY_ADDRESS, Links, can_shape
 from atoll.snapshots import Layers
 from atoll.supervisor.api import ApiServer, make_app
 from atoll.supervisor.idle import may_end_holder
@@ -71,6 +71,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
         nameserver=GATEWAY_ADDRESS,
         complete=complete,
         engine_disks=disks == "engine",
+        shaping=can_shape(home.pins),
     )
 
 

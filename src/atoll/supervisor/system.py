@@ -21,12 +21,14 @@ from atoll.supervisor.creation import Creation
 from atoll.supervisor.dial import Dialling, DialSocket
 from atoll.supervisor.erasing import Trash
 from atoll.supervisor.forks import Forks
+from atoll.supervisor.holding import Means
 from atoll.supervisor.idle import Keeper
 from atoll.supervisor.images import ImageShelf
 from atoll.supervisor.journal import Journal
 from atoll.supervisor.kills import Kills
 from atoll.supervisor.leftovers import Leftovers
-from atoll.supervisor.limits import default_limits
+from atoll.supervisor.limits import LimitChanges, default_limits
+from atoll.supervisor.limitwatch import LimitWatch
 from atoll.supervisor.operations import Operations
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import Places
@@ -63,6 +65,7 @@ class Rooms:
         nameserver: Where guests ask for names.
         complete: Whether the kernel gives this process the complete kind of overlay.
         engine_disks: Whether new sandboxes get the engine's own disks.
+        shaping: Whether the kernel can limit the rate of an interface.
         agents: Calls to guest agents; None makes the real one.
     """
 
@@ -75,6 +78,7 @@ class Rooms:
     nameserver: str
     complete: bool
     engine_disks: bool = False
+    shaping: bool = True
     agents: Agents | None = None
 
 
@@ -113,6 +117,8 @@ class System:
         self.snapshots = Snapshots(self.parts, captures)
         self.forks = Forks(self.parts, captures, branches, settings.restores_at_once)
         self.kills = Kills(self.parts)
+        self.limits = LimitChanges(self.parts)
+        self._limit_watch = LimitWatch(self.parts, self.works, self.kills.kill)
         self.usage = Usage(self.parts)
         self.leftovers = Leftovers(self.parts, self.pool.ids, rooms.cgroups)
         self._reconcile = Reconcile(self.parts, self.kills, self.leftovers)
@@ -143,6 +149,10 @@ class System:
             crashes=Crashes(self.table, berths, self.works),
             trash=Trash(places.snapshots, self.table, self.works),
             watch_paused=self._watch_paused,
+            watch_limits=self._watch_limits,
+            means=Means(
+                cgroups=rooms.cgroups is not None, shaping=rooms.shaping, layers=not rooms.engine_disks
+            ),
             default_limits=default_limits(read_memory().total_bytes),
             nameserver=rooms.nameserver,
             complete=rooms.complete,
@@ -152,6 +162,9 @@ class System:
     def _watch_paused(self, sandbox: Sandbox, berth: Berth) -> None:
         self._traffic.watch(sandbox, berth)
 
+    def _watch_limits(self, sandbox: Sandbox, berth: Berth) -> None:
+        self._limit_watch.follow(sandbox, berth)
+
     async def start(self) -> None:
         """Open the database, adopt what runs, and take clients of the dial socket."""
         await self.records.open()
@@ -160,6 +173,7 @@ class System:
         await self._reconcile.run()
         await self._links.start()
         self.pool.start()
+        self._limit_watch.start()
         self.dial_socket.start()
         self.works.watch(self._journal.keep_small(self._running_ids))
 

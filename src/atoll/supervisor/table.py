@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _TICK_S = 1e-6
 CRASH_REASON = "its processes ended unexpectedly"
+MEMORY_REASON = "it used more memory than its memory limit"
 
 
 class Sandbox:

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from atoll.errors import AtollError
+from atoll.supervisor.holding import held_of
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.table import Sandbox
 from atoll.types import SandboxStats
@@ -25,6 +26,8 @@ class Usage:
         """What a sandbox uses now."""
         disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
         disk_bytes = await asyncio.to_thread(self._parts.layers.sizes_changed, disk)
+        limits = sandbox.row.limits.over(self._parts.default_limits)
+        held: dict[str, str] = {**held_of(limits, self._parts.means)}
         berth = sandbox.berth
         if berth is None:
             return SandboxStats(
@@ -36,6 +39,8 @@ class Usage:
                 processes=0,
                 received_bytes=0,
                 sent_bytes=0,
+                limits=limits,
+                held=held,
             )
         machine = await berth.alive(berth.machine.stats(), sandbox.sandbox_id)
         processes = None
@@ -54,4 +59,6 @@ class Usage:
             processes=processes,
             received_bytes=received,
             sent_bytes=sent,
+            limits=limits,
+            held=held,
         )

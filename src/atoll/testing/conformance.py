@@ -156,7 +156,8 @@ class EngineConformance:
             last = workshop.ticks(plan)[-1].number
             woken_plan = _restoring(workshop, "m2", plan, into)
             woken = await workshop.engine().start(woken_plan)
-            assert (await ticks_beyond(workshop, woken_plan, last)).hostname == "m2"
+            # The guest may have asked for the name of the next line before it was suspended.
+            assert (await ticks_beyond(workshop, woken_plan, last + 1)).hostname == "m2"
             assert _counts_without_a_gap(workshop.ticks(woken_plan))
             again = workshop.directory()
             await woken.checkpoint(again)

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import msgspec
 
-from atoll.engines import Capabilities, Engine, Machine, MachinePlan, MachineStats
+from atoll.engines import Capabilities, DiskGrowth, Engine, Machine, MachinePlan, MachineStats
 from atoll.errors import EngineError
+from atoll.types import Limits
 
 CHECKPOINT_FILE = "memory.json"
 
@@ -63,6 +64,11 @@ class FakeMachine(Machine):
         self.memory = memory
         self.paused = False
         self.alive = True
+        self.limits = plan.limits
+        self.growth: DiskGrowth | None = None
+        self.event_fd: int | None = None
+        self.memory_used_bytes: int | None = None
+        self.hit_memory = False
         self._host = host
         self._ended = asyncio.Event()
 
@@ -89,9 +95,33 @@ class FakeMachine(Machine):
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""
         await self._used("stats")
-        limit_mib = self.plan.limits.memory_mib
+        limit_mib = self.limits.memory_mib
         limit_bytes = None if limit_mib is None else limit_mib << 20
         return MachineStats(memory_bytes=1 << 20, memory_limit_bytes=limit_bytes, cpu_s=0.5)
+
+    async def limit(self, limits: Limits) -> None:
+        """See ``Machine.limit``."""
+        await self._used("limit")
+        self.limits = limits
+
+    async def mark_disk(self) -> None:
+        """See ``Machine.mark_disk``."""
+        await self._used("mark_disk")
+
+    async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
+        """See ``Machine.limit_growth``."""
+        await self._used("limit_growth")
+        self.growth = growth
+        if event_fd is not None:
+            self.event_fd = event_fd
+
+    def memory_bytes(self) -> int | None:
+        """See ``Machine.memory_bytes``."""
+        return self.memory_used_bytes
+
+    def hit_memory_limit(self) -> bool:
+        """See ``Machine.hit_memory_limit``."""
+        return self.hit_memory
 
     async def wait(self) -> None:
         """See ``Machine.wait``."""

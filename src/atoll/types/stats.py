@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from atoll.types.limits import Limits
+
 
 class SandboxStats(msgspec.Struct, frozen=True, kw_only=True):
     """Use of the host by one sandbox; None where this host cannot tell. Asking never wakes a sandbox.
 
     ``disk_bytes`` is what its writable layer occupies. ``processes`` counts what runs inside, the agent not counted;
-    it is 0 when nothing runs.
+    it is 0 when nothing runs. ``limits`` are those in force, the default ones among them, and ``held`` says how each of
+    them holds: ``hard``, ``watched`` (noticed a moment later) or ``unavailable``.
     """
 
     state: str
@@ -20,3 +23,5 @@ class SandboxStats(msgspec.Struct, frozen=True, kw_only=True):
     processes: int | None
     received_bytes: int
     sent_bytes: int
+    limits: Limits = Limits()
+    held: dict[str, str] = {}

@@ -44,6 +44,9 @@ class FakeLink:
     def set_policy(self, policy: str) -> None:
         self.policy = policy
 
+    async def set_rate(self, mib_s: float | None) -> None:
+        self.rate_mib_s = mib_s
+
     async def prepare(self) -> None:
         self.calls.append("prepare")
 

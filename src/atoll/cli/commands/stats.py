@@ -6,10 +6,11 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.lazy import Command
+from atoll.cli.limits import held_shown
 from atoll.cli.options import complete_sandbox, json_option
 from atoll.cli.output import show_json
 from atoll.cli.states import held
-from atoll.cli.text import size, table
+from atoll.cli.text import plain, size, table
 from atoll.types import SandboxStats
 
 HEAD = ["SANDBOX", "STATE", "CPU", "MEMORY", "LIMIT", "DISK", "PROCESSES", "RECEIVED", "SENT"]
@@ -32,8 +33,10 @@ def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
             used[ref] = sandbox.stats()
     if as_json:
         show_json(used)
-    else:
-        click.echo(table(HEAD, [_row(ref, stats) for ref, stats in used.items()]))
+        return
+    click.echo(table(HEAD, [_row(ref, stats) for ref, stats in used.items()]))
+    for ref, stats in used.items():
+        click.echo(f"limits of {plain(ref)}: {held_shown(stats)}")
 
 
 def _row(ref: str, stats: SandboxStats) -> list[str]:

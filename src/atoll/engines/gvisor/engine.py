@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from atoll.engines.base import Capabilities, Engine, Machine, MachinePlan
-from atoll.engines.gvisor.launch import launch
+from atoll.engines.gvisor.launch import Bounds, launch
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
 from atoll.engines.gvisor.places import Places, open_directory
 from atoll.engines.gvisor.processes import HostProcess, end_processes_of
@@ -68,8 +68,15 @@ class GvisorEngine(Engine):
         except BaseException:
             await to_the_end(_remove_remains(plan, cgroup))
             raise
-        parts = HostParts(sentry, gofer, cgroup, plan.limits)
-        return GvisorMachine(plan.machine_id, plan.state_dir, parts)
+        machine = GvisorMachine(
+            plan.machine_id, plan.state_dir, HostParts(sentry, gofer, cgroup, plan.limits)
+        )
+        try:
+            await machine.limit(plan.limits)
+        except BaseException:
+            await machine.kill()
+            raise
+        return machine
 
     async def _run(self, plan: MachinePlan, cgroup: Cgroup | None) -> None:
         places = Places(plan.state_dir)
@@ -77,7 +84,8 @@ class GvisorEngine(Engine):
         places.config.write_bytes(msgspec.json.encode(bundle_spec(plan)))
         with open_directory(places.runsc, at_least=HIGH_DESCRIPTOR) as root:
             argv = [str(self._runsc), *_flags(plan, places, root), *_command(plan)]
-            await launch([*argv, f"--bundle={places.bundle}", plan.machine_id], places, (root,), cgroup)
+            argv += [f"--bundle={places.bundle}", plan.machine_id]
+            await launch(argv, places, (root,), Bounds(plan.limits, cgroup))
 
     def _make_cgroup(self, plan: MachinePlan) -> Cgroup | None:
         if self._cgroups is None:

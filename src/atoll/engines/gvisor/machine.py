@@ -8,14 +8,15 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from atoll.engines.base import Machine, MachineStats
+from atoll.engines.base import DiskGrowth, Machine, MachineStats
 from atoll.engines.gvisor.checkpoint_files import CheckpointFiles
 from atoll.engines.gvisor.control import ControlSocket
+from atoll.engines.gvisor.limiting import limit_growth, limit_tasks
 from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import HostProcess, end_processes, end_processes_of
 from atoll.engines.gvisor.record import MachineRecord
-from atoll.engines.gvisor.usage import Usage, usage_of
-from atoll.errors import EngineError, NoSpaceError
+from atoll.engines.gvisor.usage import Usage, guest_memory_bytes, usage_of
+from atoll.errors import EngineError, NoSpaceError, UnsupportedError
 from atoll.host import Cgroup, free_bytes, to_the_end
 from atoll.types import Limits
 
@@ -107,6 +108,35 @@ class GvisorMachine(Machine):
 
     def _processes(self) -> list[HostProcess]:
         return [process for process in (self._parts.sentry, self._parts.gofer) if process]
+
+    async def limit(self, limits: Limits) -> None:
+        """See ``Machine.limit``."""
+        cgroup, old = self._parts.cgroup, self._parts.limits
+        if cgroup is None and limits.vcpus != old.vcpus:
+            raise UnsupportedError(
+                "processors cannot be changed while it runs, for there is no cgroup",
+                hint="suspend it first",
+            )
+        await limit_tasks(self._control, limits)
+        if cgroup is not None:
+            await asyncio.to_thread(cgroup.limit, limits)
+        self._parts = self._parts._replace(limits=limits)
+
+    async def mark_disk(self) -> None:
+        """See ``Machine.mark_disk``."""
+        await self._control.call("containerManager.MarkDisk")
+
+    async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
+        """See ``Machine.limit_growth``."""
+        await limit_growth(self._control, growth, event_fd)
+
+    def memory_bytes(self) -> int | None:
+        """See ``Machine.memory_bytes``."""
+        return None if self._parts.sentry is None else guest_memory_bytes(self._parts.sentry.pid)
+
+    def hit_memory_limit(self) -> bool:
+        """See ``Machine.hit_memory_limit``."""
+        return self._parts.cgroup is not None and self._parts.cgroup.oom_kills() > 0
 
     async def wait(self) -> None:
         """See ``Machine.wait``."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PROC = Path("/proc")
+_MEMORY_FILE = "/memfd:runsc-memory"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -29,6 +30,18 @@ def usage_of(pids: Collection[int]) -> Usage:
     tree = {pid for pid in stats if _descends(pid, pids, stats)}
     ticks = sum(stats[pid].ticks for pid in tree)
     return Usage(memory_bytes=sum(map(_memory_bytes, tree)), cpu_s=ticks / _TICKS_PER_S)
+
+
+def guest_memory_bytes(sentry_pid: int) -> int | None:
+    """What the file takes in which a sentry keeps its guest's memory: a look takes some 50 µs."""
+    directory = _PROC / str(sentry_pid) / "fd"
+    try:
+        for entry in os.scandir(directory):
+            if os.readlink(entry.path).startswith(_MEMORY_FILE):
+                return os.stat(entry.path).st_blocks * 512
+    except OSError:
+        return None
+    return None
 
 
 def _stats() -> dict[int, _Stat]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.guest import list_processes, processes_from
-from atoll.protocol import ForkRequest, RollbackRequest, SnapshotRequest
+from atoll.protocol import ForkRequest, LimitsRequest, RollbackRequest, SnapshotRequest
 from atoll.sdk._async.agent import AsyncAgent
 from atoll.sdk._async.files import AsyncFiles
 from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
@@ -394,6 +394,14 @@ class AsyncSandbox:
         async for text in logged(self._link, self._path, follow=follow):
             yield text
 
+    async def set_limits(self, limits: Limits, *, best_effort: bool = False) -> None:
+        """Change the limits that are not None: at once where it runs, else from its next start on.
+
+        Raises:
+            InvalidSpecError, UnsupportedError: One is not possible, or this host cannot hold or change it.
+        """
+        await self._change("limits", LimitsRequest(limits=limits, best_effort=best_effort))
+
     async def stats(self) -> SandboxStats:
         """What it uses of the host. It is not woken."""
         return await self._link.call("GET", f"{self._path}/stats", SandboxStats)
@@ -423,8 +431,9 @@ class AsyncSandbox:
         """
         await self._change("suspend")
 
-    async def _change(self, how: str) -> None:
-        await self._link.call("POST", f"{self._path}/{how}", SandboxInfo, timeout_s=LONG_S, repeatable=True)
+    async def _change(self, how: str, body: Any = None) -> None:
+        path = f"{self._path}/{how}"
+        await self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
 
     async def snapshot(self, name: str | None = None, *, comment: str = "") -> SnapshotInfo:
         """Keep its memory and disk of this instant; it goes on running. On disk for good when this returns.

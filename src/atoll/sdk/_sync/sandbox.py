@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.guest import list_processes, processes_from
-from atoll.protocol import ForkRequest, RollbackRequest, SnapshotRequest
+from atoll.protocol import ForkRequest, LimitsRequest, RollbackRequest, SnapshotRequest
 from atoll.sdk._sync.agent import Agent
 from atoll.sdk._sync.files import Files
 from atoll.sdk._sync.link import LONG_S, Link, closed_on_error, ref
@@ -395,6 +395,14 @@ class Sandbox:
         for text in logged(self._link, self._path, follow=follow):
             yield text
 
+    def set_limits(self, limits: Limits, *, best_effort: bool = False) -> None:
+        """Change the limits that are not None: at once where it runs, else from its next start on.
+
+        Raises:
+            InvalidSpecError, UnsupportedError: One is not possible, or this host cannot hold or change it.
+        """
+        self._change("limits", LimitsRequest(limits=limits, best_effort=best_effort))
+
     def stats(self) -> SandboxStats:
         """What it uses of the host. It is not woken."""
         return self._link.call("GET", f"{self._path}/stats", SandboxStats)
@@ -424,8 +432,9 @@ class Sandbox:
         """
         self._change("suspend")
 
-    def _change(self, how: str) -> None:
-        self._link.call("POST", f"{self._path}/{how}", SandboxInfo, timeout_s=LONG_S, repeatable=True)
+    def _change(self, how: str, body: Any = None) -> None:
+        path = f"{self._path}/{how}"
+        self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
 
     def snapshot(self, name: str | None = None, *, comment: str = "") -> SnapshotInfo:
         """Keep its memory and disk of this instant; it goes on running. On disk for good when this returns.

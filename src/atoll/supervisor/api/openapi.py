@@ -44,6 +44,7 @@ OPERATIONS = (
     Operation("post", f"{_ONE}/fork", "Make running copies", protocol.ForkRequest, list[types.SandboxInfo]),
     Operation("post", f"{_ONE}/rollback", "Back to a snapshot", protocol.RollbackRequest, types.SandboxInfo),
     Operation("post", f"{_ONE}/snapshots", "Keep its state", protocol.SnapshotRequest, types.SnapshotInfo),
+    Operation("post", f"{_ONE}/limits", "Change limits", protocol.LimitsRequest, types.SandboxInfo),
     Operation("get", f"{_ONE}/stats", "What it uses", None, types.SandboxStats),
     Operation("get", f"{_ONE}/logs", "Its console from a byte on", None, protocol.LogsPage),
     Operation("get", "/v1/snapshots", "All snapshots, or one sandbox's", None, list[types.SnapshotInfo]),

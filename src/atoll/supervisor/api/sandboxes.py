@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.errors import InvalidSpecError
-from atoll.protocol import ForkRequest, RollbackRequest, SnapshotRequest
+from atoll.protocol import ForkRequest, LimitsRequest, RollbackRequest, SnapshotRequest
 from atoll.supervisor.api.answers import Report, answer, json_answer, read_body
 from atoll.supervisor.listing import page
 from atoll.supervisor.logs import read_page
@@ -23,7 +23,12 @@ _BASE = "/v1/sandboxes"
 
 def sandbox_routes(system: System) -> list[Route]:
     """Everything under ``/v1/sandboxes``."""
-    return [*_plain_routes(system), *_state_routes(system), *_branch_routes(system)]
+    return [
+        *_plain_routes(system),
+        *_limit_routes(system),
+        *_state_routes(system),
+        *_branch_routes(system),
+    ]
 
 
 def _plain_routes(system: System) -> list[Route]:
@@ -98,6 +103,19 @@ def _state_routes(system: System) -> list[Route]:
         route("resume", system.sleep.resume),
         route("wake", system.sleep.wake),
     ]
+
+
+def _limit_routes(system: System) -> list[Route]:
+    async def limits(request: Request) -> Response:
+        sandbox, wanted = _sandbox(system, request), await read_body(request, LimitsRequest)
+
+        async def work(_: Report) -> object:
+            await system.limits.change(sandbox, wanted.limits, best_effort=wanted.best_effort)
+            return sandbox.info()
+
+        return await answer(request, system.works, work)
+
+    return [Route(f"{_BASE}/{{ref}}/limits", limits, methods=["POST"])]
 
 
 def _branch_routes(system: System) -> list[Route]:

@@ -1,0 +1,107 @@
+"""The room that a running sandbox has on its disk: measured here, held by its kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from atoll.engines import DiskGrowth
+from atoll.errors import AtollError
+from atoll.types import Limits
+
+if TYPE_CHECKING:
+    from atoll.host import TreeUse
+    from atoll.snapshots import Layers
+    from atoll.supervisor.berths import Berth
+
+# What the guest's kernel cannot count: files of the image that the host copies at their first change.
+_LOOK_S = 10.0
+# Measuring takes at most this share of the time.
+_SHARE = 0.1
+_ENDLESS = 1 << 60
+_log = logging.getLogger(__name__)
+
+
+class DiskWatch:
+    """Measures the disk of one berth whenever its kernel asks for it, and tells it what may be added.
+
+    Args:
+        berth: What runs.
+        layers: Measures.
+        limits: Those of the sandbox now.
+    """
+
+    def __init__(self, berth: Berth, layers: Layers, limits: Callable[[], Limits]) -> None:
+        self._berth = berth
+        self._layers = layers
+        self._limits = limits
+        self._wanted = asyncio.Event()
+        self._limited = False
+
+    async def run(self) -> None:
+        """Watch until the machine ends."""
+        loop = asyncio.get_running_loop()
+        event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        loop.add_reader(event_fd, self._asked, event_fd)
+        try:
+            await self._watching(event_fd)
+        except (AtollError, OSError) as error:
+            if not self._berth.gone.is_set() and not self._berth.leaving:
+                _log.warning(
+                    "the disk of machine %s is not watched: %s", self._berth.machine.machine_id, error
+                )
+        finally:
+            loop.remove_reader(event_fd)
+            os.close(event_fd)
+
+    def _asked(self, event_fd: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(event_fd)
+        self._wanted.set()
+
+    async def _watching(self, event_fd: int) -> None:
+        given: int | None = event_fd
+        while True:
+            began_s = time.monotonic()
+            self._wanted.clear()
+            if await self._renew(given):
+                given = None
+            took_s = time.monotonic() - began_s
+            await asyncio.sleep(took_s / _SHARE if self._limited else 0)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._any_wish(), _LOOK_S if self._limited else None)
+
+    async def _any_wish(self) -> None:
+        changed = asyncio.ensure_future(self._berth.limits_changed.wait())
+        wanted = asyncio.ensure_future(self._wanted.wait())
+        try:
+            await asyncio.wait({changed, wanted}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+            wanted.cancel()
+        self._berth.limits_changed.clear()
+
+    async def _renew(self, event_fd: int | None) -> bool:
+        """Measure and tell; whether the guest's kernel has been told at all."""
+        limits, machine = self._limits(), self._berth.machine
+        if limits.disk_mib is None and limits.files is None:
+            if self._limited:
+                await machine.limit_growth(None)
+            self._limited = False
+            return False
+        await machine.mark_disk()
+        use = await asyncio.to_thread(self._layers.use, self._berth.disk)
+        await machine.limit_growth(growth_left(limits, use), event_fd)
+        self._limited = True
+        return True
+
+
+def growth_left(limits: Limits, use: TreeUse) -> DiskGrowth:
+    """What may be added to a disk that is used so far."""
+    size = _ENDLESS if limits.disk_mib is None else (limits.disk_mib << 20) - use.size_bytes
+    return DiskGrowth(size_bytes=size, files=_ENDLESS if limits.files is None else limits.files - use.files)

@@ -1,0 +1,95 @@
+"""How each limit holds on this host: the one place that knows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from atoll.errors import UnsupportedError
+from atoll.types import Limits
+
+Hold = Literal["hard", "watched", "unavailable"]
+
+
+class Means(msgspec.Struct, frozen=True, kw_only=True):
+    """What this host has to hold limits with.
+
+    Args:
+        cgroups: Control groups can be made.
+        layers: Disks are layers of the host, not kept by the engine.
+        shaping: The kernel can shape the traffic of an interface (``sch_tbf``).
+    """
+
+    cgroups: bool
+    shaping: bool
+    layers: bool = True
+
+
+class Held(msgspec.Struct, frozen=True):
+    """How one limit holds, and what that means."""
+
+    hold: Hold
+    note: str
+
+
+def holding(means: Means) -> dict[str, Held]:
+    """How each limit holds, by its name."""
+    sentry = "refused by the guest's kernel"
+    disk = Held(
+        "hard", "refused by the guest's kernel; what a first change copies from the image counts 10 s later"
+    )
+    if not means.layers:
+        disk = Held("unavailable", "in this home the engine keeps the disk")
+    if means.cgroups:
+        memory = Held("hard", "by a cgroup; the agent kills the biggest program before")
+        vcpus = Held("hard", "by a cgroup")
+    else:
+        memory = Held(
+            "watched", "killed within 50 ms of passing it: the overshoot is what it takes till then"
+        )
+        vcpus = Held("hard", "in whole processors, changed only while it does not run")
+    rate = Held("hard", "by the guest's kernel; access to mapped files does not count")
+    network = Held("hard", "by the kernel, each way")
+    if not means.shaping:
+        network = Held("unavailable", "this kernel has no sch_tbf")
+    return {
+        "vcpus": vcpus,
+        "memory_mib": memory,
+        "disk_mib": disk,
+        "files": disk,
+        "disk_mib_s": rate if means.layers else disk,
+        "network_mib_s": network,
+        "processes": Held("hard", sentry),
+        "open_files": Held("hard", sentry),
+        "lifetime_s": Held(
+            "watched", "killed within 2 s while a supervisor runs, else when the next one starts"
+        ),
+    }
+
+
+def how(name: str, value: float, means: Means) -> Held:
+    """How one limit of this value holds."""
+    if name == "vcpus" and not means.cgroups and value != int(value):
+        return Held("unavailable", "without a cgroup only whole processors")
+    return holding(means)[name]
+
+
+def refuse_unheld(limits: Limits, means: Means) -> None:
+    """Refuse limits that this host cannot hold.
+
+    Raises:
+        UnsupportedError: Says which and why.
+    """
+    for name, value in limits.given().items():
+        held = how(name, value, means)
+        if held.hold == "unavailable":
+            raise UnsupportedError(
+                f"this host cannot hold the limit {name}={value:g}: {held.note}",
+                hint="leave it out, or accept that with best_effort; `atoll doctor` says what holds here",
+            )
+
+
+def held_of(limits: Limits, means: Means) -> dict[str, Hold]:
+    """How those of the limits hold that are there."""
+    return {name: how(name, value, means).hold for name, value in limits.given().items()}

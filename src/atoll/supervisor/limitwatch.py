@@ -1,0 +1,107 @@
+"""Watches what no kernel holds: lifetimes, and memory where there is no cgroup."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.supervisor.diskwatch import DiskWatch
+from atoll.supervisor.table import MEMORY_REASON
+from atoll.supervisor.works import Works
+from atoll.types import Limits
+
+if TYPE_CHECKING:
+    from atoll.supervisor.berths import Berth
+    from atoll.supervisor.parts import Parts
+    from atoll.supervisor.table import Sandbox
+
+_LOOK_S = 1.0
+_LEAST_S = 0.05
+# No guest takes memory faster than this.
+_FASTEST_BYTES_S = 4 << 30
+_log = logging.getLogger(__name__)
+
+
+class LimitWatch:
+    """Watches the sandboxes of a home.
+
+    Args:
+        parts: What sandboxes are made of.
+        works: Owner of the watching.
+        kill: Ends a sandbox for good.
+    """
+
+    def __init__(self, parts: Parts, works: Works, kill: Callable[[Sandbox], Awaitable[object]]) -> None:
+        self._parts = parts
+        self._works = works
+        self._kill = kill
+
+    def start(self) -> None:
+        """Begin to look after lifetimes."""
+        self._works.watch(self._ending())
+
+    def follow(self, sandbox: Sandbox, berth: Berth) -> None:
+        """Watch a berth that has just become the sandbox's, as long as it lives."""
+
+        def limits() -> Limits:
+            return sandbox.row.limits.over(self._parts.default_limits)
+
+        self._works.watch(_until_gone(berth, DiskWatch(berth, self._parts.layers, limits).run()))
+        if not self._parts.means.cgroups:
+            self._works.watch(_until_gone(berth, watch_memory(berth, limits)))
+
+    async def _ending(self) -> None:
+        while True:
+            for sandbox in self._parts.table.sandboxes():
+                if expired(sandbox, self._parts.table.now_s()):
+                    await self._end(sandbox)
+            await asyncio.sleep(_LOOK_S)
+
+    async def _end(self, sandbox: Sandbox) -> None:
+        _log.info("sandbox %s is killed: its lifetime is over", sandbox.sandbox_id)
+        try:
+            await self._works.run(self._killing(sandbox))
+        except (AtollError, OSError) as error:
+            _log.warning("sandbox %s cannot be killed: %s", sandbox.sandbox_id, error)
+
+    async def _killing(self, sandbox: Sandbox) -> None:
+        await self._kill(sandbox)
+
+
+def expired(sandbox: Sandbox, now_s: float) -> bool:
+    """Whether a sandbox has lived as long as it may."""
+    lifetime_s = sandbox.row.limits.lifetime_s
+    return lifetime_s is not None and now_s >= sandbox.row.created_at + lifetime_s
+
+
+def pause_s(used_bytes: int, limit_bytes: int) -> float:
+    """How long a guest that uses so much memory needs to reach its limit, at the least."""
+    return min(_LOOK_S, max(_LEAST_S, (limit_bytes - used_bytes) / _FASTEST_BYTES_S))
+
+
+async def watch_memory(berth: Berth, limits: Callable[[], Limits]) -> None:
+    """End the machine when it uses more memory than it may."""
+    while True:
+        used_bytes, limit_mib = berth.machine.memory_bytes(), limits().memory_mib
+        if used_bytes is None or limit_mib is None:
+            await asyncio.sleep(_LOOK_S)
+            continue
+        if used_bytes > limit_mib << 20:
+            berth.reason = MEMORY_REASON
+            await berth.machine.kill()
+            return
+        await asyncio.sleep(pause_s(used_bytes, limit_mib << 20))
+
+
+async def _until_gone(berth: Berth, watching: Awaitable[None]) -> None:
+    task = asyncio.ensure_future(watching)
+    gone = asyncio.ensure_future(berth.gone.wait())
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
