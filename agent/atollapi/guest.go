@@ -21,11 +21,15 @@ type initRequest struct {
 	CAPem      *string           `json:"ca_pem"`
 	Nameserver *string           `json:"nameserver"`
 	Entropy    []byte            `json:"entropy"`
+	Owners     []system.Owner    `json:"owners"`
 }
 
 func (a *API) init(w http.ResponseWriter, r *http.Request) error {
 	var request initRequest
 	if err := decode(w, r, &request); err != nil {
+		return err
+	}
+	if err := a.System.Give(request.Owners); err != nil {
 		return err
 	}
 	if request.User != nil && *request.User != "" {

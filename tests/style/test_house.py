@@ -40,6 +40,7 @@ ROOT_DIRECTORIES = {
     "docs",
     "examples",
     "native",
+    "packaging",
     "puller",
     "scripts",
     "src",

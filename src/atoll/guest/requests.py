@@ -45,7 +45,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a guest is told of itself; what is None stays as it is. ``entropy`` travels as base64."""
+    """What a guest is told of itself; what is None stays as it is. ``entropy`` travels as base64.
+
+    ``owners`` are path, uid and gid of the image's files that the host could not give to their owners.
+    """
 
     generation: int | None = None
     hostname: str | None = None
@@ -56,6 +59,7 @@ class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ca_pem: str | None = None
     nameserver: str | None = None
     entropy: bytes | None = None
+    owners: tuple[tuple[str, int, int], ...] = ()
 
 
 def _query(route: str, **values: str | None) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from atoll.host.treecopy import TreeCopy, copy_tree
     from atoll.host.trees import read_below, remove_tree, sync_tree, tree_bytes, tree_outgrows
     from atoll.host.treeuse import TreeUse, tree_use
-    from atoll.host.userns import is_host_root
+    from atoll.host.userns import is_host_root, one_id
 
 __all__ = [
     "Cgroup",
@@ -61,6 +61,7 @@ __all__ = [
     "locked",
     "mounts_below",
     "new_netns",
+    "one_id",
     "open_process",
     "process_alive",
     "puller_path",
@@ -132,6 +133,7 @@ _MODULES = {
     "TreeUse": "treeuse",
     "tree_use": "treeuse",
     "is_host_root": "userns",
+    "one_id": "userns",
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from atoll.errors import HostError
 from atoll.host.cgroups import cgroup_root
 from atoll.host.filecopy import reflinks
 from atoll.host.files import free_bytes
-from atoll.host.holder import end_holder, ensure_holder, find_holder
+from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder
 from atoll.host.home import Home
 from atoll.host.processes import RunProgramError, run_program
 from atoll.host.trees import open_top, remove_tree
@@ -34,6 +33,10 @@ _TRIAL_S = 15.0
 # A sandbox's disk cannot lie on these: they cannot be the upper layer of an overlay.
 _UNFIT_KINDS = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "vfat", "exfat", "ecryptfs")
 
+_ENGINE_COSTS = (
+    "each snapshot and suspend writes all that was changed on the disk, and a crash loses what was changed "
+    "since the last one"
+)
 _USERNS_SETTINGS = {
     "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
     "kernel.unprivileged_userns_clone": ("0", "1"),
@@ -57,15 +60,21 @@ async def check_host(home: Home) -> list[Check]:
     except HostError as error:
         return [Check("home", "error", error.message, error.hint)]
     trial = await _tried(home)
+    ids, lacks_ids = await asyncio.to_thread(_tried_ids, home)
     settings = {} if is_host_root() else {name: _setting(name) for name in _USERNS_SETTINGS}
     checks = [
         kernel_check(os.uname().release, os.uname().machine),
         namespaces_check(trial.get("namespaces", "it could not be tried"), settings),
-        await asyncio.to_thread(_ids_check, home),
-        overlay_check(trial.get("overlay"), home, filesystem_kind(home.path)),
+        ids,
+        disk_kind_check(
+            trial.get("overlay"),
+            lacks_ids=lacks_ids,
+            forced=os.environ.get("ATOLL_DISK") == "engine",
+            home=home,
+            kind=filesystem_kind(home.path),
+        ),
         nftables_check(trial.get("nftables")),
         *await asyncio.to_thread(_slow_checks, home),
-        programs_check({name: shutil.which(name, path=_search_path()) for name in _programs()}),
         clock_check(time.time(), _TRIAL.stat().st_mtime),
         ptrace_check(_setting("kernel.yama.ptrace_scope")),
     ]
@@ -107,49 +116,64 @@ def namespaces_check(outcome: str, settings: Mapping[str, str | None]) -> Check:
     )
 
 
-def _ids_check(home: Home) -> Check | None:
-    """Whether this user has numbers to give to the users of a sandbox; None as root, who has all."""
-    if is_host_root():
-        return None
-    try:
-        users, groups = own_ranges()
-        if find_holder(home) is None:
-            _try_holder(home)
-    except HostError as error:
-        return Check("ids", "error", error.message, _command(error.hint))
-    least = min(users.count, groups.count)
+def ids_check(lacks_ids: str | None, least: int) -> Check:
+    """Whether an ordinary user has numbers to give to the users of a sandbox.
+
+    Args:
+        lacks_ids: Why there is one only, see ``Holder``; None when there are many.
+        least: How many there are.
+    """
+    remedy = range_remedy(user_name()).removeprefix("run: ")
+    if lacks_ids is not None:
+        if lacks_ids.startswith("the program"):
+            remedy = "sudo apt install uidmap"
+        message = f"one number only for the users of a sandbox, so its disk is the engine's own: {lacks_ids}"
+        return Check("one id", "warning", message, remedy)
     if least < 65535:
-        return Check(
-            "ids",
-            "warning",
-            f"this user has only {least} numbers for the users of a sandbox, of 65535 that it may use",
-            range_remedy(user_name()).removeprefix("run: "),
-        )
+        message = f"this user has only {least} numbers for the users of a sandbox, of 65535 that it may use"
+        return Check("ids", "warning", message, remedy)
     return Check("ids", "ok", f"{least} user and group numbers for sandboxes")
 
 
-def overlay_check(outcome: str | None, home: Home, kind: str) -> Check | None:
-    """Whether disks of sandboxes can lie in the home, and what a snapshot of one costs there."""
+def disk_kind_check(
+    outcome: str | None, *, lacks_ids: bool, forced: bool, home: Home, kind: str
+) -> Check | None:
+    """How disks of sandboxes are kept in the home, and what a snapshot of one costs there.
+
+    Args:
+        outcome: What a trial of a mount said; None when it was not tried.
+        lacks_ids: Whether this user has one number of the host only.
+        forced: Whether the engine's own disks are asked for.
+        home: Where they lie.
+        kind: Its kind of file system.
+    """
     if outcome is None:
         return None
+    if forced:
+        return Check(
+            "disk kind", "note", f"the engine's own, as ATOLL_DISK asks: {_ENGINE_COSTS}", "unset ATOLL_DISK"
+        )
+    if lacks_ids:
+        return Check("disk kind", "warning", f"the engine's own: {_ENGINE_COSTS}", "see the line `one id`")
     if outcome != "ok":
         place = "this file system" if kind not in _UNFIT_KINDS else f"a file system of the kind {kind}"
         better = _better_place()
-        return Check(
-            "disk kind",
-            "error",
-            f"the disk of a sandbox cannot lie in {home.path}: {place} cannot hold it ({outcome})",
-            f"export ATOLL_HOME={better}"
-            if better
-            else "set ATOLL_HOME to a directory on ext4, xfs or btrfs",
+        message = (
+            f"the engine's own, since {place} ({home.path}) holds no layers ({outcome}): {_ENGINE_COSTS}"
         )
+        remedy = (
+            f"export ATOLL_HOME={better}" if better else "set ATOLL_HOME to a directory on ext4, xfs or btrfs"
+        )
+        return Check("disk kind", "warning", message, remedy)
     if is_host_root():
-        return Check("disk kind", "ok", f"{kind}: a snapshot freezes the disk's layer and copies nothing")
+        return Check(
+            "disk kind", "ok", f"frozen ({kind}): a snapshot freezes the disk's layer and copies nothing"
+        )
     with open_top(home.path) as directory:
         shares = reflinks(directory)
     if shares:
-        return Check("disk kind", "ok", f"{kind}: a snapshot shares what changed on the disk (reflink)")
-    return Check("disk kind", "note", f"{kind}: a snapshot copies what changed on the disk")
+        return Check("disk kind", "ok", f"reflinked ({kind}): a snapshot shares what changed on the disk")
+    return Check("disk kind", "note", f"copied ({kind}): a snapshot copies what changed on the disk")
 
 
 def nftables_check(outcome: str | None) -> Check | None:
@@ -171,14 +195,6 @@ def disk_check(free: int, path: Path) -> Check:
         return Check("disk space", "error", text, "free some space, or set ATOLL_HOME to a larger disk")
     level: Literal["ok", "warning"] = "warning" if free < _SMALL_DISK_BYTES else "ok"
     return Check("disk space", level, text, "free some space" if level == "warning" else None)
-
-
-def programs_check(found: Mapping[str, str | None]) -> Check:
-    """Whether the host's programs that atoll calls are there; ``found`` has their paths."""
-    if missing := [name for name, path in found.items() if path is None]:
-        names = " ".join(missing)
-        return Check("programs", "error", f"missing: {names}", f"sudo apt install {names}")
-    return Check("programs", "ok", f"found: {' '.join(found)}")
 
 
 def clock_check(now_s: float, installed_s: float) -> Check:
@@ -216,11 +232,25 @@ def filesystem_kind(path: Path) -> str:
     return kind
 
 
-def _try_holder(home: Home) -> None:
+def _tried_ids(home: Home) -> tuple[Check | None, bool]:
+    """What is to be said of this user's numbers, and whether there is one only; nothing as root, who has all."""
+    if is_host_root():
+        return None, False
+    try:
+        lacks = (find_holder(home) or _trial_holder(home)).lacks_ids
+        least = 0 if lacks else min(ids.count for ids in own_ranges())
+    except HostError as error:
+        return Check("ids", "error", error.message, (error.hint or "").removeprefix("run: ") or None), False
+    return ids_check(lacks, least), lacks is not None
+
+
+def _trial_holder(home: Home) -> Holder:
     with tempfile.TemporaryDirectory(prefix=".trial-", dir=home.path) as place:
         trial = Home(place, run=f"{place}/run")
-        ensure_holder(trial)
-        end_holder(trial)
+        try:
+            return ensure_holder(trial)
+        finally:
+            end_holder(trial)
 
 
 def _slow_checks(home: Home) -> list[Check]:
@@ -263,21 +293,8 @@ def _setting(name: str) -> str | None:
         return None
 
 
-def _programs() -> list[str]:
-    return ["mmdebstrap"]
-
-
-def _search_path() -> str:
-    # An ordinary user's path often lacks these, and run_program's callers give them.
-    return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/sbin:/usr/sbin:/sbin"
-
-
 def _better_place() -> str | None:
     for place in (Path.home(), Path("/var/tmp"), Path("/srv"), Path("/mnt")):  # noqa: S108
         if os.access(place, os.W_OK) and filesystem_kind(place) not in (*_UNFIT_KINDS, "tmpfs"):
             return str(place / f"atoll-{user_name()}")
     return None
-
-
-def _command(hint: str | None) -> str | None:
-    return None if hint is None else hint.removeprefix("run: ")

@@ -24,7 +24,16 @@ class IdRange(msgspec.Struct, frozen=True):
 
 def is_host_root() -> bool:
     """Whether this process is root of the host itself, not of a user namespace."""
-    return os.geteuid() == 0 and _maps_everything(Path("/proc/self/uid_map").read_text())
+    return os.geteuid() == 0 and _id_map("uid_map") == ["0", "0", str(_WHOLE_RANGE)]
+
+
+def one_id() -> bool:
+    """Whether root is the only user and group that this process can give files to."""
+    return any(_id_map(table)[2:] == ["1"] for table in ("uid_map", "gid_map"))
+
+
+def _id_map(table: str) -> list[str]:
+    return Path("/proc/self", table).read_text().split()
 
 
 def subordinate_range(table: Path, name: str, number: int) -> IdRange | None:
@@ -119,7 +128,3 @@ def _map(program: str, pid: int, own: int, given: IdRange) -> None:
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()
         raise HostError(f"{' '.join(argv)} failed: {said}", hint=range_remedy(user_name()))
-
-
-def _maps_everything(uid_map: str) -> bool:
-    return uid_map.split() == ["0", "0", str(_WHOLE_RANGE)]

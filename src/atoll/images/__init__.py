@@ -1,9 +1,21 @@
-"""Images: immutable root file systems, built or pulled on first use."""
+"""Images: immutable root file systems, built, unpacked from the package atoll-base, or pulled on first use."""
 
 from atoll.images.catalog import Image
 from atoll.images.images import Images
+from atoll.images.owners import Owner
 from atoll.images.pull import Stacking
 from atoll.images.puller import PullSettings
+from atoll.images.ready import About, ReadyBase, ready_base
 from atoll.images.reference import image_name
 
-__all__ = ["Image", "Images", "PullSettings", "Stacking", "image_name"]
+__all__ = [
+    "About",
+    "Image",
+    "Images",
+    "Owner",
+    "PullSettings",
+    "ReadyBase",
+    "Stacking",
+    "image_name",
+    "ready_base",
+]

@@ -13,6 +13,7 @@ import msgspec
 
 from atoll.errors import ImageNotFoundError
 from atoll.host import locked, remove_tree, write_atomically
+from atoll.images.owners import Owner, read_owners
 from atoll.types import ImageInfo
 
 ROOTFS = "rootfs"
@@ -28,6 +29,10 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
     info: ImageInfo
     lowers: tuple[Path, ...]
+
+    def owners(self) -> tuple[Owner, ...]:
+        """Files that belong to others than root, where the host could not give them away: the guest does."""
+        return () if self.info.layers else read_owners(self.lowers[0].parent)
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 
 from atoll.errors import HostError, InUseError
-from atoll.host import remove_tree, sync_tree, tree_bytes
+from atoll.host import one_id, remove_tree, sync_tree, tree_bytes
 from atoll.images.build import apt_config, build
 from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named, try_lock
 from atoll.images.holding import held
 from atoll.images.pull import Pulls, Stacking
 from atoll.images.puller import PullSettings
+from atoll.images.ready import ReadyBase
 from atoll.images.recipe import BASE, CWD, ENV, USER, Recipe, digest, installed_packages
 from atoll.images.reference import image_name
 from atoll.images.sources import recipe_of_host, suite_of_host
@@ -35,14 +37,20 @@ class Images:
         directory: Where the images lie; it may be a symbolic link, so that homes can share images.
         settings: How images of registries come here.
         stacking: How layers lie on each other in this home.
+        ready: The archive that ``base`` is unpacked from; None builds it.
     """
 
     def __init__(
-        self, directory: Path, settings: PullSettings | None = None, stacking: Stacking = "trusted"
+        self,
+        directory: Path,
+        settings: PullSettings | None = None,
+        stacking: Stacking = "trusted",
+        ready: ReadyBase | None = None,
     ) -> None:
         self._directory = directory
         self._catalog = Catalog(directory)
         self._pulls = Pulls(self._catalog, settings or PullSettings(), stacking)
+        self._ready = ready
 
     def list(self) -> list[ImageInfo]:
         """The images that have a name, by name."""
@@ -78,13 +86,20 @@ class Images:
         if name != BASE:
             image = None if newest else self.get(name)
             return image or await self._pulls.pull(name, progress, newest=newest)
+        ready = self._ready
         # How this host reaches its mirror is not in the fingerprint, so need not be asked for this.
-        fingerprint = Recipe(suite=suite_of_host(_ETC)).fingerprint()
+        fingerprint = ready.about.fingerprint if ready else Recipe(suite=suite_of_host(_ETC)).fingerprint()
         if image := self._current(fingerprint):
             return image
         async with held(self._directory / _LOCK, progress, "waiting for another build"):
-            recipe = recipe_of_host(_ETC, await apt_config())
-            return self._current(fingerprint) or await self._build(recipe, progress)
+            if image := self._current(fingerprint):
+                return image
+            async with self._aside() as aside:
+                if ready:
+                    await ready.unpack(aside, progress)
+                else:
+                    await _build(aside, progress)
+                return await asyncio.to_thread(self._keep, fingerprint, aside)
 
     def is_only_name(self, name: str) -> bool:
         """Whether removing that name, or digest, erases the image."""
@@ -136,21 +151,20 @@ class Images:
         named = self._catalog.names().get(BASE)
         return self.get(BASE) if named and named.fingerprint == fingerprint else None
 
-    async def _build(self, recipe: Recipe, progress: Callable[[Progress], None]) -> Image:
-        _check_programs()
+    @contextlib.asynccontextmanager
+    async def _aside(self) -> AsyncIterator[Path]:
+        """A directory for an image that is being made; what earlier ones left is erased."""
         for stale in self._directory.glob(f"{BUILDING}*"):
             await asyncio.to_thread(remove_tree, stale)
         aside = Path(tempfile.mkdtemp(prefix=BUILDING, dir=self._directory))
         try:
-            await build(recipe, aside / ROOTFS, aside, progress)
-            return await asyncio.to_thread(self._keep, recipe, aside)
+            yield aside
         finally:
             if aside.exists():
                 await asyncio.shield(asyncio.to_thread(remove_tree, aside))
 
-    def _keep(self, recipe: Recipe, aside: Path) -> Image:
+    def _keep(self, fingerprint: str, aside: Path) -> Image:
         rootfs = aside / ROOTFS
-        fingerprint = recipe.fingerprint()
         name = digest(fingerprint, installed_packages((rootfs / "var/lib/dpkg/status").read_text()))
         info = ImageInfo(
             name=BASE,
@@ -161,8 +175,6 @@ class Images:
             cwd=CWD,
             env=dict(ENV),
         )
-        for source in recipe.sources:
-            (aside / source).unlink()
         for device in (rootfs / "dev").iterdir():
             remove_tree(device)
         sync_tree(rootfs)
@@ -182,10 +194,23 @@ def _nothing(_: Progress) -> None:
     """Nobody is told."""
 
 
-def _check_programs() -> None:
+async def _build(aside: Path, progress: Callable[[Progress], None]) -> None:
+    _check_host()
+    recipe = recipe_of_host(_ETC, await apt_config())
+    await build(recipe, aside / ROOTFS, aside, progress)
+    for name in recipe.files():
+        (aside / name).unlink()
+
+
+def _check_host() -> None:
+    if one_id():
+        raise HostError(
+            "this user has one number of the host only, and building an image needs many",
+            hint="run: pip install atoll-base, which brings the image; or see `atoll doctor`",
+        )
     missing = [program for program in ("mmdebstrap", "unshare") if not shutil.which(program)]
     if missing:
         raise HostError(
             f"building an image needs {' and '.join(missing)}",
-            hint="apt-get install mmdebstrap util-linux uidmap",
+            hint="run: pip install atoll-base, which brings it; or: sudo apt install mmdebstrap uidmap",
         )

@@ -125,8 +125,7 @@ class Creation:
         try:
             link = await self._parts.links.take()
             link.set_policy(row.network)
-            ca_pem = facts.ca_pem if row.trust_host_ca else None
-            wanted = first_init(row, facts.env, ca_pem, self._parts.nameserver)
+            wanted = first_init(row, facts, self._parts.nameserver)
             berth = await self._parts.berths.begin(self._parts.plan(row), link, wanted)
             try:
                 sandbox = Sandbox(row.but(**berth_columns(berth)))

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+from pathlib import Path
+from typing import Literal
 
 from atoll.errors import AtollError
 from atoll.host import Home, agent_path, check_host, runsc_path
+from atoll.images import Images, ready_base
 from atoll.protocol import DoctorReport, Finding
 
 
@@ -16,7 +21,8 @@ def examine(home: Home) -> DoctorReport:
         Finding(name=check.name, level=check.level, message=check.message, remedy=check.remedy)
         for check in checks
     ]
-    return report([*findings, programs_finding()])
+    lacks_ids = any(check.name == "one id" for check in checks)
+    return report([*findings, programs_finding(), image_finding(home, lacks_ids=lacks_ids)])
 
 
 def report(findings: list[Finding]) -> DoctorReport:
@@ -33,3 +39,25 @@ def programs_finding() -> Finding:
     return Finding(
         name="package", level="ok", message=" and ".join(path.name for path in paths) + " are there"
     )
+
+
+def image_finding(home: Home, *, lacks_ids: bool) -> Finding:
+    """Whether the image ``base`` is there, or where it can come from."""
+    if Images(home.images).get("base"):
+        return _image("ok", "the image base is there")
+    if ready_base(os.uname().machine):
+        return _image("ok", "the package atoll-base brings the image base ready made")
+    if lacks_ids:
+        message = "the image base cannot be built with one number of the host, and the package atoll-base is missing"
+        return _image("error", message, "pip install atoll-base")
+    if shutil.which(
+        "mmdebstrap", path=os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+    ):
+        return _image("ok", "the image base can be built by mmdebstrap")
+    debian = Path("/etc/debian_version").exists()
+    message = "the image base can be built only with mmdebstrap, of Debian: the package atoll-base brings it ready made"
+    return _image("error", message, "sudo apt install mmdebstrap" if debian else "pip install atoll-base")
+
+
+def _image(level: Literal["ok", "error"], message: str, remedy: str | None = None) -> Finding:
+    return Finding(name="image", level=level, message=message, remedy=remedy)

@@ -16,17 +16,18 @@ def hostname_of(row: SandboxRow) -> str:
     return row.name or row.sandbox_id
 
 
-def first_init(row: SandboxRow, image_env: dict[str, str], ca_pem: str | None, nameserver: str) -> GuestInit:
+def first_init(row: SandboxRow, image: ImageFacts, nameserver: str) -> GuestInit:
     """All of it, for a guest that has just booted."""
     return GuestInit(
         generation=row.generation,
         hostname=hostname_of(row),
         machine_id=row.machine_uid,
-        env={**image_env, **row.env},
+        env={**image.env, **row.env},
         user=row.user,
         cwd=row.cwd,
-        ca_pem=ca_pem,
+        ca_pem=image.ca_pem if row.trust_host_ca else None,
         nameserver=nameserver,
+        owners=image.owners,
         entropy=secrets.token_bytes(_ENTROPY_BYTES),
     )
 
@@ -42,6 +43,7 @@ def pool_init(sandbox_id: str, machine_uid: str, image: ImageFacts, nameserver: 
         cwd=image.cwd,
         ca_pem=image.ca_pem,
         nameserver=nameserver,
+        owners=image.owners,
         entropy=secrets.token_bytes(_ENTROPY_BYTES),
     )
 

@@ -26,7 +26,8 @@ FALLBACK_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 class ImageFacts(msgspec.Struct, frozen=True):
     """What a sandbox takes from its image, and the certificates that the host trusts beyond it.
 
-    ``lowers`` are its layers, the top one first; ``argv`` is the program that it is for.
+    ``lowers`` are its layers, the top one first; ``argv`` is the program that it is for. ``owners`` are those that the
+    host could not give to the image's files.
     """
 
     digest: str
@@ -36,6 +37,7 @@ class ImageFacts(msgspec.Struct, frozen=True):
     ca_pem: str | None
     lowers: tuple[Path, ...]
     argv: tuple[str, ...] = ()
+    owners: tuple[tuple[str, int, int], ...] = ()
 
 
 class ImageShelf:
@@ -145,5 +147,5 @@ class ImageShelf:
             ca_pem = host_extra(image.lowers, self._environ)
             argv = (*info.entrypoint, *info.cmd)
             self._facts[info.digest] = ImageFacts(
-                info.digest, info.env, info.user, info.cwd, ca_pem, image.lowers, argv
+                info.digest, info.env, info.user, info.cwd, ca_pem, image.lowers, argv, image.owners()
             )

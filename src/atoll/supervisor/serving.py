@@ -11,7 +11,7 @@ from pathlib import Path
 
 from atoll.engines import Engine, GvisorEngine
 from atoll.host import DiskKind, Home, agent_path, cgroup_root, runsc_path
-from atoll.images import Images, PullSettings, Stacking
+from atoll.images import Images, PullSettings, Stacking, ready_base
 from atoll.network import GATEWAY_ADDRESS, Links, can_shape
 from atoll.snapshots import Layers
 from atoll.supervisor.api import ApiServer, make_app
@@ -64,7 +64,12 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
     return Rooms(
         engine=engines_by_version(programs, engine),
         programs=programs,
-        images=Images(home.images, _pull_settings(settings), _stacking(disks, complete)),
+        images=Images(
+            home.images,
+            _pull_settings(settings),
+            _stacking(disks, complete),
+            ready_base(os.uname().machine),
+        ),
         layers=Layers(home.layers, complete),
         links=Links(home.pins),
         cgroups=cgroups,

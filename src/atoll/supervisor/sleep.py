@@ -218,8 +218,7 @@ class Sleep:
         image = self._parts.images.facts(row.image_digest)
         link, _ = await self._link_of(sandbox)
         try:
-            ca_pem = image.ca_pem if row.trust_host_ca else None
-            wanted = first_init(row, image.env, ca_pem, self._parts.nameserver)
+            wanted = first_init(row, image, self._parts.nameserver)
             berth = await self._parts.berths.begin(self._parts.plan(row), link, wanted)
             try:
                 await self._parts.take_up(

@@ -6,10 +6,10 @@ from atoll.host import Home
 from atoll.host.checks import (
     clock_check,
     disk_check,
+    disk_kind_check,
+    ids_check,
     kernel_check,
     namespaces_check,
-    overlay_check,
-    programs_check,
     ptrace_check,
 )
 from atoll.host.userns import IdRange, subordinate_range
@@ -39,12 +39,22 @@ def test_a_container_without_rights_is_told_what_it_needs() -> None:
     assert "container" in str(check.remedy)
 
 
-def test_a_home_that_cannot_hold_disks_is_told_another_place() -> None:
-    check = overlay_check("Invalid argument", Home("/somewhere"), "nfs4")
+def test_a_home_that_holds_no_layers_is_told_what_that_costs_and_another_place() -> None:
+    home = Home("/somewhere")
+    check = disk_kind_check("Invalid argument", lacks_ids=False, forced=False, home=home, kind="nfs4")
     assert check is not None
-    assert check.level == "error"
+    assert check.level == "warning"
     assert "nfs4" in check.message
+    assert "a crash loses" in check.message
     assert "ATOLL_HOME" in str(check.remedy)
+
+
+def test_a_user_with_one_number_is_told_what_mends_it() -> None:
+    ranges = ids_check("/etc/subuid gives the user me no numbers for sandboxes", 0)
+    program = ids_check("the program newuidmap is missing", 0)
+    assert (ranges.level, program.level) == ("warning", "warning")
+    assert "usermod" in str(ranges.remedy)
+    assert program.remedy == "sudo apt install uidmap"
 
 
 def test_old_kernels_and_foreign_processors_are_refused() -> None:
@@ -56,11 +66,6 @@ def test_old_kernels_and_foreign_processors_are_refused() -> None:
 def test_a_disk_is_judged_by_the_room_on_it() -> None:
     levels = [disk_check(size, Path("/home")).level for size in (GIB, 5 * GIB, 50 * GIB)]
     assert levels == ["error", "warning", "ok"]
-
-
-def test_missing_programs_are_installed_by_one_command() -> None:
-    assert programs_check({"mmdebstrap": None}).remedy == "sudo apt install mmdebstrap"
-    assert programs_check({"mmdebstrap": "/usr/bin/mmdebstrap"}).level == "ok"
 
 
 def test_a_clock_in_the_past_is_noticed() -> None:
