@@ -12,6 +12,7 @@ from atoll.supervisor.erasing import erase
 from atoll.supervisor.holding import refuse_unheld
 from atoll.supervisor.identity import first_init, taken_init
 from atoll.supervisor.images import DEFAULT_IMAGE, ImageFacts
+from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.names import check_env, check_metadata, check_name, new_id, new_machine_uid
 from atoll.supervisor.parts import Parts, berth_columns
 from atoll.supervisor.places import FIRST_DISK
@@ -183,6 +184,7 @@ class Creation:
             except BaseException:
                 await asyncio.shield(self._branches.undo(sandbox, berth))
                 raise
+            keep_instant(self._parts, sandbox.row, checkpoint)
         self._parts.attach(sandbox, berth)
         return sandbox
 

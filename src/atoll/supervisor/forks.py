@@ -10,6 +10,7 @@ from atoll.supervisor.berths import Berth
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.captures import Capture, Captures
 from atoll.supervisor.erasing import erase
+from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.names import new_id, new_machine_uid
 from atoll.supervisor.parts import Parts
@@ -94,6 +95,7 @@ class Forks:
             raise
         for task in tasks:
             copy, berth = task.result()
+            keep_instant(self._parts, copy.row, directory)
             self._parts.attach(copy, berth)
         return made
 

@@ -16,7 +16,7 @@ from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.rows import OperationRow, SandboxRow
 from atoll.supervisor.sleep import PARTED_REASON
-from atoll.supervisor.table import Sandbox
+from atoll.supervisor.table import Sandbox, crash_reason
 from atoll.supervisor.thawing import thaw_or_end
 from atoll.types import SandboxState
 
@@ -132,7 +132,7 @@ class Reconcile:
             return
         checkpoint = self._parts.places.checkpoint(row.sandbox_id)
         needed = {disk, self._parts.places.console(row.sandbox_id)}
-        if row.state == "suspended":
+        if row.state == "suspended" or row.engine_disk:
             needed.add(checkpoint)
         for entry in set(directory.iterdir()) - needed:
             _log.info("removing %s, which an operation left that was cut short", entry)
@@ -163,6 +163,7 @@ class Reconcile:
         _log.info("adopted sandbox %s", row.sandbox_id)
 
     async def _mark(self, sandbox: Sandbox, reason: str) -> None:
+        reason = crash_reason(sandbox.row, reason)
         _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
         await self._parts.table.change(
             sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.supervisor.branches import Branches
+from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.parts import Parts, berth_columns
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
@@ -80,6 +81,7 @@ class Rollback:
             raise
         self._parts.attach(sandbox, berth)
         await asyncio.shield(self._give_up_old(sandbox, old_row.disk, old_berth, old_link))
+        keep_instant(self._parts, sandbox.row, checkpoint)
 
     async def _give_up_old(self, sandbox: Sandbox, disk: str, berth: Berth | None, link: Link | None) -> None:
         """Free what the sandbox had before; the rollback is done, so nothing here can make it fail."""

@@ -40,7 +40,7 @@ class Sleep:
 
     def __init__(self, parts: Parts, roll_back: Callable[[Sandbox, str], Awaitable[None]]) -> None:
         self._parts = parts
-        self._revival = Revival(parts.table, roll_back, self._boot)
+        self._revival = Revival(parts.table, roll_back, self._start_again)
 
     async def pause(self, sandbox: Sandbox) -> None:
         """Freeze it in memory. A paused one stays so.
@@ -121,7 +121,7 @@ class Sleep:
         paused = sandbox.row.state == "paused"
         into = self._parts.places.checkpoint(sandbox.sandbox_id)
         aside = into.with_name("checkpoint.new")
-        for left in (aside, into):  # an operation that failed halfway may have left either
+        for left in self._stale(sandbox, aside, into):
             await erase(left)
         if not briefly:
             berth.hang_up()
@@ -143,12 +143,12 @@ class Sleep:
         sandbox.berth, sandbox.link = None, berth.link
         await asyncio.shield(self._parts.berths.end(berth, hang_up=not briefly))
 
-    @staticmethod
-    async def _write(berth: Berth, aside: Path, into: Path, *, durable: bool) -> None:
+    async def _write(self, berth: Berth, aside: Path, into: Path, *, durable: bool) -> None:
         aside.mkdir(mode=0o700)
         flows = await berth.link.flows()
         await berth.machine.checkpoint(aside, durable=durable)
         write_flows(aside, flows)
+        self._parts.trash.take(into)
         await asyncio.to_thread(_put, aside, into, berth.disk if durable else None)
 
     async def _undo_suspend(
@@ -161,8 +161,13 @@ class Sleep:
             await self._parts.crashes.crashed_locked(sandbox, berth, "it ended while it was being suspended")
         elif paused:
             self._parts.watch_paused(sandbox, berth)
-        for left in (aside, into):
+        for left in self._stale(sandbox, aside, into):
             await erase_stale(left)
+
+    @staticmethod
+    def _stale(sandbox: Sandbox, aside: Path, into: Path) -> list[Path]:
+        """What an operation that failed halfway may have left; a whole memory is all that an engine's disk has."""
+        return [aside] if sandbox.row.engine_disk else [aside, into]
 
     async def _thaw(self, sandbox: Sandbox) -> None:
         berth = self._parts.berth_of(sandbox)
@@ -191,12 +196,15 @@ class Sleep:
                     link.release()
                 else:
                     await link.reset_connections(read_flows(checkpoint))
-                await self._parts.take_up(sandbox, berth, generation=row.generation, durable=durable)
+                await self._parts.take_up(
+                    sandbox, berth, generation=row.generation, durable=durable, reason=None
+                )
             except BaseException:
                 await asyncio.shield(self._parts.berths.end(berth))
                 await asyncio.shield(self._put_back(sandbox, link, kept))
                 raise
-        self._parts.trash.take(checkpoint)
+        if not row.engine_disk:  # else all that a crash would leave
+            self._parts.trash.take(checkpoint)
 
     async def _put_back(self, sandbox: Sandbox, link: Link, kept: bool) -> None:
         """Undo a waking: the sandbox sleeps again, unless its guest has changed its disk meanwhile."""
@@ -211,6 +219,13 @@ class Sleep:
             return
         await link.aclose()
         await self._parts.table.change(sandbox, state="crashed", reason=PARTED_REASON, link_id=None)
+
+    async def _start_again(self, sandbox: Sandbox) -> None:
+        """Start a crashed one from its disk, or from its newest instant where the engine kept the disk."""
+        if sandbox.row.engine_disk and self._parts.places.checkpoint(sandbox.sandbox_id).is_dir():
+            await self._restore(sandbox)
+        else:
+            await self._boot(sandbox)
 
     async def _boot(self, sandbox: Sandbox) -> None:
         self._assert_disk(sandbox)

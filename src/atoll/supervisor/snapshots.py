@@ -12,6 +12,7 @@ from atoll.host import sync_directory, sync_tree, tree_bytes
 from atoll.snapshots import SnapshotTree
 from atoll.supervisor.captures import Capture, Captures
 from atoll.supervisor.erasing import erase, erase_stale
+from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.names import check_name, new_id
 from atoll.supervisor.parts import Parts
@@ -105,6 +106,7 @@ class Snapshots:
                 )
                 await asyncio.to_thread(_make_durable, aside, final)
                 row = (await self._row(sandbox.row, capture, snapshot_id)).but(name=name, comment=comment)
+                keep_instant(self._parts, sandbox.row, final / "checkpoint")
                 await self._parts.table.add_snapshot(row, sandbox)
             except BaseException:
                 await asyncio.shield(self._undo(aside, final))

@@ -23,6 +23,13 @@ CRASH_REASON = "its processes ended unexpectedly"
 MEMORY_REASON = "it used more memory than its memory limit"
 
 
+def crash_reason(row: SandboxRow, why: str) -> str:
+    """Why it crashed, and what that cost."""
+    if not row.engine_disk:
+        return why
+    return f"{why}; what it had changed on its disk since its last suspend or snapshot is lost: the engine kept it"
+
+
 class Sandbox:
     """A sandbox of this supervisor. ``lock`` is held by whoever changes its state.
 
@@ -44,7 +51,7 @@ class Sandbox:
         """What a client is told: a machine's unexpected end counts before its row says so."""
         berth = self.berth
         if berth is not None and berth.gone.is_set() and not berth.leaving:
-            return self.row.but(state="crashed", reason=CRASH_REASON).info()
+            return self.row.but(state="crashed", reason=crash_reason(self.row, CRASH_REASON)).info()
         return self.row.info()
 
 

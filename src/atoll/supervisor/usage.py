@@ -6,8 +6,10 @@ import asyncio
 from contextlib import suppress
 
 from atoll.errors import AtollError
+from atoll.host import tree_bytes
 from atoll.supervisor.holding import held_of
 from atoll.supervisor.parts import Parts
+from atoll.supervisor.rows import SandboxRow
 from atoll.supervisor.table import Sandbox
 from atoll.types import SandboxStats
 
@@ -24,8 +26,7 @@ class Usage:
 
     async def of(self, sandbox: Sandbox) -> SandboxStats:
         """What a sandbox uses now."""
-        disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
-        disk_bytes = await asyncio.to_thread(self._parts.layers.sizes_changed, disk)
+        disk_bytes = await asyncio.to_thread(self._disk_bytes, sandbox.row)
         limits = sandbox.row.limits.over(self._parts.default_limits)
         held: dict[str, str] = {**held_of(limits, self._parts.means)}
         berth = sandbox.berth
@@ -50,6 +51,8 @@ class Usage:
                     await berth.alive(self._parts.agents.stats(berth.link), sandbox.sandbox_id)
                 ).processes
         received, sent = berth.link.traffic()
+        if machine.disk_bytes is not None:
+            disk_bytes = machine.disk_bytes
         return SandboxStats(
             state=sandbox.row.state,
             cpu_s=machine.cpu_s,
@@ -62,3 +65,10 @@ class Usage:
             limits=limits,
             held=held,
         )
+
+    def _disk_bytes(self, row: SandboxRow) -> int:
+        places = self._parts.places
+        if not row.engine_disk:
+            return self._parts.layers.sizes_changed(places.disk(row.sandbox_id, row.disk))
+        checkpoint = places.checkpoint(row.sandbox_id)
+        return tree_bytes(checkpoint) if checkpoint.is_dir() else 0

@@ -15,7 +15,7 @@ from atoll.engines.gvisor.limiting import limit_growth, limit_tasks
 from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import HostProcess, end_processes, end_processes_of
 from atoll.engines.gvisor.record import MachineRecord
-from atoll.engines.gvisor.usage import Usage, guest_memory_bytes, usage_of
+from atoll.engines.gvisor.usage import Usage, guest_memory_bytes, own_disk_bytes, usage_of
 from atoll.errors import EngineError, NoSpaceError, UnsupportedError
 from atoll.host import Cgroup, free_bytes, to_the_end
 from atoll.types import Limits
@@ -95,7 +95,11 @@ class GvisorMachine(Machine):
             memory_bytes=usage.memory_bytes if usage else None,
             memory_limit_bytes=_memory_bytes(self._parts.limits),
             cpu_s=usage.cpu_s if usage else None,
+            disk_bytes=await asyncio.to_thread(self._disk_bytes),
         )
+
+    def _disk_bytes(self) -> int | None:
+        return own_disk_bytes(self._parts.sentry.pid) if self._parts.sentry else None
 
     def _usage(self) -> Usage | None:
         cgroup = self._parts.cgroup

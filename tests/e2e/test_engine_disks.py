@@ -1,0 +1,141 @@
+"""Sandboxes whose disks the engine keeps: by setting here, and by need as a user without subordinate ranges."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests import homes
+from tests.e2e.counter import count, start_counter
+
+from atoll import Sandbox, Snapshots, Supervisor
+from atoll.host import Home
+
+OWNED = ("/home/user", "/workspace", "~/.bashrc", "/etc/shadow", "/usr/bin/chage", "/usr/bin/sudo")
+CRASH_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def engine_home() -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ATOLL_DISK", "engine")
+        with homes.make_home() as path:
+            yield path
+
+
+def test_inside_nothing_tells_that_the_engine_keeps_the_disk(engine_home: Path) -> None:
+    with Sandbox.create(name="plain") as sandbox:
+        assert sandbox.info().engine_disk
+        owners = sandbox.run(f"stat -c '%U:%G %a' {' '.join(OWNED)}")
+        assert owners.stdout.splitlines() == [
+            "user:user 755",
+            "user:user 755",
+            "user:user 644",
+            "root:shadow 640",
+            "root:shadow 2755",
+            "root:root 4755",
+        ]
+        assert (
+            sandbox.run("sudo sh -c 'id -u; useradd -m other && su other -c \"touch ~/mine\"'").stdout
+            == "0\n"
+        )
+        assert sandbox.run("stat -c %U /home/other/mine").stdout == "other\n"
+        assert sandbox.run("cat /etc/shadow").exit_code != 0
+        sandbox.run("mkdir -p a/b && echo 1 > a/b/c && mv a z && ln z/b/c d && echo 2 >> d").check()
+        assert sandbox.files.read("z/b/c") == "1\n2\n"
+        assert sandbox.run("python3 -m venv v && v/bin/python -c 'print(6 * 7)'").stdout == "42\n"
+
+
+def test_sleep_keeps_memory_and_disk(engine_home: Path) -> None:
+    with Sandbox.create() as sandbox:
+        start_counter(sandbox)
+        sandbox.files.write("kept", b"x" * (8 << 20))
+        assert sandbox.stats().disk_bytes >= 8 << 20
+        sandbox.pause()
+        assert count(sandbox) == 2
+        sandbox.suspend()
+        assert sandbox.stats().disk_bytes >= 8 << 20
+        assert count(sandbox) == 3
+        assert len(sandbox.files.read_bytes("kept")) == 8 << 20
+
+
+def test_snapshots_forks_and_rollbacks_have_the_disk_of_their_instant(engine_home: Path) -> None:
+    with Sandbox.create() as sandbox:
+        start_counter(sandbox)
+        sandbox.files.write("story", "first")
+        first = sandbox.snapshot()
+        assert first.engine_disk
+        sandbox.files.write("story", "second")
+        (fork,) = sandbox.fork(1)
+        with fork:
+            assert (fork.files.read("story"), count(fork)) == ("second", 2)
+        sandbox.suspend()
+        second = sandbox.snapshot()
+        sandbox.rollback(first)
+        assert (sandbox.files.read("story"), count(sandbox)) == ("first", 2)
+        with Sandbox.create(from_snapshot=second.snapshot_id) as copy:
+            assert (copy.files.read("story"), count(copy)) == ("second", 2)
+    for snapshot in (second, first):
+        Snapshots.delete(snapshot.snapshot_id)
+
+
+def test_a_crash_brings_back_the_newest_instant_and_says_what_is_lost(engine_home: Path) -> None:
+    with Sandbox.create() as sandbox:
+        start_counter(sandbox)
+        sandbox.files.write("early", "kept")
+        snapshot = sandbox.snapshot()
+        sandbox.files.write("late", "lost")
+        crash(sandbox)
+        assert "since its last suspend or snapshot is lost" in str(sandbox.info().reason)
+        assert (sandbox.files.read("early"), count(sandbox)) == ("kept", 2)
+        assert not sandbox.files.exists("late")
+        sandbox.files.write("late", "kept now")
+        sandbox.suspend()
+        assert sandbox.files.read("late") == "kept now"
+        (fork,) = sandbox.fork(1)
+        with fork:
+            crash(fork)
+            assert (fork.files.read("late"), count(fork)) == ("kept now", 3)
+    Snapshots.delete(snapshot.snapshot_id)
+
+
+def test_a_supervisor_that_starts_anew_finds_such_sandboxes(engine_home: Path) -> None:
+    with Sandbox.create() as sandbox:
+        start_counter(sandbox)
+        hello = Supervisor.hello()
+        assert hello is not None
+        os.kill(hello.pid, signal.SIGKILL)
+        assert count(sandbox) == 2
+        sandbox.suspend()
+        assert count(sandbox) == 3
+
+
+def test_doctor_says_what_such_a_disk_costs(engine_home: Path) -> None:
+    (found,) = [finding for finding in Supervisor.doctor().findings if finding.name == "disk kind"]
+    assert found.level in ("note", "warning")
+    assert "a crash loses what was changed since the last one" in found.message
+
+
+def crash(sandbox: Sandbox) -> None:
+    """End the processes of its machine as the host's OOM killer would, and wait until that was noticed."""
+    run = Home(Path(os.environ["ATOLL_HOME"])).run
+    console = [path for path in run.glob("m/*/console.log") if sandbox.id in os.readlink(path)]
+    (machine,) = [path.parent for path in console]
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and str(machine).encode() in _command_line(entry):
+            os.kill(int(entry.name), signal.SIGKILL)
+    deadline = time.monotonic() + CRASH_S
+    while Sandbox.get(sandbox.id).state != "crashed" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert Sandbox.get(sandbox.id).state == "crashed"
+
+
+def _command_line(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
