@@ -41,6 +41,8 @@ def shared_images() -> Path:
     """
     builder = CACHE / "home"
     builder.mkdir(parents=True, exist_ok=True)
+    for database in builder.glob("state.db*"):  # checkouts of other versions build here too
+        database.unlink(missing_ok=True)
     with entered(builder):
         Images.ensure("base")
         end(builder)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
-from atoll.supervisor.table import CRASH_REASON, MEMORY_REASON, Sandbox, Table, crash_reason
+from atoll.supervisor.table import CRASH_REASON, MEMORY_REASON, Sandbox, Table, with_losses
 from atoll.supervisor.works import Works
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Crashes:
 
     async def crashed_locked(self, sandbox: Sandbox, berth: Berth, reason: str) -> None:
         """Free what is left of it and mark it; the caller holds the sandbox's lock."""
-        reason = crash_reason(sandbox.row, reason)
+        reason = with_losses(sandbox.row, reason)
         _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
         # Whoever asks while the rest is being freed is told already.
         sandbox.row = sandbox.row.but(state="crashed", reason=reason)

@@ -16,7 +16,7 @@ from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.rows import OperationRow, SandboxRow
 from atoll.supervisor.sleep import PARTED_REASON
-from atoll.supervisor.table import Sandbox, crash_reason
+from atoll.supervisor.table import Sandbox, with_losses
 from atoll.supervisor.thawing import thaw_or_end
 from atoll.types import SandboxState
 
@@ -163,7 +163,7 @@ class Reconcile:
         _log.info("adopted sandbox %s", row.sandbox_id)
 
     async def _mark(self, sandbox: Sandbox, reason: str) -> None:
-        reason = crash_reason(sandbox.row, reason)
+        reason = with_losses(sandbox.row, reason)
         _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
         await self._parts.table.change(
             sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None

@@ -23,7 +23,7 @@ CRASH_REASON = "its processes ended unexpectedly"
 MEMORY_REASON = "it used more memory than its memory limit"
 
 
-def crash_reason(row: SandboxRow, why: str) -> str:
+def with_losses(row: SandboxRow, why: str) -> str:
     """Why it crashed, and what that cost."""
     if not row.engine_disk:
         return why
@@ -51,7 +51,7 @@ class Sandbox:
         """What a client is told: a machine's unexpected end counts before its row says so."""
         berth = self.berth
         if berth is not None and berth.gone.is_set() and not berth.leaving:
-            return self.row.but(state="crashed", reason=crash_reason(self.row, CRASH_REASON)).info()
+            return self.row.but(state="crashed", reason=with_losses(self.row, CRASH_REASON)).info()
         return self.row.info()
 
 
