@@ -50,18 +50,25 @@ def shared_images() -> Path:
 
 
 @contextlib.contextmanager
-def make_home(prefix: str = "ah-") -> Iterator[Path]:
-    """A fresh home under the temporary directory, entered; afterwards nothing of it is left."""
-    images = shared_images()
+def make_home(prefix: str = "ah-", *, own_images: bool = False) -> Iterator[Path]:
+    """A fresh home under the temporary directory, entered; afterwards nothing of it is left.
+
+    With ``own_images`` it has none of the images that tests share, so ``base`` is not there.
+    """
+    images = None if own_images else shared_images()
     path = Path(tempfile.mkdtemp(prefix=prefix))
-    (path / "images").symlink_to(images)
+    if images:
+        (path / "images").symlink_to(images)
     with entered(path):
         try:
             yield path
         finally:
             empty(path)
+            if own_images:
+                empty_of_images()
             end(path)
-            (path / "images").unlink(missing_ok=True)
+            if images:
+                (path / "images").unlink(missing_ok=True)
             assert_nothing_is_left(path)
             shutil.rmtree(path)
 
@@ -77,6 +84,13 @@ def empty(path: Path) -> None:
                 handle.kill()
     for snapshot in sorted(Snapshots.list(), key=lambda s: s.created_at, reverse=True):
         Snapshots.delete(snapshot.snapshot_id)
+
+
+def empty_of_images() -> None:
+    """Remove every image, of which an ordinary user cannot remove the files by itself."""
+    for image in Images.list():
+        Images.remove(image.name)
+    Supervisor.collect()
 
 
 def end(path: Path) -> None:

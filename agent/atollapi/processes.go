@@ -69,6 +69,8 @@ func (a *API) spec(request *startRequest) (*process.Spec, error) {
 	switch {
 	case request.Line != nil && request.Argv != nil:
 		return nil, fault.New(fault.Invalid, "give argv or line, not both")
+	case request.Line != nil && !settings.HasShell():
+		return nil, fault.New(fault.ShellMissing, "there is no shell to run a line with: /bin/bash and /bin/sh are missing")
 	case request.Line != nil:
 		spec.Argv = []string{settings.Shell(), "-c", *request.Line}
 		spec.Env = a.Logins.Environment(account, request.Env)

@@ -19,6 +19,7 @@ const (
 	UserUnknown     Code = "user_unknown"
 	CwdMissing      Code = "cwd_missing"
 	ProgramMissing  Code = "program_missing"
+	ShellMissing    Code = "shell_missing"
 	Denied          Code = "denied"
 	ProcessNotFound Code = "process_not_found"
 	FileMissing     Code = "file_missing"
@@ -78,7 +79,7 @@ func codeOf(err error) Code {
 // Status is the HTTP status of a code.
 func (c Code) Status() int {
 	switch c {
-	case Invalid, UserUnknown, CwdMissing, ProgramMissing:
+	case Invalid, UserUnknown, CwdMissing, ProgramMissing, ShellMissing:
 		return http.StatusBadRequest
 	case Denied:
 		return http.StatusForbidden

@@ -56,6 +56,12 @@ func Shell() string {
 	return "/bin/sh"
 }
 
+// HasShell tells whether there is a program that runs lines.
+func HasShell() bool {
+	info, err := os.Stat(Shell())
+	return err == nil && info.Mode()&0o111 != 0
+}
+
 // Environment is that of a user's shell lines: the login shell's, the host's, the request's.
 //
 // A search path that the login shell has extended is not narrowed to the host's again.
@@ -107,6 +113,9 @@ func (l *Logins) stamp(account *user.Account) string {
 func (l *Logins) capture(account *user.Account) map[string]string {
 	env := base(account)
 	l.settings.overlay(env)
+	if !HasShell() {
+		return env
+	}
 	shell := account.Shell
 	if info, err := os.Stat(shell); err != nil || info.Mode()&0o111 == 0 || strings.HasSuffix(shell, "/nologin") || strings.HasSuffix(shell, "/false") {
 		shell = Shell()

@@ -20,6 +20,8 @@ const (
 var otherBundles = []string{
 	"/etc/pki/tls/certs/ca-bundle.crt",
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+	"/etc/ca-certificates/extracted/tls-ca-bundle.pem",
+	"/var/lib/ca-certificates/ca-bundle.pem",
 	"/etc/ssl/ca-bundle.pem",
 	"/etc/ssl/cert.pem",
 }
@@ -67,8 +69,9 @@ func (s *System) addTo(path, text string) (found bool, err error) {
 	path = s.path(path)
 	target, err := os.Readlink(path)
 	if err == nil && target != "" {
-		// It leads to another of the bundles, or to one that the distribution makes.
-		return true, nil
+		// It leads to another of the bundles, or nowhere in an image that has none.
+		_, err := os.Stat(path)
+		return err == nil, nil
 	}
 	old, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -42,11 +42,40 @@ type stamp struct {
 	nanos   int64
 }
 
-// Lookup finds an account by its name or its numeric id.
+// Lookup finds an account by its name or its numeric id, which need not be in any file. A group, of either kind, may
+// follow after a colon: then that is the account's only one.
 func (d *Database) Lookup(name string) (*Account, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.refresh()
+	name, group, hasGroup := strings.Cut(name, ":")
+	account, err := d.account(name)
+	if err != nil || !hasGroup {
+		return account, err
+	}
+	gid, err := d.group(group)
+	if err != nil {
+		return nil, err
+	}
+	other := *account
+	other.GID, other.Groups = gid, []uint32{gid}
+	return &other, nil
+}
+
+func (d *Database) group(name string) (uint32, error) {
+	for gid, known := range d.groups {
+		if known == name {
+			return gid, nil
+		}
+	}
+	id, err := strconv.ParseUint(name, 10, 32)
+	if err != nil {
+		return 0, fault.New(fault.UserUnknown, "there is no group %q", name)
+	}
+	return uint32(id), nil
+}
+
+func (d *Database) account(name string) (*Account, error) {
 	for _, account := range d.accounts {
 		if account.Name == name {
 			return account, nil
@@ -58,6 +87,7 @@ func (d *Database) Lookup(name string) (*Account, error) {
 				return account, nil
 			}
 		}
+		return &Account{Name: name, UID: uint32(id), Groups: []uint32{0}, Home: "/", Shell: "/bin/sh"}, nil
 	}
 	return nil, fault.New(fault.UserUnknown, "there is no user %q", name)
 }

@@ -49,9 +49,24 @@ func TestAnAccountIsFoundByItsNumberToo(t *testing.T) {
 }
 
 func TestAnUnknownUserIsRefused(t *testing.T) {
-	for _, name := range []string{"nobody-here", "", "# user2", "bad", "4242"} {
+	for _, name := range []string{"nobody-here", "", "# user2", "bad", "user:nowhere", "-1", "4294967296"} {
 		if _, err := database(t).Lookup(name); err == nil || fault.Of(err).Code != fault.UserUnknown {
 			t.Fatalf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestANumberNeedsNoAccountAndAGroupMayFollow(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		uid, gid uint32
+	}{{"4242", 4242, 0}, {"4242:77", 4242, 77}, {"user:docker", 1000, 99}, {"1000:sudo", 1000, 27}} {
+		account, err := database(t).Lookup(row.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if account.UID != row.uid || account.GID != row.gid || !slices.Equal(account.Groups, []uint32{row.gid}) {
+			t.Errorf("%s: %+v", row.name, account)
 		}
 	}
 }

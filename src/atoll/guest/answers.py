@@ -21,6 +21,7 @@ _CLASS_OF: dict[str, type[AtollError]] = {
     "user_unknown": errors.InvalidSpecError,
     "cwd_missing": errors.FileMissingError,
     "program_missing": errors.FileMissingError,
+    "shell_missing": errors.FileMissingError,
     "denied": errors.FileDeniedError,
     "process_not_found": errors.ProcessNotFoundError,
     "file_missing": errors.FileMissingError,
@@ -34,6 +35,7 @@ _HINT_OF = {
     "user_unknown": "name a user of the image, or none for its default user",
     "cwd_missing": "make the directory first, or give another cwd",
     "program_missing": "install it, or name it by its absolute path",
+    "shell_missing": "run a program with its arguments instead: `exec`",
     "no_space": "remove files inside, or free disk under the home",
 }
 

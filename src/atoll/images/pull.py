@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import platform
@@ -151,6 +152,8 @@ class Pulls:
         info = await asyncio.to_thread(self._record, name, resolved, flat)
         for _, blob in missing:
             self._blob(blob).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another pull is at it
+            self._catalog.downloads.rmdir()
         image = self._catalog.get(info.digest)
         assert image, "just recorded"
         return image

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from atoll import guest
 from atoll.errors import AgentError, AtollError, DeadlineError
-from atoll.guest import AgentStats, Body, GuestInit, GuestRequest, HttpClient
+from atoll.guest import AgentStats, Body, GuestInit, GuestRequest, HttpClient, Program
 
 _ANSWER_LIMIT_BYTES = 1 << 20
 # What tiny parts of an answer cost between two turns of the event loop stays at some milliseconds.
@@ -73,6 +73,15 @@ class Agents:
         """
         await self._call(link, guest.warm(user))
 
+    async def start(self, link: Dials, program: Program) -> None:
+        """Start a program, whose output the agent keeps, and leave it alone.
+
+        Raises:
+            AtollError: It cannot be started.
+            DeadlineError: The agent did not answer within the bound.
+        """
+        await self._call(link, guest.start_process(program), head_only=True)
+
     async def stats(self, link: Dials) -> AgentStats:
         """Count what runs inside.
 
@@ -93,19 +102,21 @@ class Agents:
                 wait_s = min(wait_s * 1.5, _RETRY_MOST_S)
         _accepted(status, answer)
 
-    async def _call(self, link: Dials, request: GuestRequest) -> bytes:
+    async def _call(self, link: Dials, request: GuestRequest, *, head_only: bool = False) -> bytes:
         async with _bounded(request.target, self._timeout_s):
             try:
-                return _accepted(*await self._exchange(link, request))
+                return _accepted(*await self._exchange(link, request, head_only))
             except OSError as error:
                 if isinstance(error, AtollError):
                     raise
                 raise AgentError(f"the guest agent cannot be reached: {error}") from None
 
-    async def _exchange(self, link: Dials, request: GuestRequest) -> tuple[int, bytes]:
+    async def _exchange(
+        self, link: Dials, request: GuestRequest, head_only: bool = False
+    ) -> tuple[int, bytes]:
         connection = await link.dial(guest.AGENT_PORT, self._timeout_s)
         with connection:
-            return await _exchange(connection, request)
+            return await _exchange(connection, request, head_only)
 
 
 @contextlib.asynccontextmanager
@@ -122,7 +133,7 @@ async def _bounded(what: str, timeout_s: float) -> AsyncIterator[None]:
         ) from None
 
 
-async def _exchange(connection: socket.socket, request: GuestRequest) -> tuple[int, bytes]:
+async def _exchange(connection: socket.socket, request: GuestRequest, head_only: bool) -> tuple[int, bytes]:
     loop = asyncio.get_running_loop()
     http = HttpClient()
     await loop.sock_sendall(connection, http.request(request))
@@ -141,6 +152,8 @@ async def _exchange(connection: socket.socket, request: GuestRequest) -> tuple[i
                 raise AgentError("the guest agent's answer is over 1 MiB")
         else:
             status = event.status
+            if head_only and status < 400:
+                break
     return status, bytes(answer)
 
 

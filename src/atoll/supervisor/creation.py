@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, ImageNotFoundError
+from atoll.images import image_name
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.holding import refuse_unheld
 from atoll.supervisor.identity import first_init, taken_init
+from atoll.supervisor.imageprograms import check_start, start_program_of
 from atoll.supervisor.images import DEFAULT_IMAGE, ImageFacts
 from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.names import check_env, check_metadata, check_name, new_id, new_machine_uid
@@ -59,6 +61,7 @@ class Creation:
                 return await self._from_snapshot(spec, spec.from_snapshot)
             info = await self._parts.images.have(spec.image or DEFAULT_IMAGE, progress)
             facts = self._parts.images.facts(info.digest)
+            check_start(spec, facts)
             row = self._row(spec, info.name, facts)
             warm = await self._pool.take(info.digest) if from_pool(spec) else None
             try:
@@ -99,6 +102,7 @@ class Creation:
             machine_uid=new_machine_uid(),
             versions=self._parts.programs.current,
             engine_disk=self._parts.engine_disks,
+            start=spec.start,
         )
 
     async def _dress(self, warm: Warm, blank: SandboxRow, facts: ImageFacts) -> Sandbox:
@@ -115,6 +119,7 @@ class Creation:
             berth.link.set_policy(row.network)
             if wanted := taken_init(row, facts.env):
                 await berth.alive(self._parts.agents.init(berth.link, wanted), row.sandbox_id)
+            await start_program_of(row, facts, berth, self._parts.agents)
             await self._parts.table.add(sandbox)
         self._parts.attach(sandbox, berth)
         return sandbox
@@ -130,6 +135,7 @@ class Creation:
             berth = await self._parts.berths.begin(self._parts.plan(row), link, wanted)
             try:
                 sandbox = Sandbox(row.but(**berth_columns(berth)))
+                await start_program_of(row, facts, berth, self._parts.agents)
                 await self._parts.table.add(sandbox)
             except BaseException:
                 await asyncio.shield(self._parts.berths.end(berth))
@@ -144,7 +150,7 @@ class Creation:
 
     async def _from_snapshot(self, spec: SandboxSpec, ref: str) -> Sandbox:
         snapshot = self._parts.table.snapshot(ref)
-        if spec.image is not None and spec.image != snapshot.image:
+        if spec.image is not None and image_name(spec.image) != snapshot.image:
             raise ImageNotFoundError(
                 f"snapshot {ref!r} is of image {snapshot.image!r}, not {spec.image!r}", hint="leave image out"
             )
@@ -175,6 +181,7 @@ class Creation:
             versions=snapshot.versions,
             snapshot_id=snapshot.snapshot_id,
             engine_disk=snapshot.engine_disk,
+            start=snapshot.start,
         )
         checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
         with self._parts.table.holds.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):

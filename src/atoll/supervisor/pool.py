@@ -88,6 +88,7 @@ class Pool:
         self._memory = memory
         self._warm: dict[str, list[Warm]] = {}
         self._making: dict[str, int] = {}
+        self._made = asyncio.Event()
         self._closed = False
 
     def start(self) -> None:
@@ -128,6 +129,14 @@ class Pool:
             while ready:
                 await self.discard(ready.pop())
 
+    async def forget(self, digest: str) -> None:
+        """End the warm machines of an image, those in the making included, and make no more of it by itself."""
+        while self._making.get(digest):
+            self._made.clear()
+            await self._made.wait()
+        for warm in self._warm.pop(digest, []):
+            await self.discard(warm)
+
     async def aclose(self) -> None:
         """End all warm machines and make no more."""
         self._closed = True
@@ -152,6 +161,7 @@ class Pool:
             _log.warning("the pool cannot be filled: %s", error)
         finally:
             self._making[digest] -= 1
+            self._made.set()
 
     async def _make(self, digest: str) -> Warm:
         sandbox_id, machine_uid = new_id(), new_machine_uid()

@@ -47,6 +47,7 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     machine_uid: str
     versions: Versions
     engine_disk: bool = False
+    start: bool = False
     on_crash: OnCrash = "reboot"
     machine_id: str | None = None
     machine: bytes | None = None
@@ -91,6 +92,7 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     cwd: str
     engine_disk: bool = False
+    start: bool = False
     on_crash: OnCrash = "reboot"
 
     def info(self) -> SnapshotInfo:

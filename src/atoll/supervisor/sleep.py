@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from atoll.errors import HostError
+from atoll.errors import AtollError, HostError
 from atoll.host import sync_directory, sync_tree
 from atoll.supervisor.berths import Berth, crash_error
 from atoll.supervisor.captures import read_flows, write_flows
 from atoll.supervisor.erasing import erase, erase_stale
 from atoll.supervisor.identity import first_init, woken_init
+from atoll.supervisor.imageprograms import start_program_of
 from atoll.supervisor.instants import same_instant
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.revival import Revival
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from atoll.network import Link
 
 _T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 PARTED_REASON = (
     "it ran for a moment while it was being woken, so its memory and its disk are not of one instant"
 )
@@ -245,6 +248,11 @@ class Sleep:
         except BaseException:
             await asyncio.shield(link.aclose())
             raise
+        try:
+            await start_program_of(row, image, berth, self._parts.agents)
+        except AtollError as error:
+            # The computer has started; its owner can look into what its program lacks.
+            _log.warning("the program of the image of %s did not start: %s", sandbox.sandbox_id, error)
 
     def _assert_disk(self, sandbox: Sandbox) -> None:
         """Refuse to go on without the disk: an empty one in its place would hide that its files are lost."""

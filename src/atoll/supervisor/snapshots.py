@@ -137,6 +137,7 @@ class Snapshots:
             user=of.user,
             cwd=of.cwd,
             engine_disk=of.engine_disk,
+            start=of.start,
             on_crash=of.on_crash,
         )
 

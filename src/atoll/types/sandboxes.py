@@ -29,6 +29,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         on_crash: What the next use does after a crash: ``"reboot"`` starts it from its disk as it is, ``"rollback"``
             brings its newest snapshot back, memory and disk (without one: as ``"reboot"``), ``"stop"`` refuses until
             somebody resumes it or rolls it back. None means ``"reboot"``, or what the snapshot's sandbox had.
+        start: Run the image's own program (its entry point with its arguments) when the sandbox boots. With
+            ``from_snapshot`` what ran in the snapshot runs on.
         trust_host_ca: Trust inside the CA certificates that the host trusts beyond the image's own.
     """
 
@@ -41,6 +43,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     limits: Limits = Limits()
     best_effort: bool = False
     on_crash: OnCrash | None = None
+    start: bool = False
     trust_host_ca: bool = True
 
 

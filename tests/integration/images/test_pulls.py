@@ -34,8 +34,7 @@ async def pulled(path: Path, reference: str, *, newest: bool = False, **settings
 
 
 def left_over(path: Path) -> list[str]:
-    directories = (path / "images/layers", path / "images/downloads")
-    return [entry.name for directory in directories for entry in directory.iterdir() if entry.name != ".lock"]
+    return [entry.name for kind in ("layers", "downloads") for entry in (path / "images").glob(f"{kind}/[!.]*")]
 
 
 async def test_layers_of_every_packing_come_and_are_stored_once_for_all_images(tmp_path: Path) -> None:
@@ -222,6 +221,7 @@ async def test_layers_of_no_image_and_old_downloads_are_found_and_collected(tmp_
     lost = tmp_path / "images/layers" / f"sha256-{'0' * 64}"
     lost.mkdir()
     old, young = (tmp_path / "images/downloads" / name for name in ("sha256-1.part", "sha256-2.part"))
+    old.parent.mkdir()
     for part in (old, young):
         part.touch()
     os.utime(old, (time.time() - 90_000,) * 2)

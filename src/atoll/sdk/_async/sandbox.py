@@ -90,14 +90,16 @@ class AsyncSandbox:
         limits: Limits | None = None,
         best_effort: bool = False,
         on_crash: OnCrash | None = None,
+        start: bool = False,
         trust_host_ca: bool = True,
         keep: bool = False,
         on_progress: Callable[[Progress], Any] | None = None,
     ) -> AsyncSandbox:
-        """Make a sandbox and return it running. The first one of an image builds the image, which takes a minute.
+        """Make a sandbox and return it running. The first one of an image builds or pulls the image.
 
         Args:
-            image: Name of the image; None is ``base``, or the snapshot's with ``from_snapshot``.
+            image: Name of the image: ``base``, or of a registry's, like ``python:3.12``; None is ``base``, or the
+                snapshot's with ``from_snapshot``.
             name: Unique in the home while the sandbox lives: lower case letters, digits and ``-``.
             env: Variables for every program in it. They are in its snapshots: no place for secrets.
             metadata: Labels of your own, to find it by in ``list``.
@@ -108,6 +110,8 @@ class AsyncSandbox:
             on_crash: What its next use does after a crash: ``"reboot"`` starts it from its disk, ``"rollback"`` brings
                 its newest snapshot back, ``"stop"`` refuses until ``resume`` or ``rollback``. None is ``"reboot"``,
                 or the snapshot's.
+            start: Run the image's own program, its entry point with its arguments. It is an ordinary process, with
+                the tag ``image`` in ``processes()``, whose output is kept; after a crash it is started again.
             trust_host_ca: Trust inside what CA certificates the host trusts beyond the image's own.
             keep: Leave it alive at the end of ``async with``.
             on_progress: Called with what goes on while it takes long.
@@ -117,6 +121,7 @@ class AsyncSandbox:
             UnsupportedError: This host cannot hold one of the limits.
             NameTakenError: Another sandbox has that name.
             ImageNotFoundError: There is no such image.
+            ImagePullError: Its registry does not give the image, or it is not what it must be.
             SnapshotNotFoundError: There is no such snapshot.
             ImageBuildError: The image could not be built.
             EngineError: The engine could not start it.
@@ -133,6 +138,7 @@ class AsyncSandbox:
             limits=limits or Limits(),
             best_effort=best_effort,
             on_crash=on_crash,
+            start=start,
             trust_host_ca=trust_host_ca,
         )
         with closed_on_error(AsyncLink()) as link:

@@ -52,8 +52,9 @@ def image_routes(system: System) -> list[Route]:
 
     async def remove(request: Request) -> Response:
         async def work(_: Report) -> None:
-            await system.pool.drain()
-            await system.images.remove(request.path_params["name"])
+            name = request.path_params["name"]
+            await system.pool.forget(system.images.info(name).digest)
+            await system.images.remove(name)
 
         return await answer(request, system.works, work)
 
