@@ -34,7 +34,9 @@ async def pulled(path: Path, reference: str, *, newest: bool = False, **settings
 
 
 def left_over(path: Path) -> list[str]:
-    return [entry.name for kind in ("layers", "downloads") for entry in (path / "images").glob(f"{kind}/[!.]*")]
+    return [
+        entry.name for kind in ("layers", "downloads") for entry in (path / "images").glob(f"{kind}/[!.]*")
+    ]
 
 
 async def test_layers_of_every_packing_come_and_are_stored_once_for_all_images(tmp_path: Path) -> None:
