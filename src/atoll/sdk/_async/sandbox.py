@@ -26,6 +26,7 @@ from atoll.sdk._async.programs import (
     execute,
     program_of,
 )
+from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._async.terminal import AsyncTerminal, opened
 from atoll.sdk._io_async import shielded, user_socket
 from atoll.types import (
@@ -98,8 +99,7 @@ class AsyncSandbox:
         """Make a sandbox and return it running. The first one of an image builds or pulls the image.
 
         Args:
-            image: Name of the image: ``base``, or of a registry's, like ``python:3.12``; None is ``base``, or the
-                snapshot's with ``from_snapshot``.
+            image: ``base``, or one like ``python:3.12``; None is ``base``, or the snapshot's with ``from_snapshot``.
             name: Unique in the home while the sandbox lives: lower case letters, digits and ``-``.
             env: Variables for every program in it. They are in its snapshots: no place for secrets.
             metadata: Labels of your own, to find it by in ``list``.
@@ -110,8 +110,7 @@ class AsyncSandbox:
             on_crash: What its next use does after a crash: ``"reboot"`` starts it from its disk, ``"rollback"`` brings
                 its newest snapshot back, ``"stop"`` refuses until ``resume`` or ``rollback``. None is ``"reboot"``,
                 or the snapshot's.
-            start: Run the image's own program, its entry point with its arguments. It is an ordinary process, with
-                the tag ``image`` in ``processes()``, whose output is kept; after a crash it is started again.
+            start: Run the image's own program: an ordinary process with the tag ``image``, also after a crash.
             trust_host_ca: Trust inside what CA certificates the host trusts beyond the image's own.
             keep: Leave it alive at the end of ``async with``.
             on_progress: Called with what goes on while it takes long.
@@ -499,8 +498,3 @@ class AsyncSandbox:
             await self._link.delete(self._path)
         finally:
             self.close()
-
-
-def snapshot_ref(snapshot: str | SnapshotInfo) -> str:
-    """The id of a snapshot that was given as its info, id or name."""
-    return snapshot.snapshot_id if isinstance(snapshot, SnapshotInfo) else snapshot

@@ -40,3 +40,8 @@ class AsyncSnapshots:
         """
         with contextlib.closing(AsyncLink()) as link:
             await link.delete(f"/v1/snapshots/{ref(id_or_name)}")
+
+
+def snapshot_ref(snapshot: str | SnapshotInfo) -> str:
+    """The id of a snapshot that was given as its info, id or name."""
+    return snapshot.snapshot_id if isinstance(snapshot, SnapshotInfo) else snapshot

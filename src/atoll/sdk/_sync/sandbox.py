@@ -27,6 +27,7 @@ from atoll.sdk._sync.programs import (
     execute,
     program_of,
 )
+from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._sync.terminal import Terminal, opened
 from atoll.sdk._io_sync import shielded, user_socket
 from atoll.types import (
@@ -99,8 +100,7 @@ class Sandbox:
         """Make a sandbox and return it running. The first one of an image builds or pulls the image.
 
         Args:
-            image: Name of the image: ``base``, or of a registry's, like ``python:3.12``; None is ``base``, or the
-                snapshot's with ``from_snapshot``.
+            image: ``base``, or one like ``python:3.12``; None is ``base``, or the snapshot's with ``from_snapshot``.
             name: Unique in the home while the sandbox lives: lower case letters, digits and ``-``.
             env: Variables for every program in it. They are in its snapshots: no place for secrets.
             metadata: Labels of your own, to find it by in ``list``.
@@ -111,8 +111,7 @@ class Sandbox:
             on_crash: What its next use does after a crash: ``"reboot"`` starts it from its disk, ``"rollback"`` brings
                 its newest snapshot back, ``"stop"`` refuses until ``resume`` or ``rollback``. None is ``"reboot"``,
                 or the snapshot's.
-            start: Run the image's own program, its entry point with its arguments. It is an ordinary process, with
-                the tag ``image`` in ``processes()``, whose output is kept; after a crash it is started again.
+            start: Run the image's own program: an ordinary process with the tag ``image``, also after a crash.
             trust_host_ca: Trust inside what CA certificates the host trusts beyond the image's own.
             keep: Leave it alive at the end of ``with``.
             on_progress: Called with what goes on while it takes long.
@@ -500,8 +499,3 @@ class Sandbox:
             self._link.delete(self._path)
         finally:
             self.close()
-
-
-def snapshot_ref(snapshot: str | SnapshotInfo) -> str:
-    """The id of a snapshot that was given as its info, id or name."""
-    return snapshot.snapshot_id if isinstance(snapshot, SnapshotInfo) else snapshot

@@ -41,3 +41,8 @@ class Snapshots:
         """
         with contextlib.closing(Link()) as link:
             link.delete(f"/v1/snapshots/{ref(id_or_name)}")
+
+
+def snapshot_ref(snapshot: str | SnapshotInfo) -> str:
+    """The id of a snapshot that was given as its info, id or name."""
+    return snapshot.snapshot_id if isinstance(snapshot, SnapshotInfo) else snapshot
