@@ -104,6 +104,9 @@ func (t *tree) whiteout(directory, base string) error {
 		return invalid(base, "hides nothing that can be")
 	}
 	name := path.Join(directory, hidden)
+	if t.merges() {
+		return t.removeLower(name)
+	}
 	info, err := os.Lstat(name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -115,6 +118,9 @@ func (t *tree) whiteout(directory, base string) error {
 }
 
 func (t *tree) makeOpaque(directory string) error {
+	if t.merges() {
+		return t.removeLower(directory)
+	}
 	return unix.Lsetxattr(directory, t.overlay+"overlay.opaque", []byte("y"), 0)
 }
 
@@ -157,7 +163,7 @@ func isOwnAttribute(name string) bool {
 }
 
 func setTime(name string, at time.Time) error {
-	stamp := unix.NsecToTimespec(at.UnixNano())
+	stamp := unix.Timespec{Sec: at.Unix(), Nsec: int64(at.Nanosecond())}
 	return unix.UtimesNanoAt(unix.AT_FDCWD, name, []unix.Timespec{stamp, stamp}, unix.AT_SYMLINK_NOFOLLOW)
 }
 

@@ -13,7 +13,11 @@ import (
 	"time"
 )
 
-const nameMost = 4096
+const (
+	nameMost = 4096
+	// Of all names together: what this process keeps in memory.
+	namesMost = 256 << 20
+)
 
 // tree is the layer that this process is locked into: every path is relative to it, and stays in it.
 type tree struct {
@@ -21,7 +25,9 @@ type tree struct {
 	overlay       string
 	mostEntries   int
 	entries       int
+	nameBytes     int
 	skipped       int
+	own           map[string]bool      // with merged layers: what this one has
 	made          map[string]bool      // directories that are known to be there
 	times         map[string]time.Time // of directories, set when nothing more comes into them
 	buffer        []byte
@@ -30,7 +36,7 @@ type tree struct {
 func newTree(users, groups []idRange, overlayPrefix string, mostEntries int) *tree {
 	return &tree{
 		users: users, groups: groups, overlay: overlayPrefix, mostEntries: mostEntries,
-		made: map[string]bool{".": true}, times: map[string]time.Time{}, buffer: make([]byte, 256<<10),
+		own: map[string]bool{}, made: map[string]bool{".": true}, times: map[string]time.Time{}, buffer: make([]byte, 256<<10),
 	}
 }
 
@@ -45,6 +51,9 @@ func (t *tree) fill(archive *tar.Reader) error {
 		}
 		if t.entries++; t.entries > t.mostEntries {
 			return newFault("too_big", "it has more than the %d files that an image may have", t.mostEntries)
+		}
+		if t.nameBytes += len(header.Name); t.nameBytes > namesMost {
+			return newFault("too_big", "the names of its files have more than %d bytes", namesMost)
 		}
 		if err := t.entry(header, archive); err != nil {
 			return err
@@ -84,6 +93,9 @@ func (t *tree) entry(header *tar.Header, content io.Reader) error {
 	if name == "" {
 		name = "."
 	}
+	if t.merges() && hasOneID(t.users) {
+		header.Uid, header.Gid = 0, 0
+	}
 	if !isMapped(t.users, header.Uid) || !isMapped(t.groups, header.Gid) {
 		return newFault("ids", "its file %.200q belongs to user %d and group %d, which are not among the %s here",
 			name, header.Uid, header.Gid, mapText(t.users, t.groups))
@@ -94,6 +106,7 @@ func (t *tree) entry(header *tar.Header, content io.Reader) error {
 	if base := path.Base(name); strings.HasPrefix(base, whiteoutPrefix) {
 		return t.whiteout(path.Dir(name), base)
 	}
+	t.claim(name)
 	switch header.Typeflag {
 	case tar.TypeChar, tar.TypeBlock:
 		// A sandbox has devices of its own.

@@ -148,6 +148,8 @@ class Pulls:
                 await self._layer_into(name, flat, layer, blob, left)
             else:
                 await self._layer(name, layer, blob, left)
+        if self._stacking == "none":
+            await asyncio.to_thread(sync_tree, flat)
         progress(Progress(step=f"unpacking {name}", done=len(missing), total=len(missing), unit="layers"))
         info = await asyncio.to_thread(self._record, name, resolved, flat)
         for _, blob in missing:

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path"
+)
+
+// merges tells whether the layers of an image all go into one directory, where nothing can be mounted on another.
+func (t *tree) merges() bool { return t.overlay == "" }
+
+// claim notes what this layer has itself, which its own whiteouts do not hide.
+func (t *tree) claim(name string) {
+	for ; t.merges() && name != "." && !t.own[name]; name = path.Dir(name) {
+		t.own[name] = true
+	}
+}
+
+// removeLower removes what layers below have of a name and in it.
+func (t *tree) removeLower(name string) error {
+	info, err := os.Lstat(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if name != "." && !t.own[name] {
+		return t.clear(name)
+	}
+	if !info.IsDir() {
+		return nil
+	}
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := t.removeLower(path.Join(name, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasOneID tells whether there is but one number here, so that nothing can belong to anybody else.
+func hasOneID(ranges []idRange) bool { return len(ranges) == 1 && ranges[0].count == 1 }

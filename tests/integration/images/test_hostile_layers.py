@@ -1,0 +1,192 @@
+"""Layers made to do harm, and layers that are merely odd: what is unpacked stays in its directory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.registry import File, ImageSource, serving
+from tests.registry.images import directory, hard_link, symlink
+
+from atoll.errors import AtollError, ImagePullError, UnsupportedError
+from atoll.host import Mounts, is_host_root, remove_tree
+from atoll.images import Image, Images, PullSettings, Stacking
+from atoll.types import Progress
+
+
+def silent(_: Progress) -> None:
+    pass
+
+
+async def pulled(path: Path, *layers: list[File], stacking: Stacking | None = None) -> Image:
+    kind: Stacking = stacking or ("trusted" if is_host_root() else "user")
+    with serving() as registry:
+        images = Images(path / "images", PullSettings(), kind)
+        return await images.ensure(registry.put("app", "1", ImageSource(layers)), silent)
+
+
+@contextlib.contextmanager
+def mounted(image: Image) -> Iterator[Path]:
+    """The image's layers, stacked."""
+    top = Path(tempfile.mkdtemp(prefix=".mounted-", dir=image.lowers[0].parents[1]))
+    for name in ("upper", "work", "root"):
+        (top / name).mkdir()
+    Mounts.overlay(image.lowers, top / "upper", top / "work", top / "root", complete=is_host_root())
+    try:
+        yield top / "root"
+    finally:
+        Mounts.unmount(top / "root")
+        remove_tree(top)
+
+
+def names(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [File("../out", b"x")],
+        [File("a/../../out", b"x")],
+        [hard_link("in", "../../out")],
+        [File("in/.."), File("x")],
+        [symlink("d", "/nowhere"), File("d/out", b"x")],
+        [directory("d"), File(".wh...", b"")],
+        [File("a"), hard_link("b", "missing")],
+        [directory("d"), hard_link("b", "d")],
+        [File("a" * 300)],
+    ],
+    ids=str,
+)
+async def test_an_entry_that_cannot_be_right_is_refused_and_leaves_nothing(
+    tmp_path: Path, files: list[File]
+) -> None:
+    with pytest.raises(AtollError):
+        await pulled(tmp_path, files)
+    assert list((tmp_path / "images").glob("layers/[!.]*")) == []
+    assert not list(tmp_path.rglob("out"))
+
+
+async def test_links_of_a_layer_lead_nowhere_but_into_the_layer(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    image = await pulled(
+        tmp_path,
+        [
+            directory(str(outside)[1:]),
+            symlink("absolute", str(outside)),
+            File("absolute/planted", b"x"),
+            symlink("up", "../../../../../../../.." + str(outside)),
+            File("up/climbed", b"x"),
+            File("/etc/rooted", b"x"),
+            symlink("secret", str(outside / "secret")),
+            File("secret", b"mine"),
+        ],
+    )
+    (lower,) = image.lowers
+    assert os.listdir(outside) == ["secret"]
+    assert (outside / "secret").read_text() == "secret"
+    inside = lower / str(outside)[1:]
+    assert sorted(os.listdir(inside)) == ["climbed", "planted"]
+    assert (lower / "secret").read_bytes() == b"mine"
+    assert not (lower / "secret").is_symlink()
+    assert (lower / "etc/rooted").read_bytes() == b"x"
+
+
+async def test_devices_are_left_out_and_attributes_that_rule_the_host_too(tmp_path: Path) -> None:
+    odd = {"user.overlay.redirect": "/etc", "trusted.overlay.opaque": "y", "user.fine": "yes"}
+    image = await pulled(
+        tmp_path,
+        [
+            directory("dev"),
+            File("dev/mem", kind=tarfile.CHRTYPE),
+            File("dev/sda", kind=tarfile.BLKTYPE),
+            File("pipe", kind=tarfile.FIFOTYPE, mode=0o622),
+            directory("d", attributes=odd),
+        ],
+    )
+    (lower,) = image.lowers
+    assert names(lower) == ["d", "dev", "pipe"]
+    assert stat.S_ISFIFO((lower / "pipe").lstat().st_mode)
+    assert os.listxattr(lower / "d") == ["user.fine"]
+
+
+async def test_whiteouts_hide_what_lies_below_and_nothing_else(tmp_path: Path) -> None:
+    image = await pulled(
+        tmp_path,
+        [
+            directory("kept"),
+            File("kept/a"),
+            File("kept/b"),
+            directory("emptied"),
+            File("emptied/old"),
+            directory("gone"),
+            File("gone/x"),
+            directory("again"),
+            File("again/old"),
+        ],
+        [
+            File("kept/.wh.a"),
+            File("emptied/early"),
+            File("emptied/.wh..wh..opq"),
+            File("emptied/late"),
+            File(".wh.gone"),
+            File(".wh.again"),
+            directory("again"),
+            File("again/new"),
+            File(".wh.never-there"),
+        ],
+    )
+    with mounted(image) as root:
+        assert names(root) == [
+            "again",
+            "again/new",
+            "emptied",
+            "emptied/early",
+            "emptied/late",
+            "kept",
+            "kept/b",
+        ]
+
+
+async def test_where_layers_cannot_be_mounted_they_are_merged_to_the_same(tmp_path: Path) -> None:
+    image = await pulled(
+        tmp_path,
+        [directory("d"), File("d/old"), File("d/both", b"1"), directory("e"), File("e/x"), File("f", b"f")],
+        [
+            File("d/early"),
+            File("d/.wh..wh..opq"),
+            File("d/both", b"2"),
+            File(".wh.e"),
+            hard_link("g", "d/both"),
+        ],
+        stacking="none",
+    )
+    (lower,) = image.lowers
+    assert names(lower) == ["d", "d/both", "d/early", "f", "g"]
+    assert (lower / "d/both").read_bytes() == b"2"
+    assert (lower / "g").stat().st_nlink == 2
+
+
+async def test_a_user_that_there_is_not_here_is_named(tmp_path: Path) -> None:
+    if is_host_root():
+        image = await pulled(tmp_path, [File("a", uid=4_000_000_000)])
+        assert (image.lowers[0] / "a").lstat().st_uid == 4_000_000_000
+        return
+    with pytest.raises(UnsupportedError, match='"a" belongs to user 4000000000.*0 to 65535'):
+        await pulled(tmp_path, [File("a", uid=4_000_000_000)])
+
+
+async def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+    for rubbish in (b"\x1f\x8b rubbish", b"\x28\xb5\x2f\xfd rubbish", b"rubbish" * 200):
+        with serving() as registry:
+            reference = registry.put("app", "1", ImageSource([rubbish], how=("plain",)))
+            with pytest.raises(ImagePullError):
+                await Images(tmp_path / "images").ensure(reference, silent)
