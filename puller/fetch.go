@@ -189,7 +189,7 @@ func (d *download) from(ctx context.Context, s *source) error {
 
 // ask makes one request and keeps all that comes of it.
 func (d *download) ask(ctx context.Context, client *http.Client, url string) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, ofBlob{}, true))
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -61,8 +61,11 @@ func pauseOf(response *http.Response, pause time.Duration) time.Duration {
 	return pause + rand.N(pause)
 }
 
+// ofBlob marks the context of requests for blobs, also where a registry sends them elsewhere.
+type ofBlob struct{}
+
 func bounded(request *http.Request, response *http.Response) *http.Response {
-	if request.Method != http.MethodGet || !strings.Contains(request.URL.Path, "/blobs/") && response.Request == request {
+	if request.Context().Value(ofBlob{}) == nil {
 		response.Body = &boundedBody{ReadCloser: response.Body, left: answerMost}
 	}
 	return response

@@ -28,6 +28,8 @@ class Registry:
         cut_after: Bytes after which each answer with a blob ends too early; None never does.
         busy: How many requests for blobs are answered with 429 before one is answered.
         broken: How many are answered with 500.
+        elsewhere: Whether blobs are at another host, to which each request for one is sent.
+        betrayed: Whether credentials reached that other host.
         wrong: Digests of blobs that are served with other content.
     """
 
@@ -40,6 +42,8 @@ class Registry:
         self.cut_after: int | None = None
         self.busy = 0
         self.broken = 0
+        self.elsewhere = False
+        self.betrayed = False
         self.wrong: set[str] = set()
         self.gate = threading.Event()
         self.gate.set()
@@ -79,6 +83,9 @@ class _Handler(BaseHTTPRequestHandler):
         registry = self.registry
         if self.path.startswith("/token"):
             return self._token()
+        if self.path.startswith("/elsewhere/"):
+            registry.betrayed |= "Authorization" in self.headers
+            return self._content(self.path.removeprefix("/elsewhere/"))
         if registry.login and self.headers.get("Authorization") != "Bearer the-token":
             challenge = f'Bearer realm="http://{registry.host}/token",service="test"'
             return self._send(401, b"{}", {"WWW-Authenticate": challenge})
@@ -118,6 +125,12 @@ class _Handler(BaseHTTPRequestHandler):
             if registry.broken:
                 registry.broken -= 1
                 return self._send(500, b"{}")
+        if registry.elsewhere:
+            return self._send(307, b"", {"Location": f"http://localhost:{registry.port}/elsewhere/{ref}"})
+        return self._content(ref)
+
+    def _content(self, ref: str) -> None:
+        registry = self.registry
         content = registry.blobs.get(ref)
         if content is None:
             return self._send(404, b"{}")

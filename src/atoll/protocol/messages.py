@@ -97,7 +97,9 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a crash left on the host and nothing owns. ``kind`` is process, mount, directory or cgroup."""
+    """Something that a crash left on the host and nothing owns. ``kind`` is process, mount, directory, cgroup or
+    image: images that lost their name, layers of none, and downloads that nobody goes on with.
+    """
 
     kind: str
     name: str

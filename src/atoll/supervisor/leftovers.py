@@ -53,11 +53,16 @@ class Leftovers:
         """All there are; touches nothing."""
         return [found.leftover for found in await asyncio.to_thread(_listed, self._all)]
 
-    async def collect(self) -> list[Leftover]:
-        """Remove all there are; tells what was removed."""
+    async def collect(self, *, images: bool = False) -> list[Leftover]:
+        """Remove all there are; tells what was removed.
+
+        Args:
+            images: Images that lost their name, layers and downloads as well: people decide when those go.
+        """
         removed = []
         # Each kind is looked for when those before are gone: a mount is only free when its process has ended.
-        for kind in (self._processes, self._mounts, self._cgroup_names, self._directories):
+        kinds = [self._processes, self._mounts, self._cgroup_names, self._directories]
+        for kind in [*kinds, self._images] if images else kinds:
             for found in await asyncio.to_thread(_listed, kind):
                 try:
                     await self._remove(found)
@@ -71,6 +76,12 @@ class Leftovers:
         yield from self._mounts()
         yield from self._cgroup_names()
         yield from self._directories()
+        yield from self._images()
+
+    def _images(self) -> Iterator[_Found]:
+        for path in self._parts.images.unneeded():
+            leftover = Leftover(kind="image", name=str(path), size_bytes=tree_bytes(path))
+            yield _Found(leftover, path)
 
     def _processes(self) -> Iterator[_Found]:
         owned = self._parts.berths.machine_ids()
@@ -130,6 +141,8 @@ class Leftovers:
             cgroup = self._cgroups.find(found.path.name) if self._cgroups else None
             if cgroup is not None:
                 await asyncio.to_thread(cgroup.remove)
+        elif kind == "image":
+            await asyncio.to_thread(self._parts.images.collect, found.path)
         elif found.path.parent == Path("layers"):
             await drop_unused_layers(self._parts)
         else:

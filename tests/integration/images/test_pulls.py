@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
+import ssl
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -167,6 +170,37 @@ async def test_credentials_come_from_the_docker_configuration_and_its_programs(t
         program.chmod(0o755)
         os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
         (programs / "config.json").write_text(json.dumps({"credHelpers": {registry.host: "safe"}}))
+        assert await pulled(tmp_path, reference)
+
+
+async def test_blobs_that_are_elsewhere_come_from_there_and_credentials_do_not_go_there(
+    tmp_path: Path,
+) -> None:
+    big = os.urandom(9_000_000)
+    with serving() as registry:
+        reference = registry.put("app", "1", ImageSource([[File("big", big)]], how=("plain",)))
+        registry.elsewhere = True
+        registry.login = ("me", "secret")
+        auth = {"auths": {registry.host: {"auth": base64.b64encode(b"me:secret").decode()}}}
+        (tmp_path / "config.json").write_text(json.dumps(auth))
+        os.environ["DOCKER_CONFIG"] = str(tmp_path)
+        image = await pulled(tmp_path, reference)
+        assert (image.lowers[0] / "big").read_bytes() == big
+        assert not registry.betrayed
+
+
+async def test_a_registry_is_trusted_by_the_certificates_of_the_host(tmp_path: Path) -> None:
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=ghost -addext subjectAltName=IP:127.0.0.1"
+    out = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "ca")]
+    subprocess.run([*command.split(), *out], check=True, capture_output=True, timeout=120)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "ca", tmp_path / "key")
+    with serving(tls) as registry:
+        reference = registry.put("app", "1", ImageSource([[File("a")]]))
+        os.environ.pop("SSL_CERT_FILE", None)
+        with pytest.raises(ImagePullError, match="could not be pulled"):
+            await pulled(tmp_path, reference)
+        os.environ["SSL_CERT_FILE"] = str(tmp_path / "ca")
         assert await pulled(tmp_path, reference)
 
 

@@ -198,6 +198,9 @@ class FakeImages:
         assert image
         return image
 
+    def unneeded(self, in_use: set[str]) -> list[Path]:
+        return []
+
     def is_only_name(self, name: str) -> bool:
         return True
 

@@ -74,7 +74,7 @@ def leftover_routes(system: System) -> list[Route]:
 
     async def collect(request: Request) -> Response:
         async def work(_: Report) -> object:
-            return await system.leftovers.collect()
+            return await system.leftovers.collect(images=True)
 
         return await answer(request, system.works, work)
 
