@@ -90,10 +90,13 @@ func routes() http.Handler {
 	table := process.NewTable()
 	table.Console = os.Stderr
 	guest := &system.System{Root: "/"}
+	memory := &system.MemoryGuard{Root: "/", Console: os.Stderr}
+	go memory.Run()
 	mux := http.NewServeMux()
 	atoll := &atollapi.API{
 		Settings: known, Table: table, System: guest, Logins: settings.NewLogins(known, table),
 		Restore: &restore.Restore{Root: "/", Table: table, Settings: known, Console: os.Stderr},
+		Memory:  memory,
 	}
 	atoll.Register(mux)
 	e2b := &envd.API{Settings: known, Table: table, System: guest}

@@ -25,6 +25,7 @@ type API struct {
 	Table    *process.Table
 	System   *system.System
 	Restore  *restore.Restore
+	Memory   *system.MemoryGuard
 
 	initMu sync.Mutex // one init at a time
 }

@@ -22,6 +22,7 @@ type initRequest struct {
 	Nameserver *string           `json:"nameserver"`
 	Entropy    []byte            `json:"entropy"`
 	Owners     []system.Owner    `json:"owners"`
+	Memory     *int64            `json:"memory_bytes"`
 }
 
 func (a *API) init(w http.ResponseWriter, r *http.Request) error {
@@ -75,6 +76,9 @@ func (a *API) become(request *initRequest) error {
 		if err := a.System.SetGeneration(*request.Generation); err != nil {
 			return err
 		}
+	}
+	if request.Memory != nil && a.Memory != nil {
+		a.Memory.SetLimit(*request.Memory)
 	}
 	a.Settings.Apply(change)
 	if now := a.Settings.Generation(); earlier != 0 && now != earlier {

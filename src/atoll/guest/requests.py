@@ -48,6 +48,7 @@ class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a guest is told of itself; what is None stays as it is. ``entropy`` travels as base64.
 
     ``owners`` are path, uid and gid of the image's files that the host could not give to their owners.
+    When ``memory_bytes`` are nearly used the agent kills the biggest program.
     """
 
     generation: int | None = None
@@ -60,6 +61,7 @@ class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nameserver: str | None = None
     entropy: bytes | None = None
     owners: tuple[tuple[str, int, int], ...] = ()
+    memory_bytes: int | None = None
 
 
 def _query(route: str, **values: str | None) -> str:

@@ -6,6 +6,8 @@ import asyncio
 import socket
 from collections.abc import Callable
 
+from atoll.network.room import Room
+
 _BUFFER_BYTES = 1 << 18
 _TURNS = 4
 
@@ -19,14 +21,20 @@ class Pump:
     Args:
         source: Where bytes come from; non-blocking.
         target: Where they go; non-blocking. Its sending side is shut down when the source has ended.
+        room: What the connections of this guest may hold together.
         ended: Called once at the end: with None when all went through, else with what broke.
     """
 
     def __init__(
-        self, source: socket.socket, target: socket.socket, ended: Callable[[OSError | None], None]
+        self,
+        source: socket.socket,
+        target: socket.socket,
+        room: Room,
+        ended: Callable[[OSError | None], None],
     ) -> None:
         self._source = source
         self._target = target
+        self._room = room
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._rest = b""
@@ -56,13 +64,13 @@ class Pump:
     def _on_readable(self) -> None:
         try:
             for _ in range(_TURNS):
-                count = self._source.recv_into(_buffer)
+                count = self._source.recv_into(_buffer, self._room.piece(_BUFFER_BYTES))
                 if not count:
                     return self._finish()
                 sent = self._send(_buffer[:count])
                 if sent < count:
                     self.stop()
-                    self._rest = bytes(_buffer[sent:count])
+                    self._keep(bytes(_buffer[sent:count]))
                     return self.start()
         except BlockingIOError:
             return None
@@ -77,10 +85,15 @@ class Pump:
             return self._end(error)
         if sent == len(self._rest):
             self.stop()
-            self._rest = b""
+            self._keep(b"")
             return self.start()
-        self._rest = self._rest[sent:]
+        self._keep(self._rest[sent:])
         return None
+
+    def _keep(self, rest: bytes) -> None:
+        self._room.give(len(self._rest))
+        self._room.take(len(rest))
+        self._rest = rest
 
     def _send(self, data: bytes | memoryview) -> int:
         try:
@@ -98,5 +111,5 @@ class Pump:
     def _end(self, error: OSError | None) -> None:
         self.stop()
         self._done = True
-        self._rest = b""
+        self._keep(b"")
         self._ended(error)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from atoll.network.acceptor import Acceptor
 from atoll.network.decide import Policy, Refusal
 from atoll.network.flows import Flow
+from atoll.network.room import Room
 from atoll.network.splice import Splice, tune
 
 Decide = Callable[[Policy, str, int], Refusal | None]
@@ -36,6 +37,7 @@ class Relay:
         self._splices: dict[Splice, Flow] = {}
         self._connecting: dict[asyncio.Task[socket.socket], Flow] = {}
         self._held = False
+        self._room = Room()
         self._loop = asyncio.get_running_loop()
         self._acceptor = Acceptor(listener, self._take)
 
@@ -115,7 +117,7 @@ class Relay:
         if flow is None:
             remote.close()
             return guest.close()
-        splice = Splice(guest, remote, lambda: self._forget(splice))
+        splice = Splice(guest, remote, self._room, lambda: self._forget(splice))
         self._splices[splice] = flow
         if not self._held:
             splice.start()

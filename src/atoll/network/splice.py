@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 
 from atoll.network.pump import Pump
+from atoll.network.room import Room
 
 _TCP_RTO_MAX_MS = 44
 _LONG_MS = 0x7FFFFFFF
@@ -36,14 +37,17 @@ class Splice:
     Args:
         guest: The guest's end; both ends belong to the splice from now on.
         remote: The other end.
+        room: What the connections of this guest may hold together.
         ended: Called once, when both ends are closed.
     """
 
-    def __init__(self, guest: socket.socket, remote: socket.socket, ended: Callable[[], None]) -> None:
+    def __init__(
+        self, guest: socket.socket, remote: socket.socket, room: Room, ended: Callable[[], None]
+    ) -> None:
         self._ends = (guest, remote)
         self._ended = ended
         self._open = 2
-        self._pumps = (Pump(guest, remote, self._on_end), Pump(remote, guest, self._on_end))
+        self._pumps = (Pump(guest, remote, room, self._on_end), Pump(remote, guest, room, self._on_end))
 
     def start(self) -> None:
         """Let bytes flow, also after ``hold``."""

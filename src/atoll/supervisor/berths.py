@@ -224,7 +224,9 @@ class Berths:
         berth = Berth(machine, link, plan.disk, state_dir)
         try:
             (state_dir / _RECORD).write_bytes(machine.record())
-            await berth.alive(self._agents.first(link, wanted), plan.sandbox_id)
+            memory_bytes = (plan.limits.memory_mib or 0) << 20
+            told = msgspec.structs.replace(wanted, memory_bytes=memory_bytes)
+            await berth.alive(self._agents.first(link, told), plan.sandbox_id)
         except BaseException:
             await asyncio.shield(self.end(berth))
             raise

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
+from atoll.errors import AtollError
+from atoll.guest import GuestInit
 from atoll.supervisor.holding import refuse_unheld
 from atoll.types import Limits
 
@@ -44,14 +48,18 @@ class LimitChanges:
             refuse_unheld(limits, self._parts.means)
         async with sandbox.lock:
             old, wanted = sandbox.row.limits, limits.over(sandbox.row.limits)
-            await self._apply(sandbox, wanted)
             try:
+                await self._apply(sandbox, wanted)
                 await self._parts.table.change(sandbox, limits=wanted)
             except BaseException:
-                await self._apply(sandbox, old)
+                await asyncio.shield(self._put_back(sandbox, old))
                 raise
         if sandbox.berth is not None:
             sandbox.berth.limits_changed.set()
+
+    async def _put_back(self, sandbox: Sandbox, limits: Limits) -> None:
+        with contextlib.suppress(AtollError, OSError):  # the first failure is the one to tell
+            await self._apply(sandbox, limits)
 
     async def _apply(self, sandbox: Sandbox, limits: Limits) -> None:
         berth = sandbox.berth
@@ -59,3 +67,6 @@ class LimitChanges:
             wanted = limits.over(self._parts.default_limits)
             await berth.alive(berth.machine.limit(wanted), sandbox.sandbox_id)
             await berth.link.set_rate(wanted.network_mib_s)
+            if sandbox.row.state == "running":
+                memory = GuestInit(memory_bytes=(wanted.memory_mib or 0) << 20)
+                await berth.alive(self._parts.agents.init(berth.link, memory), sandbox.sandbox_id)

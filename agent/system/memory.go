@@ -1,0 +1,212 @@
+package system
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// reserveLeast is about what the guest's kernel takes of its host's memory for itself, and perProcess what it takes
+	// beside for each process: the guest does not see that.
+	reserveLeast = 48 << 20
+	perProcess   = 768 << 10
+	reserveShare = 16
+	reserveMost  = 3
+	// fillRate is how many bytes a second a guest takes at the most.
+	fillRate   = 4 << 30
+	lookOften  = 10 * time.Millisecond
+	lookSeldom = time.Second
+	// biggestShare is what a process must hold of all that is used to be killed for it.
+	biggestShare = 20
+)
+
+// MemoryGuard kills the biggest process when memory runs out: the kernel of the guest does not, and the host would end
+// the whole guest.
+type MemoryGuard struct {
+	Root    string
+	Console io.Writer
+	limit   atomic.Int64
+}
+
+// SetLimit says how much memory the guest may use, in bytes; 0 leaves that to what its kernel says.
+func (g *MemoryGuard) SetLimit(bytes int64) { g.limit.Store(bytes) }
+
+// Run guards for ever. Looking takes some 50 microseconds; how often depends on how much is left.
+func (g *MemoryGuard) Run() {
+	for {
+		used, total, ok := g.use()
+		if !ok {
+			return
+		}
+		kept := reserve(total)
+		if used > total/2 {
+			kept += perProcess * g.processes()
+		}
+		left := total - kept - used
+		if left < 0 {
+			g.killBiggest(used, total, left < -kept/2)
+		}
+		time.Sleep(pause(left))
+	}
+}
+
+func reserve(total int64) int64 {
+	return min(max(reserveLeast, total/reserveShare), total/reserveMost)
+}
+
+// pause is how long it takes at least to use what is left.
+func pause(left int64) time.Duration {
+	wanted := time.Duration(float64(left) / fillRate * float64(time.Second))
+	return min(max(wanted, lookOften), lookSeldom)
+}
+
+func (g *MemoryGuard) use() (used, total int64, ok bool) {
+	text, err := os.ReadFile(filepath.Join(g.Root, "/proc/meminfo"))
+	if err != nil {
+		return 0, 0, false
+	}
+	var free int64
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		kib, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil {
+			continue
+		}
+		switch fields[0] {
+		case "MemTotal:":
+			total = kib << 10
+		case "MemFree:":
+			free = kib << 10
+		}
+	}
+	used = total - free
+	if limit := g.limit.Load(); limit > 0 {
+		total = limit
+	}
+	return used, total, total > 0
+}
+
+func (g *MemoryGuard) killBiggest(used, total int64, last bool) {
+	found := g.biggest()
+	if len(found) == 0 || found[0].resident < used/biggestShare {
+		return
+	}
+	for _, each := range found {
+		// One alone may free too little in time when there are many like it.
+		if each == found[0] || last && each.resident > found[0].resident/2 {
+			g.kill(each, used, total)
+		}
+	}
+	g.awaitEnd(found[0].pid)
+}
+
+func (g *MemoryGuard) kill(each held, used, total int64) {
+	name := g.name(each.pid)
+	if g.Root != "/" || syscall.Kill(each.pid, syscall.SIGKILL) != nil {
+		return
+	}
+	const mib = 1 << 20
+	if g.Console != nil {
+		// A console that is full must not keep memory from being freed.
+		_, _ = fmt.Fprintf(g.Console, "%s program %d (%s) killed: it held %d MiB of the %d MiB that are used of %d MiB\n",
+			time.Now().UTC().Format(time.RFC3339), each.pid, name, each.resident/mib, used/mib, total/mib)
+	}
+}
+
+// awaitEnd keeps the next one from being killed for what this one still holds.
+func (g *MemoryGuard) awaitEnd(pid int) {
+	const most = 10
+	for range most {
+		if _, resident := g.resident(strconv.Itoa(pid)); resident == 0 {
+			return
+		}
+		time.Sleep(lookOften)
+	}
+}
+
+// held is what one process holds.
+type held struct {
+	pid      int
+	resident int64
+}
+
+func (g *MemoryGuard) processes() (count int64) {
+	for _, name := range g.names() {
+		if name[0] >= '0' && name[0] <= '9' {
+			count++
+		}
+	}
+	return count
+}
+
+func (g *MemoryGuard) names() []string {
+	directory, err := os.Open(filepath.Join(g.Root, "/proc"))
+	if err != nil {
+		return nil
+	}
+	defer directory.Close()
+	names, err := directory.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	return names
+}
+
+// biggest are the processes by what they hold, most first, the agent apart.
+func (g *MemoryGuard) biggest() []held {
+	var found []held
+	for _, name := range g.names() {
+		if pid, size := g.resident(name); pid > 1 && pid != os.Getpid() && size > 0 {
+			found = append(found, held{pid, size})
+		}
+	}
+	slices.SortFunc(found, func(a, b held) int { return cmp.Compare(b.resident, a.resident) })
+	return found
+}
+
+func (g *MemoryGuard) resident(name string) (pid int, resident int64) {
+	pid, err := strconv.Atoi(name)
+	if err != nil {
+		return 0, 0
+	}
+	text, err := os.ReadFile(filepath.Join(g.Root, "/proc", name, "statm"))
+	if err != nil {
+		return pid, 0
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return pid, 0
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return pid, 0
+	}
+	return pid, pages * int64(os.Getpagesize())
+}
+
+func (g *MemoryGuard) name(pid int) string {
+	text, err := os.ReadFile(filepath.Join(g.Root, "/proc", strconv.Itoa(pid), "comm"))
+	if err != nil {
+		return "?"
+	}
+	return strings.Map(printable, strings.TrimSpace(string(text)))
+}
+
+func printable(r rune) rune {
+	if r < ' ' || r == '\x7f' {
+		return '?'
+	}
+	return r
+}

@@ -1,0 +1,58 @@
+package system
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+func put(t *testing.T, root, name, text string) {
+	t.Helper()
+	path := filepath.Join(root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheBiggestProcessIsFoundAndTheAgentNever(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "/proc/1/statm", "9999 9999 0\n")
+	put(t, root, "/proc/7/statm", "900 30 0\n")
+	put(t, root, "/proc/8/statm", "40 40 0\n")
+	put(t, root, "/proc/9/statm", "nonsense\n")
+	guard := &MemoryGuard{Root: root}
+	page := int64(os.Getpagesize())
+	if found := guard.biggest(); !slices.Equal(found, []held{{8, 40 * page}, {7, 30 * page}}) {
+		t.Errorf("found %v", found)
+	}
+}
+
+func TestALimitThatWasSetCountsInsteadOfTheKernelsTotal(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "/proc/meminfo", "MemTotal:  1024 kB\nMemFree:  1000 kB\n")
+	guard := &MemoryGuard{Root: root}
+	if used, total, ok := guard.use(); used != 24<<10 || total != 1<<20 || !ok {
+		t.Errorf("used %d of %d", used, total)
+	}
+	guard.SetLimit(512 << 10)
+	if used, total, _ := guard.use(); used != 24<<10 || total != 512<<10 {
+		t.Errorf("used %d of %d", used, total)
+	}
+}
+
+func TestItLooksMoreOftenTheLessIsLeft(t *testing.T) {
+	if pause(-1) != lookOften || pause(1<<40) != lookSeldom {
+		t.Error("the pause has no bounds")
+	}
+	if half := pause(fillRate / 2); half != 500*time.Millisecond {
+		t.Errorf("half a second's memory is left, and it pauses %s", half)
+	}
+	if reserve(64<<20) > 22<<20 || reserve(16<<30) != 1<<30 {
+		t.Error("the reserve is not in proportion")
+	}
+}
