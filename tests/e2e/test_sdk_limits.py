@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from atoll import AtollError, InvalidSpecError, Limits, Sandbox, SandboxNotFoundError, Snapshots
+from atoll.host import Home, cgroup_root
+
+FORKS = """
+import os, time
+made = 0
+try:
+    while made < 5000:
+        if os.fork() == 0:
+            time.sleep(600)
+            os._exit(0)
+        made += 1
+except BlockingIOError:
+    print(made)
+"""
+OPENS = """
+held = []
+try:
+    while len(held) < 5000:
+        held.append(open("/etc/passwd"))
+except OSError as error:
+    print(len(held), error.errno)
+"""
+HOLDS_DELETED = """
+import os
+held = []
+try:
+    while len(held) < 100:
+        file = open("held", "wb")
+        os.unlink("held")
+        held.append(file)
+        file.write(bytes(1 << 20))
+        file.flush()
+except OSError as error:
+    print(len(held), error.errno, flush=True)
+    os._exit(0)
+"""
+
+
+def test_a_disk_takes_what_it_may_and_more_once_something_is_deleted(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(disk_mib=20, files=400)) as sandbox:
+        filled = sandbox.run("head -c 100M /dev/zero >big; stat -c %s big; truncate -s 1G sparse")
+        assert filled.exit_code == 1
+        assert filled.stderr.count("No space left on device") == 2
+        assert 18 << 20 < int(filled.stdout) <= 20 << 20
+        assert sandbox.run("rm big && head -c 10M /dev/zero >half && echo fits").stdout == "fits\n"
+        assert sandbox.run("mkdir many; for i in $(seq 500); do : >many/$i || break; done").exit_code == 0
+        count = int(sandbox.run("ls many | wc -l").stdout)
+        assert 300 < count < 400
+        assert sandbox.run("rm -r many && touch fine && echo fits").stdout == "fits\n"
+
+
+def test_a_disk_limit_counts_files_that_are_open_but_deleted(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(disk_mib=20)) as sandbox:
+        held, number = map(int, sandbox.exec(["python3", "-c", HOLDS_DELETED]).stdout.split())
+        assert (held <= 21, number) == (True, 28)
+        assert sandbox.run("head -c 10M /dev/zero >half && echo fits").stdout == "fits\n"
+
+
+def test_processes_and_open_files_end_at_their_limit_and_the_agent_still_answers(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(processes=60, open_files=300)) as sandbox:
+        forked = sandbox.exec(["python3", "-c", FORKS], timeout_s=240)
+        assert 30 < int(forked.stdout) <= 60
+        assert sandbox.exec(["echo", "still"]).stdout == "still\n"
+        # Those of the default user are refused; those of root, as whom the agent runs, get some more.
+        opened, number = map(int, sandbox.exec(["python3", "-c", OPENS], user="user").stdout.split())
+        assert (opened < 300, number) == (True, 23)
+        assert sandbox.exec(["echo", "still"]).stdout == "still\n"
+
+
+def test_root_inside_cannot_lift_the_limit_of_processes(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(processes=60)) as sandbox:
+        line = f"ulimit -u unlimited; exec python3 -c '{FORKS}'"
+        forked = sandbox.run(line, user="root", timeout_s=240)
+        assert int(forked.stdout) <= 60
+
+
+def test_a_program_that_takes_all_memory_is_killed_and_its_sandbox_lives_or_says_why(
+    module_home: Path,
+) -> None:
+    with Sandbox.create(limits=Limits(memory_mib=300)) as sandbox:
+        hog = ["python3", "-c", "held = []\nwhile True: held.append(bytes(1 << 20))"]
+        try:
+            assert sandbox.exec(hog, timeout_s=240).exit_code == 137
+            assert "killed: it held" in "".join(sandbox.logs())
+        except AtollError:  # on a very busy host the limit itself may strike first
+            assert "memory limit" in (sandbox.info().reason or "".join(sandbox.logs()))
+        assert sandbox.exec(["echo", "still"]).stdout == "still\n"
+
+
+def test_what_is_read_and_written_and_sent_keeps_to_its_rate(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(disk_mib_s=4, network_mib_s=1)) as sandbox:
+        began_s = time.monotonic()
+        sandbox.run("head -c 8M /dev/zero >file", timeout_s=240)
+        assert time.monotonic() - began_s > 1.5
+        began_s = time.monotonic()
+        assert len(sandbox.files.read_bytes("/bin/bash")[: 2 << 20]) > 1 << 20
+        assert time.monotonic() - began_s > 0.5
+
+
+def test_limits_of_a_running_sandbox_change_at_once_and_its_copies_have_them(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(disk_mib=10)) as sandbox:
+        sandbox.set_limits(Limits(disk_mib=30, processes=50))
+        assert sandbox.info().limits == Limits(disk_mib=30, processes=50)
+        until(lambda: sandbox.run("head -c 20M /dev/zero >file").exit_code == 0)
+        stats = sandbox.stats()
+        assert (stats.limits.processes, stats.held["processes"]) == (50, "hard")
+        assert stats.limits.open_files is not None
+        snapshot = sandbox.snapshot("limited")
+        with sandbox.fork()[0] as fork:
+            assert fork.info().limits == Limits(disk_mib=30, processes=50)
+            assert int(fork.exec(["python3", "-c", FORKS], timeout_s=240).stdout) <= 50
+        with Sandbox.create(from_snapshot=snapshot, limits=Limits(processes=70)) as other:
+            assert other.info().limits == Limits(disk_mib=30, processes=70)
+        with pytest.raises(InvalidSpecError, match="processes is 1"):
+            sandbox.set_limits(Limits(processes=1))
+        assert sandbox.info().limits.processes == 50
+    Snapshots.delete("limited")
+
+
+def test_a_sandbox_is_killed_at_the_end_of_its_lifetime_even_asleep(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(lifetime_s=2)) as sandbox:
+        with contextlib.suppress(AtollError):  # it may be gone already on a busy host
+            sandbox.suspend()
+        until(lambda: _gone(sandbox.id))
+
+
+@pytest.mark.usefixtures("module_home")
+def test_whole_processors_are_kept_to_with_and_without_a_cgroup() -> None:
+    with Sandbox.create(limits=Limits(vcpus=1)) as sandbox:
+        inside = int(sandbox.exec(["nproc"]).stdout)
+        assert inside == 1 or cgroup_root(Home.default()) is not None
+        assert sandbox.stats().held["vcpus"] == "hard"
+
+
+def until(true: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
+
+
+def _gone(sandbox_id: str) -> bool:
+    try:
+        Sandbox.get(sandbox_id)
+    except SandboxNotFoundError:
+        return True
+    return False
