@@ -124,7 +124,7 @@ async def test_a_snapshot_that_is_being_removed_is_no_source_any_more(world: Wor
         go_on.set()
         assert (await removing).status < 300
     assert refused.status == 404
-    assert list(world.home.snapshots.iterdir()) == []
+    await world.until(lambda: list(world.home.snapshots.iterdir()) == [])
     assert len(world.host.machines) == 1
 
 
