@@ -88,20 +88,24 @@ func (w Work) create(path string, mode int) (*os.File, error) {
 	return file, nil
 }
 
-// Write makes a file of everything in the body.
+// Write makes a file of everything in the body, and describes what it has become.
 func (w Work) Write(path string, mode int, body io.Reader) (File, error) {
 	file, err := w.Create(path, mode)
 	if err != nil {
 		return File{}, err
 	}
 	_, err = Copy(file, body)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = file.Stat()
+	}
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
 		return File{}, Named(err, path)
 	}
-	return w.Stat(path)
+	return describe(path, info, w.Users), nil
 }
 
 // copyAcross copies a file or a tree to another file system.

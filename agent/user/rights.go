@@ -35,34 +35,29 @@ func (a *Account) Credential() (*syscall.Credential, error) {
 // Act runs work with the account's user id, group id and groups.
 //
 // Only the calling thread changes, so work must not hand file operations to other goroutines.
-func (a *Account) Act(work func() error) error {
+func (a *Account) Act(work func() error) (result error) {
 	if a.IsAgent() {
 		return work()
 	}
 	if agentUID != 0 {
 		return fault.New(fault.Denied, "the agent runs as user %d and cannot become %q", agentUID, a.Name)
 	}
-	done := make(chan error, 1)
-	go a.actOnThread(work, done)
-	return <-done
-}
-
-func (a *Account) actOnThread(work func() error, done chan<- error) {
-	// A thread that cannot be given root's rights back stays locked, and so ends with this goroutine.
+	// On this goroutine: to start another one wakes a second thread, which costs more than most work does.
 	runtime.LockOSThread()
-	var result error
 	defer func() {
 		if trouble := recover(); trouble != nil {
 			result = fmt.Errorf("panic: %v\n%s", trouble, debug.Stack())
 		}
-		if err := becomeRoot(); err == nil {
-			runtime.UnlockOSThread()
+		if err := becomeRoot(); err != nil {
+			// A thread that cannot be given root's rights back ends with its goroutine, at once.
+			runtime.Goexit()
 		}
-		done <- result
+		runtime.UnlockOSThread()
 	}()
-	if result = a.become(); result == nil {
-		result = work()
+	if err := a.become(); err != nil {
+		return err
 	}
+	return work()
 }
 
 func (a *Account) become() error {

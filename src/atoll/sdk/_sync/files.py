@@ -12,7 +12,7 @@ from atoll.guest import file_from, files_from, files_request, get_file, put_file
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames, bytes_of
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.watch import Watch
-from atoll.sdk._bytes import GIB, as_bytes, sliced
+from atoll.sdk._bytes import CHUNK_BYTES, GIB, as_bytes, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.types import FileInfo
 
@@ -85,12 +85,17 @@ class Files:
             IsADirectoryInSandboxError: ``path`` is a directory.
             NoSpaceError: The disk is full.
         """
-        length: int | None = None
-        if isinstance(data, (str, bytes, bytearray, memoryview)):
-            content = as_bytes(data)
-            length, data = len(content), sliced(content)
+        if not isinstance(data, (str, bytes, bytearray, memoryview)):
+            request = put_file(path, user, mode=mode, body=None)
+            return file_from(self._agent.call(request, body=data, timeout_s=None))
+        content = as_bytes(data)
+        if len(content) <= CHUNK_BYTES:
+            # in one packet with the request's head, which wakes the agent once
+            request = put_file(path, user, mode=mode, body=content)
+            return file_from(self._agent.call(request, timeout_s=None))
         request = put_file(path, user, mode=mode, body=None)
-        return file_from(self._agent.call(request, body=data, length=length, timeout_s=None))
+        body, length = sliced(content), len(content)
+        return file_from(self._agent.call(request, body=body, length=length, timeout_s=None))
 
     def list(self, path: str = ".", *, depth: int = 1, user: str | None = None) -> _Files:
         """List a directory down to ``depth`` levels, in lexical order; at most 100,000 entries.
