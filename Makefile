@@ -4,12 +4,13 @@ BIN := .venv/bin
 SOURCES := pyproject.toml hatch_build.py scripts/venv $(shell find agent native puller -type f 2>/dev/null)
 GO_ROOMS := $(wildcard agent native puller bench/spawn)
 
-.PHONY: help deps install demo test check bench clean
+.PHONY: help deps install demo test check soak bench clean
 
 help:
 	@echo "make demo    an agent's computer that works, sleeps, wakes, forks and rolls back"
 	@echo "make check   lint, types, import rules, unit tests: no sandbox is started"
 	@echo "make test    check, then integration and end-to-end tests, as root and as an ordinary user"
+	@echo "make soak    half an hour of crashes at random moments; python -m tests.crash --help has more"
 	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
 	@echo "make clean   remove what was built (the home with your sandboxes stays)"
 
@@ -38,6 +39,9 @@ check: install
 
 test: deps check
 	scripts/test-all
+
+soak: deps install
+	@$(BIN)/python -m tests.crash
 
 bench: deps install
 	@$(BIN)/python -m bench

@@ -179,13 +179,41 @@ def ensure_supervisor(home: Home) -> None:
     """
     home.make()
     with _locked(home):
-        if _listens(home):
-            check_version(home)
+        end = time.monotonic() + _START_S
+        while not _answers(home):
+            # One that is just ending has the lock that the next one needs.
+            if _is_free(home.lock) or time.monotonic() > end:
+                break
+            time.sleep(_POLL_S)
+        else:
             return
         log_end = home.log.stat().st_size if home.log.exists() else 0
         pid = _start(home)
         _wait_for(home, pid, log_end)
     check_version(home)
+
+
+def _answers(home: Home) -> bool:
+    try:
+        check_version(home)
+    except (FileNotFoundError, ConnectionError):
+        return False
+    return True
+
+
+def _is_free(lock: Path) -> bool:
+    """Whether no supervisor has the lock of its home."""
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 @contextlib.contextmanager

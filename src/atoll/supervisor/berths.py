@@ -35,7 +35,7 @@ _RUNS, _UNSURE, _FROZEN = b"r", b"u", b"f"
 
 
 # A machine's death fails what was asked of it a moment before its end is noticed.
-_NOTICED_S = 0.2
+_NOTICED_S = 1.0
 
 
 def crash_error(sandbox_id: str) -> SandboxCrashedError:

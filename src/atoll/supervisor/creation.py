@@ -58,25 +58,29 @@ class Creation:
             refuse_unheld(spec.limits, self._parts.means)
         with self._parts.table.reserve_sandbox_name(spec.name):
             if spec.from_snapshot is not None:
-                return await self._from_snapshot(spec, spec.from_snapshot)
+                async with self._parts.operations.during(new_id(), "create"):
+                    return await self._from_snapshot(spec, spec.from_snapshot)
             info = await self._parts.images.have(spec.image or DEFAULT_IMAGE, progress)
             facts = self._parts.images.facts(info.digest)
             check_start(spec, facts)
-            row = self._row(spec, info.name, facts)
-            warm = await self._pool.take(info.digest) if from_pool(spec) else None
-            try:
-                if warm is not None:
-                    try:
-                        return await self._dress(warm, row, facts)
-                    except AtollError:
-                        await self._pool.discard(warm)
-                    except BaseException:
-                        await asyncio.shield(self._pool.discard(warm))
-                        raise
-                with self._parts.table.holds.during(row.sandbox_id, info.digest):
-                    return await self._boot(row, facts)
-            finally:
-                self._pool.refill(info.digest)
+            async with self._parts.operations.during(new_id(), "create"):
+                return await self._of_image(spec, self._row(spec, info.name, facts), facts)
+
+    async def _of_image(self, spec: SandboxSpec, row: SandboxRow, facts: ImageFacts) -> Sandbox:
+        warm = await self._pool.take(facts.digest) if from_pool(spec) else None
+        try:
+            if warm is not None:
+                try:
+                    return await self._dress(warm, row, facts)
+                except AtollError:
+                    await self._pool.discard(warm)
+                except BaseException:
+                    await asyncio.shield(self._pool.discard(warm))
+                    raise
+            with self._parts.table.holds.during(row.sandbox_id, facts.digest):
+                return await self._boot(row, facts)
+        finally:
+            self._pool.refill(facts.digest)
 
     def _row(self, spec: SandboxSpec, image: str, facts: ImageFacts) -> SandboxRow:
         now_s = self._parts.table.now_s()

@@ -10,9 +10,10 @@ import os
 import socket
 from pathlib import Path
 
-from atoll.errors import AtollError, DeadlineError, NotFoundError
+from atoll.errors import AgentError, AtollError, DeadlineError, NotFoundError
+from atoll.guest import AGENT_PORT
 from atoll.protocol import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_request, encode, error_body
-from atoll.supervisor.berths import Berth
+from atoll.supervisor.berths import Berth, crash_error
 from atoll.supervisor.sleep import Sleep
 from atoll.supervisor.states import check_action
 from atoll.supervisor.table import Sandbox, Table
@@ -68,6 +69,8 @@ class Dialling:
         try:
             return await berth.alive(berth.link.dial(port, _DIAL_TIMEOUT_S), sandbox.sandbox_id)
         except ConnectionRefusedError:
+            if port == AGENT_PORT:
+                await self._assert_agent(sandbox, berth)
             raise NotFoundError(
                 f"nothing listens on port {port} of sandbox {sandbox.sandbox_id}",
                 hint="start the server inside first, on 0.0.0.0 or 10.254.0.2",
@@ -81,6 +84,17 @@ class Dialling:
                 hint="it may be overloaded; try again",
                 sandbox_id=sandbox.sandbox_id,
             ) from None
+
+    async def _assert_agent(self, sandbox: Sandbox, berth: Berth) -> None:
+        """Tell what a guest's missing agent means: it is process 1, so the guest is about to end."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(berth.gone.wait(), _DIAL_TIMEOUT_S)
+            raise crash_error(sandbox.sandbox_id)
+        raise AgentError(
+            f"the agent of sandbox {sandbox.sandbox_id} does not listen",
+            hint="kill the sandbox, or roll it back",
+            sandbox_id=sandbox.sandbox_id,
+        )
 
 
 def _usable(sandbox: Sandbox, berth: Berth) -> bool:

@@ -9,7 +9,7 @@ from atoll.errors import InvalidSpecError
 from atoll.supervisor.berths import Berth
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.captures import Capture, Captures
-from atoll.supervisor.erasing import erase
+from atoll.supervisor.erasing import erase_stale
 from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.names import new_id, new_machine_uid
@@ -56,7 +56,8 @@ class Forks:
         layer_id = new_id()
         ids = [new_id() for _ in range(count)]
         try:
-            return await self._fork(sandbox, directory, layer_id, ids)
+            async with self._parts.operations.during(ids[0], "fork"):
+                return await self._fork(sandbox, directory, layer_id, ids)
         finally:
             await asyncio.shield(drop_unused_layers(self._parts))
 
@@ -75,7 +76,7 @@ class Forks:
                     rows = [self._row(original, capture, sandbox_id) for sandbox_id in ids]
                     copies = await self._copies(rows, directory)
             finally:
-                await asyncio.shield(erase(directory))
+                await asyncio.shield(erase_stale(directory))
         return [copy.row.info() for copy in copies]
 
     async def _copies(self, rows: list[SandboxRow], directory: Path) -> list[Sandbox]:

@@ -8,7 +8,7 @@ import msgspec
 
 from atoll.types import Limits, OnCrash, SandboxInfo, SandboxState, SnapshotInfo
 
-OperationKind = Literal["suspend", "wake", "snapshot", "rollback"]
+OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollback"]
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -106,7 +106,10 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation on a sandbox that was begun and has not ended; ``link_id`` is the link that a waking uses."""
+    """An operation that was begun and has not ended; ``link_id`` is the link that a waking uses.
+
+    One that makes sandboxes goes by the id of the first that it makes.
+    """
 
     sandbox_id: str
     kind: OperationKind

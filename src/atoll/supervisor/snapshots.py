@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from pathlib import Path
 
-from atoll.errors import AtollError, InUseError, InvalidSpecError
+from atoll.errors import InUseError, InvalidSpecError
 from atoll.host import sync_directory, sync_tree, tree_bytes
 from atoll.snapshots import SnapshotTree
 from atoll.supervisor.captures import Capture, Captures
@@ -24,7 +23,6 @@ from atoll.types import SnapshotInfo
 COMMENT_LIMIT = 4096
 # A copy stops the guest for less than freezing does, but takes the disk twice.
 COPY_MOST_BYTES = 1 << 30
-_log = logging.getLogger(__name__)
 
 
 class Snapshots:
@@ -89,10 +87,7 @@ class Snapshots:
             )
         await table.forget_snapshot(row)
         await erase_stale(self._parts.places.snapshot(row.snapshot_id))
-        try:
-            await drop_unused_layers(self._parts)
-        except (AtollError, OSError) as error:
-            _log.warning("the disk of snapshot %s is not removed: %s", row.snapshot_id, error)
+        await drop_unused_layers(self._parts)
 
     async def _make(self, sandbox: Sandbox, name: str | None, comment: str) -> SnapshotInfo:
         snapshot_id = new_id()

@@ -13,6 +13,7 @@ from atoll.errors import EngineError, HostError, NoSpaceError
 from atoll.host import remove_tree
 from atoll.supervisor.pool import Warm
 from atoll.supervisor.records import Records
+from atoll.supervisor.rows import SnapshotRow
 from atoll.supervisor.settings import Settings
 from tests.unit.supervisor.world import World, in_world, in_world_of
 
@@ -112,10 +113,11 @@ async def test_a_snapshot_that_is_being_removed_is_no_source_any_more(world: Wor
     begun, go_on = asyncio.Event(), asyncio.Event()
     delete = world.system.records.delete
 
-    async def slowly(*rows: Any) -> None:
-        begun.set()
-        await go_on.wait()
-        await delete(*rows)
+    async def slowly(*rows: Any, **how: Any) -> None:
+        if isinstance(rows[0], SnapshotRow):
+            begun.set()
+            await go_on.wait()
+        await delete(*rows, **how)
 
     with patch.object(world.system.records, "delete", slowly):
         removing = asyncio.create_task(world.ask("DELETE", "/v1/snapshots/s1"))
@@ -148,7 +150,7 @@ async def test_a_create_that_fails_for_want_of_disk_keeps_no_warm_machine(world:
     await world.create()
     await world.until(lambda: world.system.pool.ids())
     (ready,) = world.system.pool.ids()
-    with patch.object(world.system.records, "put", side_effect=OSError(28, "No space left on device")):
+    with patch.object(world.system.table, "add", side_effect=OSError(28, "No space left on device")):
         assert (await world.ask("POST", "/v1/sandboxes", {"name": "two"})).status >= 400
     await world.until(lambda: world.system.pool.ids())
     assert not (world.home.sandboxes / ready).exists()

@@ -144,8 +144,15 @@ class GvisorMachine(Machine):
 
     async def wait(self) -> None:
         """See ``Machine.wait``."""
-        if self._parts.sentry is not None:
-            await self._parts.sentry.wait()
+        # Neither is a machine without the other: without the gofer no file can be opened any more.
+        if self._parts.sentry is None or self._parts.gofer is None:
+            return
+        ends = [asyncio.ensure_future(process.wait()) for process in self._processes()]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
 
     async def kill(self) -> None:
         """See ``Machine.kill``."""

@@ -159,8 +159,8 @@ class AsyncLink:
                 raise SupervisorError(f"no supervisor runs for {self.home.path}") from None
         except TimeoutError as error:
             raise await self._explain(error) from error
-        await in_thread(_spawn.ensure_supervisor, self.home)
         try:
+            await in_thread(_spawn.ensure_supervisor, self.home)
             return await attempt()
         except OSError as error:
             raise await self._explain(error) from error

@@ -160,8 +160,8 @@ class Link:
                 raise SupervisorError(f"no supervisor runs for {self.home.path}") from None
         except TimeoutError as error:
             raise self._explain(error) from error
-        in_thread(_spawn.ensure_supervisor, self.home)
         try:
+            in_thread(_spawn.ensure_supervisor, self.home)
             return attempt()
         except OSError as error:
             raise self._explain(error) from error

@@ -1,0 +1,282 @@
+"""Rounds: an operation is begun, something is killed, and then everything that was promised must be so."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+import statistics
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from atoll import AtollError, Sandbox, Snapshots, Supervisor
+from atoll.host import Home
+from tests.crash import victims
+from tests.crash.ledger import PATIENCE_S, Entry, Scribe, begin, look
+from tests.crash.worker import Client
+
+OPERATIONS = (
+    "create",
+    "exec",
+    "files",
+    "pause",
+    "resume",
+    "suspend",
+    "wake",
+    "snapshot",
+    "fork",
+    "rollback",
+    "kill",
+    "from_snapshot",
+    "forget",
+)
+_SNAPSHOTS_MOST = 3
+_FIRST_GUESS_S = 0.15
+
+
+@dataclass
+class Kept:
+    """A snapshot: the ledger is between these two entries of one run."""
+
+    low: Entry
+    high: Entry
+
+    def has(self, found: Entry) -> bool:
+        """Whether a ledger that was brought back from it may say this."""
+        return (
+            found.run == self.low.run
+            and self.low.memory <= found.memory <= self.high.memory + 1
+            and found.durable - found.memory == self.low.durable - self.low.memory
+        )
+
+
+@dataclass
+class Round:
+    """One round, told when something is wrong with it."""
+
+    number: int
+    operation: str
+    victim: str
+    delay_s: float
+    killed: bool
+    state: str = ""
+    outcome: str = ""
+
+
+@dataclass
+class Tally:
+    """What happened in all rounds."""
+
+    rounds: int = 0
+    memory_lost: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+
+class Rounds:
+    """Plays rounds in a home; the same seed plays the same operations, victims and shares of their time.
+
+    Args:
+        path: The home, named by ``ATOLL_HOME``.
+        seed: Of everything that is left to chance.
+    """
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.tally = Tally()
+        self._home = Home(path)
+        self._dice = random.Random(seed)
+        self._client = Client()
+        self._took_s: dict[str, list[float]] = defaultdict(list)
+        self._kept: dict[str, Kept] = {}
+        self._names = 0
+        # A guest whose agent was killed while it was frozen ends in a later round, when it is thawed.
+        self._doomed = False
+        self._sandbox = self._made()
+        self._known = self._low = look(self._sandbox)
+
+    def close(self) -> None:
+        """Let go of everything but the home."""
+        self._client.close()
+        self._sandbox.close()
+
+    def play(self) -> None:
+        """Play one round.
+
+        Raises:
+            AssertionError: A promise was broken; the message tells the round.
+        """
+        operation = self._dice.choice(OPERATIONS)
+        if operation in ("rollback", "from_snapshot", "forget") and not self._kept:
+            operation = "snapshot"
+        victim = self._dice.choice(victims.VICTIMS)
+        known_s = self._took_s[operation][-9:] or [_FIRST_GUESS_S]
+        delay_s = self._dice.uniform(0, 1.2) * statistics.median(known_s)
+        killed = victim in ("engine", "agent") or self._doomed
+        now = Round(self.tally.rounds, operation, victim, delay_s, killed)
+        self._doomed = False
+        try:
+            self._play(now)
+        except (AssertionError, AtollError, OSError) as error:
+            raise AssertionError(f"{now}: {type(error).__name__}: {error}") from error
+        self.tally.rounds += 1
+        self.tally.outcomes[f"{victim}: {now.outcome}"] += 1
+
+    def _play(self, now: Round) -> None:
+        now.state = self._dice.choice(["running", "running", "paused", "suspended"])
+        before = self._low = self._known
+        if now.operation == "wake":
+            now.state = "suspended"
+        scribe = Scribe(self._sandbox, before) if now.state == "running" else None
+        try:
+            if scribe is None and now.operation not in ("pause", "suspend"):
+                {"paused": self._sandbox.pause, "suspended": self._sandbox.suspend}.get(now.state, int)()
+            argument = self._argument(now.operation)
+            self._client.begin(now.operation, self._sandbox.id, argument)
+            time.sleep(now.delay_s)
+            self._strike(now.victim)
+            told = self._client.result()
+        finally:
+            promised = scribe.stop() if scribe else before
+        if now.victim == "client":
+            self._client.close()
+            self._client = Client()
+            self._until_quiet()
+        if told is None:
+            assert now.victim == "client", "the client died"
+            now.outcome = "killed"
+        else:
+            now.outcome = told.get("code", "done")
+            assert now.outcome not in ("internal", "not ours"), told
+            refused = now.operation == "forget" and now.outcome == "in_use"
+            assert now.victim != "nobody" or now.outcome == "done" or refused, told
+            if now.outcome == "done":
+                self._took_s[now.operation].append(told["took_s"])
+        self._check(now, promised, argument, told or {})
+
+    def _until_quiet(self) -> None:
+        """Wait until the supervisor has finished what a client asked for that did not stay for the answer."""
+        for _ in range(2):  # what was sent before has been read when these are answered
+            Supervisor.hello()
+        deadline = time.monotonic() + PATIENCE_S
+        with contextlib.closing(sqlite3.connect(self._home.database)) as database:
+            while database.execute("SELECT count(*) FROM operations").fetchone() != (0,):
+                assert time.monotonic() < deadline, "an operation does not end"
+                time.sleep(0.02)
+
+    def _argument(self, operation: str) -> str:
+        if operation == "create":
+            self._names += 1
+            return f"extra-{self._names}"
+        if operation == "fork":
+            return str(self._dice.randint(1, 3))
+        if operation == "forget":
+            return next(iter(self._kept))
+        if operation in ("rollback", "from_snapshot"):
+            return self._dice.choice(sorted(self._kept))
+        return "x"
+
+    def _strike(self, victim: str) -> None:
+        if victim == "supervisor":
+            victims.kill_supervisor(self._home)
+        elif victim == "engine":
+            self._doomed = not victims.kill_engine(self._home, self._dice)
+        elif victim == "agent":
+            self._doomed = not victims.kill_agent(self._home, self._dice)
+        elif victim == "client":
+            self._client.kill()
+
+    def _check(self, now: Round, promised: Entry, argument: str, told: dict[str, object]) -> None:
+        self._check_main(now, promised, argument)
+        self._check_snapshots(now, promised)
+        self._check_others(now, promised, argument)
+        self._check_leftovers()
+
+    def _check_main(self, now: Round, promised: Entry, argument: str) -> None:
+        """The sandbox is usable, with every record that was promised, and with its memory unless that was killed."""
+        if now.operation == "kill" and self._sandbox.id not in _ids():
+            self._sandbox.close()
+            self._sandbox = self._made()
+            self._known = look(self._sandbox)
+            return
+        found = look(self._sandbox)
+        assert not found.broken, f"the log is damaged: {found}"
+        rolled = self._kept.get(argument) if now.operation == "rollback" else None
+        if rolled is not None and rolled.has(found):
+            self._known = found
+            return
+        if rolled is not None and now.outcome == "done":
+            # It was brought back, and killed after that: what is left is the snapshot's disk.
+            assert now.killed and rolled.low.durable <= found.durable <= rolled.high.durable + 1, (
+                f"{found} is not {rolled}"
+            )
+            self._known = found
+            return
+        if found.run == promised.run:
+            low = promised.memory
+            assert low <= found.memory <= low + 1, f"memory of another time: {found}, promised {promised}"
+        else:
+            assert now.killed, f"the memory is lost: {found}, promised {promised}"
+            self.tally.memory_lost += 1
+        # A rollback may have come before a crash: then the disk is that of the snapshot, or later.
+        low = min(promised.durable, rolled.low.durable) if rolled else promised.durable
+        assert low <= found.durable <= promised.durable + 1, f"records are lost: {found}, promised {promised}"
+        self._known = found
+
+    def _check_snapshots(self, now: Round, promised: Entry) -> None:
+        """Those that were there are there, and one that was being made is whole or not there."""
+        there = {one.snapshot_id for one in Snapshots.list()}
+        lost = set(self._kept) - there
+        assert now.operation == "forget" or not lost, f"snapshots are lost: {lost}"
+        for snapshot_id in lost:
+            del self._kept[snapshot_id]
+        made = there - set(self._kept)
+        assert len(made) <= (now.operation == "snapshot"), f"nobody made snapshots {made}"
+        if now.operation == "snapshot" and now.outcome == "done":
+            assert made, "the snapshot that was made is not there"
+        for snapshot_id in made:
+            self._kept[snapshot_id] = Kept(self._before(promised), promised)
+            with Sandbox.create(from_snapshot=snapshot_id) as copy:
+                found = look(copy)
+                assert self._kept[snapshot_id].has(found), f"{found} is not of {self._kept[snapshot_id]}"
+        for snapshot_id in sorted(self._kept)[_SNAPSHOTS_MOST:]:
+            with contextlib.suppress(AtollError):  # a sandbox may stand on it
+                Snapshots.delete(snapshot_id)
+                del self._kept[snapshot_id]
+
+    def _before(self, promised: Entry) -> Entry:
+        return self._low if self._low.run == promised.run else promised
+
+    def _check_others(self, now: Round, promised: Entry, argument: str) -> None:
+        """What else was made is usable, whole, and can be killed."""
+        others = _ids() - {self._sandbox.id}
+        if now.outcome == "done" and now.operation in ("create", "fork", "from_snapshot"):
+            wanted = int(argument) if now.operation == "fork" else 1
+            assert len(others) == wanted or now.killed, f"{len(others)} sandboxes were made"
+        for sandbox_id in others:
+            assert now.operation in ("create", "fork", "from_snapshot"), f"nobody made {sandbox_id}"
+            with Sandbox.connect(sandbox_id) as other:
+                found = look(other)
+                assert not found.broken
+                origin = Kept(self._before(promised), promised) if now.operation == "fork" else None
+                origin = self._kept[argument] if now.operation == "from_snapshot" else origin
+                same = origin is None or origin.has(found)
+                assert same or now.killed, f"{found} is no copy of {origin}"
+                other.kill()
+
+    def _check_leftovers(self) -> None:
+        """Nothing is left over, once what is erased in the background is."""
+        deadline = time.monotonic() + PATIENCE_S
+        while left := Supervisor.leftovers():
+            assert time.monotonic() < deadline, f"left over: {left}"
+            time.sleep(0.05)
+        assert len(victims.supervisors(self._home)) == 1
+
+    def _made(self) -> Sandbox:
+        made = Sandbox.create(keep=True)
+        begin(made)
+        return made
+
+
+def _ids() -> set[str]:
+    return {one.sandbox_id for one in Sandbox.list()}

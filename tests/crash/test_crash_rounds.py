@@ -1,0 +1,19 @@
+"""Supervisor, engine, agent and client are killed at random moments of every operation; nothing promised is lost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.crash.__main__ import play
+
+# As the user some operations copy, and the same machine has both to do.
+_ROUNDS = 200 if os.geteuid() == 0 else 60
+
+
+@pytest.mark.timeout(1800)
+def test_what_was_promised_is_so_after_every_kill(home: Path) -> None:
+    seed = int(os.environ.get("ATOLL_CRASH_SEED") or os.getpid())
+    play(home, seed=seed, rounds=int(os.environ.get("ATOLL_CRASH_ROUNDS") or _ROUNDS))

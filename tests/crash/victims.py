@@ -1,0 +1,83 @@
+"""Who is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from atoll.host import Home, kill_process, start_ticks
+
+_NOTICED_S = 5.0
+VICTIMS = ("supervisor", "engine", "agent", "client", "nobody")
+
+
+def supervisors(home: Home) -> list[int]:
+    """The supervisors of a home."""
+    return [pid for pid, line in _processes() if "atoll.supervisor" in line and f"{home.path}" in line]
+
+
+def engines(home: Home) -> dict[int, str]:
+    """The engine's processes of a home, sentries, gofers and those that start them, and of which machine each is."""
+    found = {}
+    for pid, line in _processes():
+        _, there, rest = line.partition(f"{home.run}/m/")
+        if there and "atoll.supervisor" not in line:
+            found[pid] = rest[:20]
+    return found
+
+
+def kill_supervisor(home: Home) -> None:
+    """End the supervisor as a crash would."""
+    for pid in supervisors(home):
+        ticks = start_ticks(pid)
+        if ticks is not None:
+            kill_process(pid, ticks)
+
+
+def kill_engine(home: Home, dice: random.Random) -> bool:
+    """End any one of the engine's processes; whether its machine has ended then."""
+    found = engines(home)
+    if not found:
+        return True
+    pid = dice.choice(sorted(found))
+    machine_id = found[pid]
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return _has_ended(home, machine_id)
+
+
+def kill_agent(home: Home, dice: random.Random) -> bool:
+    """End process 1 of any one guest, the way the engine does it; whether its machine has ended then."""
+    roots = sorted(home.run.glob("m/*/runsc"))
+    runsc = next(iter(sorted(home.bin.glob("*/runsc"))), None)
+    if roots and runsc:
+        root = dice.choice(roots)
+        argv = [str(runsc), f"--root={root}", "kill", root.parent.name, "KILL"]
+        subprocess.run(argv, capture_output=True, check=False, timeout=60)
+        return _has_ended(home, root.parent.name)
+    return True
+
+
+def _has_ended(home: Home, machine_id: str) -> bool:
+    """Wait until a machine has ended; a frozen one whose agent was killed does so when it is thawed."""
+    deadline = time.monotonic() + _NOTICED_S
+    while machine_id in engines(home).values():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _processes() -> list[tuple[int, str]]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found.append((int(entry.name), line))
+    return found
