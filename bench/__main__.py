@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench import commands, create, density, footprint, states, transfers, work
+from bench import commands, create, density, footprint, neighbours, states, transfers, work
 from bench.measure import Number
 
 GROUPS = {
@@ -19,6 +19,7 @@ GROUPS = {
     "transfers": transfers,
     "work": work,
     "density": density,
+    "neighbours": neighbours,
 }
 RESULTS = Path(__file__).parent / "results.json"
 HEAD = ("number", "promise", "measured", "against", "is", "ratio", "kept")

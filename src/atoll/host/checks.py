@@ -74,6 +74,7 @@ async def check_host(home: Home) -> list[Check]:
             kind=filesystem_kind(home.path),
         ),
         nftables_check(trial.get("nftables")),
+        shaping_check(trial.get("shaping")),
         *await asyncio.to_thread(_slow_checks, home),
         clock_check(time.time(), _TRIAL.stat().st_mtime),
         ptrace_check(_setting("kernel.yama.ptrace_scope")),
@@ -188,6 +189,13 @@ def nftables_check(outcome: str | None) -> Check | None:
     )
 
 
+def shaping_check(outcome: str | None) -> Check | None:
+    """Whether the kernel can limit the rate of a network interface."""
+    if outcome is None or outcome == "ok":
+        return None if outcome is None else Check("shaping", "ok", "the kernel can limit network rates")
+    return Check("shaping", "note", f"network rates cannot be limited: {outcome}", "sudo modprobe sch_tbf")
+
+
 def disk_check(free: int, path: Path) -> Check:
     """Whether the home has room."""
     text = f"{free / GIB:.1f} GiB free in {path}"
@@ -259,13 +267,13 @@ def _slow_checks(home: Home) -> list[Check]:
 
 def _cgroup_check(home: Home) -> Check:
     if cgroup_root(home) is not None:
-        return Check("limits", "ok", "memory, processor time and processes of a sandbox can be limited")
+        return Check("cgroups", "ok", "control groups hold the memory and processor time of a sandbox")
     delegates = not is_host_root() and Path("/run/systemd/system").is_dir()
     remedy = "systemd-run --user --scope -p Delegate=yes $SHELL" if delegates else None
     return Check(
-        "limits",
+        "cgroups",
         "note",
-        "no control groups for this user: memory and processor time of a sandbox have no hard limit",
+        "no control groups for this user: memory is watched instead, and processors are given whole",
         remedy,
     )
 

@@ -19,6 +19,7 @@ _MS_REC_PRIVATE = 16384 | 1 << 18
 _NETLINK_NETFILTER = 12
 _NFTABLES = 10
 _REQUEST_ACK_CREATE = 1 | 4 | 0x400
+_NEW_DISCIPLINE = 36
 _IPV4 = 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -81,6 +82,21 @@ def _use_nftables() -> None:
                 data = data[(length + 3) & ~3 :]
 
 
+def _use_shaping() -> None:
+    """Limit the rate of an interface by a token bucket."""
+    rate = struct.pack("=BBHhHI", 0, 1, 0, 0, 0, 1 << 20)
+    parameters = rate + bytes(12) + struct.pack("=III", 1 << 20, 0, 0)
+    options = _attribute(1, parameters) + _attribute(6, struct.pack("=I", 1 << 17))
+    body = struct.pack("=BxxxiIII", 0, 1, 0x10000, 0xFFFFFFFF, 0)
+    body += _attribute(1, b"tbf\0") + _attribute(2 | 0x8000, options)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as netlink:
+        netlink.settimeout(5)
+        netlink.send(struct.pack("=IHHII", len(body) + 16, _NEW_DISCIPLINE, _REQUEST_ACK_CREATE, 1, 0) + body)
+        failure = struct.unpack_from("=i", netlink.recv(65536), 16)[0]
+        if failure:
+            raise OSError(-failure, os.strerror(-failure), "tbf")
+
+
 def _attribute(kind: int, value: bytes) -> bytes:
     length = len(value) + 4
     return struct.pack("=HH", length, kind) + value + bytes(-length % 4)
@@ -96,6 +112,7 @@ def _main(kind: str, place: str) -> None:
     if not failed:
         _try("overlay", lambda: _use_overlay(kind, place))
         _try("nftables", _use_nftables)
+        _try("shaping", _use_shaping)
 
 
 def _try(name: str, step) -> bool:  # type: ignore[no-untyped-def]  # noqa: ANN001

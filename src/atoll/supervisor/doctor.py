@@ -12,6 +12,7 @@ from atoll.errors import AtollError
 from atoll.host import Home, agent_path, check_host, runsc_path
 from atoll.images import Images, ready_base
 from atoll.protocol import DoctorReport, Finding
+from atoll.supervisor.holding import Means, holding
 
 
 def examine(home: Home) -> DoctorReport:
@@ -22,12 +23,30 @@ def examine(home: Home) -> DoctorReport:
         for check in checks
     ]
     lacks_ids = any(check.name == "one id" for check in checks)
-    return report([*findings, programs_finding(), image_finding(home, lacks_ids=lacks_ids)])
+    good = {check.name for check in checks if check.level == "ok"}
+    engine_disks = any(check.message.startswith("the engine's own") for check in checks)
+    means = Means(
+        cgroups="cgroups" in good,
+        shaping="shaping" in good,
+        layers=not engine_disks,
+    )
+    return report(
+        [*findings, limits_finding(means), programs_finding(), image_finding(home, lacks_ids=lacks_ids)]
+    )
 
 
 def report(findings: list[Finding]) -> DoctorReport:
     """What follows from the findings: with an error among them no sandbox can run."""
     return DoctorReport(fit=all(finding.level != "error" for finding in findings), findings=findings)
+
+
+def limits_finding(means: Means) -> Finding:
+    """How each limit holds here."""
+    by_hold: dict[str, list[str]] = {}
+    for name, held in holding(means).items():
+        by_hold.setdefault(held.hold, []).append(name)
+    message = "; ".join(f"{hold}: {', '.join(names)}" for hold, names in by_hold.items())
+    return Finding(name="limits", level="note" if "unavailable" in by_hold else "ok", message=message)
 
 
 def programs_finding() -> Finding:

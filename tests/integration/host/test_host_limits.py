@@ -11,7 +11,16 @@ def test_this_host_is_fit_for_sandboxes(host_home: Home) -> None:
     checks = asyncio.run(check_host(host_home))
     assert [check for check in checks if check.level == "error"] == []
     names = {check.name for check in checks}
-    assert {"kernel", "namespaces", "disk kind", "nftables", "disk space", "limits", "clock"} <= names
+    assert {
+        "kernel",
+        "namespaces",
+        "disk kind",
+        "nftables",
+        "disk space",
+        "cgroups",
+        "shaping",
+        "clock",
+    } <= names
     assert not list(host_home.path.glob(".trial-*"))
 
 

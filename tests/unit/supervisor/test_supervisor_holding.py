@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from atoll.engines import DiskGrowth
+from atoll.errors import UnsupportedError
+from atoll.host.treeuse import TreeUse, tree_use
+from atoll.supervisor.diskwatch import growth_left
+from atoll.supervisor.doctor import limits_finding
+from atoll.supervisor.holding import Means, held_of, holding, refuse_unheld
+from atoll.supervisor.limits import default_limits
+from atoll.supervisor.limitwatch import pause_s
+from atoll.types import Limits
+
+ROOT = Means(cgroups=True, shaping=True)
+USER = Means(cgroups=False, shaping=True)
+
+
+def test_every_limit_has_its_place_in_the_table() -> None:
+    for means in (ROOT, USER, Means(cgroups=False, shaping=False, layers=False)):
+        assert set(holding(means)) == set(Limits.__struct_fields__)
+    assert held_of(Limits(memory_mib=100, processes=20), USER) == {
+        "memory_mib": "watched",
+        "processes": "hard",
+    }
+
+
+def test_what_a_host_cannot_hold_is_refused() -> None:
+    refuse_unheld(Limits(vcpus=0.5, network_mib_s=1), ROOT)
+    refuse_unheld(Limits(vcpus=2, disk_mib=10), USER)
+    for limits, means in (
+        (Limits(vcpus=0.5), USER),
+        (Limits(network_mib_s=1), Means(cgroups=True, shaping=False)),
+        (Limits(files=1000), Means(cgroups=True, shaping=True, layers=False)),
+    ):
+        with pytest.raises(UnsupportedError, match="cannot hold the limit"):
+            refuse_unheld(limits, means)
+
+
+def test_doctor_says_how_limits_hold() -> None:
+    assert limits_finding(ROOT).level == "ok"
+    assert "watched: memory_mib" in limits_finding(USER).message
+    assert limits_finding(Means(cgroups=True, shaping=False)).level == "note"
+
+
+def test_what_may_be_added_is_what_the_limit_leaves() -> None:
+    left = growth_left(Limits(disk_mib=1), TreeUse(size_bytes=4096, files=1))
+    assert left.size_bytes == (1 << 20) - 4096
+    assert left.files > 1 << 50
+    assert growth_left(Limits(files=200), TreeUse(0, 300)).files == -100
+    assert isinstance(left, DiskGrowth)
+
+
+def test_memory_is_looked_at_the_more_often_the_less_is_left() -> None:
+    assert pause_s(0, 100 << 30) == 1.0
+    assert pause_s(99, 100) == 0.05
+    assert default_limits(8 << 30).memory_mib == 4096
+
+
+def test_a_tree_counts_sizes_in_pages_and_hard_links_once(tmp_path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "small").write_bytes(b"x")
+    (tmp_path / "again").hardlink_to(tmp_path / "sub" / "small")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(10 << 20)
+    (tmp_path / "link").symlink_to("nowhere")
+    assert tree_use(tmp_path) == TreeUse(size_bytes=(10 << 20) + 5 * 4096, files=4)
