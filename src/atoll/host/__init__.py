@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from atoll.host.cgroups import Cgroup, CgroupRoot, cgroup_root
     from atoll.host.checks import Check, check_host
     from atoll.host.disks import DiskKind, disk_kind
+    from atoll.host.filecopy import FileCopy, copy_attributes, copy_node
     from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
     from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder, join_holder
     from atoll.host.home import Home
@@ -25,7 +26,15 @@ if TYPE_CHECKING:
         to_the_end,
     )
     from atoll.host.treecopy import TreeCopy, copy_tree
-    from atoll.host.trees import read_below, remove_tree, sync_tree, tree_bytes, tree_outgrows
+    from atoll.host.trees import (
+        open_below,
+        open_top,
+        read_below,
+        remove_tree,
+        sync_tree,
+        tree_bytes,
+        tree_outgrows,
+    )
     from atoll.host.treeuse import TreeUse, tree_use
     from atoll.host.userns import is_host_root, one_id
 
@@ -76,6 +85,11 @@ __all__ = [
     "sync_tree",
     "to_the_end",
     "tree_bytes",
+    "open_below",
+    "open_top",
+    "FileCopy",
+    "copy_attributes",
+    "copy_node",
     "tree_outgrows",
     "tree_use",
     "unpin",
@@ -123,6 +137,11 @@ _MODULES = {
     "run_program": "processes",
     "start_program": "processes",
     "to_the_end": "processes",
+    "FileCopy": "filecopy",
+    "copy_attributes": "filecopy",
+    "copy_node": "filecopy",
+    "open_below": "trees",
+    "open_top": "trees",
     "TreeCopy": "treecopy",
     "copy_tree": "treecopy",
     "read_below": "trees",

@@ -1,7 +1,17 @@
 """Snapshots: writable and frozen layers of disks, and which snapshot stands on which."""
 
+from atoll.snapshots.chains import Merges, Stack, replaced, run_to_merge
 from atoll.snapshots.layercopy import LayerCopy
-from atoll.snapshots.layers import Layers, Stack, new_layer_id
+from atoll.snapshots.layers import Layers, new_layer_id
 from atoll.snapshots.lineage import SnapshotTree
 
-__all__ = ["LayerCopy", "Layers", "SnapshotTree", "Stack", "new_layer_id"]
+__all__ = [
+    "LayerCopy",
+    "Merges",
+    "Layers",
+    "SnapshotTree",
+    "Stack",
+    "new_layer_id",
+    "replaced",
+    "run_to_merge",
+]

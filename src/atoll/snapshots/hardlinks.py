@@ -27,7 +27,7 @@ def settle_links(merged: Path, upper: Path, work: Path, record: Path) -> None:
         record: A file that keeps which entries of the index are done.
     """
     entries = _index(work)
-    if entries <= _done(record):
+    if links_are_settled(work, record):
         return
     for names in _linked_files(merged).values():
         above = [name for name in names if os.path.lexists(os.path.join(upper, name))]
@@ -37,6 +37,11 @@ def settle_links(merged: Path, upper: Path, work: Path, record: Path) -> None:
                     # Changes nothing, but makes the kernel copy it up.
                     os.chown(os.path.join(merged, name), -1, -1, follow_symlinks=False)
     write_atomically(record, msgspec.json.encode(sorted(entries)))
+
+
+def links_are_settled(work: Path, record: Path) -> bool:
+    """Whether ``settle_links`` has nothing to do."""
+    return _index(work) <= _done(record)
 
 
 def _index(work: Path) -> set[str]:

@@ -19,16 +19,16 @@ from atoll.host import (
     copy_tree,
     mounts_below,
     remove_tree,
+    sync_directory,
     sync_tree,
     tree_bytes,
     tree_outgrows,
     tree_use,
 )
-from atoll.snapshots.hardlinks import settle_links
+from atoll.snapshots.chains import Stack
+from atoll.snapshots.hardlinks import links_are_settled, settle_links
 from atoll.snapshots.layercopy import LayerCopy, copying
-
-Stack = tuple[str, ...]
-"""Ids of frozen layers, the top one first, over an image."""
+from atoll.snapshots.layermerge import LayerMerge
 
 _UPPER, _WORK, _ROOT = "upper", "work", "root"
 _FROZEN = "frozen"
@@ -167,6 +167,39 @@ class Layers:
             stamped=_file_system(sandbox_dir) not in _TMPFS,
         )
 
+    def merge(self, run: Stack, layer_id: str) -> None:
+        """Make one layer that says what a run of layers, the top one first, says; durable when this returns.
+
+        Disks on the run show the same on it. The run stays.
+
+        Raises:
+            InternalError: Layers of a user namespace cannot be merged; they are never below another one.
+            NoSpaceError: The disk is full.
+            HostError: A file could not be copied.
+        """
+        if not self._complete:
+            raise InternalError("a layer of the lesser kind stands on no other")
+        aside = self._directory / f"{_ASIDE}{layer_id}"
+        try:
+            with copying(self.path(run[0])):
+                LayerMerge([self.path(layer) for layer in run], aside).merge()
+                sync_tree(aside)
+                os.rename(aside, self.path(layer_id))
+                sync_directory(self._directory)
+        except BaseException:
+            remove_tree(aside)
+            raise
+
+    @staticmethod
+    def forget_freeze(sandbox_dir: Path) -> None:
+        """Once the stack with the frozen layer is on the disk: a freeze is not to be undone any more."""
+        (sandbox_dir / _FROZEN).unlink(missing_ok=True)
+
+    @staticmethod
+    def settled(sandbox_dir: Path) -> bool:
+        """Whether a disk that is not mounted can be mounted on other layers that say the same."""
+        return links_are_settled(sandbox_dir / _WORK, sandbox_dir / _LINKED)
+
     async def sync(self, layer_id: str) -> None:
         """Return when all of a layer is on the disk, so that it survives a power cut."""
         await anyio.to_thread.run_sync(sync_tree, self.path(layer_id))
@@ -266,6 +299,7 @@ class Layers:
             info = self.path(stack[0]).stat()
             os.chown(upper, info.st_uid, info.st_gid)
             upper.chmod(stat.S_IMODE(info.st_mode))
+            os.utime(upper, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
 def new_layer_id() -> str:

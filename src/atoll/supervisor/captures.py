@@ -94,7 +94,9 @@ class Captures:
 
         began = time.perf_counter()
         capture = await self._sleep.nap_locked(sandbox, freeze)
-        return msgspec.structs.replace(capture, stopped_ms=(time.perf_counter() - began) * 1000)
+        stopped_ms = (time.perf_counter() - began) * 1000
+        # The stack may have been shortened meanwhile.
+        return Capture(capture.layer_id, sandbox.row.stack, stopped_ms)
 
     async def _frozen(self, sandbox: Sandbox, disk: Path, *, durable: bool = True) -> Capture:
         """Make the writable layer of a sleeping sandbox the layer, and give the sandbox a new one: no copy."""

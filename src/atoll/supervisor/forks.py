@@ -12,6 +12,7 @@ from atoll.supervisor.captures import Capture, Captures
 from atoll.supervisor.erasing import erase_stale
 from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
+from atoll.supervisor.merging import Merging
 from atoll.supervisor.names import new_id, new_machine_uid
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import FIRST_DISK
@@ -32,13 +33,17 @@ class Forks:
         parts: What they are made of.
         captures: How their state is taken.
         branches: How copies are restored.
+        merging: Is told that chains may have become longer.
         at_once: How many copies to restore beside each other.
     """
 
-    def __init__(self, parts: Parts, captures: Captures, branches: Branches, at_once: int) -> None:
+    def __init__(
+        self, parts: Parts, captures: Captures, branches: Branches, merging: Merging, at_once: int
+    ) -> None:
         self._parts = parts
         self._captures = captures
         self._branches = branches
+        self._merging = merging
         self._at_once = at_once
 
     async def fork(self, sandbox: Sandbox, count: int) -> list[SandboxInfo]:
@@ -60,6 +65,7 @@ class Forks:
                 return await self._fork(sandbox, directory, layer_id, ids)
         finally:
             await asyncio.shield(drop_unused_layers(self._parts))
+            self._merging.look()
 
     async def _fork(
         self, sandbox: Sandbox, directory: Path, layer_id: str, ids: list[str]

@@ -9,7 +9,9 @@ from atoll.supervisor.parts import Parts
 async def drop_unused_layers(parts: Parts) -> list[str]:
     """Erase layers that no sandbox and no snapshot stands on; gives their ids."""
     async with parts.layers_lock:
-        unused = sorted(set(parts.layers.ids()) - layers_in_use(parts.table))
+        used = layers_in_use(parts.table)
+        parts.table.merges.forget_but(used)
+        unused = sorted(set(parts.layers.ids()) - used)
         for layer_id in unused:
             parts.trash.take(parts.layers.path(layer_id))
     return unused

@@ -21,8 +21,10 @@ def digests_in_use(table: Table) -> set[str]:
 
 
 def layers_in_use(table: Table) -> set[str]:
-    """The frozen layers that a sandbox, a snapshot or something in the making stands on."""
-    return {layer for row in _rows(table) for layer in row.stack} | table.holds.ids()
+    """The frozen layers that a sandbox, a snapshot or something in the making stands on, or soon will."""
+    stacks = [row.stack for row in _rows(table)]
+    standing = {layer for stack in stacks for layer in stack}
+    return standing | table.merges.useful(stacks) | table.holds.ids()
 
 
 def owned_ids(table: Table) -> set[str]:

@@ -25,6 +25,7 @@ from atoll.supervisor.thawing import thaw_or_end
 
 if TYPE_CHECKING:
     from atoll.network import Link
+    from atoll.supervisor.merging import Merging
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -38,11 +39,15 @@ class Sleep:
 
     Args:
         parts: What sandboxes are made of.
+        merging: Makes long chains of layers shorter.
         roll_back: Brings a snapshot back in place, for a caller that holds the sandbox's lock.
     """
 
-    def __init__(self, parts: Parts, roll_back: Callable[[Sandbox, str], Awaitable[None]]) -> None:
+    def __init__(
+        self, parts: Parts, merging: Merging, roll_back: Callable[[Sandbox, str], Awaitable[None]]
+    ) -> None:
         self._parts = parts
+        self._merging = merging
         self._revival = Revival(parts.table, roll_back, self._start_again)
 
     async def pause(self, sandbox: Sandbox) -> None:
@@ -184,6 +189,7 @@ class Sleep:
 
     async def _restore(self, sandbox: Sandbox, *, durable: bool = True) -> None:
         self._assert_disk(sandbox)
+        await self._merging.shorten(sandbox)
         checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
         row = sandbox.row.but(generation=sandbox.row.generation + 1)
         link, kept = await self._link_of(sandbox)
@@ -232,6 +238,7 @@ class Sleep:
 
     async def _boot(self, sandbox: Sandbox) -> None:
         self._assert_disk(sandbox)
+        await self._merging.shorten(sandbox)
         row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._parts.programs.current)
         image = self._parts.images.facts(row.image_digest)
         link, _ = await self._link_of(sandbox)

@@ -13,6 +13,7 @@ from atoll.supervisor.captures import Capture, Captures
 from atoll.supervisor.erasing import erase, erase_stale
 from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
+from atoll.supervisor.merging import Merging
 from atoll.supervisor.names import check_name, new_id
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
@@ -31,11 +32,13 @@ class Snapshots:
     Args:
         parts: What sandboxes are made of.
         captures: How their state is taken.
+        merging: Is told that a chain has become longer.
     """
 
-    def __init__(self, parts: Parts, captures: Captures) -> None:
+    def __init__(self, parts: Parts, captures: Captures, merging: Merging) -> None:
         self._parts = parts
         self._captures = captures
+        self._merging = merging
 
     def list(self, sandbox_ref: str | None = None) -> list[SnapshotInfo]:
         """All of them, or those made of one sandbox (also of a killed one, by its id), oldest first."""
@@ -106,6 +109,7 @@ class Snapshots:
             except BaseException:
                 await asyncio.shield(self._undo(aside, final))
                 raise
+        self._merging.look()
         return row.info()
 
     async def _row(self, of: SandboxRow, capture: Capture, snapshot_id: str) -> SnapshotRow:

@@ -29,6 +29,7 @@ from atoll.supervisor.kills import Kills
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.limits import LimitChanges, default_limits
 from atoll.supervisor.limitwatch import LimitWatch
+from atoll.supervisor.merging import Merging
 from atoll.supervisor.operations import Operations
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import Places
@@ -109,13 +110,14 @@ class System:
         self.images = self.parts.images
         branches = Branches(self.parts)
         self.rollback = Rollback(self.parts, branches)
-        self.sleep = Sleep(self.parts, self.rollback.roll_back_locked)
+        self._merging = Merging(self.parts, self.works)
+        self.sleep = Sleep(self.parts, self._merging, self.rollback.roll_back_locked)
         self._traffic = Traffic(self.works, self.sleep.wake)
         captures = Captures(self.parts, self.sleep)
         self.pool = Pool(self.parts, self.works, settings.pool_size)
         self.creation = Creation(self.parts, self.pool, branches)
-        self.snapshots = Snapshots(self.parts, captures)
-        self.forks = Forks(self.parts, captures, branches, settings.restores_at_once)
+        self.snapshots = Snapshots(self.parts, captures, self._merging)
+        self.forks = Forks(self.parts, captures, branches, self._merging, settings.restores_at_once)
         self.kills = Kills(self.parts)
         self.limits = LimitChanges(self.parts)
         self._limit_watch = LimitWatch(self.parts, self.works, self.kills.kill)
@@ -171,6 +173,7 @@ class System:
         await self.table.load()
         await asyncio.to_thread(self.parts.programs.keep)
         await self._reconcile.run()
+        self._merging.look()
         await self._links.start()
         self.pool.start()
         self._limit_watch.start()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from atoll.errors import NameTakenError, SandboxNotFoundError, SnapshotNotFoundError
+from atoll.snapshots import Merges, Stack
 from atoll.supervisor.holds import Holds
 from atoll.supervisor.journal import Journal
 from atoll.supervisor.records import Records
@@ -65,6 +66,7 @@ class Table:
 
     Attributes:
         holds: What is being made just now and has no row yet.
+        merges: Layers that stacks can be shortened with.
     """
 
     def __init__(self, records: Records, clock: Callable[[], float], journal: Journal) -> None:
@@ -77,6 +79,7 @@ class Table:
         self._forgetting: set[str] = set()
         self._newest_s = 0.0
         self.holds = Holds()
+        self.merges = Merges()
 
     async def load(self) -> None:
         """Read what the database has."""
@@ -198,6 +201,24 @@ class Table:
         self._snapshots[row.snapshot_id] = row
         sandbox.row = changed
         self._journal.stored(row)
+
+    async def restack(self, change: Callable[[Stack], Stack]) -> None:
+        """Have snapshots stand on other layers that say the same; durable when this returns.
+
+        The layers that they stood on must be held meanwhile.
+        """
+        before = {row.snapshot_id: row for row in self._snapshots.values() if change(row.stack) != row.stack}
+        for gone in self._forgetting & before.keys():
+            del before[gone]
+        after = {id_: row.but(stack=change(row.stack)) for id_, row in before.items()}
+        if not after:
+            return
+        self._snapshots.update(after)
+        try:
+            await self._records.put(*after.values(), durable=True)
+        except BaseException:
+            self._snapshots.update({id_: before[id_] for id_ in before.keys() & self._snapshots.keys()})
+            raise
 
     async def forget_snapshot(self, row: SnapshotRow) -> None:
         """Remove a snapshot's row. From the call on nobody finds it, lest something be begun on it."""
