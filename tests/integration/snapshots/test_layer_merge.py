@@ -93,7 +93,7 @@ def test_a_disk_goes_on_above_a_merged_run(disks: Disks) -> None:
     assert disks.layers.settled(disks.directory("a"))
     disks.layers.forget_freeze(disks.directory("a"))
     shorter = merged(disks, stack, 0, 4)
-    root = disks.layers.mount(disks.image, shorter, disks.directory("a"))
+    root = disks.layers.mount((disks.image,), shorter, disks.directory("a"))
     assert seen(root) == shown
     (root / "link1").write_text("through the other")
     (root / "d2").rename(root / "moved/d2")
