@@ -154,7 +154,7 @@ class Sleep:
     async def _write(self, berth: Berth, aside: Path, into: Path, *, durable: bool) -> None:
         aside.mkdir(mode=0o700)
         flows = await berth.link.flows()
-        await berth.machine.checkpoint(aside, durable=durable)
+        await berth.machine.checkpoint(aside, durable=durable, last=not durable)
         write_flows(aside, flows)
         self._parts.trash.take(into)
         await asyncio.to_thread(_put, aside, into, berth.disk if durable else None)
