@@ -58,17 +58,20 @@ class Trash:
         self._table = table
         self._works = works
 
-    def take(self, path: Path) -> None:
-        """Have a directory gone from its place at once, and erased soon; nothing there is no error."""
+    def take(self, path: Path) -> asyncio.Task[None] | None:
+        """Have a directory gone from its place at once, and erased soon; nothing there is no error.
+
+        Gives the erasing, for who wants to wait for it.
+        """
         aside = self._directory / f"{ASIDE}{new_id()}"
         try:
             os.rename(path, aside)
         except FileNotFoundError:
-            return
+            return None
         except OSError as error:
             _log.warning("%s is not removed: %s", path, error)
-            return
-        self._works.spawn(self._erase(aside))
+            return None
+        return self._works.spawn(self._erase(aside))
 
     async def _erase(self, aside: Path) -> None:
         with self._table.holds.during(aside.name):

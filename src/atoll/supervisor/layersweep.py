@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from atoll.supervisor.ownership import layers_in_use
 from atoll.supervisor.parts import Parts
 
 
-async def drop_unused_layers(parts: Parts) -> list[str]:
-    """Erase layers that no sandbox and no snapshot stands on; gives their ids."""
+async def drop_unused_layers(parts: Parts, *, wait: bool = True) -> None:
+    """Erase layers that no sandbox and no snapshot stands on; without ``wait`` in the background."""
     async with parts.layers_lock:
         used = layers_in_use(parts.table)
         parts.table.merges.forget_but(used)
         unused = sorted(set(parts.layers.ids()) - used)
-        for layer_id in unused:
-            parts.trash.take(parts.layers.path(layer_id))
-    return unused
+        taken = [parts.trash.take(parts.layers.path(layer_id)) for layer_id in unused]
+    if wait:
+        await asyncio.gather(*(erasing for erasing in taken if erasing is not None))

@@ -93,7 +93,7 @@ class Rollback:
                 await link.aclose()
             self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
             self._parts.trash.take(self._parts.places.disk(sandbox.sandbox_id, disk))
-            await drop_unused_layers(self._parts)
+            await drop_unused_layers(self._parts, wait=False)
         except (AtollError, OSError) as error:
             _log.warning("after the rollback of sandbox %s: %s", sandbox.sandbox_id, error)
 
