@@ -2,7 +2,8 @@
 
 from atoll.snapshots.chains import Merges, Stack, replaced, run_to_merge
 from atoll.snapshots.layercopy import LayerCopy
-from atoll.snapshots.layers import Layers, new_layer_id
+from atoll.snapshots.layers import Layers
+from atoll.snapshots.layerstore import new_layer_id
 from atoll.snapshots.lineage import SnapshotTree
 
 __all__ = [

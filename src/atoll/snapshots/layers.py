@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
-
-import anyio.to_thread
 
 from atoll.errors import HostError, InternalError
 from atoll.host import (
@@ -19,8 +16,6 @@ from atoll.host import (
     copy_tree,
     mounts_below,
     remove_tree,
-    sync_directory,
-    sync_tree,
     tree_bytes,
     tree_outgrows,
     tree_use,
@@ -28,18 +23,16 @@ from atoll.host import (
 from atoll.snapshots.chains import Stack
 from atoll.snapshots.hardlinks import links_are_settled, settle_links
 from atoll.snapshots.layercopy import LayerCopy, copying
-from atoll.snapshots.layermerge import LayerMerge
+from atoll.snapshots.layerstore import ASIDE, LayerStore, new_layer_id
 
 _UPPER, _WORK, _ROOT = "upper", "work", "root"
 _FROZEN = "frozen"
 _LINKED = "linked"
-_ASIDE = ".part-"
-_ID_BYTES = 10
 _BUSY_S, _LOOK_S = 20.0, 0.002
 _TMPFS = {"tmpfs", "ramfs"}
 
 
-class Layers:
+class Layers(LayerStore):
     """The disks of sandboxes: overlay mounts of an image, frozen layers and one writable layer on top.
 
     A sandbox's directory has ``upper`` (its writable layer), ``work`` (the kernel's) and ``root`` (where it
@@ -51,10 +44,6 @@ class Layers:
         complete: Whether the kernel gives this process the complete kind of overlay (root of the host).
             Without it, a layer is never below another one, and branching copies.
     """
-
-    def __init__(self, directory: Path, complete: bool) -> None:
-        self._directory = directory
-        self._complete = complete
 
     def mount(self, image: Sequence[Path], stack: Stack, sandbox_dir: Path) -> Path:
         """Mount the sandbox's disk, on top of its image's layers (the top one first), and return where.
@@ -141,7 +130,7 @@ class Layers:
             NoSpaceError: The disk is full.
             HostError: A file could not be copied.
         """
-        aside = sandbox_dir / f"{_ASIDE}{_UPPER}"
+        aside = sandbox_dir / f"{ASIDE}{_UPPER}"
         remove_tree(aside)
         try:
             with copying(self.path(layer_id)):
@@ -161,34 +150,11 @@ class Layers:
         layer_id = layer_id or new_layer_id()
         return LayerCopy(
             sandbox_dir / _UPPER,
-            self._directory / f"{_ASIDE}{layer_id}",
+            self._directory / f"{ASIDE}{layer_id}",
             self.path(layer_id),
             settle=lambda: self._settle(sandbox_dir),
             stamped=_file_system(sandbox_dir) not in _TMPFS,
         )
-
-    def merge(self, run: Stack, layer_id: str) -> None:
-        """Make one layer that says what a run of layers, the top one first, says; durable when this returns.
-
-        Disks on the run show the same on it. The run stays.
-
-        Raises:
-            InternalError: Layers of a user namespace cannot be merged; they are never below another one.
-            NoSpaceError: The disk is full.
-            HostError: A file could not be copied.
-        """
-        if not self._complete:
-            raise InternalError("a layer of the lesser kind stands on no other")
-        aside = self._directory / f"{_ASIDE}{layer_id}"
-        try:
-            with copying(self.path(run[0])):
-                LayerMerge([self.path(layer) for layer in run], aside).merge()
-                sync_tree(aside)
-                os.rename(aside, self.path(layer_id))
-                sync_directory(self._directory)
-        except BaseException:
-            remove_tree(aside)
-            raise
 
     @staticmethod
     def forget_freeze(sandbox_dir: Path) -> None:
@@ -199,14 +165,6 @@ class Layers:
     def settled(sandbox_dir: Path) -> bool:
         """Whether a disk that is not mounted can be mounted on other layers that say the same."""
         return links_are_settled(sandbox_dir / _WORK, sandbox_dir / _LINKED)
-
-    async def sync(self, layer_id: str) -> None:
-        """Return when all of a layer is on the disk, so that it survives a power cut."""
-        await anyio.to_thread.run_sync(sync_tree, self.path(layer_id))
-
-    def size_bytes(self, layer_id: str) -> int:
-        """Bytes that a frozen layer occupies."""
-        return tree_bytes(self.path(layer_id))
 
     def sizes_changed(self, sandbox_dir: Path) -> int:
         """Bytes that the writable layer of a sandbox occupies; 0 when it has none."""
@@ -219,26 +177,6 @@ class Layers:
     def use(self, sandbox_dir: Path) -> TreeUse:
         """What is in the writable layer of a sandbox."""
         return tree_use(sandbox_dir / _UPPER)
-
-    def ids(self) -> list[str]:
-        """Ids of all frozen layers."""
-        return sorted(name for name in self._names() if not name.startswith("."))
-
-    def remove_unfinished(self) -> list[str]:
-        """Erase what crashes left of copies and removals; the ids. For the start, when no copy is under
-        way.
-        """
-        found = [name for name in self._names() if name.startswith(_ASIDE)]
-        for name in found:
-            remove_tree(self._directory / name)
-        return [name.removeprefix(_ASIDE) for name in found]
-
-    def _names(self) -> list[str]:
-        return os.listdir(self._directory) if self._directory.exists() else []
-
-    def path(self, layer_id: str) -> Path:
-        """Where a frozen layer lies."""
-        return self._directory / layer_id
 
     def _overlay(self, lowers: Sequence[Path], sandbox_dir: Path) -> None:
         upper, work, root = (sandbox_dir / name for name in (_UPPER, _WORK, _ROOT))
@@ -302,15 +240,10 @@ class Layers:
             os.utime(upper, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
-def new_layer_id() -> str:
-    """An id that no layer has: 20 hexadecimal digits."""
-    return secrets.token_hex(_ID_BYTES)
-
-
 def _write_note(sandbox_dir: Path, layer_id: str) -> None:
     # A symlink, because it is in the file system's journal before the rename that follows: a file would have to be
     # flushed, and with much that is dirty that takes seconds.
-    aside = sandbox_dir / f"{_ASIDE}{_FROZEN}"
+    aside = sandbox_dir / f"{ASIDE}{_FROZEN}"
     aside.unlink(missing_ok=True)
     aside.symlink_to(layer_id)
     os.replace(aside, sandbox_dir / _FROZEN)

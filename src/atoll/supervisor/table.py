@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from atoll.errors import NameTakenError, SandboxNotFoundError, SnapshotNotFoundError
+from atoll.errors import SandboxNotFoundError, SnapshotNotFoundError
 from atoll.snapshots import Merges, Stack
 from atoll.supervisor.holds import Holds
 from atoll.supervisor.journal import Journal
 from atoll.supervisor.records import Records
+from atoll.supervisor.reservations import Reservations
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
 from atoll.types import SandboxInfo
 
@@ -56,7 +56,7 @@ class Sandbox:
         return self.row.info()
 
 
-class Table:
+class Table(Reservations):
     """All sandboxes and snapshots.
 
     Args:
@@ -73,9 +73,9 @@ class Table:
         self._records = records
         self._clock = clock
         self._journal = journal
+        super().__init__()
         self._sandboxes: dict[str, Sandbox] = {}
         self._snapshots: dict[str, SnapshotRow] = {}
-        self._reserved: set[tuple[str, str]] = set()
         self._forgetting: set[str] = set()
         self._newest_s = 0.0
         self.holds = Holds()
@@ -138,42 +138,6 @@ class Table:
                 f"there is no snapshot {ref!r}", hint="`atoll snapshot list` shows those there are"
             )
         return found
-
-    @contextlib.contextmanager
-    def reserve_sandbox_name(self, name: str | None) -> Iterator[None]:
-        """Keep a name for a sandbox that is being made.
-
-        Raises:
-            NameTakenError: Another sandbox has it, or is getting it.
-        """
-        taken = any(sandbox.row.name == name for sandbox in self._sandboxes.values())
-        with self._reserve("sandbox", name, taken):
-            yield
-
-    @contextlib.contextmanager
-    def reserve_snapshot_name(self, name: str | None) -> Iterator[None]:
-        """Keep a name for a snapshot that is being made.
-
-        Raises:
-            NameTakenError: Another snapshot has it, or is getting it.
-        """
-        with self._reserve("snapshot", name, any(row.name == name for row in self._snapshots.values())):
-            yield
-
-    @contextlib.contextmanager
-    def _reserve(self, kind: str, name: str | None, taken: bool) -> Iterator[None]:
-        if name is None:
-            yield
-            return
-        if taken or (kind, name) in self._reserved:
-            raise NameTakenError(
-                f"another {kind} has the name {name!r}", hint=f"choose another name, or remove that {kind}"
-            )
-        self._reserved.add((kind, name))
-        try:
-            yield
-        finally:
-            self._reserved.discard((kind, name))
 
     async def add(self, *sandboxes: Sandbox) -> None:
         """Keep new sandboxes, all or none."""
