@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml hatch_build.py scripts/venv $(shell find agent native puller -type f 2>/dev/null)
 GO_ROOMS := $(wildcard agent native puller bench/spawn)
 
-.PHONY: help deps install demo test check soak bench clean
+.PHONY: help deps install demo test check soak bench dist clean
 
 help:
 	@echo "make demo    an agent's computer that works, sleeps, wakes, forks and rolls back"
@@ -12,6 +12,7 @@ help:
 	@echo "make test    check, then integration and end-to-end tests, as root and as an ordinary user"
 	@echo "make soak    half an hour of crashes at random moments; python -m tests.crash --help has more"
 	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
+	@echo "make dist    the wheels of atoll and of atoll-base, which brings the image ready made, in dist/"
 	@echo "make clean   remove what was built (the home with your sandboxes stays)"
 
 deps:
@@ -46,6 +47,9 @@ soak: deps install
 bench: deps install
 	@$(BIN)/python -m bench
 
+dist: deps install
+	@scripts/dist
+
 clean:
-	rm -rf .venv dist src/atoll/_bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv dist packaging/base/src/atoll_base/base.* src/atoll/_bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests bench scripts examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,7 +3,7 @@
 
 Usage: base_archive.py [--images DIRECTORY] [--preset N] OUTPUT_DIRECTORY, as root or as a user with subuid ranges, on
 Debian: the image is built by mmdebstrap, unless it is in DIRECTORY already. With an archive of that image in the output
-already, nothing is done. Preset 0 packs in seconds, 9 in a minute or two and a third smaller.
+already, nothing is done. Preset 0 packs in seconds, 6 in a minute or two and a third smaller.
 The same packages and the same SOURCE_DATE_EPOCH (default: of the last commit) give the same bytes.
 """
 
@@ -36,7 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "atoll" / "dist"
     parser.add_argument("--images", type=Path, default=cache, help="where built images are kept")
-    parser.add_argument("--preset", type=int, default=9, choices=range(10), help="of xz")
+    parser.add_argument("--preset", type=int, default=6, choices=range(10), help="of xz")
     parser.add_argument("output", type=Path)
     arguments = parser.parse_args()
     images, output = arguments.images.resolve(), arguments.output.resolve()
