@@ -60,6 +60,8 @@ class Creation:
             if spec.from_snapshot is not None:
                 async with self._parts.operations.during(new_id(), "create"):
                     return await self._from_snapshot(spec, spec.from_snapshot)
+            if self._parts.engine_disks and not self._parts.table.sandboxes():
+                progress(Progress(step="the engine keeps the disks here, see `atoll doctor`"))
             info = await self._parts.images.have(spec.image or DEFAULT_IMAGE, progress)
             facts = self._parts.images.facts(info.digest)
             check_start(spec, facts)

@@ -43,6 +43,10 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("limits", described(info.limits) or "the default ones"),
         ("on crash", info.on_crash),
         ("user", f"{info.user} in {info.cwd}"),
+        (
+            "disk",
+            "the engine's own: a crash loses what is not in a snapshot" if info.engine_disk else "layers",
+        ),
         ("snapshot", info.snapshot_id or "-"),
     ]
     lines += [("metadata", f"{key}={value}") for key, value in sorted(info.metadata.items())]
