@@ -151,6 +151,13 @@ func becomeUser(uid, gid int) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
+	if uid == 0 {
+		// There is no other user here, and the kernel keeps whom there is from leaving its groups.
+		if err := keepRights(nil); err != nil {
+			return newFault("failed", "give up root's rights: %v", err)
+		}
+		return noNewRights()
+	}
 	if err := syscall.Setgroups(nil); err != nil {
 		return newFault("failed", "leave root's groups: %v", err)
 	}

@@ -93,7 +93,7 @@ async def test_what_nobody_owns_is_removed(world: World) -> None:
     await world.start()
     assert [entry.name for entry in world.home.sandboxes.iterdir()] == [made["sandbox_id"]]
     assert not (world.home.sandboxes / made["sandbox_id"] / "d7").exists()
-    assert list(world.home.snapshots.iterdir()) == []
+    await world.until(lambda: list(world.home.snapshots.iterdir()) == [])
     assert world.layers.ids() == []
     assert len(world.links.open) == 1
     assert (await world.ask("GET", "/v1/leftovers")).json == []
