@@ -17,7 +17,7 @@ import msgspec
 
 from atoll.errors import AtollError, ImageNotFoundError
 from atoll.guest import AgentStats, GuestInit
-from atoll.host import Home, remove_tree
+from atoll.host import Home, TreeUse, remove_tree, tree_use
 from atoll.images import Image
 from atoll.network import Flow
 from atoll.supervisor.api import make_app
@@ -150,6 +150,9 @@ class FakeLayers:
 
     def sizes_changed(self, disk: Path) -> int:
         return 11
+
+    def use(self, disk: Path) -> TreeUse:
+        return tree_use(disk / "upper")
 
     def remove_unfinished(self) -> list[str]:
         return []

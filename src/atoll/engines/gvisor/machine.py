@@ -123,7 +123,13 @@ class GvisorMachine(Machine):
             )
         await limit_tasks(self._control, limits)
         if cgroup is not None:
-            await asyncio.to_thread(cgroup.limit, limits)
+            try:
+                await asyncio.to_thread(cgroup.limit, limits)
+            except OSError as error:
+                raise UnsupportedError(
+                    f"the kernel refuses these limits for {self.machine_id}: {error}",
+                    hint="it may use more memory just now than that",
+                ) from None
         self._parts = self._parts._replace(limits=limits)
 
     async def mark_disk(self) -> None:
