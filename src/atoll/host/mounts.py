@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -14,6 +15,7 @@ from atoll.host import syscalls
 
 # The kernel takes one page of options; some of it goes to the other options.
 _LONGEST_LOWERS_BYTES = 3400
+_PAGE_BYTES = 4096
 _BUSY_S = 5.0
 _COMPLETE = ("redirect_dir=on", "index=on", "metacopy=off")
 _OCTAL = re.compile(rb"\\([0-7]{3})")
@@ -118,6 +120,35 @@ def _kept_flags(at: Path) -> int:
 
 
 def _overlay_of_many(lowers: Sequence[Path], upper: Path, work: Path, at: Path, flags: Sequence[str]) -> None:
+    try:
+        _overlay_one_by_one(lowers, upper, work, at, flags)
+    except OSError as error:
+        # A kernel before 6.5 does not know the option.
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        _overlay_by_descriptors(lowers, upper, work, at, flags)
+
+
+def _overlay_by_descriptors(
+    lowers: Sequence[Path], upper: Path, work: Path, at: Path, flags: Sequence[str]
+) -> None:
+    """Name each layer by a descriptor, the shortest name that it can have."""
+    with contextlib.ExitStack() as stack:
+        names = []
+        for lower in lowers:
+            fd = os.open(lower, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, fd)
+            names.append(f"/proc/self/fd/{fd}")
+        options = f"lowerdir={':'.join(names)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
+        text = ",".join((options, *flags))
+        if len(os.fsencode(text)) >= _PAGE_BYTES:
+            raise OSError(errno.E2BIG, f"they are too many for this kernel, {len(lowers)} layers", str(at))
+        syscalls.mount("overlay", str(at), "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, text)
+
+
+def _overlay_one_by_one(
+    lowers: Sequence[Path], upper: Path, work: Path, at: Path, flags: Sequence[str]
+) -> None:
     with syscalls.FilesystemContext("overlay") as context:
         for lower in lowers:
             context.option("lowerdir+", str(lower))

@@ -153,3 +153,34 @@ answer([size > 0, (top / "tree").exists()])
 """
     )
     assert found == [True, False]
+
+
+def test_a_hundred_layers_are_stacked_also_where_the_kernel_takes_them_in_one_page_only(
+    inside: Inside,
+) -> None:
+    found = inside(
+        _OVERLAY
+        + """
+from atoll.host import syscalls
+
+class Older(syscalls.FilesystemContext):
+    def option(self, key, value=None):
+        if key == "lowerdir+":
+            raise OSError(22, "Invalid argument")
+        super().option(key, value)
+
+lowers = [top / f"{number:03}-{'x' * 60}" for number in range(120)]
+for lower in lowers:
+    lower.mkdir()
+    (lower / lower.name[:3]).touch()
+    (lower / "which").write_text(lower.name[:3])
+seen = []
+for kind in (syscalls.FilesystemContext, Older):
+    syscalls.FilesystemContext = kind
+    mount(lowers=lowers)
+    seen.append([len(os.listdir(top / "at")), (top / "at" / "which").read_text()])
+    Mounts.unmount(top / "at")
+answer(seen)
+"""
+    )
+    assert found == [[121, "000"], [121, "000"]]
