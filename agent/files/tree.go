@@ -2,6 +2,7 @@ package files
 
 import (
 	"archive/tar"
+	"bufio"
 	"errors"
 	"io"
 	"io/fs"
@@ -36,10 +37,15 @@ func (w Work) CheckTree(path string) error {
 
 // Pack writes what is in a directory as a pax tar. Sockets, pipes and devices are left out.
 func (w Work) Pack(path string, out io.Writer) error {
-	p := &packer{work: w, root: path, out: tar.NewWriter(out), names: map[inode]string{}}
+	// A tar is written by the block, and what the connection gathers of itself is small.
+	gathered := bufio.NewWriterSize(out, copyBytes)
+	p := &packer{work: w, root: path, out: tar.NewWriter(gathered), names: map[inode]string{}}
 	err := w.Account.Act(func() error { return p.directory("") })
 	if err == nil {
 		err = p.out.Close()
+	}
+	if err == nil {
+		err = gathered.Flush()
 	}
 	return Named(err, path)
 }

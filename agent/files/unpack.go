@@ -2,6 +2,7 @@ package files
 
 import (
 	"archive/tar"
+	"bufio"
 	"errors"
 	"io"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"atoll/agent/fault"
 )
@@ -33,7 +35,8 @@ func (w Work) Unpack(directory string, body io.Reader) (count int, err error) {
 		}
 		defer root.Close()
 		u := &unpacker{root: root}
-		err = u.all(tar.NewReader(body))
+		// A tar is read by the block, and what the connection keeps of itself is small.
+		err = u.all(tar.NewReader(bufio.NewReaderSize(body, copyBytes)))
 		count = u.count
 		return err
 	})
@@ -73,9 +76,6 @@ func inside(name string) (string, error) {
 }
 
 func (u *unpacker) entry(name string, header *tar.Header, in io.Reader) error {
-	if err := u.root.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return err
-	}
 	switch header.Typeflag {
 	case tar.TypeDir:
 		return u.directory(name, header)
@@ -118,31 +118,55 @@ func (u *unpacker) directory(name string, header *tar.Header) error {
 }
 
 func (u *unpacker) file(name string, header *tar.Header, in io.Reader) error {
-	return u.replace(name, func() error {
-		file, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return err
-		}
-		_, err = Copy(file, in)
-		if err == nil {
-			err = syscall.Fchmod(int(file.Fd()), uint32(header.Mode)&modeBits)
-		}
-		if closed := file.Close(); err == nil {
-			err = closed
-		}
-		if err != nil {
-			return err
-		}
-		return u.times(name, header)
+	var file *os.File
+	err := u.replace(name, func() (err error) {
+		file, err = u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		return err
 	})
-}
-
-// replace makes something where a file or link may be in the way.
-func (u *unpacker) replace(name string, create func() error) error {
-	if err := u.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return err
 	}
-	return create()
+	_, err = Copy(file, in)
+	if err == nil {
+		err = syscall.Fchmod(int(file.Fd()), uint32(header.Mode)&modeBits)
+	}
+	if err == nil && !header.ModTime.Before(time.Unix(0, 0)) {
+		err = setTimes(file, header.ModTime)
+	}
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// setTimes does what os.Chtimes does, without walking to the file again.
+func setTimes(file *os.File, at time.Time) error {
+	moment := syscall.NsecToTimespec(at.UnixNano())
+	times := [2]syscall.Timespec{moment, moment}
+	_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, file.Fd(), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// replace makes something. Most often nothing is in the way and the directory is there, so these are looked at only
+// when it fails: each look is a walk from the root down.
+func (u *unpacker) replace(name string, create func() error) error {
+	err := create()
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := u.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+			return err
+		}
+		err = create()
+	}
+	if errors.Is(err, fs.ErrExist) {
+		if err := u.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		err = create()
+	}
+	return err
 }
 
 func (u *unpacker) times(name string, header *tar.Header) error {

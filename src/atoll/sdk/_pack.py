@@ -18,11 +18,24 @@ def tree_bytes(root: Path) -> int:
 
 
 def packed(root: Path) -> Iterator[tuple[bytes, int]]:
-    """The content of ``root`` as a pax tar: pieces, each with the bytes of file content up to its end.
+    """The content of ``root`` as a pax tar: pieces of a size that suits sockets, each with the bytes of file content up
+    to its end.
 
     Symbolic links stay links; sockets, pipes and devices are left out. A file that shrinks meanwhile is filled with
     zeros, one that grows is cut, one that goes is left out.
     """
+    gathered, size, done = [], 0, 0
+    for piece, done in _parts(root):
+        gathered.append(piece)
+        size += len(piece)
+        if size >= CHUNK_BYTES:
+            yield b"".join(gathered), done
+            gathered, size = [], 0
+    yield b"".join(gathered), done
+
+
+def _parts(root: Path) -> Iterator[tuple[bytes, int]]:
+    """Headers, contents and paddings, however small."""
     import tarfile
 
     done = 0
