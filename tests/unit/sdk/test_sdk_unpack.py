@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import AgentError, FileError
+from atoll.sdk._bytes import CHUNK_BYTES
 from atoll.sdk._pack import packed, tree_bytes
 from atoll.sdk._tar import Entry, TarReader
 from atoll.sdk._unpack import Limits, Unpacker
@@ -204,6 +205,13 @@ def test_a_file_of_zeroes_takes_no_disk(tmp_path: Path) -> None:
 def test_a_damaged_archive_is_an_error(tmp_path: Path, damage) -> None:
     with pytest.raises(AgentError):
         unpack(damage(archive(member("a", b"hello"))), tmp_path / "out")
+
+
+def test_small_files_are_packed_into_few_pieces(tmp_path: Path) -> None:
+    for number in range(200):
+        (tmp_path / f"file{number}").write_bytes(b"x" * 1000)
+    pieces = [piece for piece, _ in packed(tmp_path)]
+    assert len(pieces) <= sum(map(len, pieces)) / CHUNK_BYTES + 1
 
 
 def test_a_packed_directory_unpacks_to_the_same(tmp_path: Path) -> None:
