@@ -178,7 +178,7 @@ def _build_runsc(source: Path, output: Path) -> None:
             "-trimpath",
             "-mod=vendor",
             "./fillseccomp",
-            str(gvisor / "runsc/boot/filter/filter_precompiled.go"),
+            str(gvisor / "runsc"),
         ],
         source,
     )

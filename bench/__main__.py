@@ -8,13 +8,14 @@ import os
 import sys
 from pathlib import Path
 
-from bench import commands, create, density, footprint, neighbours, states, transfers, work
+from bench import commands, create, density, footprint, forks, neighbours, states, transfers, work
 from bench.measure import Number
 
 GROUPS = {
     "create": create,
     "commands": commands,
     "states": states,
+    "forks": forks,
     "footprint": footprint,
     "transfers": transfers,
     "work": work,

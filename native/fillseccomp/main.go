@@ -1,7 +1,7 @@
 // Command fillseccomp fills the seccomp programs into a vendored gVisor, so that runsc need not compile one at
 // each start. Upstream's own build generates them; the Go module comes with the table empty.
 //
-//	go run ./fillseccomp vendor/gvisor.dev/gvisor/runsc/boot/filter/filter_precompiled.go
+//	go run ./fillseccomp vendor/gvisor.dev/gvisor/runsc
 //
 // A program's key contains facts of the build, so build this with the same tags and CGO_ENABLED as runsc.
 package main
@@ -10,9 +10,12 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"path/filepath"
 	"strings"
 
-	"gvisor.dev/gvisor/runsc/boot/filter/config"
+	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
+	sentry "gvisor.dev/gvisor/runsc/boot/filter/config"
+	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
 )
 
 const (
@@ -23,18 +26,23 @@ const (
 var switchOff = strings.Replace(switchOn, "false", "true", 1)
 
 func main() {
-	if err := fill(os.Args[1]); err != nil {
-		log.Fatal(err)
+	for path, compile := range map[string]func() ([]precompiledseccomp.Program, error){
+		"boot/filter/filter_precompiled.go":    sentry.PrecompiledPrograms,
+		"fsgofer/filter/filter_precompiled.go": gofer.PrecompiledPrograms,
+	} {
+		if err := fill(filepath.Join(os.Args[1], path), compile); err != nil {
+			log.Fatal(err)
+		}
 	}
 }
 
 // fill rewrites the Go file at path, adding every program that a sandbox without GPUs, TPUs and RDMA can ask for.
-func fill(path string) error {
+func fill(path string, compile func() ([]precompiledseccomp.Program, error)) error {
 	source, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	programs, err := config.PrecompiledPrograms()
+	programs, err := compile()
 	if err != nil {
 		return fmt.Errorf("compile the programs: %w", err)
 	}
