@@ -18,13 +18,10 @@ targets = json.loads(sys.argv[1])
 found = []
 
 
-def attempt(name):
-    def run(work):
-        with contextlib.suppress(OSError):
-            if work():
-                found.append(name)
-
-    return run
+def attempt(name, work, *arguments):
+    with contextlib.suppress(OSError):
+        if work(*arguments):
+            found.append(name)
 
 
 def talks(family, address, port):
@@ -50,7 +47,9 @@ def checksum(data):
 
 
 def ip_packet(source, destination, protocol, payload):
-    head = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 7, 0, 64, protocol, 0, source, destination)
+    head = struct.pack(
+        ">BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 7, 0, 64, protocol, 0, source, destination
+    )
     head = head[:10] + struct.pack(">H", checksum(head)) + head[12:]
     return head + payload
 
@@ -61,7 +60,7 @@ def echo():
 
 
 def raw_frames(source, destination):
-    """Send an echo, a datagram and a SYN as frames of our own making, then ask the nameserver, and listen until it answers."""
+    """Send an echo, a datagram and a SYN as our own frames, then ask the nameserver; listen until it answers."""
     with socket.socket(17, socket.SOCK_RAW, socket.htons(0x0800)) as wire:
         wire.bind(("eth0", 0x0800))
         wire.settimeout(ANSWER_S)
@@ -116,51 +115,61 @@ def device(kind, number):
         os.unlink(path)
 
 
+def unix(name):
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.connect(name)
+        return True
+
+
+def vsock():
+    with socket.socket(40, socket.SOCK_STREAM) as probe:
+        probe.connect((2, 22))
+        return True
+
+
 def quiet(*argv):
     subprocess.run(argv, capture_output=True, check=False)
 
 
 for address, port in targets["addresses"]:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    attempt(f"tcp {address}:{port}")(lambda: talks(family, address, port))
-    attempt(f"udp {address}:{port}")(lambda: datagram(family, address, port))
+    attempt(f"tcp {address}:{port}", talks, family, address, port)
+    attempt(f"udp {address}:{port}", datagram, family, address, port)
 # As a name that means something else by the time that it is used.
 for address, port in targets["addresses"]:
     with open("/etc/hosts", "a") as hosts:
         hosts.write(f"{address} rebound-{abs(hash(address))}.example\n")
-    attempt(f"name for {address}")(
-        lambda: talks(
-            socket.AF_INET6 if ":" in address else socket.AF_INET, f"rebound-{abs(hash(address))}.example", port
-        )
+    attempt(
+        f"name for {address}",
+        talks,
+        socket.AF_INET6 if ":" in address else socket.AF_INET,
+        f"rebound-{abs(hash(address))}.example",
+        port,
     )
 for path in targets["paths"]:
-    attempt(f"file {path}")(lambda: mark_in(path))
+    attempt(f"file {path}", mark_in, path)
     for process in ("1", "self"):
-        attempt(f"file {path} of process {process}")(lambda: mark_in(f"/proc/{process}/root{path}"))
-        attempt(f"file {path} above {process}")(lambda: mark_in(f"/proc/{process}/cwd/../../../../..{path}"))
+        attempt(f"file {path} of process {process}", mark_in, f"/proc/{process}/root{path}")
+        attempt(f"file {path} above {process}", mark_in, f"/proc/{process}/cwd/../../../../..{path}")
 for path in targets["sockets"]:
     for name in (path, "\0" + path):
-        def unix(name=name):
-            with socket.socket(socket.AF_UNIX) as probe:
-                probe.connect(name)
-                return True
-
-        attempt(f"unix {name!r}")(unix)
-attempt("disk device")(lambda: device(stat.S_IFBLK, os.makedev(8, 0)))
-attempt("virtual disk device")(lambda: device(stat.S_IFBLK, os.makedev(254, 0)))
-attempt("memory device")(lambda: device(stat.S_IFCHR, os.makedev(1, 1)))
-attempt("kernel log device")(lambda: device(stat.S_IFCHR, os.makedev(1, 11)))
-for kind in ("proc", "sysfs", "devtmpfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "bpf", "mqueue"):
-    attempt(f"mount {kind}")(lambda: mounted(kind))
-attempt("mount overlay")(lambda: mounted("overlay", b"lowerdir=/etc:/proc/1/root"))
-attempt("vsock")(lambda: socket.socket(40, socket.SOCK_STREAM).connect((2, 22)) or True)
+        attempt(f"unix {name!r}", unix, name)
+attempt("disk device", device, stat.S_IFBLK, os.makedev(8, 0))
+attempt("virtual disk device", device, stat.S_IFBLK, os.makedev(254, 0))
+attempt("memory device", device, stat.S_IFCHR, os.makedev(1, 1))
+attempt("kernel log device", device, stat.S_IFCHR, os.makedev(1, 11))
+KINDS = "proc sysfs devtmpfs cgroup cgroup2 debugfs tracefs securityfs bpf mqueue"
+for kind in KINDS.split():
+    attempt(f"mount {kind}", mounted, kind)
+attempt("mount overlay", mounted, "overlay", b"lowerdir=/etc:/proc/1/root")
+attempt("vsock", vsock)
 # Now as somebody else: other addresses, routes and hardware addresses.
 for other in ("10.254.0.1", "10.254.0.3", targets["addresses"][0][0]):
-    attempt(f"frames from {other}")(lambda: raw_frames(other, "10.254.0.1"))
-    attempt(f"frames to {other}")(lambda: raw_frames("10.254.0.2", other))
+    attempt(f"frames from {other}", raw_frames, other, "10.254.0.1")
+    attempt(f"frames to {other}", raw_frames, "10.254.0.2", other)
 quiet("ip", "addr", "add", "10.254.0.9/24", "dev", "eth0")
 for address, port in targets["addresses"]:
     if ":" not in address:
         quiet("ip", "route", "add", f"{address}/32", "via", "10.254.0.1")
-        attempt(f"routed {address}:{port}")(lambda: talks(socket.AF_INET, address, port))
+        attempt(f"routed {address}:{port}", talks, socket.AF_INET, address, port)
 print(json.dumps(found))

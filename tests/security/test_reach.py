@@ -70,7 +70,9 @@ def targets(port: int, home: Path, secret: Path) -> dict[str, object]:
         "addresses": [(address, port) for address in dict.fromkeys(addresses)],
         "paths": [str(secret), str(home / "supervisor.log"), "/proc/1/environ", "/etc/shadow"],
         "sockets": [str(places.api_socket), str(places.dial_socket), "/run/docker.sock"],
-        "host_names": [str(one.name) for one in Path("/proc").iterdir() if one.name.isdigit() and len(one.name) > 3],
+        "host_names": [
+            str(one.name) for one in Path("/proc").iterdir() if one.name.isdigit() and len(one.name) > 3
+        ],
     }
 
 
@@ -156,5 +158,3 @@ def test_a_program_inside_cannot_use_the_agent_to_become_root(module_home: Path)
         result = sandbox.exec(["python3", "-c", BECOME_ROOT])
         assert (result.exit_code, result.stdout) == (0, ""), result.stderr
         sandbox.kill()
-
-

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         start_program,
         to_the_end,
     )
+    from atoll.host.rights import lower_rights
     from atoll.host.treecopy import TreeCopy, copy_tree
     from atoll.host.trees import (
         open_below,
@@ -68,6 +69,7 @@ __all__ = [
     "join_holder",
     "kill_process",
     "locked",
+    "lower_rights",
     "mounts_below",
     "new_netns",
     "one_id",
@@ -142,6 +144,7 @@ _MODULES = {
     "copy_node": "filecopy",
     "open_below": "trees",
     "open_top": "trees",
+    "lower_rights": "rights",
     "TreeCopy": "treecopy",
     "copy_tree": "treecopy",
     "read_below": "trees",

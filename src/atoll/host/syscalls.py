@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
@@ -21,6 +22,11 @@ MS_REC = 16384
 MS_PRIVATE = 1 << 18
 MS_SLAVE = 1 << 19
 MS_RELATIME = 1 << 21
+
+PR_SET_DUMPABLE = 4
+PR_SET_NO_NEW_PRIVS = 38
+_PR_CAPBSET_DROP = 24
+_CAPABILITY_VERSION = 0x20080522
 
 MNT_DETACH = 2
 UMOUNT_NOFOLLOW = 8
@@ -60,6 +66,27 @@ def unshare(flags: int) -> None:
 def setns(fd: int, flags: int) -> None:
     """Enter the namespaces named by ``flags`` that the namespace file or pidfd ``fd`` stands for."""
     _check(_libc.setns(fd, flags))
+
+
+def prctl(option: int, value: int) -> None:
+    """prctl(2) with one value."""
+    _check(
+        _libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
+    )
+
+
+def drop_capabilities(numbers: Iterable[int]) -> None:
+    """Take capabilities from the calling thread and from all that it starts, for good."""
+    head = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    # Effective, permitted and inheritable ones: first the lower halves, then the upper.
+    sets = (ctypes.c_uint32 * 6)()
+    _check(_libc.capget(head, sets))
+    for number in numbers:
+        _check(_libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0))
+        half, bit = divmod(number, 32)
+        for kind in range(3):
+            sets[3 * half + kind] &= ~(1 << bit)
+    _check(_libc.capset(head, sets))
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str) -> None:

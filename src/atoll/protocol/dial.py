@@ -41,7 +41,7 @@ def decode_request(packet: bytes) -> DialRequest:
     """
     try:
         request = msgspec.json.decode(packet, type=DialRequest)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSpecError(f"not a dial request: {error}") from None
     if not 1 <= request.port <= 65535:
         raise InvalidSpecError(f"port {request.port} is not between 1 and 65535")
@@ -56,5 +56,5 @@ def decode_answer(packet: bytes) -> DialAnswer:
     """
     try:
         return msgspec.json.decode(packet, type=DialAnswer)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSpecError(f"not a dial answer: {error}") from None

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from atoll.host import Home, disk_kind, end_holder, ensure_holder, join_holder, write_atomically
+from atoll.host import Home, disk_kind, end_holder, ensure_holder, join_holder, lower_rights, write_atomically
 from atoll.protocol import error_body
 from atoll.supervisor.logs import start_logging
 from atoll.supervisor.settings import Settings, read_settings
@@ -58,6 +58,7 @@ def _supervise(home: Home, settings: Settings) -> None:
     start_logging(home.log, settings.log_level)
     holder = ensure_holder(home)
     join_holder(holder)
+    lower_rights()
     # Not before: these may start threads, and only a process of one thread can enter a user namespace.
     from atoll.supervisor.serving import serve
 

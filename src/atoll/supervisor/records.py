@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sqlite3
 from collections.abc import Callable
@@ -101,6 +102,9 @@ class Records:
         self._waiting -= 1
 
     def _open(self) -> None:
+        # SQLite would make it readable for all; what it adds beside it gets the same mode.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.chmod(self._path, 0o600)
         database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")

@@ -49,7 +49,7 @@ class ControlSocket:
                 answer = await self._exchange(msgspec.json.encode({"method": method, "arg": arg}), fds)
         except TimeoutError:
             raise EngineError(f"{method} got no answer of the sentry in {timeout_s} s") from None
-        except (OSError, EOFError, msgspec.DecodeError) as error:
+        except (OSError, EOFError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise EngineError(f"{method} failed, the sentry does not answer: {error}") from error
         if not answer.success:
             raise EngineError(f"{method} failed: {answer.err}")

@@ -73,7 +73,7 @@ def last_words(log: Path) -> str:
     for line in reversed(lines):
         try:
             entry = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             continue
         if isinstance(entry, dict) and entry.get("level") in ("error", "fatal"):
             return str(entry.get("msg"))

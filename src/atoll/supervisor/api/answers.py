@@ -66,7 +66,7 @@ async def read_body(request: Request, kind: type[_T]) -> _T:
             raise InvalidSpecError("the request is over 4 MiB")
     try:
         return msgspec.json.decode(bytes(data) or b"{}", type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSpecError(f"the request's body is wrong: {error}", hint="see /docs") from None
 
 

@@ -1,0 +1,50 @@
+"""The rights of this process: what it can do without is given away, for itself and all that it starts."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+from atoll.host import syscalls
+
+# Of root's rights, what keeping sandboxes never takes. By number, as in linux/capability.h.
+NEEDLESS = {
+    "linux_immutable": 9,
+    "ipc_owner": 15,
+    "sys_module": 16,
+    "sys_rawio": 17,
+    "sys_pacct": 20,
+    "sys_boot": 22,
+    "sys_time": 25,
+    "sys_tty_config": 26,
+    "lease": 28,
+    "audit_control": 30,
+    "mac_override": 32,
+    "mac_admin": 33,
+    "syslog": 34,
+    "wake_alarm": 35,
+    "block_suspend": 36,
+    "audit_read": 37,
+    "perfmon": 38,
+    "bpf": 39,
+}
+
+
+def lower_rights() -> None:
+    """Give away for good what a supervisor does not need.
+
+    Afterwards no program that it starts gains rights by being setuid, neither it nor they leave core files, no other
+    process of the same user can look into its memory, and of root's rights those in ``NEEDLESS`` are gone. Call it in
+    a process with one thread, after it has entered its namespaces: rights belong to a thread, and entering a user
+    namespace gives all of them.
+
+    Raises:
+        OSError: The kernel refuses it.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    if os.geteuid() == 0:
+        last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+        syscalls.drop_capabilities(number for number in NEEDLESS.values() if number <= last)
