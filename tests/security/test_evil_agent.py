@@ -95,4 +95,5 @@ def test_a_flood_of_log_lines_is_bounded_on_the_hosts_disk(neighbour: Sandbox, m
             assert time.monotonic() < end
             time.sleep(0.05)
         assert neighbour.exec(["echo", "unharmed"]).stdout == "unharmed\n"
+        # Reading ends, though the guest writes faster than anybody reads.
         assert len("".join(sandbox.logs())) < 64 << 20

@@ -74,10 +74,11 @@ class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class LogsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of ``GET /v1/sandboxes/REF/logs?offset=N``: text from that byte on, and where to ask on."""
+    """Answer of ``GET /v1/sandboxes/REF/logs?offset=N``: text from that byte on, where to ask on, where it ends now."""
 
     text: str
     offset: int
+    end: int
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,15 +10,25 @@ from atoll.host import read_log
 from atoll.protocol import LogsPage
 
 _PAGE_BYTES = 256 * 1024
+_NEWEST_BYTES = 16 << 20
 _LOG_BYTES = 4 << 20
 _LOGS_KEPT = 2
 
 
 def read_page(path: Path, offset: int) -> LogsPage:
-    """Kept text from a byte on, at most 256 KiB, never ending inside a character that is complete in the file."""
-    data, start = read_log(path, offset, _PAGE_BYTES)
+    """Kept text from a byte on, at most 256 KiB, never ending inside a character that is complete in the file.
+
+    What lies more than 16 MiB before the end is passed over: it will be forgotten soon, and a guest that floods its
+    log must not keep readers busy.
+    """
+    end = path.lstat().st_size if path.exists() else 0
+    newest = end - _NEWEST_BYTES
+    data, start = read_log(path, max(offset, newest), _PAGE_BYTES)
+    if start == newest > offset:
+        cut = data.find(b"\n") + 1
+        data, start = data[cut:], start + cut
     data = _whole_characters(data)
-    return LogsPage(text=data.decode("utf-8", "replace"), offset=start + len(data))
+    return LogsPage(text=data.decode("utf-8", "replace"), offset=start + len(data), end=end)
 
 
 def start_logging(path: Path, level: str) -> None:

@@ -116,11 +116,12 @@ def test_a_failed_dial_is_the_supervisors_own_error(supervisor: FakeSupervisor, 
     assert raised.value.code == "sandbox_crashed"
 
 
-def test_logs_are_read_from_offset_to_offset(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
+def test_logs_are_read_from_offset_to_offset_up_to_where_they_ended(
+    supervisor: FakeSupervisor, sandbox: Sandbox
+) -> None:
     pages = {
-        "0": {"text": "a\n", "offset": 2},
-        "2": {"text": "b\n", "offset": 4},
-        "4": {"text": "", "offset": 4},
+        "0": {"text": "a\n", "offset": 2, "end": 4},
+        "2": {"text": "b\n", "offset": 4, "end": 400},
     }
     route = lambda handler: handler.send_json(pages[handler.path.partition("offset=")[2]])  # noqa: E731
     supervisor.api.routes["GET", f"/v1/sandboxes/{SANDBOX_ID}/logs"] = route

@@ -88,7 +88,7 @@ async def test_logs_go_on_where_the_reader_was(world: World) -> None:
     one = f"/v1/sandboxes/{made['sandbox_id']}/logs"
     first = (await world.ask("GET", one)).json
     console.write_bytes("grün wie nie".encode())
-    assert first == {"text": "grün ", "offset": 6}
+    assert first == {"text": "grün ", "offset": 6, "end": 6}
     assert (await world.ask("GET", f"{one}?offset=6")).json["text"] == "wie nie"
 
 

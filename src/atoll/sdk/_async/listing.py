@@ -51,7 +51,7 @@ def _query(
 
 async def logged(link: AsyncLink, path: str, *, follow: bool) -> AsyncIterator[str]:
     """What the sandbox whose route is ``path`` logged, and with ``follow`` what comes until it is killed."""
-    offset = 0
+    offset, end = 0, None
     while True:
         try:
             page = await link.call("GET", f"{path}/logs?offset={offset}", LogsPage)
@@ -60,9 +60,11 @@ async def logged(link: AsyncLink, path: str, *, follow: bool) -> AsyncIterator[s
                 return
             raise
         offset = page.offset
+        # A guest may write faster than anybody reads.
+        end = page.end if end is None else end
         if page.text:
             yield page.text
-        elif follow:
-            await sleep(_LOGS_POLL_S)
-        else:
+        if not follow and (offset >= end or not page.text):
             return
+        if not page.text:
+            await sleep(_LOGS_POLL_S)
