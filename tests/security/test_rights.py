@@ -103,9 +103,9 @@ def test_nobody_else_can_enter_a_home(sandbox: Sandbox, module_home: Path) -> No
 
 
 def test_a_setuid_program_of_a_sandbox_is_of_no_use_on_the_host(sandbox: Sandbox, module_home: Path) -> None:
-    made = sandbox.run("sudo install -m 6755 /usr/bin/id /home/user/become-root && /home/user/become-root -u")
+    made = sandbox.run("sudo install -m 6755 /usr/bin/id /opt/become-root && /opt/become-root -u")
     assert made.stdout == "0\n", made.stderr
-    (trap,) = (module_home / "sandboxes" / sandbox.id).glob("*/upper/home/user/become-root")
+    (trap,) = (module_home / "sandboxes" / sandbox.id).glob("*/upper/opt/become-root")
     assert trap.stat().st_mode & stat.S_ISUID
     assert not reachable_by_nobody(trap)
     mounted = mount_flags(module_home)
