@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"errors"
 	"os"
 	"path"
@@ -41,6 +42,16 @@ func (t *tree) removeLower(name string) error {
 		}
 	}
 	return nil
+}
+
+// noteOwner keeps whose an entry is; of root's only what may have been somebody else's in a layer below.
+func (t *tree) noteOwner(name string, header *tar.Header) {
+	if header.Uid == 0 && header.Gid == 0 {
+		if _, err := os.Lstat(name); err != nil {
+			return
+		}
+	}
+	t.owners[name] = [2]int{header.Uid, header.Gid}
 }
 
 // hasOneID tells whether there is but one number here, so that nothing can belong to anybody else.

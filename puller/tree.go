@@ -15,6 +15,7 @@ import (
 
 const (
 	nameMost = 4096
+	idMost   = 1<<32 - 2
 	// Of all names together: what this process keeps in memory.
 	namesMost = 256 << 20
 )
@@ -27,6 +28,7 @@ type tree struct {
 	entries       int
 	nameBytes     int
 	skipped       int
+	owners        map[string][2]int    // where nothing can belong to anybody but root
 	own           map[string]bool      // with merged layers: what this one has
 	made          map[string]bool      // directories that are known to be there
 	times         map[string]time.Time // of directories, set when nothing more comes into them
@@ -36,7 +38,7 @@ type tree struct {
 func newTree(users, groups []idRange, overlayPrefix string, mostEntries int) *tree {
 	return &tree{
 		users: users, groups: groups, overlay: overlayPrefix, mostEntries: mostEntries,
-		own: map[string]bool{}, made: map[string]bool{".": true}, times: map[string]time.Time{}, buffer: make([]byte, 256<<10),
+		own: map[string]bool{}, made: map[string]bool{".": true}, times: map[string]time.Time{}, owners: map[string][2]int{}, buffer: make([]byte, 256<<10),
 	}
 }
 
@@ -93,7 +95,11 @@ func (t *tree) entry(header *tar.Header, content io.Reader) error {
 	if name == "" {
 		name = "."
 	}
-	if t.merges() && hasOneID(t.users) {
+	if t.merges() && (hasOneID(t.users) || hasOneID(t.groups)) {
+		if header.Uid < 0 || header.Gid < 0 || header.Uid > idMost || header.Gid > idMost {
+			return invalid(header.Name, "belongs to nobody that can be")
+		}
+		t.noteOwner(name, header)
 		header.Uid, header.Gid = 0, 0
 	}
 	if !isMapped(t.users, header.Uid) || !isMapped(t.groups, header.Gid) {

@@ -38,6 +38,8 @@ type unpacked struct {
 	Bytes   int64 `json:"bytes"`
 	Entries int   `json:"entries"`
 	Skipped int   `json:"skipped"`
+	// Of entries that could not be given to their owners: uid and gid by path.
+	Owners map[string][2]int `json:"owners"`
 }
 
 // unpack makes of a layer's blob its files. What is in the directory is to be used only if there is no error.
@@ -76,7 +78,7 @@ func unpack(request *unpackRequest) (any, error) {
 	if err := errors.Join(packed.check("layer", request.Digest), open.check("content", request.DiffID)); err != nil {
 		return nil, asFault(err)
 	}
-	return &unpacked{Bytes: open.count, Entries: t.entries, Skipped: t.skipped}, nil
+	return &unpacked{Bytes: open.count, Entries: t.entries, Skipped: t.skipped, Owners: t.owners}, nil
 }
 
 // decompressed reads gzip, zstd or neither; what it is shows in its first bytes.

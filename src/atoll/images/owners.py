@@ -20,8 +20,16 @@ def write_owners(image: Path, owners: Sequence[Owner]) -> None:
     UTF-8 stay root's.
     """
     kept = [owner for owner in owners if _is_text(owner[0])]
+    (image / _OWNERS).unlink(missing_ok=True)
     if kept:
         (image / _OWNERS).write_bytes(msgspec.json.encode(kept))
+
+
+def stacked_owners(below: dict[str, tuple[int, int]], above: dict[str, tuple[int, int]]) -> None:
+    """Add to the owners of the layers ``below`` those of the one ``above``, which has taken some files to root."""
+    below.update(above)
+    for path in [path for path, owner in below.items() if owner == (0, 0)]:
+        del below[path]
 
 
 def read_owners(image: Path) -> tuple[Owner, ...]:

@@ -17,7 +17,8 @@ from atoll.errors import ImagePullError, UnsupportedError
 from atoll.host import remove_tree, sync_tree, tree_bytes
 from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named
 from atoll.images.holding import held
-from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig
+from atoll.images.owners import Owner, stacked_owners, write_owners
+from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig, Unpacked
 from atoll.images.reference import directory_name, pinned
 from atoll.types import ImageInfo, Progress
 
@@ -26,6 +27,8 @@ Stacking = Literal["trusted", "user", "none"]
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _TRIES = 3
+# The guest agent gives each of them away at each boot.
+_MOST_OWNERS = 50_000
 _LAYERS_LOCK = ".lock"
 
 Report = Callable[[Progress], None]
@@ -140,17 +143,21 @@ class Pulls:
         missing = self._missing(resolved)
         left = _Left(self._settings.most_bytes, self._settings.most_entries)
         flat = self._catalog.directory / directory_name(resolved.digest) / ROOTFS
+        owners: dict[str, tuple[int, int]] = {}
         if self._stacking == "none":
             await asyncio.to_thread(_fresh, flat)
         for index, (layer, blob) in enumerate(missing):
             progress(Progress(step=f"unpacking {name}", done=index, total=len(missing), unit="layers"))
             if self._stacking == "none":
-                await self._layer_into(name, flat, layer, blob, left)
+                unpacked = await self._layer_into(name, flat, layer, blob, left)
+                stacked_owners(owners, unpacked.owners)
             else:
                 await self._layer(name, layer, blob, left)
         if self._stacking == "none":
             await asyncio.to_thread(sync_tree, flat)
         progress(Progress(step=f"unpacking {name}", done=len(missing), total=len(missing), unit="layers"))
+        if self._stacking == "none":
+            write_owners(flat.parent, _as_rows(name, owners))
         info = await asyncio.to_thread(self._record, name, resolved, flat)
         for _, blob in missing:
             self._blob(blob).unlink(missing_ok=True)
@@ -173,7 +180,7 @@ class Pulls:
         finally:
             await asyncio.shield(asyncio.to_thread(remove_tree, aside))
 
-    async def _layer_into(self, name: str, directory: Path, layer: str, blob: Blob, left: _Left) -> None:
+    async def _layer_into(self, name: str, directory: Path, layer: str, blob: Blob, left: _Left) -> Unpacked:
         wanted = {
             "digest": blob.digest,
             "diff_id": layer.replace("-", ":", 1),
@@ -188,6 +195,7 @@ class Pulls:
             self._blob(blob).unlink(missing_ok=True)
             raise
         left.take(unpacked.bytes, unpacked.entries)
+        return unpacked
 
     def _record(self, name: str, resolved: Resolved, flat: Path) -> ImageInfo:
         ids = [directory_name(diff_id) for diff_id in resolved.config.rootfs.diff_ids or []]
@@ -234,6 +242,15 @@ def environment_of(lines: Sequence[str]) -> dict[str, str]:
     """The variables of an image; what is none is left out."""
     pairs = (line.partition("=") for line in lines)
     return {name: value for name, equals, value in pairs if name and equals and "\0" not in name + value}
+
+
+def _as_rows(name: str, owners: dict[str, tuple[int, int]]) -> list[Owner]:
+    if len(owners) > _MOST_OWNERS:
+        raise UnsupportedError(
+            f"the image {name} has {len(owners)} files of others than root, and this user has one number only",
+            hint="see `atoll doctor`, which says how to get more",
+        )
+    return [(path, uid, gid) for path, (uid, gid) in owners.items()]
 
 
 def _fresh(flat: Path) -> None:

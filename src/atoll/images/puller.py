@@ -94,11 +94,12 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 class Unpacked(msgspec.Struct, frozen=True):
-    """What came out of a layer; ``skipped`` counts devices."""
+    """What came out of a layer; ``skipped`` counts devices. ``owners`` are those that files could not be given to."""
 
     bytes: int
     entries: int
     skipped: int
+    owners: dict[str, tuple[int, int]] = {}
 
 
 class PullSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import pytest
 
 from atoll.errors import ImageBuildError
 from atoll.images import About, Images, ReadyBase
-from atoll.images.owners import read_owners, write_owners
+from atoll.images.owners import read_owners, stacked_owners, write_owners
 from atoll.types import Progress
 
 STATUS = b"Package: tide\nStatus: install ok installed\nVersion: 1\nArchitecture: all\n"
@@ -85,3 +85,9 @@ async def test_an_archive_of_a_newer_package_replaces_the_image(tmp_path: Path) 
 def test_owners_are_kept_beside_the_files_but_for_names_that_are_no_text(tmp_path: Path) -> None:
     write_owners(tmp_path, [("home/user", 1000, 1000), ("bad\udcff", 1, 1)])
     assert read_owners(tmp_path) == (("home/user", 1000, 1000),)
+
+
+def test_a_later_layer_decides_whose_a_file_is() -> None:
+    owners = {"srv": (33, 33), "home/me": (1000, 1000)}
+    stacked_owners(owners, {"srv": (0, 0), "var/mail": (0, 8)})
+    assert owners == {"home/me": (1000, 1000), "var/mail": (0, 8)}
