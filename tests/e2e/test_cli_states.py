@@ -97,4 +97,4 @@ def test_doctor_finds_this_machine_fit_and_gc_finds_nothing(play: str) -> None:
     assert done.returncode == 0, done.stdout.decode()
     assert json.loads(done.stdout)["fit"] is True
     assert json.loads(said("gc", "--json")) == []
-    assert "base" in said("image", "list")
+    assert "base" in said("image", "ls")

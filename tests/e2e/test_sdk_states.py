@@ -20,7 +20,7 @@ from atoll import (
     StateError,
     Supervisor,
 )
-from atoll.errors import ImageNotFoundError, InUseError, NameTakenError, SnapshotNotFoundError
+from atoll.errors import ImagePullError, InUseError, NameTakenError, SnapshotNotFoundError
 from atoll.host import Home
 
 
@@ -145,8 +145,8 @@ def test_names_ids_and_images_that_are_wrong_say_so(module_home: Path) -> None:
     with Sandbox.create(name="unique") as sandbox:
         with pytest.raises(NameTakenError):
             Sandbox.create(name="unique")
-        with pytest.raises(ImageNotFoundError):
-            Sandbox.create(image="nosuch")
+        with pytest.raises(ImagePullError, match="nosuch"):
+            Sandbox.create(image="127.0.0.1:9/nosuch")  # nothing listens there
         with pytest.raises(SnapshotNotFoundError):
             Sandbox.create(from_snapshot="nosuch")
         with pytest.raises(ValueError):
