@@ -12,7 +12,7 @@ from tests.homes import CACHE
 from tests.integration.images.fakebuilder import FakeBuilder
 from tests.joined import held, in_child
 
-from atoll.host import Holder
+from atoll.host import Holder, remove_tree
 from atoll.images import Images
 from atoll.types import Progress
 
@@ -50,7 +50,14 @@ def builder(tmp_path: Path) -> FakeBuilder:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
     holder = pyfuncitem._request.getfixturevalue("images_holder")
-    failure = in_child(holder, pyfuncitem.obj, arguments)
+    made = arguments.get("tmp_path")
+
+    def end() -> None:
+        # Files of the holder's users, which an ordinary user's pytest could not remove.
+        for entry in made.iterdir() if made else ():
+            remove_tree(entry)
+
+    failure = in_child(holder, pyfuncitem.obj, arguments, end)
     if failure:
         pytest.fail(failure, pytrace=False)
     return True
