@@ -16,7 +16,7 @@ while True:
     if os.fork() == 0:
         held = []
         while True:
-            held.append(bytes(1 << 20))
+            held.append(b"x" * (1 << 20))
     os.wait()
 """
 DISK_FILLER = """

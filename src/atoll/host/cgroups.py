@@ -17,7 +17,8 @@ from atoll.errors import HostError
 from atoll.host.home import Home
 from atoll.types import Limits
 
-_PERIOD_US = 100_000
+# Short, since a group may use all processors for as long as its share of a period lasts, and others wait.
+_PERIOD_US = 20_000
 _REMOVAL_S = 10.0
 _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
 _V2_CONTROLLERS = ("memory", "cpu", "pids")
@@ -108,6 +109,7 @@ class Cgroup:
         else:
             wanted = {
                 ("memory", "memory.limit_in_bytes"): memory_bytes,
+                ("cpu", "cpu.cfs_period_us"): None if quota is None else _PERIOD_US,
                 ("cpu", "cpu.cfs_quota_us"): quota,
                 ("pids", "pids.max"): most,
             }

@@ -9,7 +9,7 @@ from atoll.errors import InvalidSpecError
 # Under these a sandbox cannot even answer.
 LEAST = {
     "memory_mib": 64,
-    "vcpus": 0.01,
+    "vcpus": 0.05,
     "disk_mib": 1,
     "files": 100,
     "disk_mib_s": 1,

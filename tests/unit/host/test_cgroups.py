@@ -23,7 +23,7 @@ def test_limits_are_written_as_version_2_reads_them(unified: CgroupRoot, tmp_pat
     unified.make("one", Limits(memory_mib=1024, vcpus=1.5, processes=100))
     made = tmp_path / "atoll" / "home" / "one"
     assert (made / "memory.max").read_text() == str(1 << 30)
-    assert (made / "cpu.max").read_text() == "150000 100000"
+    assert (made / "cpu.max").read_text() == "30000 20000"
     assert int((made / "pids.max").read_text()) > 100
     assert unified.names() == ["one"]
     assert unified.find("two") is None
