@@ -22,6 +22,7 @@ AtollError                    base: .code .hint .sandbox_id
 │  ├─ IsADirectoryInSandboxError    IsADirectoryError
 │  └─ FileDeniedError         PermissionError
 ├─ NoSpaceError               OSError: a disk is full
+├─ DamagedError               what is stored is not what was written
 ├─ AgentError                 the guest agent answered what it must not
 ├─ EngineError                the engine failed to start, stop or checkpoint a machine
 ├─ ImageBuildError            an image could not be built
@@ -204,6 +205,12 @@ class NoSpaceError(AtollError, OSError):
 
     code = "no_space"
     errno = errno.ENOSPC
+
+
+class DamagedError(AtollError):
+    """What is stored, a memory or a database, is not what was written: the disk failed, or somebody changed it."""
+
+    code = "damaged"
 
 
 class AgentError(AtollError):

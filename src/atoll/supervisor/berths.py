@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from atoll.engines import Bind, Engine, Machine, MachinePlan
-from atoll.errors import AtollError, HostError, SandboxCrashedError
+from atoll.errors import AtollError, DamagedError, HostError, SandboxCrashedError
 from atoll.guest import GuestInit
 from atoll.supervisor.names import new_id
 from atoll.supervisor.programs import AGENT_ARGV, Programs
 from atoll.supervisor.rows import SandboxRow, Versions
+from atoll.supervisor.seals import Seals
 from atoll.types import Limits
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ class Berths:
         self._agents = agents
         self._owned: dict[str, Path] = {}
         self._stuck: dict[Path, Machine] = {}
+        self.seals = Seals()
 
     def machine_ids(self) -> set[str]:
         """The machines that run or are being started."""
@@ -217,7 +219,8 @@ class Berths:
             root = await asyncio.to_thread(self._root, plan)
             self._make_state_dir(state_dir, plan.sandbox_id)
             engine = self._engine(plan.versions.engine)
-            machine = await engine.start(self._machine_plan(plan, machine_id, state_dir, root, link))
+            start = engine.start(self._machine_plan(plan, machine_id, state_dir, root, link))
+            machine = await self._whole(plan.checkpoint, start)
         except BaseException:
             await asyncio.shield(self._clear(plan.disk, state_dir))
             raise
@@ -231,6 +234,30 @@ class Berths:
             await asyncio.shield(self.end(berth))
             raise
         return berth
+
+    async def _whole(self, checkpoint: Path | None, start: Coroutine[Any, Any, Machine]) -> Machine:
+        """Start a machine, and see to it meanwhile that the memory it is restored from is what was written."""
+        if checkpoint is None:
+            return await start
+        try:
+            await asyncio.to_thread(self.seals.check, checkpoint, small=True)
+        except BaseException:
+            start.close()
+            raise
+        check = asyncio.create_task(asyncio.to_thread(self.seals.check, checkpoint, small=False))
+        try:
+            machine = await start
+        except BaseException:
+            await asyncio.wait({check})
+            if isinstance(damaged := check.exception(), DamagedError):
+                raise damaged from None
+            raise
+        try:
+            await check
+        except BaseException:
+            await asyncio.shield(machine.kill())
+            raise
+        return machine
 
     async def adopt(self, row: SandboxRow, link: Link, disk: Path) -> Berth | None:
         """Take over the machine that a dead supervisor ran; None when it has ended, and then its remains are gone."""

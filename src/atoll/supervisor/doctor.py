@@ -31,7 +31,13 @@ def examine(home: Home) -> DoctorReport:
         layers=not engine_disks,
     )
     return report(
-        [*findings, limits_finding(means), programs_finding(), image_finding(home, lacks_ids=lacks_ids)]
+        [
+            *findings,
+            limits_finding(means),
+            programs_finding(),
+            image_finding(home, lacks_ids=lacks_ids),
+            database_finding(home),
+        ]
     )
 
 
@@ -47,6 +53,19 @@ def limits_finding(means: Means) -> Finding:
         by_hold.setdefault(held.hold, []).append(name)
     message = "; ".join(f"{hold}: {', '.join(names)}" for hold, names in by_hold.items())
     return Finding(name="limits", level="note" if "unavailable" in by_hold else "ok", message=message)
+
+
+def database_finding(home: Home) -> Finding:
+    """Whether the home's database was found damaged once, and replaced."""
+    aside = home.database.with_name(f"{home.database.name}.damaged")
+    if not aside.exists():
+        return Finding(name="database", level="ok", message="no damaged database was found")
+    return Finding(
+        name="database",
+        level="warning",
+        message="the database was damaged; sandboxes and snapshots were read back from their copies",
+        remedy=f"compare `atoll ls -a` with what you expect, check the disk, then remove {aside}",
+    )
 
 
 def programs_finding() -> Finding:

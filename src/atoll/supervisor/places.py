@@ -33,6 +33,10 @@ class Places:
         """What the machines of a sandbox have written to their console."""
         return self.sandbox(sandbox_id) / "console.log"
 
+    def row(self, sandbox_id: str) -> Path:
+        """The copy of its row."""
+        return self.sandbox(sandbox_id) / "row.json"
+
     def checkpoint(self, sandbox_id: str) -> Path:
         """The memory of a suspended sandbox."""
         return self.sandbox(sandbox_id) / "checkpoint"

@@ -131,7 +131,8 @@ class Reconcile:
         if not directory.is_dir():
             return
         checkpoint = self._parts.places.checkpoint(row.sandbox_id)
-        needed = {disk, self._parts.places.console(row.sandbox_id)}
+        places = self._parts.places
+        needed = {disk, places.console(row.sandbox_id), places.row(row.sandbox_id)}
         if row.state == "suspended" or row.engine_disk:
             needed.add(checkpoint)
         for entry in set(directory.iterdir()) - needed:

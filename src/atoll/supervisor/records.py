@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import re
 import sqlite3
@@ -15,9 +17,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from atoll.errors import NameTakenError, NoSpaceError, SupervisorError
+from atoll.supervisor.ballast import Ballast
+from atoll.supervisor.copies import Copies
 from atoll.supervisor.rows import OperationRow, SandboxRow, SnapshotRow
 
+DAMAGED = "damaged"
 _T = TypeVar("_T")
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_log = logging.getLogger(__name__)
 _Row = SandboxRow | SnapshotRow | OperationRow
 _TABLES: dict[type[_Row], tuple[str, str]] = {
     SandboxRow: ("sandboxes", "sandbox_id"),
@@ -31,10 +38,16 @@ class Records:
     """SQLite in WAL mode. A worker thread makes the accesses that may wait for the disk.
 
     A small write costs a tenth of a thread's hand-over, so it is made at once while the worker has nothing to do.
+
+    Args:
+        path: The database.
+        copies: Keeps a copy of each row, for when the database is lost.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, copies: Copies | None = None) -> None:
         self._path = path
+        self._copies = copies
+        self._ballast = Ballast(path.with_name("ballast"))
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")
         self._database: sqlite3.Connection | None = None
         self._waiting = 0
@@ -102,14 +115,27 @@ class Records:
         self._waiting -= 1
 
     def _open(self) -> None:
-        # SQLite would make it readable for all; what it adds beside it gets the same mode.
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        os.chmod(self._path, 0o600)
-        database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=NORMAL")
-        migrate(database)
-        self._database = database
+        self._ballast.load()
+        is_new = not self._path.exists()
+        try:
+            self._database = _opened(self._path)
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode not in _DAMAGE:
+                raise
+            _log.error("the database is damaged (%s): its rows are read from their copies", error)
+            _put_aside(self._path)
+            is_new = True
+            self._database = _opened(self._path)
+        if is_new:
+            self._read_back()
+
+    def _read_back(self) -> None:
+        """Fill an empty database from the copies of its rows, if there are any."""
+        for row in self._copies.all() if self._copies else ():
+            try:
+                self._put((row,), durable=True)
+            except NameTakenError:
+                self._put((row.but(name=None),), durable=True)
 
     def _close(self) -> None:
         if self._database is not None:
@@ -125,23 +151,58 @@ class Records:
         table, _ = _TABLES[kind]
         cursor = self._connected().execute(f"SELECT * FROM {table} ORDER BY created_at, rowid")
         names = [column[0] for column in cursor.description]
-        return [_read(kind, dict(zip(names, values, strict=True))) for values in cursor]
+        rows = [self._row(kind, dict(zip(names, values, strict=True))) for values in cursor]
+        return [row for row in rows if row is not None]
+
+    def _row(self, kind: type[Any], values: dict[str, Any]) -> Any:
+        """The row with these values; its copy where they are not what was written."""
+        _, key = _TABLES[kind]
+        try:
+            row = _read(kind, dict(values))
+        except (msgspec.DecodeError, TypeError):
+            row = None
+        if kind is OperationRow or self._copies is None:
+            return row
+        copy = self._copies.of(kind, values[key])
+        if row is None:
+            _log.error("the row of %s is damaged; there is %s copy", values[key], "a" if copy else "no")
+            return copy
+        same_time = copy is not None and getattr(copy, "changed_at", 0) == getattr(row, "changed_at", 0)
+        if copy is not None and same_time and copy != row:
+            _log.error("the row of %s is not what was written; its copy is", values[key])
+            return copy
+        return row
 
     def _put(self, rows: tuple[_Row, ...], durable: bool) -> None:
-        self._transact([_upsert(row) for row in rows], durable)
+        freeing = any(isinstance(row, SandboxRow) and row.state == "killed" for row in rows)
+        self._transact([_upsert(row) for row in rows], durable, freeing=freeing)
+        for row in rows:
+            if self._copies is not None and not isinstance(row, OperationRow):
+                self._copies.keep(row)
 
     def _delete(self, rows: tuple[_Row, ...], durable: bool) -> None:
         statements = []
         for row in rows:
             table, key = _TABLES[type(row)]
             statements.append((f"DELETE FROM {table} WHERE {key} = ?", [getattr(row, key)]))
-        self._transact(statements, durable)
+        self._transact(statements, durable, freeing=True)
 
-    def _transact(self, statements: list[tuple[str, list[object]]], durable: bool) -> None:
+    def _transact(
+        self, statements: list[tuple[str, list[object]]], durable: bool, *, freeing: bool = False
+    ) -> None:
+        """Write all or nothing; what frees room takes the room that is kept for that when there is no other."""
+        try:
+            self._try(statements, durable)
+        except NoSpaceError:
+            if not (freeing and self._ballast.drop()):
+                raise
+            self._try(statements, durable)
+
+    def _try(self, statements: list[tuple[str, list[object]]], durable: bool) -> None:
         database = self._connected()
         database.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-        database.execute("BEGIN IMMEDIATE")
         try:
+            database.execute("BEGIN IMMEDIATE")
             for statement, values in statements:
                 database.execute(statement, values)
             database.execute("COMMIT")
@@ -157,6 +218,34 @@ class Records:
                     "that name is taken", hint="choose another one, or kill its owner"
                 ) from None
             raise
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The database, made if missing, whole and of this version."""
+    # SQLite would make it readable for all; what it adds beside it gets the same mode.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.chmod(path, 0o600)
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=NORMAL")
+        (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            damaged = sqlite3.DatabaseError(verdict)
+            damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise damaged
+        migrate(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _put_aside(path: Path) -> None:
+    """Keep a damaged database for whoever wants to look at it; the one before it goes."""
+    for end in ("-wal", "-shm", ""):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(f"{path}{end}", f"{path}.{DAMAGED}{end}")
 
 
 def migrations() -> list[tuple[int, str]]:

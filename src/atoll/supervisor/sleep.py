@@ -6,10 +6,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from atoll.errors import AtollError, HostError
+from atoll.errors import AtollError, DamagedError, HostError
 from atoll.host import sync_directory, sync_tree
 from atoll.supervisor.berths import Berth, crash_error
 from atoll.supervisor.captures import read_flows, write_flows
@@ -19,6 +20,7 @@ from atoll.supervisor.imageprograms import start_program_of
 from atoll.supervisor.instants import same_instant
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.revival import Revival
+from atoll.supervisor.seals import sync_seal
 from atoll.supervisor.states import check_action
 from atoll.supervisor.table import CRASH_REASON, Sandbox
 from atoll.supervisor.thawing import thaw_or_end
@@ -157,7 +159,8 @@ class Sleep:
         await berth.machine.checkpoint(aside, durable=durable, last=not durable)
         write_flows(aside, flows)
         self._parts.trash.take(into)
-        await asyncio.to_thread(_put, aside, into, berth.disk if durable else None)
+        seal = self._parts.berths.seals.seal if durable else None
+        await asyncio.to_thread(_put, aside, into, berth.disk, seal)
 
     async def _undo_suspend(
         self, sandbox: Sandbox, berth: Berth, aside: Path, into: Path, *, paused: bool
@@ -197,6 +200,9 @@ class Sleep:
             try:
                 plan = self._parts.plan(row, checkpoint=checkpoint)
                 berth = await self._parts.berths.begin(plan, link, woken_init(row))
+            except DamagedError as error:
+                await asyncio.shield(self._give_up_memory(sandbox, link, error))
+                raise
             except BaseException:
                 await asyncio.shield(self._put_back(sandbox, link, kept))
                 raise
@@ -228,6 +234,12 @@ class Sleep:
             return
         await link.aclose()
         await self._parts.table.change(sandbox, state="crashed", reason=PARTED_REASON, link_id=None)
+
+    async def _give_up_memory(self, sandbox: Sandbox, link: Link, error: DamagedError) -> None:
+        """Let a sandbox whose memory was damaged on the disk be a crashed one: ``on_crash`` says how it goes on."""
+        await link.aclose()
+        await self._parts.table.change(sandbox, state="crashed", reason=error.message, link_id=None)
+        self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
 
     async def _start_again(self, sandbox: Sandbox) -> None:
         """Start a crashed one from its disk, or from its newest instant where the engine kept the disk."""
@@ -284,9 +296,14 @@ class Sleep:
         return link, kept
 
 
-def _put(aside: Path, into: Path, durable_with: Path | None) -> None:
-    if durable_with is not None:
-        sync_tree(durable_with)
+def _put(aside: Path, into: Path, disk: Path, seal: Callable[[Path], None] | None) -> None:
+    """Give a memory its name; with ``seal`` it is on the disk then, as is all that its guest has written."""
+    if seal is not None:
+        with ThreadPoolExecutor(1) as beside:
+            sealed = beside.submit(seal, aside)
+            sync_tree(disk)
+            sealed.result()
+        sync_seal(aside)
     os.rename(aside, into)
-    if durable_with is not None:
+    if seal is not None:
         sync_directory(into.parent)

@@ -102,6 +102,7 @@ class Snapshots:
                 capture = await self._captures.capture(
                     sandbox, aside / "checkpoint", layer_id, copy_most_bytes=COPY_MOST_BYTES
                 )
+                await asyncio.to_thread(self._parts.berths.seals.seal, aside / "checkpoint")
                 await asyncio.to_thread(_make_durable, aside, final)
                 row = (await self._row(sandbox.row, capture, snapshot_id)).but(name=name, comment=comment)
                 keep_instant(self._parts, sandbox.row, final / "checkpoint")

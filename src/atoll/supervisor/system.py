@@ -16,6 +16,7 @@ from atoll.supervisor.agents import Agents
 from atoll.supervisor.berths import Berth, Berths
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.captures import Captures
+from atoll.supervisor.copies import Copies
 from atoll.supervisor.crashes import Crashes
 from atoll.supervisor.creation import Creation
 from atoll.supervisor.dial import Dialling, DialSocket
@@ -99,7 +100,7 @@ class System:
         self.home = home
         self.settings = settings
         self.works = Works()
-        self.records = Records(home.database)
+        self.records = Records(home.database, Copies(home.sandboxes, home.snapshots))
         self._places = Places(home)
         self._journal = Journal(self._places.console, clock)
         self.table = Table(self.records, clock, self._journal)

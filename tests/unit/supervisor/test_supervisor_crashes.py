@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -198,3 +201,78 @@ async def test_a_sandbox_whose_disk_is_gone_says_so_and_can_be_killed(world: Wor
     assert refused.status == 500
     assert "is missing" in refused.json["message"]
     assert (await world.ask("DELETE", one)).status == 204
+
+
+@pytest.mark.parametrize("harm", ["change", "cut", "remove"])
+def test_a_damaged_memory_is_never_restored_and_the_disk_remains(harm: str) -> None:
+    async def lived(world: World) -> None:
+        made = await world.create()
+        one = f"/v1/sandboxes/{made['sandbox_id']}"
+        await world.ask("POST", f"{one}/suspend")
+        (memory,) = (world.home.sandboxes / made["sandbox_id"] / "checkpoint").glob("memory*")
+        if harm == "remove":
+            memory.unlink()
+        else:
+            memory.write_bytes(b'"forged"' if harm == "change" else b"")
+        refused = await world.ask("POST", f"{one}/wake")
+        assert refused.json["code"] == "damaged"
+        told = (await world.ask("GET", one)).json
+        assert (told["state"], "damaged" in told["reason"]) == ("crashed", True)
+        assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+        assert world.machine_of(made["sandbox_id"]).memory == "booted"
+
+    in_world(lived)()
+
+
+@in_world
+async def test_a_damaged_snapshot_is_refused_and_leaves_its_sandbox_running(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    kept = (await world.ask("POST", f"{one}/snapshots", {"name": "s1"})).json
+    (memory,) = (world.home.snapshots / kept["snapshot_id"] / "checkpoint").glob("memory*")
+    memory.write_bytes(b'"forged"')
+    assert (await world.ask("POST", f"{one}/rollback", {"snapshot": "s1"})).json["code"] == "damaged"
+    assert (await world.ask("POST", "/v1/sandboxes", {"from_snapshot": "s1"})).json["code"] == "damaged"
+    assert (await world.ask("GET", one)).json["state"] == "running"
+    assert len(world.host.machines) == 1
+
+
+@pytest.mark.parametrize("harm", ["rubbish", "a page", "remove", "a row"])
+def test_a_lost_or_damaged_database_loses_no_sandbox_and_no_snapshot(harm: str) -> None:
+    async def lived(world: World) -> None:
+        made = await world.create(name="one", on_crash="stop")
+        one = f"/v1/sandboxes/{made['sandbox_id']}"
+        world.machine_of(made["sandbox_id"]).memory = "remembered"
+        await world.ask("POST", f"{one}/snapshots", {"name": "s1"})
+        await world.ask("POST", f"{one}/suspend")
+        gone = await world.create(name="two")
+        await world.ask("DELETE", f"/v1/sandboxes/{gone['sandbox_id']}")
+        await world.crash()
+        _harm(world.home.database, harm)
+        await world.start()
+        (found,) = (await world.ask("GET", "/v1/sandboxes")).json["sandboxes"]
+        assert (found["name"], found["state"], found["on_crash"]) == ("one", "suspended", "stop")
+        assert [row["name"] for row in (await world.ask("GET", "/v1/snapshots")).json] == ["s1"]
+        assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+        assert world.machine_of(made["sandbox_id"]).memory == "remembered"
+        assert (world.home.path / "state.db.damaged").exists() == (harm in ("rubbish", "a page"))
+
+    in_world(lived)()
+
+
+def _harm(database: Path, harm: str) -> None:
+    if harm == "a row":
+        with contextlib.closing(sqlite3.connect(database)) as opened:
+            opened.execute("UPDATE sandboxes SET state = 'running', stack = '[\"x\"]'")
+            opened.commit()
+        return
+    for end in ("-wal", "-shm"):
+        Path(f"{database}{end}").unlink(missing_ok=True)
+    if harm == "remove":
+        database.unlink()
+    elif harm == "rubbish":
+        database.write_bytes(b"rubbish" * 1000)
+    else:
+        content = bytearray(database.read_bytes())
+        content[4096 : 3 * 4096] = os.urandom(2 * 4096)
+        database.write_bytes(content)

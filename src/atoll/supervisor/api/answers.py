@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
@@ -48,9 +49,18 @@ def json_answer(value: object, status: int = 200) -> Response:
 
 def error_answer(error: BaseException) -> Response:
     """What a client is told of an error; one that is not ours goes to the log with its traceback."""
+    error = ours(error)
     if not isinstance(error, AtollError):
         _log.error("a request failed", exc_info=error)
     return json_answer(error_body(error), status_of(error))
+
+
+def ours(error: BaseException) -> BaseException:
+    """A full disk, wherever it was met, as the error of that name; anything else as it is."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if not full or isinstance(error, AtollError):
+        return error
+    return errors.NoSpaceError("no space is left under the home", hint="free some space, or kill a sandbox")
 
 
 async def read_body(request: Request, kind: type[_T]) -> _T:

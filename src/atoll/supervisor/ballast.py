@@ -1,0 +1,45 @@
+"""A little room that is kept free, so that a full disk keeps nobody from killing and deleting."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from atoll.host import free_bytes
+
+_BYTES = 4 << 20
+_PLENTY_BYTES = 64 << 20
+_FULL_BYTES = 1 << 20
+
+
+class Ballast:
+    """A file that takes room until that room is needed.
+
+    Args:
+        path: Where it lies, on the file system of the home.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> None:
+        """Take the room while there is plenty; give it back when there is none."""
+        with contextlib.suppress(OSError):  # without it, things go on as long as there is room
+            free = free_bytes(self._path.parent)
+            if free < _FULL_BYTES:
+                self.drop()
+            elif free > _PLENTY_BYTES and not self._path.exists():
+                fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                try:
+                    os.posix_fallocate(fd, 0, _BYTES)
+                finally:
+                    os.close(fd)
+
+    def drop(self) -> bool:
+        """Give the room back; whether there was any."""
+        try:
+            self._path.unlink()
+        except OSError:
+            return False
+        return True

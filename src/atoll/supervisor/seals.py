@@ -1,0 +1,119 @@
+"""Seals: what the files of a checkpoint were when they were written, so that a damaged memory is never restored."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from atoll.errors import DamagedError
+from atoll.host import sync_directory
+
+SEAL = "seal.json"
+_BLOCK_BYTES = 1 << 20
+# Of a file above this, only its ends and every 16th block are looked at: reading it all would be the waking.
+_WHOLE_BLOCKS = 512
+_END_BLOCKS = 64
+_STRIDE = 16
+_SMALL_BYTES = 4 << 20
+
+
+class Seal(msgspec.Struct, frozen=True):
+    """Size and CRC-32 of each file by its name."""
+
+    files: dict[str, tuple[int, int]]
+
+
+class Seals:
+    """Makes seals and checks them. What was found whole once is read again only when the file has changed."""
+
+    def __init__(self) -> None:
+        self._whole: dict[tuple[int, int, int, int], int] = {}
+
+    def seal(self, checkpoint: Path) -> None:
+        """Note what the files of a checkpoint are; nothing happens to one that is sealed. Blocks.
+
+        Raises:
+            OSError: The disk is full or broken.
+        """
+        if (checkpoint / SEAL).exists():
+            return
+        files = {path.name: (path.stat().st_size, _sum(path)) for path in _files(checkpoint)}
+        (checkpoint / SEAL).write_bytes(msgspec.json.encode(Seal(files)))
+
+    def check(self, checkpoint: Path, *, small: bool) -> None:
+        """Compare either the small or the big files of a checkpoint with its seal, if it has one. Blocks.
+
+        Raises:
+            DamagedError: A file is missing, or not what it was.
+        """
+        try:
+            seal = msgspec.json.decode((checkpoint / SEAL).read_bytes(), type=Seal)
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.DecodeError) as error:
+            raise _damaged(checkpoint / SEAL, str(error)) from None
+        for name, (size, wanted) in seal.files.items():
+            if (size <= _SMALL_BYTES) == small:
+                self._compare(checkpoint / name, size, wanted)
+
+    def _compare(self, path: Path, size: int, wanted: int) -> None:
+        try:
+            status = path.stat()
+            identity = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
+            if status.st_size != size:
+                raise _damaged(path, f"it has {status.st_size} bytes instead of {size}")
+            if self._whole.get(identity) != wanted and _sum(path) != wanted:
+                raise _damaged(path, "its content has changed")
+        except OSError as error:
+            if isinstance(error, DamagedError):
+                raise
+            raise _damaged(path, error.strerror or str(error)) from None
+        self._whole[identity] = wanted
+
+
+def sync_seal(checkpoint: Path) -> None:
+    """Return when a checkpoint's seal is on the disk. Blocks."""
+    fd = os.open(checkpoint / SEAL, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    sync_directory(checkpoint)
+
+
+def _damaged(path: Path, how: str) -> DamagedError:
+    return DamagedError(
+        f"{path} is damaged: {how}",
+        hint="this memory cannot be restored: use another snapshot, or start from the disk",
+    )
+
+
+def _files(checkpoint: Path) -> Iterator[Path]:
+    for path in sorted(checkpoint.iterdir()):
+        if path.is_file() and path.name != SEAL:
+            yield path
+
+
+def _sum(path: Path) -> int:
+    """CRC-32 of a file's content, or of a part of a very big one."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        total, buffer = 0, memoryview(bytearray(_BLOCK_BYTES))
+        for block in _blocks(-(-os.fstat(fd).st_size // _BLOCK_BYTES)):
+            # Not mapped: a disk that fails would end the supervisor with SIGBUS.
+            read = os.preadv(fd, [buffer], block * _BLOCK_BYTES)
+            total = zlib.crc32(buffer[:read], total)
+        return total
+    finally:
+        os.close(fd)
+
+
+def _blocks(count: int) -> Iterator[int]:
+    for block in range(count):
+        at_an_end = block < _END_BLOCKS or block >= count - _END_BLOCKS
+        if count <= _WHOLE_BLOCKS or at_an_end or block % _STRIDE == 0:
+            yield block
