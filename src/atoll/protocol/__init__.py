@@ -25,6 +25,7 @@ from atoll.protocol.messages import (
     StreamLine,
     SuspendedAll,
     error_body,
+    ours,
     raise_body,
 )
 
@@ -51,5 +52,6 @@ __all__ = [
     "decode_request",
     "encode",
     "error_body",
+    "ours",
     "raise_body",
 ]

@@ -6,11 +6,12 @@ client can always put an old supervisor's sandboxes to sleep and replace it. Eve
 
 from __future__ import annotations
 
+import errno
 from typing import Literal, NoReturn
 
 import msgspec
 
-from atoll.errors import AtollError, InternalError, from_wire
+from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
 from atoll.types import Limits, Progress
 
 PROTOCOL_VERSION = 1
@@ -129,6 +130,7 @@ class StreamLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def error_body(error: BaseException) -> ErrorBody:
     """What the peer is told of an error. What is not ours becomes an ``InternalError`` that names only its class."""
+    error = ours(error)
     if isinstance(error, AtollError):
         return ErrorBody(code=error.code, message=error.message, hint=error.hint, sandbox_id=error.sandbox_id)
     return ErrorBody(
@@ -136,6 +138,14 @@ def error_body(error: BaseException) -> ErrorBody:
         message=f"the supervisor failed: {type(error).__name__}",
         hint=InternalError.__doc__,
     )
+
+
+def ours(error: BaseException) -> BaseException:
+    """A full disk, wherever it was met, as the error of that name; anything else as it is."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if not full or isinstance(error, AtollError):
+        return error
+    return NoSpaceError("no space is left under the home", hint="free some space, or kill a sandbox")
 
 
 def raise_body(body: ErrorBody) -> NoReturn:

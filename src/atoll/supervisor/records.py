@@ -185,7 +185,10 @@ class Records:
         for row in rows:
             table, key = _TABLES[type(row)]
             statements.append((f"DELETE FROM {table} WHERE {key} = ?", [getattr(row, key)]))
-        self._transact(statements, durable, freeing=True)
+        # Only sandboxes and snapshots go durably, and their files have gone before or go next.
+        self._transact(statements, durable, freeing=durable)
+        if durable:
+            self._ballast.load()
 
     def _transact(
         self, statements: list[tuple[str, list[object]]], durable: bool, *, freeing: bool = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from atoll import errors
 from atoll.errors import AtollError, InvalidSpecError
-from atoll.protocol import StreamLine, error_body
+from atoll.protocol import StreamLine, error_body, ours
 from atoll.supervisor.works import Works
 from atoll.types import Progress
 
@@ -53,14 +52,6 @@ def error_answer(error: BaseException) -> Response:
     if not isinstance(error, AtollError):
         _log.error("a request failed", exc_info=error)
     return json_answer(error_body(error), status_of(error))
-
-
-def ours(error: BaseException) -> BaseException:
-    """A full disk, wherever it was met, as the error of that name; anything else as it is."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if not full or isinstance(error, AtollError):
-        return error
-    return errors.NoSpaceError("no space is left under the home", hint="free some space, or kill a sandbox")
 
 
 async def read_body(request: Request, kind: type[_T]) -> _T:

@@ -1,0 +1,102 @@
+"""A disk that fills up in the middle of any operation: a clear error, nothing lost, and room can be made."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from atoll import Sandbox, Snapshots, Supervisor
+from atoll.errors import AtollError
+from atoll.host import Home, free_bytes
+from tests import homes
+from tests.crash.ledger import begin, look
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk for a home")
+
+_DISK_BYTES = 160 << 20
+_LEFT_BYTES = (0, 12 << 10, 3 << 20)
+
+
+@pytest.fixture
+def small_home() -> Iterator[Path]:
+    """A home on a disk of 160 MiB of its own."""
+    images = homes.shared_images()
+    top = Path(tempfile.mkdtemp(prefix="af-"))
+    path, disk = top / "h", top / "disk"
+    path.mkdir()
+    with disk.open("wb") as file:
+        file.truncate(_DISK_BYTES)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", disk], check=True)
+    subprocess.run(["mount", "-o", "loop", disk, path], check=True)
+    try:
+        (path / "images").symlink_to(images)
+        with homes.entered(path):
+            try:
+                yield path
+            finally:
+                (path / "filler").unlink(missing_ok=True)
+                homes.empty(path)
+                homes.end(path)
+        (path / "images").unlink()
+        left = [
+            entry.name for part in ("sandboxes", "snapshots", "layers") for entry in homes.listed(path / part)
+        ]
+        assert left == []
+        assert homes.processes_of(Home(path)) == []
+    finally:
+        subprocess.run(["umount", path], check=True)
+        disk.unlink()
+        path.rmdir()
+        top.rmdir()
+
+
+def fill(home: Path, left_bytes: int) -> None:
+    """Leave only so much of the home's disk free."""
+    with (home / "filler").open("ab") as file:
+        try:
+            while free_bytes(home) > left_bytes:
+                file.write(bytes(min(1 << 20, max(4096, free_bytes(home) - left_bytes))))
+                file.flush()
+        except OSError:
+            os.ftruncate(file.fileno(), os.fstat(file.fileno()).st_size)
+    os.sync()
+
+
+def test_no_operation_on_a_full_disk_loses_anything_and_a_kill_makes_room(small_home: Path) -> None:
+    with Sandbox.create(name="kept", keep=True) as sandbox, Sandbox.create(name="other", keep=True) as other:
+        begin(sandbox)
+        before = look(sandbox)
+        other.files.write("/home/user/much", b"x" * (8 << 20))
+        operations = (
+            sandbox.snapshot,
+            sandbox.suspend,
+            lambda: [copy.close() for copy in sandbox.fork(1)],
+            lambda: Sandbox.create(name="more", keep=True).close(),
+            sandbox.pause,
+        )
+        for left_bytes in _LEFT_BYTES:
+            for operation in operations:
+                fill(small_home, left_bytes)
+                try:
+                    operation()
+                except AtollError as error:
+                    assert error.code in ("no_space", "engine_failed", "host_unfit"), repr(error)
+                (small_home / "filler").unlink()
+                for made in list(Sandbox.list()):
+                    if made.name not in ("kept", "other"):
+                        with Sandbox.connect(made.sandbox_id, wake=False) as extra:
+                            extra.kill()
+                for snapshot in list(Snapshots.list()):
+                    Snapshots.delete(snapshot.snapshot_id)
+                assert look(sandbox).run == before.run, operation
+        fill(small_home, 0)
+        other.kill()
+        assert free_bytes(small_home) > 4 << 20
+        assert look(sandbox).run == before.run
+        sandbox.kill()
+    assert Supervisor.leftovers() == []
