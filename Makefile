@@ -38,7 +38,8 @@ check: install
 	cd puller && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...
 	$(BIN)/pytest tests/unit tests/style --durations=5
 
-test: deps check
+test: check
+	@scripts/deps tests
 	scripts/test-all
 
 soak: deps install

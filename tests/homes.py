@@ -50,13 +50,13 @@ def shared_images() -> Path:
 
 
 @contextlib.contextmanager
-def make_home(prefix: str = "ah-", *, own_images: bool = False) -> Iterator[Path]:
-    """A fresh home under the temporary directory, entered; afterwards nothing of it is left.
+def make_home(prefix: str = "ah-", *, own_images: bool = False, under: Path | None = None) -> Iterator[Path]:
+    """A fresh home under a directory, by default the temporary one, entered; afterwards nothing of it is left.
 
     With ``own_images`` it has none of the images that tests share, so ``base`` is not there.
     """
     images = None if own_images else shared_images()
-    path = Path(tempfile.mkdtemp(prefix=prefix))
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=under))
     if images:
         (path / "images").symlink_to(images)
     with entered(path):

@@ -107,3 +107,15 @@ def stack_lengths(home: Path) -> list[int]:
     """How many layers each snapshot stands on."""
     with contextlib.closing(sqlite3.connect(f"file:{home / 'state.db'}?mode=ro", uri=True)) as database:
         return [len(json.loads(stack)) for (stack,) in database.execute("SELECT stack FROM snapshots")]
+
+
+def test_tmp_and_shared_memory_have_room_for_a_browser(module_home: Path) -> None:
+    with Sandbox.create() as sandbox:
+        # A browser looks first, and 64 MiB of shared memory are where it crashes.
+        script = "import os; print(*(s.f_bavail * s.f_frsize >> 20 for s in map(os.statvfs, ('/tmp', '/dev/shm'))))"
+        free_mib = [int(word) for word in sandbox.exec(["python3", "-c", script]).check().stdout.split()]
+        assert min(free_mib) >= 1024
+        for place in ("/tmp", "/dev/shm"):
+            sandbox.run(f"head -c 200M /dev/zero >{place}/shared").check()
+        with sandbox.fork(1)[0] as copy:
+            assert copy.run("cat /tmp/shared /dev/shm/shared | wc -c").stdout == f"{400 << 20}\n"

@@ -10,10 +10,7 @@ from atoll.types import SnapshotInfo
 
 
 class SnapshotTree:
-    """The snapshots of a home as a forest, oldest first among brothers.
-
-    A snapshot whose parent is not among them counts as a root.
-    """
+    """The snapshots of a home as a forest, oldest first among brothers."""
 
     def __init__(self, snapshots: Sequence[SnapshotInfo]) -> None:
         self._by_id = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
@@ -22,28 +19,10 @@ class SnapshotTree:
             parent = snapshot.parent_id if snapshot.parent_id in self._by_id else None
             self._children[parent].append(snapshot)
 
-    @property
-    def roots(self) -> list[SnapshotInfo]:
-        """The snapshots that stand on no other."""
-        return list(self._children.get(None, []))
-
     def children(self, snapshot_id: str) -> list[SnapshotInfo]:
         """The snapshots that stand directly on this one."""
         self._get(snapshot_id)
         return list(self._children.get(snapshot_id, []))
-
-    def path_to(self, snapshot_id: str) -> list[SnapshotInfo]:
-        """The snapshots from a root down to this one, itself included.
-
-        Raises:
-            SnapshotNotFoundError: There is none of that id.
-        """
-        path = [self._get(snapshot_id)]
-        seen = {snapshot_id}
-        while (parent := self._by_id.get(path[0].parent_id or "")) and parent.snapshot_id not in seen:
-            seen.add(parent.snapshot_id)
-            path.insert(0, parent)
-        return path
 
     def removable(self, snapshot_id: str) -> SnapshotInfo:
         """The snapshot, if no other stands on it.

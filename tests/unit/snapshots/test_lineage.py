@@ -45,15 +45,6 @@ def test_children_are_in_the_order_of_their_making(tree: SnapshotTree) -> None:
     assert ids(tree.children("a1")) == []
 
 
-def test_a_snapshot_whose_parent_is_gone_is_a_root(tree: SnapshotTree) -> None:
-    assert ids(tree.roots) == ["root", "orphan"]
-
-
-def test_the_path_leads_from_the_root_down(tree: SnapshotTree) -> None:
-    assert ids(tree.path_to("a1")) == ["root", "a", "a1"]
-    assert ids(tree.path_to("orphan")) == ["orphan"]
-
-
 def test_a_parent_is_not_removable_and_names_its_children(tree: SnapshotTree) -> None:
     with pytest.raises(InUseError, match="name-of-a, name-of-b"):
         tree.removable("root")
@@ -64,15 +55,6 @@ def test_a_leaf_is_removable(tree: SnapshotTree) -> None:
 
 
 def test_an_unknown_snapshot_is_not_found(tree: SnapshotTree) -> None:
-    for ask in (tree.children, tree.path_to, tree.removable):
+    for ask in (tree.children, tree.removable):
         with pytest.raises(SnapshotNotFoundError):
             ask("nobody")
-
-
-def test_no_snapshots_make_an_empty_tree() -> None:
-    assert SnapshotTree([]).roots == []
-
-
-def test_a_circle_in_the_records_does_not_hang() -> None:
-    tree = SnapshotTree([snapshot("x", "y"), snapshot("y", "x")])
-    assert ids(tree.path_to("x")) == ["y", "x"]

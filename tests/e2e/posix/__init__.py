@@ -1,0 +1,1 @@
+"""A POSIX suite that runs inside a sandbox; see ``program``."""

@@ -1,0 +1,87 @@
+"""Some hundred facts about files, each looked at inside: before anything, and on what lay there before each operation.
+
+The files are made before a suspend, fork, snapshot or rollback and used afterwards, when they may lie in a frozen
+layer, in one that shares its extents, or in a copy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tests import homes
+
+from atoll import Sandbox
+
+PROGRAM = Path(__file__).with_name("posix")
+TOP = "/workspace/posix"
+CHECKS = 240
+# What gVisor does in its own way, before and after every operation; docs/guide/files-and-processes.md has the table.
+DIFFERS = {
+    "link-fifo",
+    "rename-one-name-of-a-file-to-another-of-it",
+    "a-removed-working-directory-is-empty",
+    "a-deleted-open-file-has-no-links",
+    "holes-take-no-blocks",
+}
+
+
+def ask(sandbox: Sandbox, *arguments: str) -> dict[str, str]:
+    """What went wrong, by the name of the check."""
+    done = sandbox.exec(["python3", f"{TOP}/program.py", *arguments], user="root", timeout_s=300)
+    done.check()
+    told = json.loads(done.stdout)
+    assert told["checks"] >= CHECKS
+    return dict(told["wrong"])
+
+
+def prepared(*trees: str) -> Sandbox:
+    """A sandbox with the program and its trees."""
+    sandbox = Sandbox.create()
+    for path in PROGRAM.glob("*.py"):
+        sandbox.files.write(f"{TOP}/{path.name}", path.read_text())
+    for tree in trees:
+        ask(sandbox, "prepare", f"{TOP}/{tree}")
+    return sandbox
+
+
+def assert_all_right(sandbox: Sandbox, tree: str) -> None:
+    """Fail when something about a tree differs from what POSIX says, but for what is known."""
+    wrong = ask(sandbox, "act", f"{TOP}/{tree}")
+    assert {name: wrong[name] for name in wrong.keys() - DIFFERS} == {}
+    assert wrong.keys() == DIFFERS
+
+
+# As an ordinary user scripts/test-as-user names a file system that shares extents; root freezes layers on any.
+PLACES = [None, *(Path(place) for place in [os.environ.get("ATOLL_TEST_REFLINKS")] if place)]
+
+
+@pytest.mark.parametrize("under", PLACES, ids=lambda place: "reflinks" if place else "plain")
+def test_files_are_after_every_operation_what_they_were_before(under: Path | None) -> None:
+    with homes.make_home(under=under) as home, prepared("new", "kept") as sandbox:
+        kind = "frozen" if os.geteuid() == 0 else "reflinked" if under else "copied"
+        assert f"disks: {kind}" in (home / "supervisor.log").read_text()
+        assert_all_right(sandbox, "new")
+        # Of one that sleeps, so that its layer is kept as a whole.
+        sandbox.suspend()
+        snapshot = sandbox.snapshot()
+        assert_all_right(sandbox, "kept")
+        sandbox.rollback(snapshot.snapshot_id)
+        with sandbox.fork(1)[0] as copy:
+            assert_all_right(copy, "kept")
+        assert_all_right(sandbox, "kept")
+
+
+def test_a_directory_of_the_image_moves(module_home: Path) -> None:
+    with Sandbox.create() as sandbox:
+        sandbox.exec(["mv", "/usr/share/doc", "/usr/share/moved"], user="root").check()
+        (copy,) = sandbox.fork(1)
+        with copy:
+            assert "base-files" in copy.run("ls /usr/share/moved").stdout.split()
+            assert not copy.files.exists("/usr/share/doc")
+            script = "import os; os.rename('/usr/share/man', '/usr/share/man2')"
+            renamed = copy.exec(["python3", "-c", script], user="root")
+            # In a user namespace the kernel refuses to rename it; programs then copy, as mv does.
+            assert renamed.exit_code == 0 if os.geteuid() == 0 else "Errno 18" in renamed.stderr
