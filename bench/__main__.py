@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench import commands, create, density, footprint, forks, neighbours, states, transfers, work
+from bench import commands, create, density, disks, footprint, forks, neighbours, states, transfers, work
 from bench.measure import Number
 
 GROUPS = {
@@ -17,6 +17,7 @@ GROUPS = {
     "states": states,
     "forks": forks,
     "footprint": footprint,
+    "disks": disks,
     "transfers": transfers,
     "work": work,
     "density": density,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 from tests import homes
 
-from atoll import Sandbox
+from atoll import AtollError, Sandbox
 
 PROGRAM = Path(__file__).with_name("posix")
 TOP = "/workspace/posix"
@@ -85,3 +86,31 @@ def test_a_directory_of_the_image_moves(module_home: Path) -> None:
             renamed = copy.exec(["python3", "-c", script], user="root")
             # In a user namespace the kernel refuses to rename it; programs then copy, as mv does.
             assert renamed.exit_code == 0 if os.geteuid() == 0 else "Errno 18" in renamed.stderr
+
+
+def test_what_a_deleted_open_file_is_after_an_operation(module_home: Path) -> None:
+    with Sandbox.create() as sandbox:
+        script = (
+            "import os; f = open('/workspace/one', 'w+'); f.write('kept'); f.flush();"
+            "os.link('/workspace/one', '/workspace/two'); os.unlink('/workspace/one'); print('ready', flush=True);"
+            "input(); f.write('+more'); f.flush(); f.seek(0); print(f.read(), open('/workspace/two').read())"
+        )
+        with sandbox.start(["python3", "-c", script], stdin=True, stream=True) as process:
+            assert next(iter(process)).text == "ready\n"
+            sandbox.suspend()
+        twin = sandbox.attach(process.pid)
+        twin.write_stdin("\n")
+        # The other name does not see it: see the table in the guide.
+        assert "kept+more kept\n" in twin.wait(timeout_s=120).stdout
+
+
+def test_a_deleted_fifo_that_is_open_keeps_a_sandbox_awake_and_says_so(module_home: Path) -> None:
+    with Sandbox.create() as sandbox:
+        script = "import os; os.mkfifo('fifo'); f = os.open('fifo', os.O_RDWR); os.unlink('fifo'); input()"
+        process = sandbox.start(["python3", "-c", script], stdin=True)
+        while sandbox.run(f"test -e fifo; ls -l /proc/{process.pid}/fd | grep fifo").exit_code:
+            time.sleep(0.05)
+        with pytest.raises(AtollError):
+            sandbox.suspend()
+        assert sandbox.info().state == "running"
+        assert process.pid in [row.pid for row in sandbox.processes()]
