@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from atoll.host import sync_tree
 from atoll.network import Flow
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.parts import Parts
@@ -48,7 +49,9 @@ class Captures:
         self._parts = parts
         self._sleep = sleep
 
-    async def capture(self, sandbox: Sandbox, into: Path, layer_id: str, *, copy_most_bytes: int) -> Capture:
+    async def capture(
+        self, sandbox: Sandbox, into: Path, layer_id: str, *, copy_most_bytes: int, flushed: bool
+    ) -> Capture:
         """Write its memory into the new directory ``into`` and its disk into a layer: of that id where it is copied.
 
         A running one goes on; a paused or suspended one stays what it is and is not woken.
@@ -56,6 +59,7 @@ class Captures:
         Args:
             copy_most_bytes: A running one that has changed more of its disk than that gets its layer frozen where
                 that can be, which stops it for as long as a suspend and a waking; else the layer is copied.
+            flushed: Whether the caller will have it all on the disk, so that most of it may be written before.
 
         Postcondition: on any exception neither directory nor layer is left.
         """
@@ -71,7 +75,7 @@ class Captures:
             if sandbox.row.engine_disk:
                 return Capture(None, (), await self._of_machine(sandbox, into))
             if await self._freezes(sandbox, disk, copy_most_bytes):
-                return await self._frozen_below(sandbox, into, disk)
+                return await self._frozen_below(sandbox, into, disk, flushed=flushed)
             return await self._copied(sandbox, into, disk, layer_id)
         except BaseException:
             await asyncio.shield(erase(into))
@@ -85,13 +89,16 @@ class Captures:
             return False
         return await asyncio.to_thread(self._parts.layers.outgrows, disk, copy_most_bytes)
 
-    async def _frozen_below(self, sandbox: Sandbox, into: Path, disk: Path) -> Capture:
+    async def _frozen_below(self, sandbox: Sandbox, into: Path, disk: Path, *, flushed: bool) -> Capture:
         """Freeze the writable layer of a running sandbox, which goes on above it as another machine."""
 
         async def freeze() -> Capture:
             await self._link(sandbox, into)
             return await self._frozen(sandbox, disk, durable=False)
 
+        if flushed:
+            # Whatever waits for the disk while the guest stands still would wait for all of this.
+            await asyncio.to_thread(sync_tree, disk)
         began = time.perf_counter()
         capture = await self._sleep.nap_locked(sandbox, freeze)
         stopped_ms = (time.perf_counter() - began) * 1000

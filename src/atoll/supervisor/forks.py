@@ -75,7 +75,7 @@ class Forks:
                 async with sandbox.lock:
                     check_action("fork", sandbox.row.state, sandbox.sandbox_id)
                     capture = await self._captures.capture(
-                        sandbox, directory, layer_id, copy_most_bytes=COPY_MOST_BYTES
+                        sandbox, directory, layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=False
                     )
                     original = sandbox.row
                 with self._parts.table.holds.during(*capture.stack):

@@ -100,7 +100,7 @@ class Snapshots:
         with self._parts.table.holds.during(snapshot_id, aside.name, layer_id):
             try:
                 capture = await self._captures.capture(
-                    sandbox, aside / "checkpoint", layer_id, copy_most_bytes=COPY_MOST_BYTES
+                    sandbox, aside / "checkpoint", layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=True
                 )
                 await asyncio.to_thread(self._parts.berths.seals.seal, aside / "checkpoint")
                 await asyncio.to_thread(_make_durable, aside, final)
