@@ -104,16 +104,15 @@ async def test_homes_can_share_a_directory_of_images(builder: FakeBuilder, tmp_p
     assert builder.calls == 1
 
 
-<<<<<<< HEAD
 async def test_a_name_that_no_image_can_have_is_refused(builder: FakeBuilder) -> None:
     with pytest.raises(InvalidSpecError, match="base"):
         builder.images.get("../base")
-=======
+
+
 async def test_what_names_no_image_is_an_error_with_the_name_of_the_known_one(builder: FakeBuilder) -> None:
     for name in ("../base", "Alpine", "a b", "a:", ""):
         with pytest.raises(InvalidSpecError, match="base"):
             await builder.images.ensure(name, ignore)
->>>>>>> 47f6d88 (tests: builds of images after removing became asynchronous; remove what belongs to a holder's users)
 
 
 async def test_a_host_without_the_program_is_told_what_to_install(
