@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from atoll import AtollError, InvalidSpecError, Limits, Sandbox, SandboxNotFoundError, Snapshots
+from atoll import (
+    AtollError,
+    InvalidSpecError,
+    Limits,
+    Sandbox,
+    SandboxCrashedError,
+    SandboxNotFoundError,
+    Snapshots,
+)
 from atoll.host import Home, cgroup_root
 
 FORKS = """
@@ -95,6 +103,14 @@ def test_a_program_that_takes_all_memory_is_killed_and_its_sandbox_lives_or_says
         except AtollError:  # on a very busy host the limit itself may strike first
             assert "memory limit" in (sandbox.info().reason or "".join(sandbox.logs()))
         assert sandbox.exec(["echo", "still"]).stdout == "still\n"
+
+
+def test_memory_that_no_program_holds_ends_the_sandbox_and_the_reason_says_so(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(memory_mib=200)) as sandbox:
+        fill = "for at in /tmp /dev/shm /run; do head -c 190M /dev/zero >$at/filler; done; sleep 600"
+        with pytest.raises(SandboxCrashedError, match="memory limit"):
+            sandbox.run(fill, user="root", timeout_s=240)
+        assert sandbox.exec(["echo", "again"]).stdout == "again\n"
 
 
 def test_what_is_read_and_written_and_sent_keeps_to_its_rate(module_home: Path) -> None:
