@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from atoll.host.disks import DiskKind, disk_kind
     from atoll.host.filecopy import FileCopy, copy_attributes, copy_node
     from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
-    from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder, join_holder
+    from atoll.host.holder import (
+        Holder,
+        end_holder,
+        ensure_holder,
+        find_holder,
+        join_holder,
+        replace_holder,
+    )
     from atoll.host.home import Home
     from atoll.host.logfiles import append_log, forget_log_head, read_log
     from atoll.host.mounts import Mounts, mounts_below
@@ -62,6 +69,7 @@ __all__ = [
     "end_holder",
     "ensure_holder",
     "find_holder",
+    "replace_holder",
     "forget_log_head",
     "free_bytes",
     "in_netns",
@@ -118,6 +126,7 @@ _MODULES = {
     "end_holder": "holder",
     "ensure_holder": "holder",
     "find_holder": "holder",
+    "replace_holder": "holder",
     "join_holder": "holder",
     "Home": "home",
     "append_log": "logfiles",

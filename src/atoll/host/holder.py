@@ -47,8 +47,18 @@ def ensure_holder(home: Home) -> Holder:
     with locked(_lock(home)):
         found = find_holder(home)
         if found is None:
-            found = _start(home)
+            found = _start(home, "root" if os.geteuid() == 0 else "user")
         return found
+
+
+def replace_holder(home: Home) -> Holder:
+    """The home's holder; when it has died, a new one that keeps the namespaces of this process, which had joined it.
+
+    Raises:
+        HostError: It does not start.
+    """
+    with locked(_lock(home)):
+        return find_holder(home) or _start(home, "heir")
 
 
 def find_holder(home: Home) -> Holder | None:
@@ -113,8 +123,7 @@ def _same_user_namespace(pid: int) -> bool:
     return os.stat(f"/proc/{pid}/ns/user").st_ino == os.stat("/proc/self/ns/user").st_ino
 
 
-def _start(home: Home) -> Holder:
-    kind = "root" if os.geteuid() == 0 else "user"
+def _start(home: Home, kind: str) -> Holder:
     # No buffering: the child's lines are read from the descriptor itself.
     with subprocess.Popen(
         [sys.executable, "-I", "-S", str(_PROGRAM), kind, str(home.run)],

@@ -1,7 +1,8 @@
 """The holder's own program: it makes the namespaces, says so on its stdout, and then only lives.
 
 Run as a script, isolated (`python -I -S`), and imports nothing of atoll, so that it stays small and
-outlives an upgrade. Arguments: `user` or `root`, and the run directory. It speaks in lines with
+outlives an upgrade. Arguments: `user` or `root`, or `heir` of one that died, which
+makes none and keeps those it was started in; and the run directory. It speaks in lines with
 `ensure_holder` over its stdin and stdout: its pid, then (for `user`) waits for the line that says that its
 numbers are mapped, then `ready` or `error TEXT`; told that it is written down, it closes both.
 """
@@ -24,7 +25,8 @@ def _main(kind: str, run: str) -> None:
     _be_nobodys()
     _say(str(os.getpid()))
     try:
-        _make_namespaces(kind, os.path.join(run, "pins"))
+        if kind != "heir":
+            _make_namespaces(kind, os.path.join(run, "pins"))
     except OSError as error:
         _say(f"error {error.strerror}: {error.filename}")
         os._exit(1)

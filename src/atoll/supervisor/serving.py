@@ -10,7 +10,8 @@ import signal
 from pathlib import Path
 
 from atoll.engines import Engine, GvisorEngine
-from atoll.host import DiskKind, Home, agent_path, cgroup_root, runsc_path
+from atoll.errors import AtollError
+from atoll.host import DiskKind, Home, agent_path, cgroup_root, find_holder, replace_holder, runsc_path
 from atoll.images import Images, PullSettings, Stacking, ready_base
 from atoll.network import GATEWAY_ADDRESS, Links, can_shape
 from atoll.snapshots import Layers
@@ -21,6 +22,7 @@ from atoll.supervisor.settings import Settings
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.system import Rooms, System
 
+_HOLDER_LOOK_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -43,15 +45,28 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
     _log.info("supervisor %s serves %s, disks: %s", os.getpid(), home.path, disks)
     idle = asyncio.create_task(system.keeper.until_idle())
     asked = asyncio.create_task(stopping.asked())
+    holding = asyncio.create_task(_keep_holder(home))
     try:
         await asyncio.wait({idle, asked}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (idle, asked):
+        for task in (idle, asked, holding):
             task.cancel()
         await api.aclose()
         await system.aclose()
     _log.info("supervisor %s leaves", os.getpid())
     return may_end_holder(sandbox.row.state for sandbox in system.table.sandboxes())
+
+
+async def _keep_holder(home: Home) -> None:
+    """Have a new holder take the place of one that died: without any, the sandboxes would die with this process."""
+    while True:
+        await asyncio.sleep(_HOLDER_LOOK_S)
+        try:
+            if find_holder(home) is None:
+                _log.warning("the holder has died; another one takes its place")
+                await asyncio.to_thread(replace_holder, home)
+        except (AtollError, OSError) as error:
+            _log.error("no holder can be started: %s", error)
 
 
 def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool) -> Rooms:

@@ -18,7 +18,7 @@ import pytest
 
 from atoll import Sandbox, SandboxCrashedError, Snapshots, Supervisor
 from atoll.errors import AtollError, InUseError, InvalidSpecError, SandboxNotFoundError
-from atoll.host import Home
+from atoll.host import Home, find_holder
 
 PATIENCE_S = 120.0
 _COUNTER = """
@@ -107,6 +107,22 @@ def test_a_killed_supervisor_is_replaced_by_one_that_adopts(sandbox: Sandbox, mo
     assert sentry_of(module_home, sandbox.id) == before
     assert [one.sandbox_id for one in Sandbox.list()] == [sandbox.id]
     assert Supervisor.leftovers() == []
+
+
+def test_a_killed_holder_is_replaced_and_nothing_is_lost_with_the_supervisor(
+    sandbox: Sandbox, module_home: Path
+) -> None:
+    assert count(sandbox) == 1
+    home = Home(module_home)
+    before = find_holder(home)
+    assert before is not None
+    os.kill(before.pid, signal.SIGKILL)
+    until(lambda: find_holder(home) not in (None, before))
+    assert count(sandbox) == 2
+    kill_supervisor()
+    assert count(sandbox) == 3
+    with Sandbox.create() as other:
+        assert other.run("echo here").stdout == "here\n"
 
 
 def test_paused_and_suspended_sandboxes_survive_a_killed_supervisor(sandbox: Sandbox) -> None:
