@@ -22,8 +22,8 @@ _PERIOD_US = 20_000
 _REMOVAL_S = 10.0
 _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
 _V2_CONTROLLERS = ("memory", "cpu", "pids")
-# The engine's own threads and its one process for each guest process count too.
-_ENGINE_PROCESSES = 512
+# The wall behind the sentry's own limit: a guest process is two of the host, and a thread that waits for the disk one more.
+_ENGINE_PROCESSES = 1024
 
 
 class Cgroup:
@@ -99,7 +99,7 @@ class Cgroup:
         """Set those limits of memory, processor time and processes that are not None."""
         memory_bytes = None if limits.memory_mib is None else limits.memory_mib << 20
         quota = None if limits.vcpus is None else max(1000, int(limits.vcpus * _PERIOD_US))
-        most = None if limits.processes is None else 2 * limits.processes + _ENGINE_PROCESSES
+        most = None if limits.processes is None else 4 * limits.processes + _ENGINE_PROCESSES
         if self._unified:
             wanted = {
                 ("memory", "memory.max"): memory_bytes,
