@@ -22,7 +22,7 @@ _PERIOD_US = 20_000
 _REMOVAL_S = 10.0
 _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
 _V2_CONTROLLERS = ("memory", "cpu", "pids")
-# The wall behind the sentry's own limit: a guest process is two of the host, and a thread that waits for the disk one more.
+# A wall behind the sentry's own limit: a guest process is two of the host, a thread that waits for the disk one more.
 _ENGINE_PROCESSES = 1024
 
 
