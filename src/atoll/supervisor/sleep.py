@@ -118,7 +118,7 @@ class Sleep:
     async def nap_locked(self, sandbox: Sandbox, meanwhile: Callable[[], Awaitable[_T]]) -> _T:
         """Have a running sandbox sleep only while ``meanwhile`` is awaited; its memory does not reach the disk.
 
-        Clients keep their connections. For a caller that holds the sandbox's lock.
+        Clients keep their connections while it was never restored before. For a caller that holds the sandbox's lock.
         """
         await self._suspend(sandbox, briefly=True)
         try:
@@ -133,7 +133,9 @@ class Sleep:
         aside = into.with_name("checkpoint.new")
         for left in self._stale(sandbox, aside, into):
             await erase(left)
-        if not briefly:
+        # A machine that was restored itself loses connections the next time, and then clients should know at once.
+        hang_up = not briefly or sandbox.row.generation > 1
+        if hang_up:
             berth.hang_up()
         berth.link.hold()
         try:
@@ -151,7 +153,7 @@ class Sleep:
                 raise crash_error(sandbox.sandbox_id) from None
             raise
         sandbox.berth, sandbox.link = None, berth.link
-        await asyncio.shield(self._parts.berths.end(berth, hang_up=not briefly))
+        await asyncio.shield(self._parts.berths.end(berth, hang_up=hang_up))
 
     async def _write(self, berth: Berth, aside: Path, into: Path, *, durable: bool) -> None:
         aside.mkdir(mode=0o700)
