@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 import shutil
 import tempfile
@@ -119,9 +120,10 @@ def processes_of(home: Home) -> list[str]:
 
 
 def assert_nothing_is_left(path: Path) -> None:
-    """Fail when a process or a mount of the home is still there."""
+    """Fail when a process, a control group or a mount of the home is still there."""
     home = Home(path)
     assert processes_of(home) == []
+    assert groups_of(home) == []
     mounts = Path("/proc/self/mountinfo").read_text()
     assert str(path) not in mounts
     assert str(home.run) not in mounts
@@ -129,6 +131,12 @@ def assert_nothing_is_left(path: Path) -> None:
         entry.name for directory in ("sandboxes", "snapshots", "layers") for entry in listed(path / directory)
     ]
     assert left == []
+
+
+def groups_of(home: Home) -> list[Path]:
+    """The home's control groups."""
+    name = hashlib.sha256(os.fsencode(home.path)).hexdigest()[:12]
+    return list(Path("/sys/fs/cgroup").glob(f"**/atoll/{name}"))
 
 
 def listed(directory: Path) -> list[Path]:

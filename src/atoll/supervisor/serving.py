@@ -38,7 +38,8 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.ask)
-    system = System(home, settings, _real_rooms(home, settings, disks, complete))
+    rooms = _real_rooms(home, settings, disks, complete)
+    system = System(home, settings, rooms)
     api = ApiServer(home.api_socket, make_app(system, stopping))
     await system.start()
     api.start()
@@ -53,6 +54,8 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
             task.cancel()
         await api.aclose()
         await system.aclose()
+        if rooms.cgroups is not None:
+            rooms.cgroups.remove()
     _log.info("supervisor %s leaves", os.getpid())
     return may_end_holder(sandbox.row.state for sandbox in system.table.sandboxes())
 
