@@ -16,8 +16,6 @@ from atoll.host import Home, free_bytes
 from tests import homes
 from tests.crash.ledger import begin, look
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk for a home")
-
 _DISK_BYTES = 160 << 20
 _LEFT_BYTES = (0, 12 << 10, 3 << 20)
 
