@@ -88,7 +88,7 @@ class Machine(ABC):
     async def resume(self) -> None:
         """Undo ``pause``."""
 
-    async def checkpoint(self, into: Path, *, durable: bool = False, last: bool = False) -> None:
+    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
         """Write the guest's memory and state into the empty directory ``into``.
 
         The disk is in it only where the plan had ``changes``.
@@ -96,8 +96,8 @@ class Machine(ABC):
         The machine goes on, on an error too; a paused guest stays paused. With ``durable`` the files are on the
         disk when this returns, not only in its cache.
 
-        With ``last`` the guest, which is paused, is of no use afterwards, also on an error, but connections to it
-        go on where the checkpoint is restored on the same network.
+        Connections to the outside are in it too: they go on where it is restored on the same network, and whoever
+        restores it elsewhere has them reset.
         """
         raise UnsupportedError(f"the engine of {self.machine_id} keeps no checkpoints")
 

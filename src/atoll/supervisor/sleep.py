@@ -118,7 +118,7 @@ class Sleep:
     async def nap_locked(self, sandbox: Sandbox, meanwhile: Callable[[], Awaitable[_T]]) -> _T:
         """Have a running sandbox sleep only while ``meanwhile`` is awaited; its memory does not reach the disk.
 
-        Clients keep their connections while it was never restored before. For a caller that holds the sandbox's lock.
+        Clients keep their connections. For a caller that holds the sandbox's lock.
         """
         await self._suspend(sandbox, briefly=True)
         try:
@@ -133,9 +133,7 @@ class Sleep:
         aside = into.with_name("checkpoint.new")
         for left in self._stale(sandbox, aside, into):
             await erase(left)
-        # A machine that was restored itself loses connections the next time, and then clients should know at once.
-        hang_up = not briefly or sandbox.row.generation > 1
-        if hang_up:
+        if not briefly:
             berth.hang_up()
         berth.link.hold()
         try:
@@ -153,12 +151,12 @@ class Sleep:
                 raise crash_error(sandbox.sandbox_id) from None
             raise
         sandbox.berth, sandbox.link = None, berth.link
-        await asyncio.shield(self._parts.berths.end(berth, hang_up=hang_up))
+        await asyncio.shield(self._parts.berths.end(berth, hang_up=not briefly))
 
     async def _write(self, berth: Berth, aside: Path, into: Path, *, durable: bool) -> None:
         aside.mkdir(mode=0o700)
         flows = await berth.link.flows()
-        await berth.machine.checkpoint(aside, durable=durable, last=not durable)
+        await berth.machine.checkpoint(aside, durable=durable)
         write_flows(aside, flows)
         self._parts.trash.take(into)
         seal = self._parts.berths.seals.seal if durable else None

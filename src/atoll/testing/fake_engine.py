@@ -87,7 +87,7 @@ class FakeMachine(Machine):
         await self._used("resume")
         self.paused = False
 
-    async def checkpoint(self, into: Path, *, durable: bool = False, last: bool = False) -> None:
+    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
         """See ``Machine.checkpoint``."""
         await self._used("checkpoint")
         (into / CHECKPOINT_FILE).write_bytes(msgspec.json.encode(self.memory))

@@ -119,6 +119,7 @@ def _flags(plan: MachinePlan, places: Places, root: int) -> list[str]:
         "--file-access=exclusive",
         "--ignore-cgroups",
         "--host-settings=ignore",
+        "--allow-connected-on-save",
         "--allow-suid",
         "--net-raw",
     ]

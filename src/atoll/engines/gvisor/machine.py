@@ -53,17 +53,17 @@ class GvisorMachine(Machine):
         """See ``Machine.resume``."""
         await self._control.call("containerManager.Resume")
 
-    async def checkpoint(self, into: Path, *, durable: bool = False, last: bool = False) -> None:
+    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
         """See ``Machine.checkpoint``."""
-        await to_the_end(self._checkpoint(into, durable=durable, last=last))
+        await to_the_end(self._checkpoint(into, durable=durable))
 
-    async def _checkpoint(self, into: Path, *, durable: bool, last: bool) -> None:
-        if durable or last:
+    async def _checkpoint(self, into: Path, *, durable: bool) -> None:
+        if durable:
             await self._assert_room(into)
         argument = {
             "metadata": {"compression": "none"},
             "have_pages_file": True,
-            "Resume": not last,
+            "Resume": True,
             "app_mf_exclude_committed_zero_pages": True,
         }
         with CheckpointFiles(into, flushed=durable) as files:
