@@ -24,6 +24,11 @@ const (
 )
 
 func (t *tree) file(name string, header *tar.Header, content io.Reader) error {
+	// A sparse file is written with its holes, which take next to nothing in the archive.
+	if header.Size > t.mostBytes-t.bytes {
+		return newFault("too_big", "it has more than the %d bytes that an image may have", t.mostBytes)
+	}
+	t.bytes += header.Size
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err

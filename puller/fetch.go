@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -200,7 +201,7 @@ func (d *download) ask(ctx context.Context, client *http.Client, url string) err
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return withoutQuery(err)
 	}
 	defer response.Body.Close()
 	if err := transport.CheckError(response, http.StatusOK, http.StatusPartialContent,
@@ -219,6 +220,15 @@ func (d *download) ask(ctx context.Context, client *http.Client, url string) err
 		}
 	}
 	return d.keep(response.Body, cancel)
+}
+
+// withoutQuery leaves out of an error what an address that a registry sent elsewhere was signed with.
+func withoutQuery(err error) error {
+	var asked *url.Error
+	if errors.As(err, &asked) {
+		asked.URL, _, _ = strings.Cut(asked.URL, "?")
+	}
+	return err
 }
 
 func (d *download) keep(body io.Reader, cancel func()) error {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,8 +48,25 @@ func TestPlainHTTPIsForThisMachineAndForWhatWasNamed(t *testing.T) {
 		}
 	}
 	request := httptest.NewRequest(http.MethodGet, "http://10.0.0.1/v2/", nil)
-	_, err := (&guarded{inner: http.DefaultTransport}).RoundTrip(request)
+	_, err := (&guarded{inner: http.DefaultTransport, local: true}).RoundTrip(request)
 	if codeOf(err) != "insecure" {
+		t.Fatal(err)
+	}
+}
+
+func TestARegistryElsewhereSendsNoRequestsToThisMachine(t *testing.T) {
+	request := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:80/secret", nil)
+	for local, wanted := range map[bool]string{true: "", false: "insecure"} {
+		_, err := (&guarded{inner: &answers{statuses: []int{200}}, local: local}).RoundTrip(request)
+		if (err == nil) != (wanted == "") || err != nil && codeOf(err) != wanted {
+			t.Errorf("local %v: %v", local, err)
+		}
+	}
+}
+
+func TestAnErrorDoesNotTellWhatAnAddressWasSignedWith(t *testing.T) {
+	err := withoutQuery(&url.Error{Op: "Get", URL: "https://ghost.example/blob?signature=secret", Err: io.EOF})
+	if strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "ghost.example/blob") {
 		t.Fatal(err)
 	}
 }

@@ -56,13 +56,15 @@ func (p *place) open() ([]*source, error) {
 	if err != nil {
 		return nil, newFault("failed", "the host's CA certificates cannot be read: %v", err)
 	}
-	base := &guarded{inner: plainTransport(pool), insecure: p.Insecure}
+	inner := plainTransport(pool)
 	var found []*source
 	for _, ref := range append(refs, wanted) {
 		auth, err := credentials(ref)
 		if err != nil {
 			return nil, err
 		}
+		local := isInsecure(ref.Context().RegistryStr(), nil)
+		base := &guarded{inner: inner, insecure: p.Insecure, local: local}
 		found = append(found, &source{ref: ref, auth: auth, base: base})
 	}
 	return found, becomeUser(p.UID, p.GID)

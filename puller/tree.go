@@ -25,7 +25,9 @@ type tree struct {
 	users, groups []idRange
 	overlay       string
 	mostEntries   int
+	mostBytes     int64
 	entries       int
+	bytes         int64 // of files, holes included
 	nameBytes     int
 	skipped       int
 	owners        map[string][2]int    // where nothing can belong to anybody but root
@@ -35,9 +37,9 @@ type tree struct {
 	buffer        []byte
 }
 
-func newTree(users, groups []idRange, overlayPrefix string, mostEntries int) *tree {
+func newTree(users, groups []idRange, overlayPrefix string, mostEntries int, mostBytes int64) *tree {
 	return &tree{
-		users: users, groups: groups, overlay: overlayPrefix, mostEntries: mostEntries,
+		users: users, groups: groups, overlay: overlayPrefix, mostEntries: mostEntries, mostBytes: mostBytes,
 		own: map[string]bool{}, made: map[string]bool{".": true}, times: map[string]time.Time{}, owners: map[string][2]int{}, buffer: make([]byte, 256<<10),
 	}
 }
@@ -51,8 +53,8 @@ func (t *tree) fill(archive *tar.Reader) error {
 		if err != nil {
 			return err
 		}
-		if t.entries++; t.entries > t.mostEntries {
-			return newFault("too_big", "it has more than the %d files that an image may have", t.mostEntries)
+		if err := t.count(); err != nil {
+			return err
 		}
 		if t.nameBytes += len(header.Name); t.nameBytes > namesMost {
 			return newFault("too_big", "the names of its files have more than %d bytes", namesMost)
@@ -61,6 +63,14 @@ func (t *tree) fill(archive *tar.Reader) error {
 			return err
 		}
 	}
+}
+
+// count counts an entry, or a directory that no entry but those in it tells of.
+func (t *tree) count() error {
+	if t.entries++; t.entries > t.mostEntries {
+		return newFault("too_big", "it has more than the %d files that an image may have", t.mostEntries)
+	}
+	return nil
 }
 
 func (t *tree) setTimes() error {
@@ -151,6 +161,9 @@ func (t *tree) parents(directory string) error {
 	info, err := os.Stat(directory)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
+		if err := t.count(); err != nil {
+			return err
+		}
 		if err := os.Mkdir(directory, 0o755); err != nil {
 			return invalid(directory, "is where others are to be, but cannot be made: %v", err)
 		}

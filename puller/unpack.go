@@ -64,7 +64,7 @@ func unpack(request *unpackRequest) (any, error) {
 	}
 	defer plain.Close()
 	open := &counted{reader: plain, hash: sha256.New(), most: request.MostBytes}
-	t := newTree(users, groups, request.OverlayPrefix, request.MostEntries)
+	t := newTree(users, groups, request.OverlayPrefix, request.MostEntries, request.MostBytes)
 	packed.tell = progress
 	if err := t.fill(tar.NewReader(open)); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func unpack(request *unpackRequest) (any, error) {
 	if err := errors.Join(packed.check("layer", request.Digest), open.check("content", request.DiffID)); err != nil {
 		return nil, asFault(err)
 	}
-	return &unpacked{Bytes: open.count, Entries: t.entries, Skipped: t.skipped, Owners: t.owners}, nil
+	return &unpacked{Bytes: max(open.count, t.bytes), Entries: t.entries, Skipped: t.skipped, Owners: t.owners}, nil
 }
 
 // decompressed reads gzip, zstd or neither; what it is shows in its first bytes.

@@ -90,6 +90,7 @@ class ImageSource:
         layers: The files of each layer, the lowest first; or ready archives.
         config: Its ``config``: ``Env``, ``User`` and so on.
         how: How each layer is packed; shorter lists are repeated.
+        described: What is served in place of its configuration.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class ImageSource:
         config: Mapping[str, Any] | None = None,
         how: Sequence[str] = ("gzip",),
         architecture: str = ARCHITECTURE,
+        described: bytes | None = None,
     ) -> None:
         tars = [layer if isinstance(layer, bytes) else archive(layer) for layer in layers]
         hows = [how[index % len(how)] for index in range(len(tars))]
@@ -110,13 +112,13 @@ class ImageSource:
             self.layers.append({"mediaType": LAYER + suffix, "digest": digest(blob), "size": len(blob)})
             self.blobs[digest(blob)] = blob
         self.diff_ids = [digest(tar) for tar in tars]
-        described = {
+        rightly = {
             "architecture": architecture,
             "os": "linux",
             "config": dict(config or {}),
             "rootfs": {"type": "layers", "diff_ids": self.diff_ids},
         }
-        raw = json.dumps(described).encode()
+        raw = json.dumps(rightly).encode() if described is None else described
         self.blobs[digest(raw)] = raw
         manifest = {
             "schemaVersion": 2,

@@ -265,7 +265,7 @@ class _Counts:
 def _read(answer: bytes, kind: type[_T], name: str) -> _T:
     try:
         return msgspec.json.decode(answer, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ImagePullError(
             f"the image {name} has a configuration that cannot be read: {error}", hint="take another image"
         ) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from atoll.errors import InvalidSpecError
+from atoll.errors import ImagePullError, InvalidSpecError
 from atoll.images.recipe import BASE
 
 _LONGEST = 512
@@ -48,5 +48,12 @@ def pinned(name: str, digest: str) -> str:
 
 
 def directory_name(digest: str) -> str:
-    """The name of a directory for what has the digest ``sha256:…``."""
-    return digest.replace(":", "-")
+    """The name of a directory for what has the digest ``sha256:…``.
+
+    Raises:
+        ImagePullError: It is no digest, but something that a registry or an image says instead.
+    """
+    name = digest.replace(":", "-")
+    if not _DIGEST.fullmatch(name):
+        raise ImagePullError(f"{digest[:200]!r} is no digest", hint="the image is damaged: take another one")
+    return name

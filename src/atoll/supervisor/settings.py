@@ -9,6 +9,7 @@ import msgspec
 from atoll.errors import InvalidSpecError
 
 MIB = 1 << 20
+_MOST = 1e9
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +91,12 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         raise InvalidSpecError(
             "ATOLL_POOL_SIZE or ATOLL_RESTORES is negative", hint="give 0 or more, 1 or more"
         )
+    for name in ("idle_exit_s", "agent_timeout_s", "image_gib"):
+        if not 0 < getattr(settings, name) < _MOST:
+            variable = next(variable for variable, (field, _) in _VARIABLES.items() if field == name)
+            raise InvalidSpecError(
+                f"{variable} is {getattr(settings, name):g}", hint=f"give more than 0 and less than {_MOST:g}"
+            )
     if settings.disk not in ("auto", "engine"):
         raise InvalidSpecError(f"ATOLL_DISK is {settings.disk!r}", hint="give auto or engine")
     return settings

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import os
 import stat
 import tarfile
@@ -173,6 +175,51 @@ async def test_where_layers_cannot_be_mounted_they_are_merged_to_the_same(tmp_pa
     assert names(lower) == ["d", "d/both", "d/early", "f", "g"]
     assert (lower / "d/both").read_bytes() == b"2"
     assert (lower / "g").stat().st_nlink == 2
+
+
+@pytest.mark.parametrize("said", ["{outside}", "../../outside", "sha256:0", "sha256:" + "../" * 21 + "."])
+async def test_a_layer_is_never_a_directory_of_the_host(tmp_path: Path, said: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    described = json.dumps({"rootfs": {"diff_ids": [said.format(outside=outside)]}}).encode()
+    images = Images(tmp_path / "images")
+    with serving() as registry, pytest.raises(ImagePullError, match="is no digest"):
+        await images.ensure(registry.put("app", "1", ImageSource([[File("a")]], described=described)), silent)
+    assert images.list() == []
+    assert outside.is_dir()
+
+
+@pytest.mark.parametrize("described", [b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"os": "\xff"}'])
+async def test_a_configuration_that_cannot_be_read_is_refused(tmp_path: Path, described: bytes) -> None:
+    source = ImageSource([[File("a")]], described=described)
+    with serving() as registry, pytest.raises(ImagePullError, match="cannot be read"):
+        await Images(tmp_path / "images").ensure(registry.put("app", "1", source), silent)
+
+
+def sparse_archive(size: int) -> bytes:
+    """A file of that size that is one hole, as GNU tar packs it."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        info = tarfile.TarInfo("GNUSparseFile.0/hole")
+        info.pax_headers = {
+            "GNU.sparse.major": "1",
+            "GNU.sparse.minor": "0",
+            "GNU.sparse.name": "hole",
+            "GNU.sparse.realsize": str(size),
+        }
+        content = f"1\n{size}\n0\n".encode().ljust(512, b"\0")
+        info.size = len(content)
+        tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+async def test_an_image_has_no_more_files_and_bytes_than_it_may(tmp_path: Path) -> None:
+    settings = PullSettings(most_bytes=1 << 20, most_entries=1000)
+    deep = [File(f"{number}/" + "d/" * 500 + "f") for number in range(3)]
+    for layer in (sparse_archive(1 << 50), sparse_archive(1 << 62), deep):
+        with serving() as registry, pytest.raises(ImagePullError, match="more than the 10"):
+            reference = registry.put("app", "1", ImageSource([sparse_archive(1000), layer]))
+            await Images(tmp_path / "images", settings).ensure(reference, silent)
 
 
 async def test_a_user_that_there_is_not_here_is_named(tmp_path: Path) -> None:

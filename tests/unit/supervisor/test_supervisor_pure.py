@@ -105,7 +105,14 @@ def test_a_database_of_a_newer_atoll_is_refused() -> None:
 def test_settings_come_from_the_environment_and_nonsense_is_refused() -> None:
     assert read_settings({}) == Settings()
     assert read_settings({"ATOLL_POOL_SIZE": "0", "ATOLL_IDLE_EXIT_S": "1.5"}).idle_exit_s == 1.5
-    for wrong in ({"ATOLL_POOL_SIZE": "many"}, {"ATOLL_POOL_SIZE": "-1"}, {"ATOLL_RESTORES": "0"}):
+    for wrong in (
+        {"ATOLL_POOL_SIZE": "many"},
+        {"ATOLL_POOL_SIZE": "-1"},
+        {"ATOLL_RESTORES": "0"},
+        {"ATOLL_IMAGE_GIB": "-1"},
+        {"ATOLL_IMAGE_GIB": "inf"},
+        {"ATOLL_AGENT_TIMEOUT_S": "nan"},
+    ):
         with pytest.raises(InvalidSpecError):
             read_settings(wrong)
 
