@@ -123,7 +123,7 @@ class TreeCopy:
             path = _join(at, name)
             mark = marks[name] = _mark(status)
             had = before.get(name)
-            if had is not None and stat.S_ISDIR(status.st_mode) and had.inode == mark.inode:
+            if had is not None and _same_directory(had, mark):
                 known.append(path)
             elif had != mark:
                 if had is not None:
@@ -192,6 +192,11 @@ def _join(at: str, name: str) -> str:
 
 def _is_directory(status: os.stat_result) -> bool:
     return stat.S_ISDIR(status.st_mode)
+
+
+def _same_directory(had: _Mark, mark: _Mark) -> bool:
+    # The kernel gives the number of a removed file to the next thing that is made, which may be a directory.
+    return stat.S_ISDIR(had.mode) and stat.S_ISDIR(mark.mode) and had.inode == mark.inode
 
 
 def _is_whiteout(status: os.stat_result) -> bool:
