@@ -49,8 +49,9 @@ class Merges:
     def useful(self, stacks: Iterable[Stack]) -> set[str]:
         """The merged layers that one of these stacks can be shortened with."""
         found: set[str] = set()
+        made = list(self._made.items())
         for stack in stacks:
-            for run, merged in self._made.items():
+            for run, merged in made:
                 shorter = replaced(stack, run, merged)
                 if shorter != stack:
                     found.add(merged)

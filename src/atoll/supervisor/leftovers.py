@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,10 +28,11 @@ _log = logging.getLogger(__name__)
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A leftover and what removes it."""
+    """A leftover and what removes it. ``is_owned`` says whether it is somebody's after all."""
 
     leftover: Leftover
     path: Path
+    is_owned: Callable[[], bool]
     pid: int = 0
     ticks: int = 0
 
@@ -51,7 +53,7 @@ class Leftovers:
 
     async def find(self) -> list[Leftover]:
         """All there are; touches nothing."""
-        return [found.leftover for found in await asyncio.to_thread(_listed, self._all)]
+        return [found.leftover for found in await self._look(self._all)]
 
     async def collect(self, *, images: bool = False) -> list[Leftover]:
         """Remove all there are; tells what was removed.
@@ -63,13 +65,19 @@ class Leftovers:
         # Each kind is looked for when those before are gone: a mount is only free when its process has ended.
         kinds = [self._processes, self._mounts, self._cgroup_names, self._directories]
         for kind in [*kinds, self._images] if images else kinds:
-            for found in await asyncio.to_thread(_listed, kind):
+            for found in await self._look(kind):
                 try:
-                    await self._remove(found)
-                    removed.append(found.leftover)
+                    if not found.is_owned():
+                        await self._remove(found)
+                        removed.append(found.leftover)
                 except (AtollError, OSError) as error:
                     _log.warning("cannot remove %s: %s", found.path, error)
         return removed
+
+    @staticmethod
+    async def _look(kind: Callable[[], Iterator[_Found]]) -> list[_Found]:
+        # While a thread looks, things are made that were nobody's when it began: only here nothing changes meanwhile.
+        return [found for found in await asyncio.to_thread(_listed, kind) if not found.is_owned()]
 
     def _all(self) -> Iterator[_Found]:
         yield from self._processes()
@@ -81,10 +89,9 @@ class Leftovers:
     def _images(self) -> Iterator[_Found]:
         for path in self._parts.images.unneeded():
             leftover = Leftover(kind="image", name=str(path), size_bytes=tree_bytes(path))
-            yield _Found(leftover, path)
+            yield _Found(leftover, path, _is_never)
 
     def _processes(self) -> Iterator[_Found]:
-        owned = self._parts.berths.machine_ids()
         prefix = os.fsencode(self._parts.places.machines) + b"/"
         for entry in _PROC.iterdir():
             if not entry.name.isdigit():
@@ -95,41 +102,55 @@ class Leftovers:
                 continue
             _, found, rest = arguments.partition(prefix)
             machine_id = os.fsdecode(rest[:20])
-            ticks = start_ticks(int(entry.name)) if found and machine_id not in owned else None
+            ticks = start_ticks(int(entry.name)) if found else None
             if ticks is not None:
                 leftover = Leftover(kind="process", name=f"{entry.name} of machine {machine_id}")
-                yield _Found(leftover, entry, int(entry.name), ticks)
+                yield _Found(leftover, entry, self._runs(machine_id), int(entry.name), ticks)
 
     def _mounts(self) -> Iterator[_Found]:
-        owned = self._parts.berths.disks()
         for point in mounts_below(self._parts.places.sandboxes):
-            if not any(point.is_relative_to(disk) for disk in owned):
-                yield _Found(Leftover(kind="mount", name=str(point)), point)
+            yield _Found(Leftover(kind="mount", name=str(point)), point, self._mounted(point))
 
     def _cgroup_names(self) -> Iterator[_Found]:
-        owned = self._parts.berths.machine_ids()
         for name in self._cgroups.names() if self._cgroups else ():
-            if name not in owned:
-                yield _Found(Leftover(kind="cgroup", name=name), Path(name))
+            yield _Found(Leftover(kind="cgroup", name=name), Path(name), self._runs(name))
 
     def _directories(self) -> Iterator[_Found]:
-        owned = owned_ids(self._parts.table) | self._pool_ids()
         places = self._parts.places
         for parent in (places.sandboxes, places.snapshots):
-            yield from self._unowned(parent, owned)
-        yield from self._unowned(places.machines, self._parts.berths.machine_ids())
+            yield from self._unowned(parent, self._ids)
+        yield from self._unowned(places.machines, self._parts.berths.machine_ids)
         for layer_id in set(self._parts.layers.ids()) - layers_in_use(self._parts.table):
             size = self._parts.layers.size_bytes(layer_id)
             leftover = Leftover(kind="directory", name=f"layers/{layer_id}", size_bytes=size)
-            yield _Found(leftover, Path("layers") / layer_id)
+            yield _Found(leftover, Path("layers") / layer_id, self._stood_on(layer_id))
         for path in self._parts.programs.unneeded(versions_in_use(self._parts.table)):
-            yield _Found(Leftover(kind="directory", name=str(path), size_bytes=tree_bytes(path)), path)
+            leftover = Leftover(kind="directory", name=str(path), size_bytes=tree_bytes(path))
+            yield _Found(leftover, path, self._used(path))
 
-    def _unowned(self, parent: Path, owned: set[str]) -> Iterator[_Found]:
+    def _unowned(self, parent: Path, owned: Callable[[], set[str]]) -> Iterator[_Found]:
+        now = owned()
         for entry in sorted(parent.iterdir()) if parent.exists() else ():
             # What is just being erased is nobody's leftover as long as somebody is at it.
-            if entry.name not in owned and entry.name.removeprefix(ASIDE) not in owned:
-                yield _Found(Leftover(kind="directory", name=str(entry), size_bytes=tree_bytes(entry)), entry)
+            ids = {entry.name, entry.name.removeprefix(ASIDE)}
+            if ids.isdisjoint(now):
+                leftover = Leftover(kind="directory", name=str(entry), size_bytes=tree_bytes(entry))
+                yield _Found(leftover, entry, partial(_meet, ids, owned))
+
+    def _ids(self) -> set[str]:
+        return owned_ids(self._parts.table) | self._pool_ids()
+
+    def _runs(self, machine_id: str) -> Callable[[], bool]:
+        return lambda: machine_id in self._parts.berths.machine_ids()
+
+    def _mounted(self, point: Path) -> Callable[[], bool]:
+        return lambda: any(point.is_relative_to(disk) for disk in self._parts.berths.disks())
+
+    def _stood_on(self, layer_id: str) -> Callable[[], bool]:
+        return lambda: layer_id in layers_in_use(self._parts.table)
+
+    def _used(self, program: Path) -> Callable[[], bool]:
+        return lambda: program not in self._parts.programs.unneeded(versions_in_use(self._parts.table))
 
     async def _remove(self, found: _Found) -> None:
         kind = found.leftover.kind
@@ -147,6 +168,14 @@ class Leftovers:
             await drop_unused_layers(self._parts)
         else:
             await erase(found.path)
+
+
+def _is_never() -> bool:
+    return False
+
+
+def _meet(ids: set[str], owned: Callable[[], set[str]]) -> bool:
+    return not ids.isdisjoint(owned())
 
 
 def _listed(kind: Callable[[], Iterator[_Found]]) -> list[_Found]:

@@ -97,7 +97,7 @@ class Pool:
 
     def ids(self) -> set[str]:
         """The sandbox ids that are set aside for warm machines."""
-        return {warm.sandbox_id for each in self._warm.values() for warm in each}
+        return {warm.sandbox_id for each in list(self._warm.values()) for warm in list(each)}
 
     async def take(self, digest: str) -> Warm | None:
         """A warm machine of that image for the caller to keep, or None."""

@@ -101,7 +101,7 @@ class Table(Reservations):
 
     def sandboxes(self) -> list[Sandbox]:
         """All that are not killed."""
-        return [sandbox for sandbox in self._sandboxes.values() if sandbox.row.state != "killed"]
+        return [sandbox for sandbox in self.all() if sandbox.row.state != "killed"]
 
     def all(self) -> list[Sandbox]:
         """All of them, those whose killing was begun included."""

@@ -156,7 +156,9 @@ def test_a_copy_in_two_steps_ends_like_the_original(source: Path, target: Path) 
     assert (target / "added").stat().st_ino == (target / "linked").stat().st_ino
 
 
-def test_a_directory_that_got_the_number_of_the_file_it_replaces_is_copied(source: Path, target: Path) -> None:
+def test_a_directory_that_got_the_number_of_the_file_it_replaces_is_copied(
+    source: Path, target: Path
+) -> None:
     (source / "file").write_text("old")
     copy = TreeCopy(source, target)
     copy.first()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.settings import Settings
 from tests.unit.supervisor.world import World, in_world, in_world_of
 
@@ -107,6 +108,20 @@ async def test_leftovers_are_shown_and_removed(world: World) -> None:
     assert shown["name"].endswith("sandboxes/lost")
     assert (await world.ask("DELETE", "/v1/leftovers")).json == [shown]
     assert not (world.home.sandboxes / "lost").exists()
+
+
+@in_world
+async def test_what_is_made_while_leftovers_are_looked_for_is_none(world: World) -> None:
+    (world.home.sandboxes / "fresh").mkdir()
+    known: set[str] = set()
+
+    def ids() -> set[str]:
+        before = set(known)
+        known.add("fresh")
+        return before
+
+    assert await Leftovers(world.system.parts, ids, None).collect() == []
+    assert (world.home.sandboxes / "fresh").is_dir()
 
 
 @in_world
