@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError
 from atoll.guest import GuestInit
 from atoll.supervisor.holding import refuse_unheld
+from atoll.supervisor.states import check_action
 from atoll.types import Limits
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class LimitChanges:
         if not best_effort:
             refuse_unheld(limits, self._parts.means)
         async with sandbox.lock:
+            check_action("limit", sandbox.row.state, sandbox.sandbox_id)
             old, wanted = sandbox.row.limits, limits.over(sandbox.row.limits)
             try:
                 await self._apply(sandbox, wanted)

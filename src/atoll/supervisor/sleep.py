@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -185,10 +186,13 @@ class Sleep:
         # The row first: a machine that may be frozen can be thawed later, but never twice.
         await self._parts.table.change(sandbox, state="running")
         try:
-            await berth.alive(thaw_or_end(self._parts.agents, berth), sandbox.sandbox_id)
+            runs = await berth.alive(thaw_or_end(self._parts.agents, berth), sandbox.sandbox_id)
         except BaseException:
             await asyncio.shield(self._parts.table.change(sandbox, state="paused"))
             raise
+        if not runs:
+            await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
+            raise crash_error(sandbox.sandbox_id)
 
     async def _restore(self, sandbox: Sandbox, *, durable: bool = True) -> None:
         self._assert_disk(sandbox)
@@ -196,26 +200,27 @@ class Sleep:
         checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
         row = sandbox.row.but(generation=sandbox.row.generation + 1)
         link, kept = await self._link_of(sandbox)
-        async with self._parts.operations.during(sandbox.sandbox_id, "wake", link_id=link.link_id):
+        waking = self._parts.operations.during(sandbox.sandbox_id, "wake", link_id=link.link_id)
+        async with contextlib.AsyncExitStack() as under_way:
             try:
+                await under_way.enter_async_context(waking)
                 plan = self._parts.plan(row, checkpoint=checkpoint)
                 berth = await self._parts.berths.begin(plan, link, woken_init(row))
+                try:
+                    if kept:
+                        link.release()
+                    else:
+                        await link.reset_connections(read_flows(checkpoint))
+                    await self._parts.take_up(
+                        sandbox, berth, generation=row.generation, durable=durable, reason=None
+                    )
+                except BaseException:
+                    await asyncio.shield(self._parts.berths.end(berth))
+                    raise
             except DamagedError as error:
-                await asyncio.shield(self._give_up_memory(sandbox, link, error))
+                await asyncio.shield(self._give_up_memory(sandbox, link, error.message))
                 raise
             except BaseException:
-                await asyncio.shield(self._put_back(sandbox, link, kept))
-                raise
-            try:
-                if kept:
-                    link.release()
-                else:
-                    await link.reset_connections(read_flows(checkpoint))
-                await self._parts.take_up(
-                    sandbox, berth, generation=row.generation, durable=durable, reason=None
-                )
-            except BaseException:
-                await asyncio.shield(self._parts.berths.end(berth))
                 await asyncio.shield(self._put_back(sandbox, link, kept))
                 raise
         if not row.engine_disk:  # else all that a crash would leave
@@ -232,14 +237,18 @@ class Sleep:
             else:
                 await link.aclose()
             return
-        await link.aclose()
-        await self._parts.table.change(sandbox, state="crashed", reason=PARTED_REASON, link_id=None)
+        await self._give_up_memory(sandbox, link, PARTED_REASON)
 
-    async def _give_up_memory(self, sandbox: Sandbox, link: Link, error: DamagedError) -> None:
-        """Let a sandbox whose memory was damaged on the disk be a crashed one: ``on_crash`` says how it goes on."""
-        await link.aclose()
-        await self._parts.table.change(sandbox, state="crashed", reason=error.message, link_id=None)
+    async def _give_up_memory(self, sandbox: Sandbox, link: Link, reason: str) -> None:
+        """Let a sandbox whose memory cannot be used any more be a crashed one: ``on_crash`` says how it goes on."""
+        # The memory first: were its row not written, nobody may restore it all the same.
         self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
+        try:
+            await self._parts.table.change(sandbox, state="crashed", reason=reason, link_id=None)
+        except (AtollError, OSError) as error:
+            _log.warning("the crash of sandbox %s is not written down: %s", sandbox.sandbox_id, error)
+            sandbox.row = sandbox.row.but(state="crashed", reason=reason, link_id=None)
+        await link.aclose()
 
     async def _start_again(self, sandbox: Sandbox) -> None:
         """Start a crashed one from its disk, or from its newest instant where the engine kept the disk."""
@@ -286,12 +295,12 @@ class Sleep:
     async def _link_of(self, sandbox: Sandbox) -> tuple[Link, bool]:
         """The link that waits for it and True, else a new one and False."""
         link = await self._parts.waiting_link(sandbox)
-        sandbox.link = None
         kept = link is not None
         if link is None:
             link = await self._parts.links.take()
         else:
             await link.prepare()
+        sandbox.link = None
         link.set_policy(sandbox.row.network)
         return link, kept
 

@@ -7,10 +7,11 @@ from typing import Literal
 from atoll.errors import SandboxNotFoundError, StateError
 from atoll.types import SandboxState
 
-Action = Literal["pause", "suspend", "wake", "snapshot", "fork", "rollback", "dial", "kill"]
+Action = Literal["pause", "suspend", "wake", "snapshot", "fork", "rollback", "dial", "limit", "kill"]
 
 _ALLOWED: dict[Action, frozenset[SandboxState]] = {
     "pause": frozenset({"running", "paused"}),
+    "limit": frozenset({"running", "paused", "suspended", "crashed"}),
     "suspend": frozenset({"running", "paused", "suspended"}),
     "wake": frozenset({"running", "paused", "suspended", "crashed"}),
     "dial": frozenset({"running", "paused", "suspended", "crashed"}),

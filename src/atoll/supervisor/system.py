@@ -191,7 +191,7 @@ class System:
             try:
                 await self.works.run(self.sleep.suspend(sandbox))
                 suspended.append(sandbox.sandbox_id)
-            except AtollError as error:
+            except (AtollError, OSError) as error:
                 failed[sandbox.sandbox_id] = str(error)
         return SuspendedAll(suspended=suspended, failed=failed)
 

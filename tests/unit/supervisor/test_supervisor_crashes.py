@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
-from atoll.errors import EngineError, NoSpaceError
+from atoll.errors import EngineError, NoSpaceError, SandboxNotFoundError
+from atoll.types import Limits
 from tests.unit.supervisor.world import World, in_world
 
 
@@ -20,6 +21,10 @@ class Died(BaseException):
 
 async def _die(*_: object, **__: object) -> None:
     raise Died
+
+
+async def _full(*_: object, **__: object) -> None:
+    raise NoSpaceError("full")
 
 
 async def _nothing(*_: object, **__: object) -> None:
@@ -276,3 +281,49 @@ def _harm(database: Path, harm: str) -> None:
         content = bytearray(database.read_bytes())
         content[4096 : 3 * 4096] = os.urandom(2 * 4096)
         database.write_bytes(content)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_waking_that_finds_the_disk_full_leaves_no_link_behind_and_loses_none(kept: bool) -> None:
+    async def lived(world: World) -> None:
+        made = await world.create()
+        one = f"/v1/sandboxes/{made['sandbox_id']}"
+        await world.ask("POST", f"{one}/suspend")
+        if not kept:
+            world.links.open.clear()
+            world.system.table.sandbox(made["sandbox_id"]).link = None
+        before = list(world.links.open)
+        with patch.object(world.system.records, "put", _full):
+            assert (await world.ask("POST", f"{one}/wake")).status == 507
+        assert list(world.links.open) == before
+        assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+        assert len(world.links.open) == 1
+
+    in_world(lived)()
+
+
+@in_world
+async def test_a_memory_older_than_its_disk_is_not_restored_though_the_full_disk_kept_the_crash_unwritten(
+    world: World,
+) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    await world.ask("POST", f"{one}/suspend")
+    for file in (world.home.sandboxes / made["sandbox_id"] / "checkpoint").iterdir():
+        os.utime(file, (0, 0))
+    with patch.object(world.system.table, "change", _full):
+        assert (await world.ask("POST", f"{one}/wake")).status == 507
+    assert (await world.ask("GET", one)).json["state"] == "crashed"
+    await world.crash()
+    await world.start()
+    assert (await world.ask("GET", one)).json["state"] == "crashed"
+
+
+@in_world
+async def test_limits_of_a_killed_sandbox_are_not_changed(world: World) -> None:
+    made = await world.create()
+    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    await world.system.kills.kill(sandbox)
+    with pytest.raises(SandboxNotFoundError):
+        await world.system.limits.change(sandbox, Limits(processes=100))
+    assert await world.system.records.sandboxes() == []
