@@ -65,6 +65,10 @@ def test_a_disk_takes_what_it_may_and_more_once_something_is_deleted(module_home
         count = int(sandbox.run("ls many | wc -l").stdout)
         assert 300 < count < 400
         assert sandbox.run("rm -r many && touch fine && echo fits").stdout == "fits\n"
+        # A file may have any number of names, which fill directories.
+        linked = sandbox.run("for i in $(seq 500); do ln fine name$i || break; done")
+        assert "No space left on device" in linked.stderr
+        assert 300 < int(sandbox.run("stat -c %h fine").stdout) < 400
 
 
 def test_a_disk_limit_counts_files_that_are_open_but_deleted(module_home: Path) -> None:

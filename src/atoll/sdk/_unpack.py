@@ -58,6 +58,7 @@ class Unpacker:
         self._directories: dict[str, _Look] = {}
         self._directory_chars = 0
         self._entries = 0
+        self._directories_made = 0
         self.done_bytes = 0
 
     def feed(self, data: bytes) -> None:
@@ -99,7 +100,9 @@ class Unpacker:
 
     def _begin(self, entry: Entry) -> None:
         self._entries += 1
-        if self._entries > self._limits.max_entries:
+        # A long path makes many directories that no entry tells of.
+        implied = max(0, self._directories_made - len(self._directories))
+        if self._entries + implied > self._limits.max_entries:
             raise FileError(
                 f"the tree has more than max_entries, {self._limits.max_entries}",
                 hint="give more, or download a part of it",
@@ -124,12 +127,28 @@ class Unpacker:
         at = os.dup(self._root)
         try:
             for part in parts[:-1]:
-                below = _entered(at, part)
+                below = self._entered(at, part)
                 os.close(at)
                 at = below
             yield at
         finally:
             os.close(at)
+
+    def _entered(self, at: int, part: str) -> int:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        if part == ".":
+            return os.open(part, flags, dir_fd=at)
+        with contextlib.suppress(FileExistsError):  # then it must be a directory, which opening it finds out
+            os.mkdir(part, 0o755, dir_fd=at)
+            self._directories_made += 1
+        try:
+            return os.open(part, flags, dir_fd=at)
+        except OSError as error:
+            if stat.S_ISLNK(os.stat(part, dir_fd=at, follow_symlinks=False).st_mode):
+                raise AgentError(
+                    f"the archive from the sandbox goes through the symbolic link {part!r}"
+                ) from None
+            raise FileError(f"{part!r} is in the way: {error}") from None
 
     def _clear(self, parent: int, name: str) -> None:
         """Remove a file or link that has the name already, so that nothing is written into it."""
@@ -260,19 +279,3 @@ def _leads_out(parts: tuple[str, ...], target: str) -> bool:
         if depth < 0:
             return True
     return False
-
-
-def _entered(at: int, part: str) -> int:
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    if part == ".":
-        return os.open(part, flags, dir_fd=at)
-    with contextlib.suppress(FileExistsError):  # then it must be a directory, which opening it finds out
-        os.mkdir(part, 0o755, dir_fd=at)
-    try:
-        return os.open(part, flags, dir_fd=at)
-    except OSError as error:
-        if stat.S_ISLNK(os.stat(part, dir_fd=at, follow_symlinks=False).st_mode):
-            raise AgentError(
-                f"the archive from the sandbox goes through the symbolic link {part!r}"
-            ) from None
-        raise FileError(f"{part!r} is in the way: {error}") from None

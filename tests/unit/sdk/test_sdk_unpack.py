@@ -181,6 +181,14 @@ def test_empty_files_are_counted(tmp_path: Path) -> None:
     unpack(data, tmp_path / "all", entries=11)
 
 
+def test_directories_that_only_a_long_name_tells_of_are_counted(tmp_path: Path) -> None:
+    deep = archive(*(member(f"{number}/{'d/' * 100}f") for number in range(10)))
+    with pytest.raises(FileError, match="max_entries"):
+        unpack(deep, tmp_path / "out", entries=500)
+    told = archive(directory("a"), directory("a/b"), directory("a/b/c"), member("a/b/c/d"))
+    unpack(told, tmp_path / "told", entries=4)
+
+
 def test_a_file_of_zeroes_takes_no_disk(tmp_path: Path) -> None:
     size = 64 << 20
     unpack(archive(member("holes", bytes(size) + b"end"), member("zero", bytes(size))), tmp_path / "out")
