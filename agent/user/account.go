@@ -3,6 +3,7 @@ package user
 
 import (
 	"bufio"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,7 +69,7 @@ func (d *Database) group(name string) (uint32, error) {
 			return gid, nil
 		}
 	}
-	id, err := strconv.ParseUint(name, 10, 32)
+	id, err := parseID(name)
 	if err != nil {
 		return 0, fault.New(fault.UserUnknown, "there is no group %q", name)
 	}
@@ -81,7 +82,7 @@ func (d *Database) account(name string) (*Account, error) {
 			return account, nil
 		}
 	}
-	if id, err := strconv.ParseUint(name, 10, 32); err == nil {
+	if id, err := parseID(name); err == nil {
 		for _, account := range d.accounts {
 			if uint64(account.UID) == id {
 				return account, nil
@@ -90,6 +91,15 @@ func (d *Database) account(name string) (*Account, error) {
 		return &Account{Name: name, UID: uint32(id), Groups: []uint32{0}, Home: "/", Shell: "/bin/sh"}, nil
 	}
 	return nil, fault.New(fault.UserUnknown, "there is no user %q", name)
+}
+
+// parseID reads a user or group id. The last number is none: to the kernel it means to stay who one is, which is root.
+func parseID(text string) (uint64, error) {
+	id, err := strconv.ParseUint(text, 10, 32)
+	if err == nil && id == math.MaxUint32 {
+		err = strconv.ErrRange
+	}
+	return id, err
 }
 
 // OwnerName is the name of a user id, or its digits.
@@ -141,11 +151,11 @@ func stampOf(path string) stamp {
 func readAccounts(path string) []*Account {
 	var accounts []*Account
 	for fields := range colonLines(path, 7) {
-		uid, err := strconv.ParseUint(fields[2], 10, 32)
+		uid, err := parseID(fields[2])
 		if err != nil {
 			continue
 		}
-		gid, err := strconv.ParseUint(fields[3], 10, 32)
+		gid, err := parseID(fields[3])
 		if err != nil {
 			continue
 		}
@@ -167,7 +177,7 @@ func readAccounts(path string) []*Account {
 func readGroups(path string, accounts []*Account) map[uint32]string {
 	names := map[uint32]string{0: "root"}
 	for fields := range colonLines(path, 4) {
-		id, err := strconv.ParseUint(fields[2], 10, 32)
+		id, err := parseID(fields[2])
 		if err != nil {
 			continue
 		}

@@ -49,7 +49,7 @@ func TestAnAccountIsFoundByItsNumberToo(t *testing.T) {
 }
 
 func TestAnUnknownUserIsRefused(t *testing.T) {
-	for _, name := range []string{"nobody-here", "", "# user2", "bad", "user:nowhere", "-1", "4294967296"} {
+	for _, name := range []string{"nobody-here", "", "# user2", "bad", "user:nowhere", "-1", "4294967295", "user:4294967295", "4294967296"} {
 		if _, err := database(t).Lookup(name); err == nil || fault.Of(err).Code != fault.UserUnknown {
 			t.Fatalf("%q: %v", name, err)
 		}

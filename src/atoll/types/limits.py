@@ -53,8 +53,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         """These, and the others' where these are None."""
         return Limits(**{**others.given(), **self.given()})  # type: ignore[arg-type]
 
-    def check(self) -> None:
-        """Refuse what no sandbox can live with.
+    def check(self) -> Limits:
+        """These, unless no sandbox can live with one; clients ask too, since JSON has neither NaN nor infinity.
 
         Raises:
             InvalidSpecError: Says which.
@@ -62,3 +62,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         for name, value in self.given().items():
             if not LEAST[name] <= value < float("inf"):
                 raise InvalidSpecError(f"the limit {name} is {value:g}", hint=f"give {LEAST[name]:g} or more")
+        return self

@@ -11,7 +11,13 @@ import pytest
 from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info, sent
 
 from atoll import Images, Limits, Sandbox, Snapshots, Supervisor
-from atoll.errors import ImageBuildError, NameTakenError, SupervisorError, VersionMismatchError
+from atoll.errors import (
+    ImageBuildError,
+    InvalidSpecError,
+    NameTakenError,
+    SupervisorError,
+    VersionMismatchError,
+)
 from atoll.protocol import ErrorBody
 from atoll.sdk._spawn import supervisor_environment
 
@@ -47,6 +53,12 @@ def test_a_spec_is_sent_as_it_was_asked_for(supervisor: FakeSupervisor) -> None:
     assert got[0]["name"] == "a"
     assert got[0]["env"] == {"A": "b"}
     assert (got[0]["network"], got[0]["limits"], got[0]["image"]) == ("none", {"memory_mib": 512}, None)
+
+
+def test_a_limit_that_json_cannot_tell_is_refused_before_it_is_sent(supervisor: FakeSupervisor) -> None:
+    for wrong in (Limits(vcpus=float("nan")), Limits(lifetime_s=float("inf"))):
+        with pytest.raises(InvalidSpecError, match="the limit"):
+            Sandbox.create(limits=wrong)
 
 
 def test_an_error_of_the_supervisor_has_its_class_and_remedy(supervisor: FakeSupervisor) -> None:

@@ -135,7 +135,7 @@ class Sandbox:
             metadata=dict(metadata or {}),
             network=network,
             from_snapshot=snapshot_ref(from_snapshot) if from_snapshot is not None else None,
-            limits=limits or Limits(),
+            limits=(limits or Limits()).check(),
             best_effort=best_effort,
             on_crash=on_crash,
             start=start,
@@ -406,7 +406,7 @@ class Sandbox:
         Raises:
             InvalidSpecError, UnsupportedError: One is not possible, or this host cannot hold or change it.
         """
-        self._change("limits", LimitsRequest(limits=limits, best_effort=best_effort))
+        self._change("limits", LimitsRequest(limits=limits.check(), best_effort=best_effort))
 
     def stats(self) -> SandboxStats:
         """What it uses of the host. It is not woken."""
