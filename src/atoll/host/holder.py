@@ -65,7 +65,7 @@ def find_holder(home: Home) -> Holder | None:
     """The home's holder, if it lives. Changes nothing."""
     try:
         holder = msgspec.json.decode(_record(home).read_bytes(), type=Holder)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return None
     if holder.boot_id != boot_id() or not process_alive(holder.pid, holder.start_ticks):
         return None

@@ -71,7 +71,7 @@ class Catalog:
             return None
         try:
             info = msgspec.json.decode((self.directory / wanted / _RECORD).read_bytes(), type=ImageInfo)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, ValueError):
             return None
         if not info.layers:
             return Image(info=info, lowers=(self.directory / wanted / ROOTFS,))
@@ -82,7 +82,7 @@ class Catalog:
         """What each name stands for."""
         try:
             return msgspec.json.decode((self.directory / _INDEX).read_bytes(), type=dict[str, Named])
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, ValueError):
             return {}
 
     def record(self, info: ImageInfo) -> None:
@@ -160,7 +160,7 @@ class Catalog:
         try:
             data = (self.directory / digest / _RECORD).read_bytes()
             return msgspec.json.decode(data, type=ImageInfo).layers
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, ValueError):
             return []
 
     def _erase_layer(self, path: Path) -> None:

@@ -237,7 +237,7 @@ async def _run(
         return result.stdout
     try:
         fault = msgspec.json.decode(result.stdout, type=_Failed).error
-    except msgspec.DecodeError:
+    except ValueError:
         said = result.stderr[-500:].decode(errors="replace")
         raise ImagePullError(f"the image {name} could not be pulled: {said}", hint="try again") from None
     kind, hint = _TROUBLE.get(fault.code, _TROUBLE["failed"])
@@ -258,14 +258,14 @@ class _Counts:
         for line in lines[-1:]:
             try:
                 self._tell(msgspec.json.decode(line, type=_Done).done)
-            except msgspec.DecodeError:
+            except ValueError:
                 continue
 
 
 def _read(answer: bytes, kind: type[_T], name: str) -> _T:
     try:
         return msgspec.json.decode(answer, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ImagePullError(
             f"the image {name} has a configuration that cannot be read: {error}", hint="take another image"
         ) from None

@@ -123,6 +123,6 @@ def ready_base(machine: str) -> ReadyBase | None:
     directory = Path(found.origin).parent
     try:
         about = msgspec.json.decode((directory / ABOUT).read_bytes(), type=About)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return None
     return ReadyBase(about, directory / ARCHIVE) if about.machine == machine else None

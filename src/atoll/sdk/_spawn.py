@@ -298,7 +298,7 @@ def _told(home: Home) -> Path:
 def _raise_told(home: Home) -> None:
     try:
         body = msgspec.json.decode(_told(home).read_bytes(), type=ErrorBody)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return
     raise_body(body)
 

@@ -55,7 +55,7 @@ def _index(work: Path) -> set[str]:
 def _done(record: Path) -> set[str]:
     try:
         return set(msgspec.json.decode(record.read_bytes(), type=list[str]))
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, ValueError):
         return set()
 
 

@@ -177,5 +177,5 @@ def read_flows(checkpoint: Path) -> list[Flow]:
     """What ``write_flows`` kept; nothing when there is nothing."""
     try:
         return msgspec.json.decode((checkpoint / FLOWS).read_bytes(), type=list[Flow])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return []

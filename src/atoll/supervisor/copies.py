@@ -73,6 +73,6 @@ def _read(path: Path, kind: type[SandboxRow] | type[SnapshotRow]) -> SandboxRow 
         copy = msgspec.json.decode(path.read_bytes(), type=_Copy)
         if zlib.crc32(copy.row) == copy.crc32:
             return msgspec.json.decode(copy.row, type=kind)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         pass
     return None

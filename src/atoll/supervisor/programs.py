@@ -91,7 +91,7 @@ class Programs:
     def _read_known(self) -> dict[str, str]:
         try:
             return msgspec.json.decode(self._known.read_bytes(), type=dict[str, str])
-        except (OSError, msgspec.DecodeError):
+        except (OSError, ValueError):
             return {}
 
     def _existing(self, path: Path) -> Path:

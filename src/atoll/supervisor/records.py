@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from atoll.errors import NameTakenError, NoSpaceError, SupervisorError
+from atoll.errors import HostError, NameTakenError, NoSpaceError, SupervisorError
 from atoll.supervisor.ballast import Ballast
 from atoll.supervisor.copies import Copies
 from atoll.supervisor.rows import OperationRow, SandboxRow, SnapshotRow
@@ -159,7 +159,7 @@ class Records:
         _, key = _TABLES[kind]
         try:
             row = _read(kind, dict(values))
-        except (msgspec.DecodeError, TypeError):
+        except (ValueError, TypeError):
             row = None
         if kind is OperationRow or self._copies is None:
             return row
@@ -220,6 +220,10 @@ class Records:
                 raise NameTakenError(
                     "that name is taken", hint="choose another one, or kill its owner"
                 ) from None
+            if isinstance(error, sqlite3.Error):
+                raise HostError(
+                    f"{self._path} cannot be written: {error}", hint="see the messages of the host's kernel"
+                ) from error
             raise
 
 
@@ -229,6 +233,8 @@ def _opened(path: Path) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     os.chmod(path, 0o600)
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    # What is damaged may be no text: it is told from what is whole when the row is read.
+    database.text_factory = _text
     try:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")
@@ -264,19 +270,28 @@ def migrations() -> list[tuple[int, str]]:
 def migrate(database: sqlite3.Connection) -> None:
     """Run the migrations that this database has not seen, each in a transaction of its own.
 
+    It has a list of those that it has seen: one of a lower number may come later than one of a higher.
+
     Raises:
         SupervisorError: A newer atoll has made it.
     """
-    (version,) = database.execute("PRAGMA user_version").fetchone()
     steps = migrations()
-    if version > steps[-1][0]:
+    database.execute("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY)")
+    seen = {number for (number,) in database.execute("SELECT number FROM migrations")}
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if not seen and version:  # made before there was a list, and before any came late
+        seen = {number for number, _ in steps if number <= version}
+        database.executemany("INSERT INTO migrations VALUES (?)", [(number,) for number in seen])
+    known = {number for number, _ in steps}
+    if strange := {version, *seen} - known - {0}:
         raise SupervisorError(
-            f"the database is of version {version}, this atoll knows {steps[-1][0]}",
+            f"the database is of version {max(strange)}, this atoll knows {max(known)}",
             hint="a newer atoll has used this home: update atoll, or use another ATOLL_HOME",
         )
     for number, text in steps:
-        if number > version:
-            database.executescript(f"BEGIN;\n{text}\nPRAGMA user_version={number};\nCOMMIT;")
+        if number not in seen:
+            note = f"INSERT INTO migrations VALUES ({number});\nPRAGMA user_version={max(number, version)};"
+            database.executescript(f"BEGIN;\n{text}\n{note}\nCOMMIT;")
 
 
 def _upsert(row: _Row) -> tuple[str, list[object]]:
@@ -296,7 +311,14 @@ def _written(name: str, value: object) -> object:
     return msgspec.json.encode(value).decode() if name in _JSON_FIELDS else value
 
 
+def _text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
 def _read(kind: type[Any], values: dict[str, Any]) -> Any:
+    for value in values.values():
+        if isinstance(value, str):
+            value.encode()
     for name in _JSON_FIELDS & values.keys():
         values[name] = msgspec.json.decode(values[name])
     return msgspec.convert(values, kind, strict=False)

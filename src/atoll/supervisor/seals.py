@@ -54,7 +54,7 @@ class Seals:
             seal = msgspec.json.decode((checkpoint / SEAL).read_bytes(), type=Seal)
         except FileNotFoundError:
             return
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, ValueError) as error:
             raise _damaged(checkpoint / SEAL, str(error)) from None
         for name, (size, wanted) in seal.files.items():
             if (size <= _SMALL_BYTES) == small:

@@ -186,5 +186,5 @@ def _memory(plan: MachinePlan) -> str:
         return "booted"
     try:
         return msgspec.json.decode((plan.checkpoint / CHECKPOINT_FILE).read_bytes(), type=str)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError) as error:
         raise EngineError(f"{plan.checkpoint} is no checkpoint: {error}") from None

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import sqlite3
+from unittest.mock import patch
 
+import pytest
+
+from atoll.errors import SupervisorError
+from atoll.supervisor import records
 from atoll.supervisor.records import migrate, migrations
 
 
@@ -23,4 +28,29 @@ def test_the_limits_of_an_older_home_are_kept() -> None:
         '{"memory_mib":512}',
         '{"vcpus":1.5}',
     ]
+    database.close()
+
+
+def test_a_migration_of_a_lower_number_that_comes_late_is_run_once() -> None:
+    first, second = (1, "CREATE TABLE a (x);"), (3, "CREATE TABLE c (x);")
+    database = sqlite3.connect(":memory:")
+    with patch.object(records, "migrations", lambda: [first, second]):
+        migrate(database)
+    with patch.object(records, "migrations", lambda: [first, (2, "CREATE TABLE b (x);"), second]):
+        migrate(database)
+        migrate(database)
+    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert tables == {"a", "b", "c", "migrations"}
+    with patch.object(records, "migrations", lambda: [first, second]), pytest.raises(SupervisorError):
+        migrate(database)
+    database.close()
+
+
+def test_a_home_of_before_the_list_of_migrations_goes_on() -> None:
+    database = sqlite3.connect(":memory:")
+    database.executescript("CREATE TABLE a (x); PRAGMA user_version = 1;")
+    steps = [(1, "CREATE TABLE a (x);"), (2, "CREATE TABLE b (x);")]
+    with patch.object(records, "migrations", lambda: steps):
+        migrate(database)
+    assert database.execute("SELECT number FROM migrations ORDER BY number").fetchall() == [(1,), (2,)]
     database.close()

@@ -49,7 +49,7 @@ class ControlSocket:
                 answer = await self._exchange(msgspec.json.encode({"method": method, "arg": arg}), fds)
         except TimeoutError:
             raise EngineError(f"{method} got no answer of the sentry in {timeout_s} s") from None
-        except (OSError, EOFError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (OSError, EOFError, ValueError, RecursionError) as error:
             raise EngineError(f"{method} failed, the sentry does not answer: {error}") from error
         if not answer.success:
             raise EngineError(f"{method} failed: {answer.err}")
@@ -78,6 +78,6 @@ class ControlSocket:
                 return msgspec.json.decode(received, type=_Answer)
             except msgspec.ValidationError:
                 raise
-            except msgspec.DecodeError:
+            except ValueError:
                 continue
         raise EOFError(f"its answer has more than {ANSWER_LIMIT_BYTES} bytes")

@@ -32,5 +32,5 @@ def decode_record(record: bytes) -> MachineRecord:
     """
     try:
         return msgspec.json.decode(record, type=MachineRecord)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise EngineError(f"this is no record of a machine: {error}") from None
