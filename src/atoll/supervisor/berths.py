@@ -305,6 +305,8 @@ class Berths:
             _log.error("the machine %s does not end: %s", berth.machine.machine_id, error)
             self._stuck[berth.disk] = berth.machine
         berth.close()
+        # The watch may not have had its turn, and whatever follows a machine until its end would go on for ever.
+        berth.gone.set()
         await self._clear(berth.disk, berth.state_dir)
 
     def _root(self, plan: BerthPlan) -> Path:

@@ -38,10 +38,11 @@ class LimitWatch:
         self._parts = parts
         self._works = works
         self._kill = kill
+        self._ending: set[str] = set()
 
     def start(self) -> None:
         """Begin to look after lifetimes."""
-        self._works.watch(self._ending())
+        self._works.watch(self._looking())
 
     def follow(self, sandbox: Sandbox, berth: Berth) -> None:
         """Watch a berth that has just become the sandbox's, as long as it lives."""
@@ -53,22 +54,24 @@ class LimitWatch:
         if not self._parts.means.cgroups:
             self._works.watch(_until_gone(berth, watch_memory(berth, limits)))
 
-    async def _ending(self) -> None:
+    async def _looking(self) -> None:
         while True:
             for sandbox in self._parts.table.sandboxes():
-                if expired(sandbox, self._parts.table.now_s()):
-                    await self._end(sandbox)
+                id_ = sandbox.sandbox_id
+                if id_ not in self._ending and expired(sandbox, self._parts.table.now_s()):
+                    self._ending.add(id_)
+                    # Not waited for: one that is in the middle of something keeps no other alive.
+                    self._works.spawn(self._end(sandbox))
             await asyncio.sleep(_LOOK_S)
 
     async def _end(self, sandbox: Sandbox) -> None:
         _log.info("sandbox %s is killed: its lifetime is over", sandbox.sandbox_id)
         try:
-            await self._works.run(self._killing(sandbox))
+            await self._kill(sandbox)
         except (AtollError, OSError) as error:
             _log.warning("sandbox %s cannot be killed: %s", sandbox.sandbox_id, error)
-
-    async def _killing(self, sandbox: Sandbox) -> None:
-        await self._kill(sandbox)
+        finally:
+            self._ending.discard(sandbox.sandbox_id)
 
 
 def expired(sandbox: Sandbox, now_s: float) -> bool:

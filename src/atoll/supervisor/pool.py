@@ -30,6 +30,7 @@ _PRESSURE_SHARE = 0.1
 # The refill takes a processor for a moment; the command that a new sandbox was made for comes first.
 _REFILL_PAUSE_S = 0.1
 _LOOK_S = 10.0
+_IMAGES_MOST = 4
 _log = logging.getLogger(__name__)
 
 
@@ -70,7 +71,7 @@ def missing(size: int, warm: int, making: int, *, pressed: bool) -> int:
 
 
 class Pool:
-    """Keeps ``size`` warm machines, with default limits, for each image that was asked for.
+    """Keeps ``size`` warm machines, with default limits, for each of the four images that were asked for last.
 
     Args:
         parts: What machines are made of.
@@ -88,6 +89,7 @@ class Pool:
         self._memory = memory
         self._warm: dict[str, list[Warm]] = {}
         self._making: dict[str, int] = {}
+        self._used: dict[str, None] = {}
         self._made = asyncio.Event()
         self._closed = False
 
@@ -110,7 +112,16 @@ class Pool:
         return None
 
     def refill(self, digest: str) -> None:
-        """Begin to make what is missing for an image, shortly."""
+        """Begin to make what is missing for an image that was asked for; the one that was so longest ago gives way."""
+        self._used.pop(digest, None)
+        self._used[digest] = None
+        while len(self._used) > _IMAGES_MOST:
+            oldest = next(iter(self._used))
+            del self._used[oldest]
+            self._works.spawn(self.forget(oldest))
+        self._fill(digest)
+
+    def _fill(self, digest: str) -> None:
         pressed = under_pressure(self._memory())
         for _ in range(self._missing(digest, pressed)):
             self._making[digest] = self._making.get(digest, 0) + 1
@@ -131,6 +142,7 @@ class Pool:
 
     async def forget(self, digest: str) -> None:
         """End the warm machines of an image, those in the making included, and make no more of it by itself."""
+        self._used.pop(digest, None)
         while self._making.get(digest):
             self._made.clear()
             await self._made.wait()
@@ -161,6 +173,8 @@ class Pool:
             _log.warning("the pool cannot be filled: %s", error)
         finally:
             self._making[digest] -= 1
+            if not self._making[digest]:
+                del self._making[digest]
             self._made.set()
 
     async def _make(self, digest: str) -> Warm:
@@ -212,5 +226,5 @@ class Pool:
         if under_pressure(self._memory()):
             await self.drain()
         else:
-            for digest in list(self._warm):
-                self.refill(digest)
+            for digest in self._warm.keys() & self._used.keys():
+                self._fill(digest)

@@ -19,6 +19,7 @@ _WHOLE_BLOCKS = 512
 _END_BLOCKS = 64
 _STRIDE = 16
 _SMALL_BYTES = 4 << 20
+_KNOWN_MOST = 4096
 
 
 class Seal(msgspec.Struct, frozen=True):
@@ -72,6 +73,8 @@ class Seals:
             if isinstance(error, DamagedError):
                 raise
             raise _damaged(path, error.strerror or str(error)) from None
+        while len(self._whole) >= _KNOWN_MOST:
+            self._whole.pop(next(iter(self._whole)), None)
         self._whole[identity] = wanted
 
 

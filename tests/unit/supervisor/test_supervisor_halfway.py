@@ -179,6 +179,20 @@ def test_a_write_that_finds_the_disk_full_says_so_and_the_next_one_works(tmp_pat
 
 
 @in_world_of(Settings(pool_size=1))
+async def test_the_pool_keeps_machines_only_for_the_images_that_were_used_last(world: World) -> None:
+    pool = world.system.pool
+    digests = [f"sha256-{number:064}" for number in range(6)]
+    for digest in digests:
+        pool.refill(digest)
+    pool.refill(digests[2])
+    await world.until(lambda: len(pool.ids()) == 4 and not world.system.works.busy)
+    assert set(pool._warm) == set(digests[2:])
+    pool.refill("sha256-" + "9" * 64)
+    await world.until(lambda: len(pool.ids()) == 4 and digests[3] not in pool._warm)
+    await world.until(lambda: len(list(world.home.sandboxes.iterdir())) == len(world.links.open) == 4)
+
+
+@in_world_of(Settings(pool_size=1))
 async def test_the_pool_can_be_emptied_while_another_image_gets_its_first_machine(world: World) -> None:
     await world.create()
     pool = world.system.pool

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 
 from atoll.errors import UnsupportedError
@@ -68,3 +69,30 @@ async def test_the_room_on_a_disk_is_told_at_once_and_again_when_the_guest_asks(
     assert machine.event_fd is not None
     os.eventfd_write(machine.event_fd, 1)
     await world.until(lambda: machine.growth is not None and machine.growth.files == 199)
+
+
+@in_world
+async def test_a_sandbox_in_the_middle_of_something_keeps_no_other_alive(world: World) -> None:
+    busy = await world.create(limits={"lifetime_s": 500})
+    other = await world.create(limits={"lifetime_s": 500})
+    async with world.system.table.sandbox(busy["sandbox_id"]).lock:
+        world.now_s += 1000
+        await world.until(
+            lambda: [one.sandbox_id for one in world.system.table.all()] == [busy["sandbox_id"]]
+        )
+    assert other["sandbox_id"] != busy["sandbox_id"]
+    await world.until(lambda: world.system.table.all() == [])
+
+
+@in_world
+async def test_nothing_watches_a_machine_that_was_ended(world: World) -> None:
+    made = await world.create()
+    for _ in range(3):
+        await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/suspend")
+        await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/wake")
+    await world.until(lambda: _watches() == {"Crashes._following": 1, "DiskWatch.run": 1})
+
+
+def _watches() -> dict[str, int]:
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    return {name: names.count(name) for name in ("Crashes._following", "DiskWatch.run")}
