@@ -52,6 +52,21 @@ except OSError as error:
     print(len(held), error.errno, flush=True)
     os._exit(0)
 """
+ATTRIBUTES = """
+import os
+os.close(os.open("file", os.O_CREAT))
+held = 0
+try:
+    for number in range(200):
+        os.setxattr("file", f"user.{number}", bytes(500))
+        held += 500
+    os.setxattr("file", "user.big", bytes(60000))
+except OSError as error:
+    print(held, error.errno)
+os.setxattr("file", "user.0", bytes(400))
+os.removexattr("file", "user.1")
+print(len(os.listxattr("file")))
+"""
 
 
 def test_a_disk_takes_what_it_may_and_more_once_something_is_deleted(module_home: Path) -> None:
@@ -76,6 +91,18 @@ def test_a_disk_limit_counts_files_that_are_open_but_deleted(module_home: Path) 
         held, number = map(int, sandbox.exec(["python3", "-c", HOLDS_DELETED]).stdout.split())
         assert (held <= 21, number) == (True, 28)
         assert sandbox.run("head -c 10M /dev/zero >half && echo fits").stdout == "fits\n"
+
+
+def test_a_disk_limit_leaves_a_file_a_page_of_attributes(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(disk_mib=20)) as sandbox:
+        # Until the disk has been measured for the first time nothing is refused.
+        assert sandbox.run(
+            "head -c 30M /dev/zero >big; while [ $? = 0 ]; do head -c 30M /dev/zero >>big; done; rm big"
+        )
+        result = sandbox.exec(["python3", "-c", ATTRIBUTES])
+        held, number, left = map(int, result.stdout.split())
+        assert (3000 <= held < 4096, number) == (True, 28), result.stderr
+        assert left == held // 500 - 1
 
 
 def test_processes_and_open_files_end_at_their_limit_and_the_agent_still_answers(module_home: Path) -> None:

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from atoll.engines import DiskGrowth
 from atoll.errors import UnsupportedError
 from atoll.host.treeuse import TreeUse, tree_use
-from atoll.supervisor.diskwatch import growth_left
+from atoll.supervisor import diskwatch
+from atoll.supervisor.diskwatch import DiskWatch, growth_left
 from atoll.supervisor.doctor import limits_finding
 from atoll.supervisor.holding import Means, held_of, holding, refuse_unheld
 from atoll.supervisor.limits import default_limits
@@ -65,3 +71,27 @@ def test_a_tree_counts_every_name_and_the_pages_of_hard_links_once(tmp_path) -> 
         file.truncate(10 << 20)
     (tmp_path / "link").symlink_to("nowhere")
     assert tree_use(tmp_path) == TreeUse(size_bytes=(10 << 20) + 6 * 4096, files=5)
+
+
+def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_again(monkeypatch) -> None:
+    class Machine:
+        machine_id = "m"
+
+        async def mark_disk(self) -> None: ...
+
+        async def limit_growth(self, *_: object) -> None: ...
+
+    def use(_: object) -> TreeUse:
+        time.sleep(0.2)  # others have the processor
+        return TreeUse(0, 0)
+
+    pauses: list[float] = []
+
+    async def paused(seconds: float) -> None:
+        pauses.append(seconds)
+        raise OSError("enough")
+
+    berth = SimpleNamespace(machine=Machine(), disk=Path(), gone=asyncio.Event(), leaving=True)
+    monkeypatch.setattr(diskwatch.asyncio, "sleep", paused)
+    asyncio.run(DiskWatch(berth, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
+    assert [pause < 1 for pause in pauses] == [True]
