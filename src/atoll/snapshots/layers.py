@@ -58,7 +58,7 @@ class Layers(LayerStore):
         root = sandbox_dir / _ROOT
         if root in mounts_below(sandbox_dir):
             return root
-        self.undo_unknown_freeze(sandbox_dir, stack)
+        stack = self.undo_unknown_freeze(sandbox_dir, stack)
         self._make_upper(sandbox_dir / _UPPER, stack)
         for name in (_WORK, _ROOT):
             _make_directory(sandbox_dir / name)
@@ -197,23 +197,28 @@ class Layers(LayerStore):
         if self._complete and root in mounts_below(sandbox_dir):
             settle_links(root, sandbox_dir / _UPPER, sandbox_dir / _WORK, sandbox_dir / _LINKED)
 
-    def undo_unknown_freeze(self, sandbox_dir: Path, stack: Stack) -> None:
+    def undo_unknown_freeze(self, sandbox_dir: Path, stack: Stack) -> Stack:
         """Give a sandbox its writable layer back that was frozen, when its ``stack`` does not know of that.
+
+        Where something was written above it since, a power cut has undone the new stack: it is returned.
 
         ``mount`` does it too; call it before layers are removed that no stack has.
         """
         layer_id = _note(sandbox_dir)
         if not layer_id or layer_id in stack or not self.path(layer_id).exists():
-            return
+            return stack
         upper = sandbox_dir / _UPPER
         if not self._complete:
             if not upper.exists():
                 self.seed(sandbox_dir, layer_id)
-            return
+            return stack
         if upper.exists():
+            if any(upper.iterdir()):
+                return (layer_id, *stack)
             os.rmdir(upper)
         os.rename(self.path(layer_id), upper)
         (sandbox_dir / _FROZEN).unlink()
+        return stack
 
     @staticmethod
     def _forget_lowers(sandbox_dir: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 from atoll.errors import AtollError, SandboxNotFoundError
 from atoll.supervisor.berths import Berth
@@ -52,9 +53,7 @@ class Reconcile:
         left = self._parts.table.sandboxes()
         for sandbox in left:
             # Before layers are removed that no row knows: one of them may be all that a sandbox has.
-            disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
-            if sandbox.berth is None and disk.is_dir():
-                await asyncio.to_thread(self._parts.layers.undo_unknown_freeze, disk, sandbox.row.stack)
+            await self._settle_freeze(sandbox)
         self._parts.links.sweep([link_id for one in left if (link_id := one.row.link_id) is not None])
         for layer_id in await asyncio.to_thread(self._parts.layers.remove_unfinished):
             _log.info("removed the unfinished layer %s", layer_id)
@@ -65,6 +64,24 @@ class Reconcile:
             await self._tidy(sandbox)
         for operation in begun.values():
             await self._parts.operations.close(operation, self._state(operation.sandbox_id))
+
+    async def _settle_freeze(self, sandbox: Sandbox) -> None:
+        disk, stack = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk), sandbox.row.stack
+        if sandbox.berth is not None or not disk.is_dir():
+            return
+        found = await asyncio.to_thread(self._parts.layers.undo_unknown_freeze, disk, stack)
+        if found != stack:
+            _log.warning("sandbox %s stands on a layer that its row had lost", sandbox.sandbox_id)
+            sandbox.row = sandbox.row.but(stack=found)
+            await self._keep_row(sandbox)
+
+    async def _keep_row(self, sandbox: Sandbox, **changes: Any) -> None:
+        """Change a row, in memory at least: a full disk must not keep anybody from killing."""
+        try:
+            await self._parts.table.change(sandbox, **changes)
+        except AtollError as error:
+            _log.warning("sandbox %s: what it is cannot be written down: %s", sandbox.sandbox_id, error)
+            sandbox.row = sandbox.row.but(**changes)
 
     async def _finish_kills(self) -> None:
         """Erase what was being killed; the leftovers' collection has ended its processes and mounts."""
@@ -166,6 +183,6 @@ class Reconcile:
     async def _mark(self, sandbox: Sandbox, reason: str) -> None:
         reason = with_losses(sandbox.row, reason)
         _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
-        await self._parts.table.change(
+        await self._keep_row(
             sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None
         )

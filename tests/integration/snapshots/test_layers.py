@@ -158,6 +158,23 @@ def test_a_freeze_and_branch_that_nobody_wrote_down_are_undone(disks: Disks) -> 
     assert (disks.again("a") / "work").read_text() == "done"
 
 
+def test_what_was_written_above_a_freeze_that_a_power_cut_made_unknown_is_kept_with_what_is_below(
+    disks: Disks,
+) -> None:
+    if not disks.complete:
+        return  # nothing stands on a frozen layer there
+    (disks.start("a") / "work").write_text("below")
+    directory = disks.directory("a")
+    stack = disks.freeze("a")
+    disks.layers.branch(directory, stack)
+    root = disks.layers.mount([disks.image], stack, directory)
+    (root / "later").write_text("above")
+    disks.stop("a")
+    assert disks.layers.undo_unknown_freeze(directory, ()) == stack
+    root = disks.again("a")
+    assert ((root / "work").read_text(), (root / "later").read_text()) == ("below", "above")
+
+
 def test_a_rollback_leaves_the_frozen_layer_of_the_time_before_alone(disks: Disks) -> None:
     (disks.start("a") / "work").write_text("old")
     old = disks.freeze("a")

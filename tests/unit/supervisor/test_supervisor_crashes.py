@@ -327,3 +327,18 @@ async def test_limits_of_a_killed_sandbox_are_not_changed(world: World) -> None:
     with pytest.raises(SandboxNotFoundError):
         await world.system.limits.change(sandbox, Limits(processes=100))
     assert await world.system.records.sandboxes() == []
+
+
+@in_world
+async def test_a_supervisor_starts_on_a_full_disk_and_a_sandbox_that_ended_can_be_killed(
+    world: World,
+) -> None:
+    made = await world.create()
+    machine = world.machine_of(made["sandbox_id"])
+    await world.crash()
+    machine.crash()
+    with patch("atoll.supervisor.table.Table.change", _full):
+        await world.start()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    assert (await world.ask("GET", one)).json["state"] == "crashed"
+    assert (await world.ask("DELETE", one)).status < 300

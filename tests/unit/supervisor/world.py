@@ -132,8 +132,8 @@ class FakeLayers:
     def unmount(self, disk: Path) -> None:
         pass
 
-    def undo_unknown_freeze(self, disk: Path, stack: tuple[str, ...]) -> None:
-        pass
+    def undo_unknown_freeze(self, disk: Path, stack: tuple[str, ...]) -> tuple[str, ...]:
+        return stack
 
     def branch(self, disk: Path, stack: tuple[str, ...]) -> tuple[str, ...]:
         if self.fail_next_branch:
