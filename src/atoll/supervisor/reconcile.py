@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from typing import Any
 
 from atoll.errors import AtollError, SandboxNotFoundError
@@ -16,6 +17,7 @@ from atoll.supervisor.kills import Kills
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.rows import OperationRow, SandboxRow
+from atoll.supervisor.seals import SEAL
 from atoll.supervisor.sleep import PARTED_REASON
 from atoll.supervisor.table import Sandbox, with_losses
 from atoll.supervisor.thawing import thaw_or_end
@@ -96,12 +98,20 @@ class Reconcile:
 
     async def _one(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         row = sandbox.row
+        self._finish_instant(row)
         if row.state in ("running", "paused"):
             await self._adopt(sandbox)
         elif row.state == "suspended" and not self._parts.places.checkpoint(row.sandbox_id).is_dir():
             await self._mark(sandbox, "its memory was lost when the host went down")
         elif row.state == "suspended" and begun is not None and begun.kind == "wake":
             await self._finish_waking(sandbox, begun)
+
+    def _finish_instant(self, row: SandboxRow) -> None:
+        """Give a memory its name whose forerunner had gone already; the disk that an engine keeps is in it."""
+        checkpoint = self._parts.places.checkpoint(row.sandbox_id)
+        aside = checkpoint.with_name("checkpoint.new")
+        if row.engine_disk and not checkpoint.exists() and (aside / SEAL).is_file():
+            os.rename(aside, checkpoint)
 
     async def _finish_waking(self, sandbox: Sandbox, begun: OperationRow) -> None:
         """Go on with what was being woken: its guest may have written to its disk already."""

@@ -159,9 +159,13 @@ class Sleep:
         flows = await berth.link.flows()
         await berth.machine.checkpoint(aside, durable=durable)
         write_flows(aside, flows)
+        if durable:
+            await asyncio.to_thread(_make_durable, aside, berth.disk, self._parts.berths.seals.seal)
+        # Not before: where the engine keeps the disk, the one before is all that a power cut would leave.
         self._parts.trash.take(into)
-        seal = self._parts.berths.seals.seal if durable else None
-        await asyncio.to_thread(_put, aside, into, berth.disk, seal)
+        os.rename(aside, into)
+        if durable:
+            await asyncio.to_thread(sync_directory, into.parent)
 
     async def _undo_suspend(
         self, sandbox: Sandbox, berth: Berth, aside: Path, into: Path, *, paused: bool
@@ -305,14 +309,10 @@ class Sleep:
         return link, kept
 
 
-def _put(aside: Path, into: Path, disk: Path, seal: Callable[[Path], None] | None) -> None:
-    """Give a memory its name; with ``seal`` it is on the disk then, as is all that its guest has written."""
-    if seal is not None:
-        with ThreadPoolExecutor(1) as beside:
-            sealed = beside.submit(seal, aside)
-            sync_tree(disk)
-            sealed.result()
-        sync_seal(aside)
-    os.rename(aside, into)
-    if seal is not None:
-        sync_directory(into.parent)
+def _make_durable(aside: Path, disk: Path, seal: Callable[[Path], None]) -> None:
+    """Have a memory, and all that its guest has written, on the disk."""
+    with ThreadPoolExecutor(1) as beside:
+        sealed = beside.submit(seal, aside)
+        sync_tree(disk)
+        sealed.result()
+    sync_seal(aside)

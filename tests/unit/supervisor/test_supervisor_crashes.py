@@ -342,3 +342,46 @@ async def test_a_supervisor_starts_on_a_full_disk_and_a_sandbox_that_ended_can_b
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     assert (await world.ask("GET", one)).json["state"] == "crashed"
     assert (await world.ask("DELETE", one)).status < 300
+
+
+@pytest.mark.parametrize("step", ["sealing", "naming"])
+def test_a_disk_that_the_engine_keeps_has_an_instant_at_every_moment_of_a_suspend(step: str) -> None:
+    async def lived(world: World) -> None:
+        made = await world.create()
+        one = f"/v1/sandboxes/{made['sandbox_id']}"
+        sandbox, system = world.system.table.sandbox(made["sandbox_id"]), world.system
+        await system.table.change(sandbox, engine_disk=True)
+        await world.ask("POST", f"{one}/suspend")
+        await world.ask("POST", f"{one}/wake")
+        checkpoint = world.home.sandboxes / made["sandbox_id"] / "checkpoint"
+        world.machine_of(made["sandbox_id"]).memory = "newer"
+
+        def die(*_: object, **__: object) -> None:
+            raise Died
+
+        with (
+            patch("atoll.supervisor.sleep.Sleep._undo_suspend", _nothing),
+            patch("atoll.supervisor.seals.Seals.seal", die) if step == "sealing" else _dying_at(checkpoint),
+            pytest.raises(Died),
+        ):
+            await system.sleep.suspend(sandbox)
+        world.machine_of(made["sandbox_id"]).crash()
+        await world.crash()
+        await world.start()
+        assert checkpoint.is_dir()
+        assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+        memory = world.machine_of(made["sandbox_id"]).memory
+        assert memory == ("newer" if step == "naming" else "booted")
+
+    in_world(lived)()
+
+
+def _dying_at(target: Path) -> contextlib.AbstractContextManager[object]:
+    rename = os.rename
+
+    def until_then(old: Path, new: Path) -> None:
+        if new == target:
+            raise Died
+        rename(old, new)
+
+    return patch("os.rename", until_then)
