@@ -14,8 +14,9 @@ from typing import NamedTuple
 from atoll.host.filecopy import FileCopy, copy_attributes, copy_node
 from atoll.host.trees import open_below, open_top, remove_entry, sync_tree
 
-# A change within one tick of the kernel's clock, of 10 ms at most, leaves the change time as it is.
-_CLOCK_NS = 20_000_000
+# A change within one tick of the kernel's clock leaves the change time as it is.
+_CLOCK_REALTIME_COARSE = 5
+_CLOCK_NS = 2 * int(time.clock_getres(_CLOCK_REALTIME_COARSE) * 1e9)
 # What it looks like when somebody renames, replaces or removes what is being copied.
 _CAUGHT = (
     errno.ENOENT,

@@ -235,6 +235,13 @@ class Berths:
             raise
         return berth
 
+    async def seal(self, checkpoint: Path, sandbox_id: str) -> None:
+        """Seal the memory of a sleeping sandbox, which counts already: without a seal it would only not be checked."""
+        try:
+            await asyncio.to_thread(self.seals.seal, checkpoint)
+        except OSError as error:
+            _log.warning("the memory of sandbox %s is not sealed: %s", sandbox_id, error)
+
     async def _whole(self, checkpoint: Path | None, start: Coroutine[Any, Any, Machine]) -> Machine:
         """Start a machine, and see to it meanwhile that the memory it is restored from is what was written."""
         if checkpoint is None:

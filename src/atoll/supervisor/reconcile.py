@@ -105,6 +105,8 @@ class Reconcile:
             await self._mark(sandbox, "its memory was lost when the host went down")
         elif row.state == "suspended" and begun is not None and begun.kind == "wake":
             await self._finish_waking(sandbox, begun)
+        elif row.state == "suspended" and begun is not None and begun.kind == "suspend":
+            await self._parts.berths.seal(self._parts.places.checkpoint(row.sandbox_id), row.sandbox_id)
 
     def _finish_instant(self, row: SandboxRow) -> None:
         """Give a memory its name whose forerunner had gone already; the disk that an engine keeps is in it."""

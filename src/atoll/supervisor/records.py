@@ -38,6 +38,7 @@ class Records:
     """SQLite in WAL mode. A worker thread makes the accesses that may wait for the disk.
 
     A small write costs a tenth of a thread's hand-over, so it is made at once while the worker has nothing to do.
+    Nobody waits for the copies of rows.
 
     Args:
         path: The database.
@@ -83,10 +84,12 @@ class Records:
         Raises:
             NameTakenError: Another row has the name.
         """
-        if durable or self._waiting:
-            await self._do(lambda: self._put(rows, durable))
+        # No copy may be on its way any more into a directory that will be erased.
+        if durable or self._waiting or _killed(rows):
+            await self._do(lambda: self._put_and_keep(rows, durable))
         else:
             self._put(rows, durable)
+            self._worker.submit(self._keep, rows)
 
     async def delete(self, *rows: _Row, durable: bool = True) -> None:
         """Forget rows, all or none; absent ones are no error. With ``durable`` the disk has it on return."""
@@ -133,9 +136,9 @@ class Records:
         """Fill an empty database from the copies of its rows, if there are any."""
         for row in self._copies.all() if self._copies else ():
             try:
-                self._put((row,), durable=True)
+                self._put_and_keep((row,), durable=True)
             except NameTakenError:
-                self._put((row.but(name=None),), durable=True)
+                self._put_and_keep((row.but(name=None),), durable=True)
 
     def _close(self) -> None:
         if self._database is not None:
@@ -171,11 +174,19 @@ class Records:
         if copy is not None and same_time and copy != row:
             _log.error("the row of %s is not what was written; its copy is", values[key])
             return copy
+        if not same_time:
+            # The last supervisor was killed between the row and its copy.
+            self._copies.keep(row)
         return row
 
+    def _put_and_keep(self, rows: tuple[_Row, ...], durable: bool) -> None:
+        self._put(rows, durable)
+        self._keep(rows)
+
     def _put(self, rows: tuple[_Row, ...], durable: bool) -> None:
-        freeing = any(isinstance(row, SandboxRow) and row.state == "killed" for row in rows)
-        self._transact([_upsert(row) for row in rows], durable, freeing=freeing)
+        self._transact([_upsert(row) for row in rows], durable, freeing=_killed(rows))
+
+    def _keep(self, rows: tuple[_Row, ...]) -> None:
         for row in rows:
             if self._copies is not None and not isinstance(row, OperationRow):
                 self._copies.keep(row)
@@ -225,6 +236,10 @@ class Records:
                     f"{self._path} cannot be written: {error}", hint="see the messages of the host's kernel"
                 ) from error
             raise
+
+
+def _killed(rows: tuple[_Row, ...]) -> bool:
+    return any(isinstance(row, SandboxRow) and row.state == "killed" for row in rows)
 
 
 def _opened(path: Path) -> sqlite3.Connection:

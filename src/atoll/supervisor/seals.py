@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.errors import DamagedError
-from atoll.host import sync_directory
+from atoll.host import write_atomically
 
 SEAL = "seal.json"
 _BLOCK_BYTES = 1 << 20
@@ -35,7 +35,7 @@ class Seals:
         self._whole: dict[tuple[int, int, int, int], int] = {}
 
     def seal(self, checkpoint: Path) -> None:
-        """Note what the files of a checkpoint are; nothing happens to one that is sealed. Blocks.
+        """Note on the disk what the files of a checkpoint are; nothing happens to one that is sealed. Blocks.
 
         Raises:
             OSError: The disk is full or broken.
@@ -43,7 +43,8 @@ class Seals:
         if (checkpoint / SEAL).exists():
             return
         files = {path.name: (path.stat().st_size, _sum(path)) for path in _files(checkpoint)}
-        (checkpoint / SEAL).write_bytes(msgspec.json.encode(Seal(files)))
+        # Half a seal would condemn a memory that is whole.
+        write_atomically(checkpoint / SEAL, msgspec.json.encode(Seal(files)))
 
     def check(self, checkpoint: Path, *, small: bool) -> None:
         """Compare either the small or the big files of a checkpoint with its seal, if it has one. Blocks.
@@ -78,16 +79,6 @@ class Seals:
         self._whole[identity] = wanted
 
 
-def sync_seal(checkpoint: Path) -> None:
-    """Return when a checkpoint's seal is on the disk. Blocks."""
-    fd = os.open(checkpoint / SEAL, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    sync_directory(checkpoint)
-
-
 def _damaged(path: Path, how: str) -> DamagedError:
     return DamagedError(
         f"{path} is damaged: {how}",
@@ -97,7 +88,7 @@ def _damaged(path: Path, how: str) -> DamagedError:
 
 def _files(checkpoint: Path) -> Iterator[Path]:
     for path in sorted(checkpoint.iterdir()):
-        if path.is_file() and path.name != SEAL:
+        if path.is_file() and path.name != SEAL and not path.name.startswith("."):
             yield path
 
 

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,7 +20,6 @@ from atoll.supervisor.imageprograms import start_program_of
 from atoll.supervisor.instants import same_instant
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.revival import Revival
-from atoll.supervisor.seals import sync_seal
 from atoll.supervisor.states import check_action
 from atoll.supervisor.table import CRASH_REASON, Sandbox
 from atoll.supervisor.thawing import thaw_or_end
@@ -140,7 +138,7 @@ class Sleep:
         try:
             if not paused:
                 await berth.freeze()
-            work = self._write(berth, aside, into, durable=not briefly)
+            work = self._write(sandbox, berth, aside, into, durable=not briefly)
             await berth.alive(work, sandbox.sandbox_id)
             # Until here the frozen guest could go on, from here the memory on the disk counts.
             await self._parts.table.change(
@@ -152,15 +150,25 @@ class Sleep:
                 raise crash_error(sandbox.sandbox_id) from None
             raise
         sandbox.berth, sandbox.link = None, berth.link
-        await asyncio.shield(self._parts.berths.end(berth, hang_up=not briefly))
+        await asyncio.shield(self._leave(sandbox, berth, into, briefly=briefly))
 
-    async def _write(self, berth: Berth, aside: Path, into: Path, *, durable: bool) -> None:
+    async def _leave(self, sandbox: Sandbox, berth: Berth, into: Path, *, briefly: bool) -> None:
+        """End what a sandbox ran on that sleeps now; its memory is sealed meanwhile, which takes about as long."""
+        ending = self._parts.berths.end(berth, hang_up=not briefly)
+        if briefly:
+            await ending
+        else:
+            await asyncio.gather(ending, self._parts.berths.seal(into, sandbox.sandbox_id))
+
+    async def _write(self, sandbox: Sandbox, berth: Berth, aside: Path, into: Path, *, durable: bool) -> None:
         aside.mkdir(mode=0o700)
         flows = await berth.link.flows()
         await berth.machine.checkpoint(aside, durable=durable)
         write_flows(aside, flows)
         if durable:
-            await asyncio.to_thread(_make_durable, aside, berth.disk, self._parts.berths.seals.seal)
+            # The disk that an engine keeps is in it: it must be known as whole before the one before goes.
+            early = self._parts.berths.seals.seal if sandbox.row.engine_disk else None
+            await asyncio.to_thread(_make_durable, aside, berth.disk, early)
         # Not before: where the engine keeps the disk, the one before is all that a power cut would leave.
         self._parts.trash.take(into)
         os.rename(aside, into)
@@ -309,10 +317,8 @@ class Sleep:
         return link, kept
 
 
-def _make_durable(aside: Path, disk: Path, seal: Callable[[Path], None]) -> None:
+def _make_durable(aside: Path, disk: Path, seal: Callable[[Path], None] | None) -> None:
     """Have a memory, and all that its guest has written, on the disk."""
-    with ThreadPoolExecutor(1) as beside:
-        sealed = beside.submit(seal, aside)
-        sync_tree(disk)
-        sealed.result()
-    sync_seal(aside)
+    if seal is not None:
+        seal(aside)
+    sync_tree(disk)

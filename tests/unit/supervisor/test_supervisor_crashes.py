@@ -43,6 +43,7 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
             patch("atoll.supervisor.sleep.Sleep._undo_suspend", _nothing),
             patch("atoll.supervisor.operations.Operations._forget", _nothing),
             patch.object(type(part), step, _die),
+            patch("atoll.supervisor.berths.Berths.seal", _nothing),
             pytest.raises(Died),
         ):
             await system.sleep.suspend(sandbox)
@@ -51,6 +52,8 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
         world.agents.deaf = False
         state = (await world.ask("GET", one)).json["state"]
         assert state == ("running" if step == "change" else "suspended")
+        seal = world.home.sandboxes / made["sandbox_id"] / "checkpoint" / "seal.json"
+        assert seal.exists() == (step == "end")
         await world.ask("POST", f"{one}/wake")
         machine = world.machine_of(made["sandbox_id"])
         assert (machine.memory, machine.paused) == ("remembered", False)
@@ -263,6 +266,22 @@ def test_a_lost_or_damaged_database_loses_no_sandbox_and_no_snapshot(harm: str) 
         assert (world.home.path / "state.db.damaged").exists() == (harm in ("rubbish", "a page"))
 
     in_world(lived)()
+
+
+@in_world
+async def test_a_copy_of_a_row_that_was_still_to_be_written_at_a_kill_is_written_at_the_next_start(
+    world: World,
+) -> None:
+    made = await world.create(name="one")
+    with patch("atoll.supervisor.records.Records._keep"):
+        await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/suspend")
+        await world.crash()
+    await world.start()
+    await world.crash()
+    _harm(world.home.database, "remove")
+    await world.start()
+    (found,) = (await world.ask("GET", "/v1/sandboxes")).json["sandboxes"]
+    assert (found["name"], found["state"]) == ("one", "suspended")
 
 
 def _harm(database: Path, harm: str) -> None:
