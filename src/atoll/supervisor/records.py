@@ -22,6 +22,7 @@ from atoll.supervisor.copies import Copies
 from atoll.supervisor.rows import OperationRow, SandboxRow, SnapshotRow
 
 DAMAGED = "damaged"
+_KEEP_S = 0.05
 _T = TypeVar("_T")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Records:
     """SQLite in WAL mode. A worker thread makes the accesses that may wait for the disk.
 
     A small write costs a tenth of a thread's hand-over, so it is made at once while the worker has nothing to do.
-    Nobody waits for the copies of rows.
+    Copies of rows are written a moment later.
 
     Args:
         path: The database.
@@ -52,6 +53,8 @@ class Records:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")
         self._database: sqlite3.Connection | None = None
         self._waiting = 0
+        self._pending: dict[tuple[type[_Row], str], _Row] = {}
+        self._keeping: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         """Open the database, made if missing, and bring it to this version's tables.
@@ -63,6 +66,7 @@ class Records:
 
     async def aclose(self) -> None:
         """Write out what is pending and close."""
+        self._keep_pending()
         await self._do(self._close)
         self._worker.shutdown()
 
@@ -84,19 +88,41 @@ class Records:
         Raises:
             NameTakenError: Another row has the name.
         """
-        # No copy may be on its way any more into a directory that will be erased.
-        if durable or self._waiting or _killed(rows):
+        if _killed(rows):
+            # No copy may be on its way any more into a directory that will be erased.
+            self._forget_pending(rows)
             await self._do(lambda: self._put_and_keep(rows, durable))
+            return
+        if durable or self._waiting:
+            await self._do(lambda: self._put(rows, durable))
         else:
             self._put(rows, durable)
-            self._worker.submit(self._keep, rows)
+        self._keep_soon(rows)
 
     async def delete(self, *rows: _Row, durable: bool = True) -> None:
         """Forget rows, all or none; absent ones are no error. With ``durable`` the disk has it on return."""
+        self._forget_pending(rows)
         if durable or self._waiting:
             await self._do(lambda: self._delete(rows, durable))
         else:
             self._delete(rows, durable)
+
+    def _keep_soon(self, rows: tuple[_Row, ...]) -> None:
+        """Have copies of rows written in a moment, of each the newest: who pauses and resumes writes few of them."""
+        self._pending.update({_identity(row): row for row in rows if not isinstance(row, OperationRow)})
+        if self._pending and self._keeping is None:
+            self._keeping = asyncio.get_running_loop().call_later(_KEEP_S, self._keep_pending)
+
+    def _keep_pending(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+        rows, self._pending, self._keeping = tuple(self._pending.values()), {}, None
+        if rows:
+            self._worker.submit(self._keep, rows)
+
+    def _forget_pending(self, rows: tuple[_Row, ...]) -> None:
+        for row in rows:
+            self._pending.pop(_identity(row), None)
 
     async def _do(self, work: Callable[[], _T]) -> _T:
         self._waiting += 1
@@ -236,6 +262,11 @@ class Records:
                     f"{self._path} cannot be written: {error}", hint="see the messages of the host's kernel"
                 ) from error
             raise
+
+
+def _identity(row: _Row) -> tuple[type[_Row], str]:
+    _, key = _TABLES[type(row)]
+    return type(row), getattr(row, key)
 
 
 def _killed(rows: tuple[_Row, ...]) -> bool:

@@ -273,7 +273,7 @@ async def test_a_copy_of_a_row_that_was_still_to_be_written_at_a_kill_is_written
     world: World,
 ) -> None:
     made = await world.create(name="one")
-    with patch("atoll.supervisor.records.Records._keep"):
+    with patch("atoll.supervisor.records.Records._keep_soon"):
         await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/suspend")
         await world.crash()
     await world.start()
