@@ -15,6 +15,7 @@ from atoll.host import sync_tree
 from atoll.network import Flow
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.parts import Parts
+from atoll.supervisor.seals import note_boot
 from atoll.supervisor.table import Sandbox
 from atoll.supervisor.thawing import thaw_or_end
 
@@ -159,6 +160,7 @@ class Captures:
                 await asyncio.shield(thaw_or_end(self._parts.agents, berth))
         stopped_ms = (time.perf_counter() - began) * 1000
         write_flows(into, flows)
+        note_boot(into)
         return stopped_ms
 
 

@@ -64,15 +64,17 @@ class Trash:
         Gives the erasing, for who wants to wait for it.
         """
         aside = self._directory / f"{ASIDE}{new_id()}"
-        try:
-            os.rename(path, aside)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            _log.warning("%s is not removed: %s", path, error)
-            return None
-        return self._works.spawn(self._erase(aside))
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._table.holds.during(aside.name))
+            try:
+                os.rename(path, aside)
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                _log.warning("%s is not removed: %s", path, error)
+                return None
+            return self._works.spawn(self._erase(aside, held.pop_all()))
 
-    async def _erase(self, aside: Path) -> None:
-        with self._table.holds.during(aside.name):
+    async def _erase(self, aside: Path, held: contextlib.ExitStack) -> None:
+        with held:
             await erase_stale(aside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections.abc import Iterator
@@ -10,9 +11,10 @@ from pathlib import Path
 import msgspec
 
 from atoll.errors import DamagedError
-from atoll.host import write_atomically
+from atoll.host import boot_id, write_atomically
 
 SEAL = "seal.json"
+BOOT = "boot"
 _BLOCK_BYTES = 1 << 20
 # Of a file above this, only its ends and every 16th block are looked at: reading it all would be the waking.
 _WHOLE_BLOCKS = 512
@@ -49,12 +51,15 @@ class Seals:
     def check(self, checkpoint: Path, *, small: bool) -> None:
         """Compare either the small or the big files of a checkpoint with its seal, if it has one. Blocks.
 
+        One without a seal that was not on the disk is good until the host is started again.
+
         Raises:
             DamagedError: A file is missing, or not what it was.
         """
         try:
             seal = msgspec.json.decode((checkpoint / SEAL).read_bytes(), type=Seal)
         except FileNotFoundError:
+            _check_boot(checkpoint)
             return
         except (OSError, ValueError) as error:
             raise _damaged(checkpoint / SEAL, str(error)) from None
@@ -77,6 +82,17 @@ class Seals:
         while len(self._whole) >= _KNOWN_MOST:
             self._whole.pop(next(iter(self._whole)), None)
         self._whole[identity] = wanted
+
+
+def note_boot(checkpoint: Path) -> None:
+    """Keep with a checkpoint that is not on the disk yet when the host was started: it may be lost with the host."""
+    (checkpoint / BOOT).write_text(boot_id())
+
+
+def _check_boot(checkpoint: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if (checkpoint / BOOT).read_bytes() != boot_id().encode():
+            raise _damaged(checkpoint, "it was not yet on the disk when the host went down")
 
 
 def _damaged(path: Path, how: str) -> DamagedError:

@@ -20,6 +20,7 @@ from atoll.supervisor.imageprograms import start_program_of
 from atoll.supervisor.instants import same_instant
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.revival import Revival
+from atoll.supervisor.seals import note_boot
 from atoll.supervisor.states import check_action
 from atoll.supervisor.table import CRASH_REASON, Sandbox
 from atoll.supervisor.thawing import thaw_or_end
@@ -169,6 +170,8 @@ class Sleep:
             # The disk that an engine keeps is in it: it must be known as whole before the one before goes.
             early = self._parts.berths.seals.seal if sandbox.row.engine_disk else None
             await asyncio.to_thread(_make_durable, aside, berth.disk, early)
+        else:
+            note_boot(aside)
         # Not before: where the engine keeps the disk, the one before is all that a power cut would leave.
         self._parts.trash.take(into)
         os.rename(aside, into)

@@ -404,3 +404,30 @@ def _dying_at(target: Path) -> contextlib.AbstractContextManager[object]:
         rename(old, new)
 
     return patch("os.rename", until_then)
+
+
+@in_world
+async def test_a_memory_that_had_not_reached_the_disk_when_the_host_went_down_is_not_restored(
+    world: World,
+) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    await world.ask("POST", f"{one}/suspend")
+    checkpoint = world.home.sandboxes / made["sandbox_id"] / "checkpoint"
+    (checkpoint / "seal.json").unlink()  # as while a layer is frozen below it
+    (checkpoint / "boot").write_bytes(b"")
+    assert (await world.ask("POST", f"{one}/wake")).json["code"] == "damaged"
+    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+    assert world.machine_of(made["sandbox_id"]).memory == "booted"
+
+
+@in_world
+async def test_what_is_in_the_trash_is_no_leftover_at_any_moment(world: World) -> None:
+    stale = world.home.sandboxes / "stale"
+    stale.mkdir()
+    erasing = world.system.parts.trash.take(stale)
+    (aside,) = world.home.snapshots.iterdir()
+    assert world.system.table.holds.has(aside.name)
+    assert erasing is not None
+    await erasing
+    assert not world.system.table.holds.has(aside.name)
