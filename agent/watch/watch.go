@@ -161,24 +161,30 @@ func (w *Watcher) handle(watch int32, bits uint32, name string) bool {
 		return true
 	}
 	path := filepath.Join(directory, name)
+	var missed []string
+	if w.recursive && bits&syscall.IN_ISDIR != 0 {
+		// Before it is told: whoever knows of a directory misses nothing that happens in it from then on.
+		missed = w.follow(bits, path)
+	}
 	if kind := kindOf(bits); kind != "" && !w.send(Event{Kind: kind, Path: path}) {
 		return false
 	}
-	if w.recursive && bits&syscall.IN_ISDIR != 0 {
-		return w.follow(bits, path)
+	for _, below := range missed {
+		if !w.send(Event{Kind: Create, Path: below}) {
+			return false
+		}
 	}
 	return true
 }
 
-// follow keeps the watches in step with directories that come and go.
-func (w *Watcher) follow(bits uint32, path string) bool {
+// follow keeps the watches in step with directories that come and go, and tells what a new one had in it already.
+func (w *Watcher) follow(bits uint32, path string) (missed []string) {
 	if bits&syscall.IN_MOVED_FROM != 0 {
 		w.forget(path)
 	}
 	if bits&(syscall.IN_CREATE|syscall.IN_MOVED_TO) == 0 {
-		return true
+		return nil
 	}
-	var missed []string
 	// The directory may be gone again.
 	_ = w.account.Act(func() error {
 		var found func(string)
@@ -187,12 +193,7 @@ func (w *Watcher) follow(bits uint32, path string) bool {
 		}
 		return w.add(path, found)
 	})
-	for _, below := range missed {
-		if !w.send(Event{Kind: Create, Path: below}) {
-			return false
-		}
-	}
-	return true
+	return missed
 }
 
 func (w *Watcher) send(event Event) bool {
