@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from atoll.errors import HostError
@@ -64,23 +64,14 @@ def tree_bytes(path: Path) -> int:
     """Bytes of disk that a tree takes; a file with several names counts once. What vanishes meanwhile is
     left out.
     """
-    total = 0
+    total = path.lstat().st_blocks * 512
     linked: set[int] = set()
-    with open_top(path) as top:
-        total += os.fstat(top).st_blocks * 512
-        waiting = [""]
-        while waiting:
-            at = waiting.pop()
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError), open_below(top, at) as fd:
-                for entry in _scan(fd):
-                    found = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(found.st_mode):
-                        waiting.append(f"{at}/{entry.name}" if at else entry.name)
-                    elif found.st_nlink > 1:
-                        if found.st_ino in linked:
-                            continue
-                        linked.add(found.st_ino)
-                    total += found.st_blocks * 512
+    for found in stats_below(path):
+        if not stat.S_ISDIR(found.st_mode) and found.st_nlink > 1:
+            if found.st_ino in linked:
+                continue
+            linked.add(found.st_ino)
+        total += found.st_blocks * 512
     return total
 
 
@@ -90,19 +81,30 @@ def tree_outgrows(path: Path, most_bytes: int) -> bool:
     Looks at no more of it than it needs to know.
     """
     total = 0
+    with contextlib.closing(stats_below(path)) as below:
+        for found in below:
+            total += _ENTRY_BYTES + found.st_blocks * 512
+            if total > most_bytes:
+                return True
+    return False
+
+
+def stats_below(path: Path) -> Generator[os.stat_result, None, None]:
+    """What the kernel knows of each name in a tree, itself not included. What vanishes meanwhile is left out."""
     with open_top(path) as top:
         waiting = [""]
         while waiting:
             at = waiting.pop()
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError), open_below(top, at) as fd:
-                for entry in _scan(fd):
-                    found = entry.stat(follow_symlinks=False)
+            gone = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+            with gone, open_below(top, at) as fd, os.scandir(fd) as entries:
+                for entry in entries:
+                    try:
+                        found = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue
                     if stat.S_ISDIR(found.st_mode):
                         waiting.append(f"{at}/{entry.name}" if at else entry.name)
-                    total += _ENTRY_BYTES + found.st_blocks * 512
-                    if total > most_bytes:
-                        return True
-    return False
+                    yield found
 
 
 def sync_tree(path: Path) -> None:
@@ -172,13 +174,6 @@ def _steps(at: str) -> Iterator[str]:
         step = f"{step}/{name}" if step else name
     if step:
         yield step
-
-
-def _scan(fd: int) -> Iterator[os.DirEntry[str]]:
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            with contextlib.suppress(FileNotFoundError):
-                yield entry
 
 
 def _remove_content(top: int) -> None:

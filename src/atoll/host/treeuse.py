@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import stat
 from pathlib import Path
 from typing import NamedTuple
 
-from atoll.host.trees import open_below, open_top
+from atoll.host.trees import stats_below
 
 _PAGE_BYTES = 4096
 
@@ -26,28 +24,12 @@ def tree_use(path: Path) -> TreeUse:
     """
     pages = files = 0
     linked: set[int] = set()
-    with open_top(path) as top:
-        waiting = [""]
-        while waiting:
-            at = waiting.pop()
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError), open_below(top, at) as fd:
-                for found, name in _entries(fd):
-                    files += 1
-                    pages += 1
-                    if stat.S_ISDIR(found.st_mode):
-                        waiting.append(f"{at}/{name}" if at else name)
-                    elif found.st_nlink > 1:
-                        if found.st_ino in linked:
-                            continue
-                        linked.add(found.st_ino)
-                    pages += -(-found.st_size // _PAGE_BYTES) if stat.S_ISREG(found.st_mode) else 0
+    for found in stats_below(path):
+        files += 1
+        pages += 1
+        if not stat.S_ISDIR(found.st_mode) and found.st_nlink > 1:
+            if found.st_ino in linked:
+                continue
+            linked.add(found.st_ino)
+        pages += -(-found.st_size // _PAGE_BYTES) if stat.S_ISREG(found.st_mode) else 0
     return TreeUse(pages * _PAGE_BYTES, files)
-
-
-def _entries(fd: int) -> list[tuple[os.stat_result, str]]:
-    found = []
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            with contextlib.suppress(FileNotFoundError):
-                found.append((entry.stat(follow_symlinks=False), entry.name))
-    return found
