@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError, ImageNotFoundError
+from atoll.errors import AtollError, ImageNotFoundError, UnsupportedError
 from atoll.images import image_name
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.erasing import erase
@@ -98,6 +98,11 @@ class Creation:
             metadata=spec.metadata,
             network=spec.network,
             on_crash=spec.on_crash or "reboot",
+            lifecycle=spec.lifecycle,
+            started_at=now_s,
+            volumes=spec.volumes,
+            team=spec.team,
+            attributes=spec.attributes,
             limits=spec.limits,
             trust_host_ca=spec.trust_host_ca,
             user=facts.user,
@@ -176,6 +181,11 @@ class Creation:
             metadata=spec.metadata,
             network=spec.network,
             on_crash=spec.on_crash or snapshot.on_crash,
+            lifecycle=spec.lifecycle,
+            started_at=now_s,
+            volumes=snapshot.volumes,
+            team=spec.team,
+            attributes=spec.attributes,
             limits=limits,
             trust_host_ca=snapshot.trust_host_ca,
             user=snapshot.user,
@@ -211,7 +221,11 @@ def check_spec(spec: SandboxSpec) -> None:
     check_name(spec.name)
     check_env(spec.env)
     check_metadata(spec.metadata)
+    check_metadata(spec.attributes, "attributes")
     spec.limits.check()
+    spec.lifecycle.check()
+    if spec.volumes:
+        raise UnsupportedError("volumes cannot be mounted yet")
 
 
 def from_pool(spec: SandboxSpec) -> bool:

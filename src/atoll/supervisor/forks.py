@@ -114,6 +114,8 @@ class Forks:
             state="running",
             created_at=now_s,
             changed_at=now_s,
+            started_at=now_s,
+            ends_at=None,
             disk=FIRST_DISK,
             stack=capture.stack,
             generation=original.generation + 1,

@@ -52,11 +52,11 @@ def check_env(env: dict[str, str]) -> None:
         raise InvalidSpecError("env is over 256 KiB", hint="put large values into files")
 
 
-def check_metadata(metadata: dict[str, str]) -> None:
+def check_metadata(metadata: dict[str, str], name: str = "metadata") -> None:
     """Refuse labels that are too much for a list.
 
     Raises:
         InvalidSpecError: All together is over 64 KiB.
     """
-    if sum(len(name) + len(value) for name, value in metadata.items()) > METADATA_LIMIT_BYTES:
-        raise InvalidSpecError("metadata is over 64 KiB", hint="keep large values elsewhere")
+    if sum(len(key) + len(value) for key, value in metadata.items()) > METADATA_LIMIT_BYTES:
+        raise InvalidSpecError(f"{name} is over 64 KiB", hint="keep large values elsewhere")

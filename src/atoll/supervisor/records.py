@@ -32,7 +32,9 @@ _TABLES: dict[type[_Row], tuple[str, str]] = {
     SnapshotRow: ("snapshots", "snapshot_id"),
     OperationRow: ("operations", "sandbox_id"),
 }
-_JSON_FIELDS = frozenset({"env", "limits", "metadata", "stack", "versions"})
+_JSON_FIELDS = frozenset(
+    {"attributes", "env", "lifecycle", "limits", "metadata", "stack", "versions", "volumes"}
+)
 
 
 class Records:

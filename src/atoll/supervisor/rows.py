@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from atoll.types import Limits, OnCrash, SandboxInfo, SandboxState, SnapshotInfo
+from atoll.types import Lifecycle, Limits, OnCrash, SandboxInfo, SandboxState, SnapshotInfo
 
 OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollback"]
 
@@ -49,6 +49,13 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     engine_disk: bool = False
     start: bool = False
     on_crash: OnCrash = "reboot"
+    lifecycle: Lifecycle = Lifecycle()
+    started_at: float = 0.0
+    ends_at: float | None = None
+    has_memory: bool = True
+    volumes: dict[str, str] = {}
+    team: str | None = None
+    attributes: dict[str, str] = {}
     machine_id: str | None = None
     machine: bytes | None = None
     link_id: str | None = None
@@ -94,6 +101,8 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     engine_disk: bool = False
     start: bool = False
     on_crash: OnCrash = "reboot"
+    volumes: dict[str, str] = {}
+    team: str | None = None
 
     def info(self) -> SnapshotInfo:
         """What a client is told."""

@@ -136,6 +136,8 @@ class Snapshots:
             trust_host_ca=of.trust_host_ca,
             user=of.user,
             cwd=of.cwd,
+            volumes=of.volumes,
+            team=of.team,
             engine_disk=of.engine_disk,
             start=of.start,
             on_crash=of.on_crash,

@@ -2,6 +2,7 @@
 
 from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
 from atoll.types.images import ImageInfo
+from atoll.types.lifecycle import Lifecycle, OnTimeout
 from atoll.types.limits import Limits
 from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
@@ -14,8 +15,10 @@ __all__ = [
     "FileInfo",
     "FileKind",
     "ImageInfo",
+    "Lifecycle",
     "Limits",
     "OnCrash",
+    "OnTimeout",
     "Output",
     "ProcessInfo",
     "Progress",

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from atoll.types.lifecycle import Lifecycle
 from atoll.types.limits import Limits
 
 OnCrash = Literal["reboot", "rollback", "stop"]
@@ -32,6 +33,10 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         start: Run the image's own program (its entry point with its arguments) when the sandbox boots. With
             ``from_snapshot`` what ran in the snapshot runs on.
         trust_host_ca: Trust inside the CA certificates that the host trusts beyond the image's own.
+        lifecycle: How long it may run, and what happens then. None means no lease; with ``from_snapshot`` too.
+        volumes: Names of volumes by the absolute path where each appears inside.
+        team: Whom it belongs to; None is nobody, as on a computer that one person uses.
+        attributes: What the face that made it wants to remember of it. No user sees or filters by it.
     """
 
     image: str | None = None
@@ -45,6 +50,10 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     on_crash: OnCrash | None = None
     start: bool = False
     trust_host_ca: bool = True
+    lifecycle: Lifecycle = Lifecycle()
+    volumes: dict[str, str] = {}
+    team: str | None = None
+    attributes: dict[str, str] = {}
 
 
 class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +62,9 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     ``snapshot_id`` is the snapshot that its disk and memory last came from or were last kept in: the parent of the
     next snapshot. ``reason`` says why a crashed sandbox crashed. ``user`` and ``cwd`` are what ``run``, ``exec``
     and ``files`` act as and in when the call names none. ``limits`` are those that were asked for. With
-    ``engine_disk`` its disk is the engine's own, see the guide's page on states.
+    ``engine_disk`` its disk is the engine's own, see the guide's page on states. ``started_at`` is when it began to run
+    last, ``ends_at`` when its lease ends, if it runs and has one. ``has_memory`` is False when the processes of one
+    that sleeps are gone, and only its disk was kept.
     """
 
     sandbox_id: str
@@ -72,6 +83,13 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     on_crash: OnCrash = "reboot"
     snapshot_id: str | None = None
     reason: str | None = None
+    lifecycle: Lifecycle = Lifecycle()
+    started_at: float = 0.0
+    ends_at: float | None = None
+    has_memory: bool = True
+    volumes: dict[str, str] = {}
+    team: str | None = None
+    attributes: dict[str, str] = {}
 
 
 class SandboxPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,3 +24,4 @@ class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
     disk_bytes: int
     stopped_ms: float
     engine_disk: bool = False
+    team: str | None = None

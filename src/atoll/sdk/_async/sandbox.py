@@ -9,11 +9,10 @@ from typing import Any, Literal, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.guest import list_processes, processes_from
-from atoll.protocol import ForkRequest, LimitsRequest, RollbackRequest, SnapshotRequest
-from atoll.sdk._async.agent import AsyncAgent
+from atoll.protocol import ForkRequest
 from atoll.sdk._async.files import AsyncFiles
 from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
-from atoll.sdk._async.listing import listed, logged
+from atoll.sdk._async.listing import listed
 from atoll.sdk._async.ports import AsyncForward
 from atoll.sdk._async.process import AsyncProcess, started
 from atoll.sdk._async.programs import (
@@ -27,10 +26,12 @@ from atoll.sdk._async.programs import (
     program_of,
 )
 from atoll.sdk._async.snapshots import snapshot_ref
+from atoll.sdk._async.states import AsyncStates
 from atoll.sdk._async.terminal import AsyncTerminal, opened
 from atoll.sdk._io_async import shielded, user_socket
 from atoll.types import (
     ExecResult,
+    Lifecycle,
     Limits,
     OnCrash,
     ProcessInfo,
@@ -38,20 +39,18 @@ from atoll.types import (
     SandboxInfo,
     SandboxSpec,
     SandboxState,
-    SandboxStats,
     SnapshotInfo,
     TerminalSize,
 )
 
 # `list` is a method below, so that annotations there cannot name the type
 _Processes = list[ProcessInfo]
-_Snapshots = list[SnapshotInfo]
 _Sandboxes: TypeAlias = "list[AsyncSandbox]"
 _KILL_S = 60.0
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
 
 
-class AsyncSandbox:
+class AsyncSandbox(AsyncStates):
     """A whole computer that remembers: it runs programs, keeps files, sleeps, wakes, forks and rolls back.
 
     Get one with ``create``, ``connect`` or ``fork``. Every use of a sleeping one (a program, a file, a port) wakes it.
@@ -70,13 +69,9 @@ class AsyncSandbox:
     """
 
     def __init__(self, link: AsyncLink, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
-        self.id = info.sandbox_id
-        self.name = info.name
-        self._link = link
-        self._agent = AsyncAgent(link, info.sandbox_id)
+        super().__init__(link, info)
         self.files = AsyncFiles(self._agent)
         self._kill_at_exit = kill_at_exit
-        self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"
 
     @classmethod
     async def create(
@@ -93,6 +88,10 @@ class AsyncSandbox:
         on_crash: OnCrash | None = None,
         start: bool = False,
         trust_host_ca: bool = True,
+        lifecycle: Lifecycle | None = None,
+        volumes: Mapping[str, str] | None = None,
+        team: str | None = None,
+        attributes: Mapping[str, str] | None = None,
         keep: bool = False,
         on_progress: Callable[[Progress], Any] | None = None,
     ) -> AsyncSandbox:
@@ -112,6 +111,10 @@ class AsyncSandbox:
                 or the snapshot's.
             start: Run the image's own program: an ordinary process with the tag ``image``, also after a crash.
             trust_host_ca: Trust inside what CA certificates the host trusts beyond the image's own.
+            lifecycle: How long it may run, and what happens then; None is as long as it likes.
+            volumes: Names of volumes by the absolute path where each appears inside.
+            team: Whom it belongs to; None is nobody.
+            attributes: Remembered for the program that makes it, and shown to no user.
             keep: Leave it alive at the end of ``async with``.
             on_progress: Called with what goes on while it takes long.
 
@@ -139,6 +142,10 @@ class AsyncSandbox:
             on_crash=on_crash,
             start=start,
             trust_host_ca=trust_host_ca,
+            lifecycle=(lifecycle or Lifecycle()).check(),
+            volumes=dict(volumes or {}),
+            team=team,
+            attributes=dict(attributes or {}),
         )
         with closed_on_error(AsyncLink()) as link:
             info = await link.long_call("POST", "/v1/sandboxes", SandboxInfo, spec, on_progress=on_progress)
@@ -390,75 +397,6 @@ class AsyncSandbox:
         """
         return AsyncForward(self._link, self.id, port, local_port)
 
-    async def logs(self, *, follow: bool = False) -> AsyncIterator[str]:
-        """Iterate over what the sandbox's console and its life cycle wrote. It is not woken.
-
-        Args:
-            follow: Go on with what comes, until the sandbox is killed.
-        """
-        async for text in logged(self._link, self._path, follow=follow):
-            yield text
-
-    async def set_limits(self, limits: Limits, *, best_effort: bool = False) -> None:
-        """Change the limits that are not None: at once where it runs, else from its next start on.
-
-        Raises:
-            InvalidSpecError, UnsupportedError: One is not possible, or this host cannot hold or change it.
-        """
-        await self._change("limits", LimitsRequest(limits=limits.check(), best_effort=best_effort))
-
-    async def stats(self) -> SandboxStats:
-        """What it uses of the host. It is not woken."""
-        return await self._link.call("GET", f"{self._path}/stats", SandboxStats)
-
-    async def info(self) -> SandboxInfo:
-        """What is known of it now: its state, labels and limits. It is not woken."""
-        return await self._link.call("GET", self._path, SandboxInfo)
-
-    async def pause(self) -> None:
-        """Freeze it: its memory stays, and it uses no processor. Connections to it are closed; its next use thaws it.
-
-        Raises:
-            UnsupportedError: Its engine cannot.
-        """
-        await self._change("pause")
-
-    async def resume(self) -> None:
-        """Wake it from pause or suspend, exactly where it was."""
-        await self._change("resume")
-
-    async def suspend(self) -> None:
-        """Put its memory on disk and end its machine; it is on disk for good when this returns. Its next use wakes it.
-
-        Raises:
-            UnsupportedError: Its engine cannot.
-            NoSpaceError: The disk under the home is full; it goes on running.
-        """
-        await self._change("suspend")
-
-    async def _change(self, how: str, body: Any = None) -> None:
-        path = f"{self._path}/{how}"
-        await self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
-
-    async def snapshot(self, name: str | None = None, *, comment: str = "") -> SnapshotInfo:
-        """Keep its memory and disk of this instant; it goes on running. On disk for good when this returns.
-
-        Args:
-            name: Unique in the home; None gives it no name.
-            comment: For people.
-
-        Raises:
-            NameTakenError: Another snapshot has that name.
-            UnsupportedError: Its engine cannot.
-            NoSpaceError: The disk under the home is full; nothing is kept.
-        """
-        body = SnapshotRequest(name=name, comment=comment)
-        return await self._link.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)
-
-    async def snapshots(self) -> _Snapshots:
-        """The snapshots that were made of it."""
-        return await self._link.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo])
-
     async def fork(self, count: int = 1) -> _Sandboxes:
         """Make ``count`` running copies of its memory and disk, all or none. It goes on as it was.
 
@@ -476,17 +414,6 @@ class AsyncSandbox:
             "POST", f"{self._path}/fork", list[SandboxInfo], ForkRequest(count=count), timeout_s=LONG_S
         )
         return [type(self)(AsyncLink(self._link.home), info, kill_at_exit=True) for info in infos]
-
-    async def rollback(self, snapshot: str | SnapshotInfo) -> None:
-        """Put it back to a snapshot of its own, memory and disk, in place. When that fails it is as it was.
-
-        Raises:
-            SnapshotNotFoundError: There is no such snapshot.
-            InvalidSpecError: It is not one of this sandbox's line.
-        """
-        body = RollbackRequest(snapshot=snapshot_ref(snapshot))
-        await self._link.call("POST", f"{self._path}/rollback", SandboxInfo, body, timeout_s=LONG_S)
-        self._agent.close()
 
     async def kill(self) -> None:
         """End it now and erase its memory and disk; its snapshots stay.

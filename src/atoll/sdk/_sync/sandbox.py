@@ -10,11 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.guest import list_processes, processes_from
-from atoll.protocol import ForkRequest, LimitsRequest, RollbackRequest, SnapshotRequest
-from atoll.sdk._sync.agent import Agent
+from atoll.protocol import ForkRequest
 from atoll.sdk._sync.files import Files
 from atoll.sdk._sync.link import LONG_S, Link, closed_on_error, ref
-from atoll.sdk._sync.listing import listed, logged
+from atoll.sdk._sync.listing import listed
 from atoll.sdk._sync.ports import Forward
 from atoll.sdk._sync.process import Process, started
 from atoll.sdk._sync.programs import (
@@ -28,10 +27,12 @@ from atoll.sdk._sync.programs import (
     program_of,
 )
 from atoll.sdk._sync.snapshots import snapshot_ref
+from atoll.sdk._sync.states import States
 from atoll.sdk._sync.terminal import Terminal, opened
 from atoll.sdk._io_sync import shielded, user_socket
 from atoll.types import (
     ExecResult,
+    Lifecycle,
     Limits,
     OnCrash,
     ProcessInfo,
@@ -39,20 +40,18 @@ from atoll.types import (
     SandboxInfo,
     SandboxSpec,
     SandboxState,
-    SandboxStats,
     SnapshotInfo,
     TerminalSize,
 )
 
 # `list` is a method below, so that annotations there cannot name the type
 _Processes = list[ProcessInfo]
-_Snapshots = list[SnapshotInfo]
 _Sandboxes: TypeAlias = "list[Sandbox]"
 _KILL_S = 60.0
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
 
 
-class Sandbox:
+class Sandbox(States):
     """A whole computer that remembers: it runs programs, keeps files, sleeps, wakes, forks and rolls back.
 
     Get one with ``create``, ``connect`` or ``fork``. Every use of a sleeping one (a program, a file, a port) wakes it.
@@ -71,13 +70,9 @@ class Sandbox:
     """
 
     def __init__(self, link: Link, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
-        self.id = info.sandbox_id
-        self.name = info.name
-        self._link = link
-        self._agent = Agent(link, info.sandbox_id)
+        super().__init__(link, info)
         self.files = Files(self._agent)
         self._kill_at_exit = kill_at_exit
-        self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"
 
     @classmethod
     def create(
@@ -94,6 +89,10 @@ class Sandbox:
         on_crash: OnCrash | None = None,
         start: bool = False,
         trust_host_ca: bool = True,
+        lifecycle: Lifecycle | None = None,
+        volumes: Mapping[str, str] | None = None,
+        team: str | None = None,
+        attributes: Mapping[str, str] | None = None,
         keep: bool = False,
         on_progress: Callable[[Progress], Any] | None = None,
     ) -> Sandbox:
@@ -113,6 +112,10 @@ class Sandbox:
                 or the snapshot's.
             start: Run the image's own program: an ordinary process with the tag ``image``, also after a crash.
             trust_host_ca: Trust inside what CA certificates the host trusts beyond the image's own.
+            lifecycle: How long it may run, and what happens then; None is as long as it likes.
+            volumes: Names of volumes by the absolute path where each appears inside.
+            team: Whom it belongs to; None is nobody.
+            attributes: Remembered for the program that makes it, and shown to no user.
             keep: Leave it alive at the end of ``with``.
             on_progress: Called with what goes on while it takes long.
 
@@ -140,6 +143,10 @@ class Sandbox:
             on_crash=on_crash,
             start=start,
             trust_host_ca=trust_host_ca,
+            lifecycle=(lifecycle or Lifecycle()).check(),
+            volumes=dict(volumes or {}),
+            team=team,
+            attributes=dict(attributes or {}),
         )
         with closed_on_error(Link()) as link:
             info = link.long_call("POST", "/v1/sandboxes", SandboxInfo, spec, on_progress=on_progress)
@@ -391,75 +398,6 @@ class Sandbox:
         """
         return Forward(self._link, self.id, port, local_port)
 
-    def logs(self, *, follow: bool = False) -> Iterator[str]:
-        """Iterate over what the sandbox's console and its life cycle wrote. It is not woken.
-
-        Args:
-            follow: Go on with what comes, until the sandbox is killed.
-        """
-        for text in logged(self._link, self._path, follow=follow):
-            yield text
-
-    def set_limits(self, limits: Limits, *, best_effort: bool = False) -> None:
-        """Change the limits that are not None: at once where it runs, else from its next start on.
-
-        Raises:
-            InvalidSpecError, UnsupportedError: One is not possible, or this host cannot hold or change it.
-        """
-        self._change("limits", LimitsRequest(limits=limits.check(), best_effort=best_effort))
-
-    def stats(self) -> SandboxStats:
-        """What it uses of the host. It is not woken."""
-        return self._link.call("GET", f"{self._path}/stats", SandboxStats)
-
-    def info(self) -> SandboxInfo:
-        """What is known of it now: its state, labels and limits. It is not woken."""
-        return self._link.call("GET", self._path, SandboxInfo)
-
-    def pause(self) -> None:
-        """Freeze it: its memory stays, and it uses no processor. Connections to it are closed; its next use thaws it.
-
-        Raises:
-            UnsupportedError: Its engine cannot.
-        """
-        self._change("pause")
-
-    def resume(self) -> None:
-        """Wake it from pause or suspend, exactly where it was."""
-        self._change("resume")
-
-    def suspend(self) -> None:
-        """Put its memory on disk and end its machine; it is on disk for good when this returns. Its next use wakes it.
-
-        Raises:
-            UnsupportedError: Its engine cannot.
-            NoSpaceError: The disk under the home is full; it goes on running.
-        """
-        self._change("suspend")
-
-    def _change(self, how: str, body: Any = None) -> None:
-        path = f"{self._path}/{how}"
-        self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
-
-    def snapshot(self, name: str | None = None, *, comment: str = "") -> SnapshotInfo:
-        """Keep its memory and disk of this instant; it goes on running. On disk for good when this returns.
-
-        Args:
-            name: Unique in the home; None gives it no name.
-            comment: For people.
-
-        Raises:
-            NameTakenError: Another snapshot has that name.
-            UnsupportedError: Its engine cannot.
-            NoSpaceError: The disk under the home is full; nothing is kept.
-        """
-        body = SnapshotRequest(name=name, comment=comment)
-        return self._link.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)
-
-    def snapshots(self) -> _Snapshots:
-        """The snapshots that were made of it."""
-        return self._link.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo])
-
     def fork(self, count: int = 1) -> _Sandboxes:
         """Make ``count`` running copies of its memory and disk, all or none. It goes on as it was.
 
@@ -477,17 +415,6 @@ class Sandbox:
             "POST", f"{self._path}/fork", list[SandboxInfo], ForkRequest(count=count), timeout_s=LONG_S
         )
         return [type(self)(Link(self._link.home), info, kill_at_exit=True) for info in infos]
-
-    def rollback(self, snapshot: str | SnapshotInfo) -> None:
-        """Put it back to a snapshot of its own, memory and disk, in place. When that fails it is as it was.
-
-        Raises:
-            SnapshotNotFoundError: There is no such snapshot.
-            InvalidSpecError: It is not one of this sandbox's line.
-        """
-        body = RollbackRequest(snapshot=snapshot_ref(snapshot))
-        self._link.call("POST", f"{self._path}/rollback", SandboxInfo, body, timeout_s=LONG_S)
-        self._agent.close()
 
     def kill(self) -> None:
         """End it now and erase its memory and disk; its snapshots stay.

@@ -1,0 +1,43 @@
+"""How long a sandbox may run, and what becomes of it then."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from atoll.errors import InvalidSpecError
+
+OnTimeout = Literal["kill", "suspend", "stop"]
+"""What a lease's end does: erase the sandbox, put it to sleep, or end its processes and keep its disk."""
+
+
+class Lifecycle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The lease of a sandbox: how long it runs without being asked for more.
+
+    Args:
+        timeout_s: Seconds that it may run from its start, and from each resume or wake; None is no lease.
+        on_timeout: What happens when the lease ends: ``"kill"`` erases it, ``"suspend"`` keeps its memory and
+            disk, ``"stop"`` ends its processes and keeps its disk.
+        auto_resume: Any use wakes it. False leaves it asleep, whatever is asked of it, until ``resume``.
+        wake_timeout_s: The lease after a use has woken it; None is ``timeout_s``.
+    """
+
+    timeout_s: float | None = None
+    on_timeout: OnTimeout = "kill"
+    auto_resume: bool = True
+    wake_timeout_s: float | None = None
+
+    def check(self) -> Lifecycle:
+        """These, unless they make no sense; clients ask too, since JSON has neither NaN nor infinity.
+
+        Raises:
+            InvalidSpecError: Says which.
+        """
+        for name in ("timeout_s", "wake_timeout_s"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < float("inf"):
+                raise InvalidSpecError(
+                    f"{name} is {value:g}", hint="give 0 seconds or more, or None for no lease"
+                )
+        return self
