@@ -7,8 +7,12 @@ AtollError                    base: .code .hint .sandbox_id
 │  ├─ SandboxNotFoundError
 │  ├─ SnapshotNotFoundError
 │  ├─ ImageNotFoundError
-│  └─ ProcessNotFoundError
-├─ NameTakenError             another sandbox or snapshot of this home has that name
+│  ├─ ProcessNotFoundError
+│  ├─ TeamNotFoundError
+│  └─ KeyNotFoundError
+├─ NameTakenError             another sandbox, snapshot or team of this home has that name
+├─ DeniedError                PermissionError: a key is missing, wrong, revoked or expired
+├─ QuotaError                 a team may not use more than it does; later it may
 ├─ InUseError                 something else still needs it
 ├─ StateError                 not possible in the state that the sandbox is in
 ├─ SandboxCrashedError        its processes died; the next use starts it again from its disk
@@ -116,10 +120,35 @@ class ProcessNotFoundError(NotFoundError):
     code = "process_not_found"
 
 
+class TeamNotFoundError(NotFoundError):
+    """No team has that name."""
+
+    code = "team_not_found"
+
+
+class KeyNotFoundError(NotFoundError):
+    """No key has that id."""
+
+    code = "key_not_found"
+
+
 class NameTakenError(AtollError):
-    """Another sandbox, or another snapshot, of this home has that name."""
+    """Another sandbox, snapshot or team of this home has that name."""
 
     code = "name_taken"
+
+
+class DeniedError(AtollError, PermissionError):
+    """A key is missing, wrong, revoked or expired; which of these it is, nobody is told."""
+
+    code = "denied"
+    errno = errno.EACCES
+
+
+class QuotaError(AtollError):
+    """A team would use more than its quotas allow. Nothing was done; it may be possible later."""
+
+    code = "quota"
 
 
 class InUseError(AtollError):

@@ -81,6 +81,16 @@ class Home:
         return self.path / "bin"
 
     @property
+    def teams(self) -> Path:
+        """One directory for each team, by its name: a copy of its row."""
+        return self.path / "teams"
+
+    @property
+    def keys(self) -> Path:
+        """One directory for each key, by its id: a copy of its row, without the key."""
+        return self.path / "keys"
+
+    @property
     def log(self) -> Path:
         """The supervisor's log."""
         return self.path / "supervisor.log"
@@ -120,6 +130,8 @@ class Home:
                 self.snapshots,
                 self.layers,
                 self.bin,
+                self.teams,
+                self.keys,
             ):
                 _make_private(directory, directory.stat)
             if self.run.parent != self.path:

@@ -12,7 +12,7 @@ from typing import Literal, NoReturn
 import msgspec
 
 from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
-from atoll.types import Limits, Progress
+from atoll.types import Limits, Progress, Quotas
 
 PROTOCOL_VERSION = 1
 
@@ -72,6 +72,27 @@ class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     name: str | None = None
     comment: str = ""
+
+
+class TeamRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/teams``."""
+
+    name: str
+    quotas: Quotas = Quotas()
+
+
+class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/keys``: whose, what for, and for how long; None is for ever."""
+
+    team: str
+    name: str
+    expires_in_s: float | None = None
+
+
+class KeyCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/keys/check``: a key, in no path since those are logged."""
+
+    key: str
 
 
 class LogsPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from atoll.sdk._async.files import AsyncFiles
     from atoll.sdk._async.images import AsyncImages
+    from atoll.sdk._async.keys import AsyncKeys
     from atoll.sdk._async.ports import AsyncForward
     from atoll.sdk._async.process import AsyncProcess
     from atoll.sdk._async.sandbox import AsyncSandbox
     from atoll.sdk._async.snapshots import AsyncSnapshots
     from atoll.sdk._async.supervisor import AsyncSupervisor
+    from atoll.sdk._async.teams import AsyncTeams
     from atoll.sdk._async.terminal import AsyncTerminal
     from atoll.sdk._async.watch import AsyncWatch
     from atoll.sdk._sync.files import Files
     from atoll.sdk._sync.images import Images
+    from atoll.sdk._sync.keys import Keys
     from atoll.sdk._sync.ports import Forward
     from atoll.sdk._sync.process import Process
     from atoll.sdk._sync.sandbox import Sandbox
     from atoll.sdk._sync.snapshots import Snapshots
     from atoll.sdk._sync.supervisor import Supervisor
+    from atoll.sdk._sync.teams import Teams
     from atoll.sdk._sync.terminal import Terminal
     from atoll.sdk._sync.watch import Watch
 
@@ -28,19 +32,23 @@ __all__ = [
     "AsyncFiles",
     "AsyncForward",
     "AsyncImages",
+    "AsyncKeys",
     "AsyncProcess",
     "AsyncSandbox",
     "AsyncSnapshots",
     "AsyncSupervisor",
+    "AsyncTeams",
     "AsyncTerminal",
     "AsyncWatch",
     "Files",
     "Forward",
     "Images",
+    "Keys",
     "Process",
     "Sandbox",
     "Snapshots",
     "Supervisor",
+    "Teams",
     "Terminal",
     "Watch",
 ]

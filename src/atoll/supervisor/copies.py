@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from atoll.supervisor.rows import SandboxRow, SnapshotRow
+from atoll.host import Home
+from atoll.supervisor.rows import KeptRow, KeyRow, SandboxRow, SnapshotRow, TeamRow, key_of
 
 ROW = "row.json"
 _log = logging.getLogger(__name__)
@@ -22,20 +23,23 @@ class _Copy(msgspec.Struct, frozen=True):
 
 
 class Copies:
-    """``row.json`` in the directory of each sandbox and snapshot.
+    """``row.json`` in the directory of each sandbox, snapshot, team and key.
 
     The database is the truth; a copy is read when the database, or a row in it, is lost or not what it was.
 
     Args:
-        sandboxes: Where sandboxes have their directories.
-        snapshots: Where snapshots have theirs.
+        home: Where those directories lie.
     """
 
-    def __init__(self, sandboxes: Path, snapshots: Path) -> None:
-        self._sandboxes = sandboxes
-        self._snapshots = snapshots
+    def __init__(self, home: Home) -> None:
+        self._directories: dict[type[KeptRow], Path] = {
+            SandboxRow: home.sandboxes,
+            SnapshotRow: home.snapshots,
+            TeamRow: home.teams,
+            KeyRow: home.keys,
+        }
 
-    def keep(self, row: SandboxRow | SnapshotRow) -> None:
+    def keep(self, row: KeptRow) -> None:
         """Keep a copy; one that cannot be written is only logged."""
         path = self._path(row)
         if not path.parent.is_dir():
@@ -49,26 +53,23 @@ class Copies:
         except OSError as error:
             _log.warning("%s is not written: %s", path, error)
 
-    def of(self, kind: type[SandboxRow] | type[SnapshotRow], id_: str) -> SandboxRow | SnapshotRow | None:
+    def of(self, kind: type[KeptRow], id_: str) -> KeptRow | None:
         """The copy of a row, if there is one that is whole."""
-        directory = self._sandboxes if kind is SandboxRow else self._snapshots
-        return _read(directory / id_ / ROW, kind)
+        return _read(self._directories[kind] / id_ / ROW, kind)
 
-    def all(self) -> Iterator[SandboxRow | SnapshotRow]:
+    def all(self) -> Iterator[KeptRow]:
         """Every copy that is whole, but of what was killed."""
-        for directory, kind in ((self._sandboxes, SandboxRow), (self._snapshots, SnapshotRow)):
+        for kind, directory in self._directories.items():
             for path in sorted(directory.glob(f"*/{ROW}")):
                 row = _read(path, kind)
                 if row is not None and self._path(row) == path and getattr(row, "state", None) != "killed":
                     yield row
 
-    def _path(self, row: SandboxRow | SnapshotRow) -> Path:
-        if isinstance(row, SandboxRow):
-            return self._sandboxes / row.sandbox_id / ROW
-        return self._snapshots / row.snapshot_id / ROW
+    def _path(self, row: KeptRow) -> Path:
+        return self._directories[type(row)] / key_of(row) / ROW
 
 
-def _read(path: Path, kind: type[SandboxRow] | type[SnapshotRow]) -> SandboxRow | SnapshotRow | None:
+def _read(path: Path, kind: type[KeptRow]) -> KeptRow | None:
     try:
         copy = msgspec.json.decode(path.read_bytes(), type=_Copy)
         if zlib.crc32(copy.row) == copy.crc32:

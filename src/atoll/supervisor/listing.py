@@ -17,6 +17,7 @@ def page(
     *,
     states: Collection[str] = (),
     metadata: Mapping[str, str] | None = None,
+    team: str | None = None,
     limit: int = 100,
     cursor: str | None = None,
 ) -> SandboxPage:
@@ -32,7 +33,12 @@ def page(
     after = _decode(cursor) if cursor else (0.0, "")
     wanted = metadata or {}
     matching = sorted(
-        (info for info in infos if _key(info) > after and _matches(info, states, wanted)), key=_key
+        (
+            info
+            for info in infos
+            if _key(info) > after and team in (None, info.team) and _matches(info, states, wanted)
+        ),
+        key=_key,
     )
     shown = matching[:limit]
     return SandboxPage(sandboxes=shown, cursor=_encode(shown[-1]) if len(matching) > limit else None)

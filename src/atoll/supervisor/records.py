@@ -1,4 +1,4 @@
-"""The database: the one truth about sandboxes and snapshots."""
+"""The database: the one truth about sandboxes, snapshots, teams and keys."""
 
 from __future__ import annotations
 
@@ -19,21 +19,32 @@ import msgspec
 from atoll.errors import HostError, NameTakenError, NoSpaceError, SupervisorError
 from atoll.supervisor.ballast import Ballast
 from atoll.supervisor.copies import Copies
-from atoll.supervisor.rows import OperationRow, SandboxRow, SnapshotRow
+from atoll.supervisor.rows import (
+    KEYS,
+    KeptRow,
+    KeyRow,
+    OperationRow,
+    SandboxRow,
+    SnapshotRow,
+    TeamRow,
+    key_of,
+)
 
 DAMAGED = "damaged"
 _KEEP_S = 0.05
 _T = TypeVar("_T")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _log = logging.getLogger(__name__)
-_Row = SandboxRow | SnapshotRow | OperationRow
-_TABLES: dict[type[_Row], tuple[str, str]] = {
-    SandboxRow: ("sandboxes", "sandbox_id"),
-    SnapshotRow: ("snapshots", "snapshot_id"),
-    OperationRow: ("operations", "sandbox_id"),
+_Row = KeptRow | OperationRow
+_TABLES: dict[type[_Row], str] = {
+    SandboxRow: "sandboxes",
+    SnapshotRow: "snapshots",
+    TeamRow: "teams",
+    KeyRow: "keys",
+    OperationRow: "operations",
 }
 _JSON_FIELDS = frozenset(
-    {"attributes", "env", "lifecycle", "limits", "metadata", "stack", "versions", "volumes"}
+    {"attributes", "env", "lifecycle", "limits", "metadata", "quotas", "stack", "versions", "volumes"}
 )
 
 
@@ -80,6 +91,14 @@ class Records:
         """All of them, oldest first."""
         return await self._do(lambda: self._all(SnapshotRow))
 
+    async def teams(self) -> list[TeamRow]:
+        """All of them, oldest first."""
+        return await self._do(lambda: self._all(TeamRow))
+
+    async def keys(self) -> list[KeyRow]:
+        """All of them, oldest first."""
+        return await self._do(lambda: self._all(KeyRow))
+
     async def operations(self) -> list[OperationRow]:
         """Those that were begun and have not ended, oldest first."""
         return await self._do(lambda: self._all(OperationRow))
@@ -90,8 +109,9 @@ class Records:
         Raises:
             NameTakenError: Another row has the name.
         """
-        if _killed(rows):
-            # No copy may be on its way any more into a directory that will be erased.
+        if _killed(rows) or any(isinstance(row, TeamRow | KeyRow) for row in rows):
+            # No copy may be on its way any more into a directory that will be erased; and a key that is
+            # revoked may not come back with an older copy.
             self._forget_pending(rows)
             await self._do(lambda: self._put_and_keep(rows, durable))
             return
@@ -179,7 +199,7 @@ class Records:
         return self._database
 
     def _all(self, kind: type[Any]) -> list[Any]:
-        table, _ = _TABLES[kind]
+        table = _TABLES[kind]
         cursor = self._connected().execute(f"SELECT * FROM {table} ORDER BY created_at, rowid")
         names = [column[0] for column in cursor.description]
         rows = [self._row(kind, dict(zip(names, values, strict=True))) for values in cursor]
@@ -187,7 +207,7 @@ class Records:
 
     def _row(self, kind: type[Any], values: dict[str, Any]) -> Any:
         """The row with these values; its copy where they are not what was written."""
-        _, key = _TABLES[kind]
+        key = KEYS[kind]
         try:
             row = _read(kind, dict(values))
         except (ValueError, TypeError):
@@ -220,11 +240,11 @@ class Records:
                 self._copies.keep(row)
 
     def _delete(self, rows: tuple[_Row, ...], durable: bool) -> None:
-        statements = []
+        statements: list[tuple[str, list[object]]] = []
         for row in rows:
-            table, key = _TABLES[type(row)]
-            statements.append((f"DELETE FROM {table} WHERE {key} = ?", [getattr(row, key)]))
-        # Only sandboxes and snapshots go durably, and their files have gone before or go next.
+            table, key = _TABLES[type(row)], KEYS[type(row)]
+            statements.append((f"DELETE FROM {table} WHERE {key} = ?", [key_of(row)]))
+        # What goes durably has files, which have gone before or go next.
         self._transact(statements, durable, freeing=durable)
         if durable:
             self._ballast.load()
@@ -267,8 +287,7 @@ class Records:
 
 
 def _identity(row: _Row) -> tuple[type[_Row], str]:
-    _, key = _TABLES[type(row)]
-    return type(row), getattr(row, key)
+    return type(row), key_of(row)
 
 
 def _killed(rows: tuple[_Row, ...]) -> bool:
@@ -343,7 +362,7 @@ def migrate(database: sqlite3.Connection) -> None:
 
 
 def _upsert(row: _Row) -> tuple[str, list[object]]:
-    table, key = _TABLES[type(row)]
+    table, key = _TABLES[type(row)], KEYS[type(row)]
     names = row.__struct_fields__
     columns = ", ".join(f'"{name}"' for name in names)
     changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != key)

@@ -1,4 +1,4 @@
-"""What the database keeps of a sandbox and of a snapshot."""
+"""What the database keeps of sandboxes, snapshots, teams and keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from typing import Literal
 
 import msgspec
 
-from atoll.types import Lifecycle, Limits, OnCrash, SandboxInfo, SandboxState, SnapshotInfo
+from atoll.types import (
+    KeyInfo,
+    Lifecycle,
+    Limits,
+    OnCrash,
+    Quotas,
+    SandboxInfo,
+    SandboxState,
+    SnapshotInfo,
+    TeamInfo,
+)
 
 OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollback"]
 
@@ -114,6 +124,46 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
 
+class TeamRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A team, known by its name."""
+
+    name: str
+    created_at: float
+    changed_at: float
+    quotas: Quotas = Quotas()
+
+    def info(self) -> TeamInfo:
+        """What a client is told."""
+        return TeamInfo(name=self.name, created_at=self.created_at, quotas=self.quotas)
+
+    def but(self, **changes: object) -> TeamRow:
+        """The same row with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A key of a team; ``hash`` is all that is kept of the key itself, see ``key_hash``."""
+
+    key_id: str
+    team: str
+    name: str
+    prefix: str
+    hash: str
+    created_at: float
+    changed_at: float
+    expires_at: float | None = None
+    used_at: float | None = None
+    revoked_at: float | None = None
+
+    def info(self) -> KeyInfo:
+        """What a client is told."""
+        return KeyInfo(**{name: getattr(self, name) for name in KeyInfo.__struct_fields__})
+
+    def but(self, **changes: object) -> KeyRow:
+        """The same row with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
 class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
     """An operation that was begun and has not ended; ``link_id`` is the link that a waking uses.
 
@@ -124,3 +174,22 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
     kind: OperationKind
     created_at: float
     link_id: str | None = None
+
+
+KeptRow = SandboxRow | SnapshotRow | TeamRow | KeyRow
+"""Those that have a copy beside what they describe."""
+
+KEYS: dict[type[KeptRow] | type[OperationRow], str] = {
+    SandboxRow: "sandbox_id",
+    SnapshotRow: "snapshot_id",
+    TeamRow: "name",
+    KeyRow: "key_id",
+    OperationRow: "sandbox_id",
+}
+"""The field that tells rows of a kind from each other."""
+
+
+def key_of(row: KeptRow | OperationRow) -> str:
+    """What tells a row from the others of its kind."""
+    key: str = getattr(row, KEYS[type(row)])
+    return key

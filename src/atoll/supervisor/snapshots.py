@@ -40,14 +40,14 @@ class Snapshots:
         self._captures = captures
         self._merging = merging
 
-    def list(self, sandbox_ref: str | None = None) -> list[SnapshotInfo]:
-        """All of them, or those made of one sandbox (also of a killed one, by its id), oldest first."""
+    def list(self, sandbox_ref: str | None = None, team: str | None = None) -> list[SnapshotInfo]:
+        """All of them, or those made of one sandbox (also of a killed one, by its id) or of one team, oldest first."""
         rows = self._parts.table.snapshots()
         if sandbox_ref is not None:
             named = [one for one in self._parts.table.sandboxes() if one.row.name == sandbox_ref]
             sandbox_id = named[0].sandbox_id if named else sandbox_ref
             rows = [row for row in rows if row.sandbox_id == sandbox_id]
-        return [row.info() for row in rows]
+        return [row.info() for row in rows if team in (None, row.team)]
 
     async def make(self, sandbox: Sandbox, name: str | None, comment: str) -> SnapshotInfo:
         """Keep the sandbox's memory and disk as they are now; it goes on. Durable when this returns.

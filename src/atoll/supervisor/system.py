@@ -26,6 +26,7 @@ from atoll.supervisor.holding import Means
 from atoll.supervisor.idle import Keeper
 from atoll.supervisor.images import ImageShelf
 from atoll.supervisor.journal import Journal
+from atoll.supervisor.keys import Keys
 from atoll.supervisor.kills import Kills
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.limits import LimitChanges, default_limits
@@ -43,6 +44,7 @@ from atoll.supervisor.settings import Settings
 from atoll.supervisor.sleep import Sleep
 from atoll.supervisor.snapshots import Snapshots
 from atoll.supervisor.table import Sandbox, Table
+from atoll.supervisor.teams import Teams
 from atoll.supervisor.traffic import Traffic
 from atoll.supervisor.usage import Usage
 from atoll.supervisor.works import Works
@@ -100,11 +102,15 @@ class System:
         self.home = home
         self.settings = settings
         self.works = Works()
-        self.records = Records(home.database, Copies(home.sandboxes, home.snapshots))
+        self.records = Records(home.database, Copies(home))
         self._places = Places(home)
         self._journal = Journal(self._places.console, clock)
         self.table = Table(self.records, clock, self._journal)
         self._operations = Operations(self.records, self._journal, clock)
+        self.teams = Teams(self.records, home.teams, clock)
+        self.keys = Keys(self.records, home.keys, self.teams, clock)
+        self.teams.going.append(self.keys.forget_team)
+        self.teams.owned.append(self.table.owned_by)
         self._links = rooms.links
         agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.parts = self._make_parts(rooms, agents)
@@ -171,6 +177,8 @@ class System:
     async def start(self) -> None:
         """Open the database, adopt what runs, and take clients of the dial socket."""
         await self.records.open()
+        await self.teams.load()
+        await self.keys.load()
         await self.table.load()
         await asyncio.to_thread(self.parts.programs.keep)
         await self._reconcile.run()

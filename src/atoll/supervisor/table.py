@@ -111,6 +111,11 @@ class Table(Reservations):
         """All of them, oldest first."""
         return list(self._snapshots.values())
 
+    def owned_by(self, team: str) -> list[str]:
+        """What sandboxes and snapshots a team has, in words for people."""
+        sandboxes = [f"sandbox {one.sandbox_id}" for one in self.all() if one.row.team == team]
+        return sandboxes + [f"snapshot {row.snapshot_id}" for row in self.snapshots() if row.team == team]
+
     def sandbox(self, ref: str) -> Sandbox:
         """The sandbox with that id or name.
 

@@ -9,26 +9,35 @@ from atoll.types.progress import Progress
 from atoll.types.sandboxes import OnCrash, SandboxInfo, SandboxPage, SandboxSpec, SandboxState
 from atoll.types.snapshots import SnapshotInfo
 from atoll.types.stats import SandboxStats
+from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
 
 __all__ = [
     "ExecResult",
     "FileInfo",
     "FileKind",
     "ImageInfo",
+    "KeyInfo",
     "Lifecycle",
     "Limits",
+    "NewKey",
     "OnCrash",
     "OnTimeout",
     "Output",
     "ProcessInfo",
     "Progress",
+    "Quotas",
     "SandboxInfo",
     "SandboxPage",
     "SandboxSpec",
     "SandboxState",
     "SandboxStats",
     "SnapshotInfo",
+    "TeamInfo",
+    "TeamUse",
     "TerminalSize",
     "WatchEvent",
     "WatchKind",
+    "key_hash",
+    "key_id_of",
+    "key_prefix",
 ]

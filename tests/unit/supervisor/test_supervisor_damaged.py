@@ -28,7 +28,7 @@ def test_what_is_no_text_is_as_damaged_as_what_is_no_json(tmp_path: Path) -> Non
     assert read_flows(tmp_path) == []
     (tmp_path / "sandboxes" / "one").mkdir(parents=True)
     (tmp_path / "sandboxes" / "one" / "row.json").write_bytes(NO_TEXT)
-    copies = Copies(tmp_path / "sandboxes", tmp_path / "snapshots")
+    copies = Copies(Home(tmp_path))
     assert copies.of(SandboxRow, "one") is None
     assert list(copies.all()) == []
     (tmp_path / "linked").write_bytes(NO_TEXT)

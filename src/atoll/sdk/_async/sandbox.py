@@ -187,6 +187,7 @@ class AsyncSandbox(AsyncStates):
         *,
         state: SandboxState | Sequence[SandboxState] | None = None,
         metadata: Mapping[str, str] | None = None,
+        team: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[SandboxInfo]:
         """Iterate over the sandboxes of the home, oldest first, page by page. None is woken.
@@ -194,9 +195,10 @@ class AsyncSandbox(AsyncStates):
         Args:
             state: Only those in this state, or one of these.
             metadata: Only those with all of these labels.
+            team: Only those of this team.
             limit: The most to give; None gives all.
         """
-        async for info in listed(state, metadata, limit):
+        async for info in listed(state, metadata, team, limit):
             yield info
 
     async def __aenter__(self) -> AsyncSandbox:

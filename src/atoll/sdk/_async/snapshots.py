@@ -14,11 +14,12 @@ class AsyncSnapshots:
     """Stored states of sandboxes: list, look, delete. Make one with ``Sandbox.snapshot``."""
 
     @staticmethod
-    async def list(*, sandbox: str | None = None) -> _Snapshots:
-        """All snapshots of the home, oldest first, or those made of one sandbox (by id or name)."""
+    async def list(*, sandbox: str | None = None, team: str | None = None) -> _Snapshots:
+        """All snapshots of the home, oldest first, or those made of one sandbox (by id or name), or of one team."""
+        wanted = {"sandbox": sandbox, "team": team}
+        query = "&".join(f"{name}={ref(value)}" for name, value in wanted.items() if value is not None)
         with contextlib.closing(AsyncLink()) as link:
-            query = f"?sandbox={ref(sandbox)}" if sandbox is not None else ""
-            return await link.call("GET", f"/v1/snapshots{query}", list[SnapshotInfo])
+            return await link.call("GET", f"/v1/snapshots?{query}", list[SnapshotInfo])
 
     @staticmethod
     async def get(id_or_name: str) -> SnapshotInfo:

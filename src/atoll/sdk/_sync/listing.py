@@ -17,14 +17,17 @@ _LOGS_POLL_S = 0.5
 
 
 def listed(
-    state: SandboxState | Sequence[SandboxState] | None, metadata: Mapping[str, str] | None, limit: int | None
+    state: SandboxState | Sequence[SandboxState] | None,
+    metadata: Mapping[str, str] | None,
+    team: str | None,
+    limit: int | None,
 ) -> Iterator[SandboxInfo]:
     """The sandboxes that fit, oldest first, ``limit`` at most."""
     left = limit
     cursor: str | None = None
     with contextlib.closing(Link()) as link:
         while left is None or left > 0:
-            query = _query(state, metadata, _PAGE if left is None else min(left, _PAGE), cursor)
+            query = _query(state, metadata, team, _PAGE if left is None else min(left, _PAGE), cursor)
             page = link.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
             for info in page.sandboxes[:left]:
                 yield info
@@ -38,6 +41,7 @@ def listed(
 def _query(
     state: SandboxState | Sequence[SandboxState] | None,
     metadata: Mapping[str, str] | None,
+    team: str | None,
     limit: int,
     cursor: str | None,
 ) -> str:
@@ -45,6 +49,8 @@ def _query(
     if state is not None:
         parts.append(f"state={ref(state if isinstance(state, str) else ','.join(state))}")
     parts += [f"metadata={ref(f'{key}={value}')}" for key, value in (metadata or {}).items()]
+    if team is not None:
+        parts.append(f"team={ref(team)}")
     if cursor is not None:
         parts.append(f"cursor={ref(cursor)}")
     return "&".join(parts)

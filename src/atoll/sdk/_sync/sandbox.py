@@ -188,6 +188,7 @@ class Sandbox(States):
         *,
         state: SandboxState | Sequence[SandboxState] | None = None,
         metadata: Mapping[str, str] | None = None,
+        team: str | None = None,
         limit: int | None = None,
     ) -> Iterator[SandboxInfo]:
         """Iterate over the sandboxes of the home, oldest first, page by page. None is woken.
@@ -195,9 +196,10 @@ class Sandbox(States):
         Args:
             state: Only those in this state, or one of these.
             metadata: Only those with all of these labels.
+            team: Only those of this team.
             limit: The most to give; None gives all.
         """
-        for info in listed(state, metadata, limit):
+        for info in listed(state, metadata, team, limit):
             yield info
 
     def __enter__(self) -> Sandbox:

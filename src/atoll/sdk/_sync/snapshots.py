@@ -15,11 +15,12 @@ class Snapshots:
     """Stored states of sandboxes: list, look, delete. Make one with ``Sandbox.snapshot``."""
 
     @staticmethod
-    def list(*, sandbox: str | None = None) -> _Snapshots:
-        """All snapshots of the home, oldest first, or those made of one sandbox (by id or name)."""
+    def list(*, sandbox: str | None = None, team: str | None = None) -> _Snapshots:
+        """All snapshots of the home, oldest first, or those made of one sandbox (by id or name), or of one team."""
+        wanted = {"sandbox": sandbox, "team": team}
+        query = "&".join(f"{name}={ref(value)}" for name, value in wanted.items() if value is not None)
         with contextlib.closing(Link()) as link:
-            query = f"?sandbox={ref(sandbox)}" if sandbox is not None else ""
-            return link.call("GET", f"/v1/snapshots{query}", list[SnapshotInfo])
+            return link.call("GET", f"/v1/snapshots?{query}", list[SnapshotInfo])
 
     @staticmethod
     def get(id_or_name: str) -> SnapshotInfo:

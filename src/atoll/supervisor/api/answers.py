@@ -25,11 +25,13 @@ _log = logging.getLogger(__name__)
 # The first that fits counts.
 _STATUS: tuple[tuple[type[AtollError], int], ...] = (
     (errors.InvalidSpecError, 400),
+    (errors.DeniedError, 401),
     (errors.NotFoundError, 404),
     (errors.NameTakenError, 409),
     (errors.InUseError, 409),
     (errors.StateError, 409),
     (errors.SandboxCrashedError, 410),
+    (errors.QuotaError, 429),
     (errors.UnsupportedError, 501),
     (errors.DeadlineError, 504),
     (errors.NoSpaceError, 507),

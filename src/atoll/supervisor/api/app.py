@@ -16,6 +16,7 @@ from atoll.supervisor.api.openapi import documentation_routes
 from atoll.supervisor.api.others import image_routes, leftover_routes, snapshot_routes
 from atoll.supervisor.api.sandboxes import sandbox_routes
 from atoll.supervisor.api.stable import stable_routes
+from atoll.supervisor.api.teams import key_routes, team_routes
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.system import System
 
@@ -30,6 +31,8 @@ def make_app(system: System, stopping: Stopping) -> ASGIApp:
         *snapshot_routes(system),
         *image_routes(system),
         *leftover_routes(system),
+        *team_routes(system),
+        *key_routes(system),
         *documentation_routes(),
     ]
     app = Starlette(

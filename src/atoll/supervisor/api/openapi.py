@@ -62,11 +62,22 @@ OPERATIONS = (
     Operation("delete", "/v1/images/{name}", "Erase it"),
     Operation("get", "/v1/leftovers", "What a crash left over", None, list[protocol.Leftover]),
     Operation("delete", "/v1/leftovers", "Remove that", None, list[protocol.Leftover]),
+    Operation("post", "/v1/teams", "Make a team", protocol.TeamRequest, types.TeamInfo),
+    Operation("get", "/v1/teams", "All teams", None, list[types.TeamInfo]),
+    Operation("get", "/v1/teams/{name}", "One team", None, types.TeamInfo),
+    Operation("put", "/v1/teams/{name}/quotas", "Replace its quotas", types.Quotas, types.TeamInfo),
+    Operation("get", "/v1/teams/{name}/use", "What it uses", None, types.TeamUse),
+    Operation("delete", "/v1/teams/{name}", "Forget it and its keys, if it owns nothing"),
+    Operation("post", "/v1/keys", "Make a key, shown this once", protocol.KeyRequest, types.NewKey),
+    Operation("get", "/v1/keys", "All keys, or a team's", None, list[types.KeyInfo]),
+    Operation("delete", "/v1/keys/{key_id}", "Revoke it", None, types.KeyInfo),
+    Operation("post", "/v1/keys/check", "Whose a key is", protocol.KeyCheck, types.TeamInfo),
 )
 _QUERY = {
-    "/v1/sandboxes": ("state", "metadata", "limit", "cursor"),
+    "/v1/sandboxes": ("state", "metadata", "team", "limit", "cursor"),
     f"{_ONE}/logs": ("offset",),
-    "/v1/snapshots": ("sandbox",),
+    "/v1/snapshots": ("sandbox", "team"),
+    "/v1/keys": ("team",),
     "/stop": ("force",),
 }
 

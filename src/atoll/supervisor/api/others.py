@@ -16,7 +16,8 @@ def snapshot_routes(system: System) -> list[Route]:
     """Everything under ``/v1/snapshots``."""
 
     async def listed(request: Request) -> Response:
-        return json_answer(system.snapshots.list(request.query_params.get("sandbox")))
+        query = request.query_params
+        return json_answer(system.snapshots.list(query.get("sandbox"), query.get("team")))
 
     async def info(request: Request) -> Response:
         return json_answer(system.table.snapshot(request.path_params["ref"]).info())

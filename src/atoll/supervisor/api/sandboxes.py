@@ -49,6 +49,7 @@ def _plain_routes(system: System) -> list[Route]:
                 infos,
                 states=states,
                 metadata=_metadata(query.getlist("metadata")),
+                team=query.get("team"),
                 limit=_number(query.get("limit", "100"), "limit"),
                 cursor=query.get("cursor"),
             )
