@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import homes
+from tests.e2e.server import Server, serving
 
 
 @pytest.fixture
@@ -34,3 +35,11 @@ def e2b_port(module_home: Path) -> Iterator[int]:
         patch.setenv("E2B_API_KEY", "e2b_" + "0" * 40)
         with Sandbox.create() as sandbox, sandbox.forward(49983, local_port=49983) as forward:
             yield forward.port
+
+
+@pytest.fixture(scope="module")
+def server(module_home: Path) -> Iterator[Server]:
+    """`atoll serve` over the module's home, on plain http."""
+    del module_home
+    with serving() as running:
+        yield running

@@ -26,6 +26,7 @@ COMMANDS = {
     "resume": "Wake paused or suspended sandboxes.",
     "rollback": "Set a sandbox back to a snapshot.",
     "run": "Run a program in a new sandbox, then kill it.",
+    "serve": "Serve the E2B API to other programs and machines.",
     "shell": "Open a terminal in a sandbox.",
     "snapshot": "Make, list and delete snapshots.",
     "stats": "Show what sandboxes use.",

@@ -11,7 +11,7 @@ from atoll.cli.commands.cp import Inside, parse
 from atoll.cli.failures import Failure, failure_line
 from atoll.errors import SandboxNotFoundError
 
-WITHOUT_JSON = {"completion", "shell"}
+WITHOUT_JSON = {"serve", "completion", "shell"}
 
 
 def every_command() -> list[tuple[str, click.Command]]:

@@ -1,0 +1,14 @@
+"""``atoll serve``: the E2B REST API and the gateway into sandboxes, for other machines.
+
+It owns nothing: whatever it does, it asks the supervisor for, through the SDK.
+"""
+
+from __future__ import annotations
+
+from atoll.server.answers import Refusal, refusal_of
+from atoll.server.app import make_app
+from atoll.server.parts import Parts
+from atoll.server.settings import Settings
+from atoll.server.tokens import Tokens
+
+__all__ = ["Parts", "Refusal", "Settings", "Tokens", "make_app", "refusal_of"]

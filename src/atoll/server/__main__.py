@@ -1,0 +1,106 @@
+"""Entry of the server's process: ``python -m atoll.server``, which is what ``atoll serve`` becomes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from atoll.errors import AtollError
+from atoll.host import Home
+from atoll.server.access import Access
+from atoll.server.app import make_app
+from atoll.server.listener import Listener, bound
+from atoll.server.parts import Parts
+from atoll.server.settings import Settings, address_of
+from atoll.server.tokens import Tokens, read_secret
+
+_FAILED = 125
+_HELP = """Serve the E2B API, and the ports of sandboxes, to other programs and machines.
+
+\b
+Example:
+  atoll serve
+  atoll serve --domain sandboxes.example.com --listen :443 --tls-cert chain.pem --tls-key key.pem
+"""
+
+
+@click.command(name="atoll serve", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--listen", metavar="ADDR", default="127.0.0.1:0", help="HOST:PORT; without it a free port here."
+)
+@click.option("--domain", metavar="D", help="Serve api.D and PORT-ID.D.")
+@click.option("--tls-cert", type=click.Path(path_type=Path), help="The certificate's chain, for D and *.D.")
+@click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key.")
+@click.option("--env-file", type=click.Path(path_type=Path), help="Write what a client needs there.")
+def serve(
+    listen: str, domain: str | None, tls_cert: Path | None, tls_key: Path | None, env_file: Path | None
+) -> None:
+    """Serve until a signal ends it."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    host, port = address_of(listen)
+    settings = Settings(
+        host=host, port=port, domain=domain, tls_cert=tls_cert, tls_key=tls_key, env_file=env_file
+    ).check()
+    with bound(settings) as sock:
+        settings = msgspec.structs.replace(settings, port=sock.getsockname()[1])
+        key = f"e2b_{secrets.token_hex(20)}"
+        tokens = Tokens(read_secret(Home.default().path / "server"))
+        parts = Parts(settings=settings, tokens=tokens, access=Access(key))
+        asyncio.run(_run(parts, sock, client_variables(settings, key)))
+
+
+async def _run(parts: Parts, sock: socket.socket, variables: dict[str, str]) -> None:
+    server = Listener(make_app(parts), parts.settings, sock)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    _tell(variables, parts.settings.env_file)
+    await server.serve()
+
+
+def client_variables(settings: Settings, key: str) -> dict[str, str]:
+    """What an E2B client must have in its environment."""
+    variables = {"E2B_API_KEY": key}
+    if settings.domain is not None and settings.tls_cert is not None:
+        return variables | {"E2B_DOMAIN": str(settings.public_domain)}
+    host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"
+    url = f"{settings.scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    return variables | {"E2B_API_URL": url, "E2B_SANDBOX_URL": url}
+
+
+def _tell(variables: dict[str, str], env_file: Path | None) -> None:
+    lines = "".join(f"{name}={value}\n" for name, value in variables.items())
+    if env_file is not None:
+        aside = env_file.with_name(f".{env_file.name}.{os.getpid()}")
+        with open(aside, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(lines)
+        aside.replace(env_file)
+    click.echo(lines, nl=False)
+
+
+def main() -> None:
+    """Serve until a signal ends it; what went wrong is one line on standard error."""
+    try:
+        code = serve.main(prog_name="atoll serve", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(128 + signal.SIGINT)
+    except AtollError as error:
+        click.echo(f"atoll: {error}", err=True)
+        sys.exit(_FAILED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""What a client is told: bodies as JSON, and errors the way E2B's clients read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from atoll import errors
+from atoll.errors import AtollError
+
+_Value = TypeVar("_Value")
+BODY_BYTES = 1 << 20
+_STATUS: dict[type[AtollError], int] = {
+    errors.InvalidSpecError: 400,
+    errors.NotFoundError: 404,
+    errors.NameTakenError: 409,
+    errors.InUseError: 409,
+    errors.StateError: 409,
+    errors.UnsupportedError: 501,
+    errors.NoSpaceError: 507,
+    errors.DeadlineError: 504,
+    errors.ImageBuildError: 400,
+    errors.ImagePullError: 400,
+    errors.SupervisorError: 503,
+    errors.FileMissingError: 404,
+    errors.FileTakenError: 409,
+    errors.NotADirectoryInSandboxError: 400,
+    errors.IsADirectoryInSandboxError: 400,
+    errors.FileDeniedError: 403,
+}
+
+
+class Refusal(Exception):
+    """An answer that is an error.
+
+    Args:
+        status: The HTTP status, which is also the body's ``code``.
+        message: For people; E2B's clients show it.
+        error_code: For programs, where E2B has one.
+        headers: Further headers, like ``Retry-After``.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        error_code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.error_code = error_code
+        self.headers = dict(headers or {})
+
+
+def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """``value`` as JSON."""
+    return Response(msgspec.json.encode(value), status, dict(headers or {}), "application/json")
+
+
+def no_content() -> Response:
+    """Done, and nothing to say."""
+    return Response(status_code=204)
+
+
+def refused(refusal: Refusal) -> Response:
+    """The answer that a refusal is."""
+    body: dict[str, object] = {"code": refusal.status, "message": refusal.message}
+    if refusal.error_code is not None:
+        body["error_code"] = refusal.error_code
+    return answer(body, refusal.status, refusal.headers)
+
+
+def refusal_of(error: AtollError) -> Refusal:
+    """What a client of another machine is told about an error of this one."""
+    for kind in type(error).__mro__:
+        status = _STATUS.get(kind)
+        if status is not None:
+            return Refusal(status, str(error))
+    # its message may name paths and programs of this host
+    return Refusal(500, "the server failed; its log says why")
+
+
+async def read_json(request: Request, kind: type[_Value], *, limit_bytes: int = BODY_BYTES) -> _Value:
+    """The body of a request, chunked or not, as ``kind``. No body at all is an empty object.
+
+    Raises:
+        Refusal: It is too long (413) or not what it must be (400).
+    """
+    data = bytearray()
+    try:
+        async for piece in request.stream():
+            data += piece
+            if len(data) > limit_bytes:
+                raise Refusal(413, f"the body has more than {limit_bytes} bytes")
+    except ClientDisconnect:
+        raise Refusal(400, "the body ended early") from None
+    try:
+        return msgspec.json.decode(bytes(data) or b"{}", type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Refusal(400, f"the body is not what it must be: {error}") from None

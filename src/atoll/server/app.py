@@ -1,0 +1,59 @@
+"""One server for two faces: the API by its host name, the gateway by the names of sandboxes."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from atoll.errors import AtollError
+from atoll.server.answers import Refusal, refusal_of, refused
+from atoll.server.api import routes
+from atoll.server.parts import Parts
+
+_log = logging.getLogger(__name__)
+
+
+def make_app(parts: Parts) -> ASGIApp:
+    """The application that a server serves."""
+    return make_api(parts)
+
+
+def make_api(parts: Parts) -> Starlette:
+    """The REST API."""
+    return Starlette(
+        routes=list(routes(parts)),
+        exception_handlers={
+            Refusal: _refused,
+            AtollError: _failed,
+            HTTPException: _no_route,
+            Exception: _fault,
+        },
+    )
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return refused(error)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AtollError)
+    refusal = refusal_of(error)
+    if refusal.status >= 500:
+        _log.error("%s %s: %s: %s", request.method, request.url.path, error.code, error)
+    return refused(refusal)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return refused(Refusal(error.status_code, error.detail, headers=error.headers))
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return refused(Refusal(500, "the server failed; its log says why"))

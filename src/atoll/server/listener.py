@@ -1,0 +1,83 @@
+"""The HTTP server under the application: granian, in this process and on this event loop."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from granian import _granian
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
+from granian.http import HTTP1Settings, HTTP2Settings
+from granian.server.embed import Server
+from starlette.types import ASGIApp
+
+from atoll.errors import HostError
+from atoll.server.settings import Settings
+
+HEAD_BYTES = 64 << 10
+# A client that is slow with its head is gone after this; one that keeps a connection without asking, too.
+HEAD_S = 60
+_CONNECTIONS = 20_000
+_BACKLOG = 1024
+_STREAMS = 128
+
+
+class Listener(Server):
+    """Serves an application on a socket that is bound already, so that its port is known and its rights are gone."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, sock: socket.socket) -> None:
+        super().__init__(
+            app,
+            settings.host,
+            sock.getsockname()[1],
+            interface=Interfaces.ASGINL,
+            http=HTTPModes.auto,
+            backlog=_BACKLOG,
+            backpressure=_CONNECTIONS,
+            http1_settings=HTTP1Settings(header_read_timeout=HEAD_S * 1000, max_buffer_size=HEAD_BYTES),
+            http2_settings=HTTP2Settings(
+                max_concurrent_streams=_STREAMS,
+                max_headers_size=HEAD_BYTES,
+                keep_alive_interval=HEAD_S * 1000,
+                initial_stream_window_size=1 << 20,
+                initial_connection_window_size=4 << 20,
+            ),
+            log_enabled=False,
+            ssl_cert=_path(settings.tls_cert),
+            ssl_key=_path(settings.tls_key),
+            ssl_protocol_min=SSLProtocols.tls12,
+        )
+        self._socket = sock
+
+    def _init_shared_socket(self) -> None:
+        # granian closes the descriptor that it is given
+        holder: Any = _granian.SocketHolder
+        self._ssp, self._shd = None, holder(os.dup(self._socket.fileno()), False, _BACKLOG)
+
+
+def bound(settings: Settings) -> socket.socket:
+    """A socket bound to the settings' address, listening.
+
+    Raises:
+        HostError: The address is taken, not ours or not allowed.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((settings.host, settings.port))
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise HostError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}",
+            hint="choose another address with --listen",
+        ) from None
+    return sock
+
+
+def _path(path: Path | None) -> Path | None:
+    return path.resolve() if path is not None else None

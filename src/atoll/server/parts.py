@@ -1,0 +1,24 @@
+"""What the routes of a server are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.server.access import Access
+from atoll.server.settings import Settings
+from atoll.server.tokens import Tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Given to whatever makes routes.
+
+    Args:
+        settings: What the server was started with.
+        tokens: Makes and checks the tokens that clients hold for one sandbox or one volume.
+        access: Tells whose a request is.
+    """
+
+    settings: Settings
+    tokens: Tokens
+    access: Access

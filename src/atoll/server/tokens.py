@@ -1,0 +1,90 @@
+"""Tokens for one sandbox, volume or upload: keyed hashes of what they are for. Nothing of them is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+from atoll.errors import HostError
+
+_SECRET_BYTES = 32
+
+
+class Tokens:
+    """Makes tokens and checks them.
+
+    Args:
+        secret: At least 32 bytes that nobody else knows. Whoever has it can make every token.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) < _SECRET_BYTES:
+            raise ValueError(f"a secret has at least {_SECRET_BYTES} bytes")
+        self._secret = secret
+
+    def access(self, sandbox_id: str) -> str:
+        """What programs and files in a sandbox need (E2B's ``envdAccessToken``)."""
+        return self._token("access", sandbox_id)
+
+    def traffic(self, sandbox_id: str) -> str:
+        """What the other ports of a sandbox need when they are not public (E2B's ``trafficAccessToken``)."""
+        return self._token("traffic", sandbox_id)
+
+    def volume(self, volume_id: str) -> str:
+        """What the files of a volume need."""
+        return self._token("volume", volume_id)
+
+    def upload(self, *parts: str) -> str:
+        """What one upload needs: ``parts`` name what may be uploaded, where to and until when."""
+        return self._token("upload", *parts)
+
+    def _token(self, *parts: str) -> str:
+        # lengths, so that no two lists of parts are the same message
+        message = "".join(f"{len(part)}:{part}" for part in parts)
+        return hmac.new(self._secret, message.encode(), hashlib.sha256).hexdigest()
+
+
+def same(given: str, wanted: str) -> bool:
+    """Whether a client's token is the right one, in a time that tells nothing of where they differ."""
+    return hmac.compare_digest(given.encode(errors="surrogateescape"), wanted.encode())
+
+
+def read_secret(directory: Path) -> bytes:
+    """The secret in ``directory/secret``, made at the first call. All servers of a home share it.
+
+    Raises:
+        HostError: Others can read it, or it is cut short.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = directory / "secret"
+    if not path.exists():
+        _write_once(path)
+    with path.open("rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        secret = file.read()
+    if mode & 0o077:
+        raise HostError(
+            f"others can read {path}", hint=f"remove it; a new one is made, and old tokens end: rm {path}"
+        )
+    if len(secret) < _SECRET_BYTES:
+        raise HostError(
+            f"{path} is cut short", hint=f"remove it; a new one is made, and old tokens end: rm {path}"
+        )
+    return secret
+
+
+def _write_once(path: Path) -> None:
+    aside = path.with_name(f".secret-{secrets.token_hex(8)}")
+    with open(aside, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(secrets.token_bytes(_SECRET_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        return  # another server was faster
+    finally:
+        aside.unlink()
