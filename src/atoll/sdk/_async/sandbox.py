@@ -172,6 +172,11 @@ class AsyncSandbox(AsyncStates):
         return cls(link, info)
 
     @classmethod
+    def of(cls, info: SandboxInfo) -> AsyncSandbox:
+        """A handle on a sandbox whose ``info`` is known. Nothing is asked of it, and its first use wakes it."""
+        return cls(AsyncLink(), info)
+
+    @classmethod
     async def get(cls, id_or_name: str) -> SandboxInfo:
         """What is known of a sandbox. It is not woken.
 

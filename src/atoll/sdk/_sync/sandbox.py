@@ -173,6 +173,11 @@ class Sandbox(States):
         return cls(link, info)
 
     @classmethod
+    def of(cls, info: SandboxInfo) -> Sandbox:
+        """A handle on a sandbox whose ``info`` is known. Nothing is asked of it, and its first use wakes it."""
+        return cls(Link(), info)
+
+    @classmethod
     def get(cls, id_or_name: str) -> SandboxInfo:
         """What is known of a sandbox. It is not woken.
 
