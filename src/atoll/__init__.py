@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         AsyncSupervisor,
         AsyncTeams,
         AsyncTerminal,
+        AsyncVolumes,
         Images,
         Keys,
         Process,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         Supervisor,
         Teams,
         Terminal,
+        Volumes,
     )
     from atoll.types import (
         ExecResult,
@@ -73,6 +75,7 @@ __all__ = [
     "AsyncSupervisor",
     "AsyncTeams",
     "AsyncTerminal",
+    "AsyncVolumes",
     "AtollError",
     "DeadlineError",
     "ExecFailedError",
@@ -106,6 +109,7 @@ __all__ = [
     "Terminal",
     "TerminalSize",
     "UnsupportedError",
+    "Volumes",
     "WatchEvent",
     "__version__",
 ]

@@ -7,10 +7,11 @@ AtollError                    base: .code .hint .sandbox_id
 │  ├─ SandboxNotFoundError
 │  ├─ SnapshotNotFoundError
 │  ├─ ImageNotFoundError
+│  ├─ VolumeNotFoundError
 │  ├─ ProcessNotFoundError
 │  ├─ TeamNotFoundError
 │  └─ KeyNotFoundError
-├─ NameTakenError             another sandbox, snapshot or team of this home has that name
+├─ NameTakenError             another sandbox, snapshot, volume or team of this home has that name
 ├─ DeniedError                PermissionError: a key is missing, wrong, revoked or expired
 ├─ QuotaError                 a team may not use more than it does; later it may
 ├─ InUseError                 something else still needs it
@@ -114,6 +115,12 @@ class ImageNotFoundError(NotFoundError):
     code = "image_not_found"
 
 
+class VolumeNotFoundError(NotFoundError):
+    """No volume has that id, or that name within the team."""
+
+    code = "volume_not_found"
+
+
 class ProcessNotFoundError(NotFoundError):
     """No process that atoll started in the sandbox has that pid."""
 
@@ -133,7 +140,7 @@ class KeyNotFoundError(NotFoundError):
 
 
 class NameTakenError(AtollError):
-    """Another sandbox, snapshot or team of this home has that name."""
+    """Another sandbox, snapshot, volume or team of this home has that name."""
 
     code = "name_taken"
 

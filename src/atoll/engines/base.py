@@ -25,10 +25,15 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
-    """A directory of the host that appears, read-only, in the guest."""
+    """A directory of the host that appears in the guest: read-only, or ``shared`` with whoever else changes it.
+
+    What is shared may change while the guest sleeps, too. Its restore does not fail for that: a file that was open
+    and is there no more, or is something else, fails with ESTALE whatever is done with it.
+    """
 
     source: str
     target: str
+    shared: bool = False
 
 
 class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):

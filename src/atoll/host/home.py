@@ -24,16 +24,30 @@ class Home:
         path: The state directory; made absolute.
         run: The run directory. Give it where the process may be inside a user namespace, since the user's
             number is another one there.
+
+    Attributes:
+        api_socket: The supervisor's HTTP API.
+        dial_socket: The socket that hands out connections into sandboxes.
+        lock: Locked by the running supervisor.
+        pins: Where network namespaces are pinned, inside the holder's mount namespace only.
     """
 
-    __slots__ = ("path", "run")
+    __slots__ = ("api_socket", "dial_socket", "lock", "path", "pins", "run")
 
     path: Path
     run: Path
+    api_socket: Path
+    dial_socket: Path
+    lock: Path
+    pins: Path
 
     def __init__(self, path: Path | str, *, run: Path | str | None = None) -> None:
         self.path = Path(os.path.abspath(path))
         self.run = Path(run) if run is not None else _run_directory(self.path)
+        self.api_socket = self.run / "api.sock"
+        self.dial_socket = self.run / "dial.sock"
+        self.lock = self.run / "supervisor.lock"
+        self.pins = self.run / "pins"
 
     @classmethod
     def default(cls) -> Home:
@@ -76,6 +90,11 @@ class Home:
         return self.path / "layers"
 
     @property
+    def volumes(self) -> Path:
+        """One directory for each volume, by its id."""
+        return self.path / "volumes"
+
+    @property
     def bin(self) -> Path:
         """Engine binaries by version, kept while a snapshot needs them."""
         return self.path / "bin"
@@ -95,26 +114,6 @@ class Home:
         """The supervisor's log."""
         return self.path / "supervisor.log"
 
-    @property
-    def api_socket(self) -> Path:
-        """The supervisor's HTTP API."""
-        return self.run / "api.sock"
-
-    @property
-    def dial_socket(self) -> Path:
-        """The socket that hands out connections into sandboxes."""
-        return self.run / "dial.sock"
-
-    @property
-    def lock(self) -> Path:
-        """Locked by the running supervisor."""
-        return self.run / "supervisor.lock"
-
-    @property
-    def pins(self) -> Path:
-        """Where network namespaces are pinned, inside the holder's mount namespace only."""
-        return self.run / "pins"
-
     def make(self) -> None:
         """Make every directory that is missing, for this user alone.
 
@@ -129,6 +128,7 @@ class Home:
                 self.sandboxes,
                 self.snapshots,
                 self.layers,
+                self.volumes,
                 self.bin,
                 self.teams,
                 self.keys,

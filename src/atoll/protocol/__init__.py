@@ -10,6 +10,7 @@ from atoll.protocol.dial import (
 )
 from atoll.protocol.messages import (
     PROTOCOL_VERSION,
+    AttributesRequest,
     DoctorReport,
     ErrorBody,
     Finding,
@@ -27,6 +28,7 @@ from atoll.protocol.messages import (
     StreamLine,
     SuspendedAll,
     TeamRequest,
+    VolumeRequest,
     error_body,
     ours,
     raise_body,
@@ -35,6 +37,7 @@ from atoll.protocol.messages import (
 __all__ = [
     "DIAL_LIMIT_BYTES",
     "PROTOCOL_VERSION",
+    "AttributesRequest",
     "DialAnswer",
     "DialRequest",
     "DoctorReport",
@@ -54,6 +57,7 @@ __all__ = [
     "StreamLine",
     "SuspendedAll",
     "TeamRequest",
+    "VolumeRequest",
     "decode_answer",
     "decode_request",
     "encode",

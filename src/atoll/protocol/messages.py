@@ -95,6 +95,21 @@ class KeyCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     key: str
 
 
+class VolumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/volumes``."""
+
+    name: str
+    team: str | None = None
+
+
+class AttributesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/volumes/REF/entry``: what of an entry to change; None leaves it."""
+
+    uid: int | None = None
+    gid: int | None = None
+    mode: int | None = None
+
+
 class LogsPage(msgspec.Struct, frozen=True, kw_only=True):
     """Answer of ``GET /v1/sandboxes/REF/logs?offset=N``: text from that byte on, where to ask on, where it ends now."""
 

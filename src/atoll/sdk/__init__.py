@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from atoll.sdk._async.supervisor import AsyncSupervisor
     from atoll.sdk._async.teams import AsyncTeams
     from atoll.sdk._async.terminal import AsyncTerminal
+    from atoll.sdk._async.volumefiles import AsyncVolumeFiles
+    from atoll.sdk._async.volumes import AsyncVolumes
     from atoll.sdk._async.watch import AsyncWatch
     from atoll.sdk._sync.files import Files
     from atoll.sdk._sync.images import Images
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.supervisor import Supervisor
     from atoll.sdk._sync.teams import Teams
     from atoll.sdk._sync.terminal import Terminal
+    from atoll.sdk._sync.volumefiles import VolumeFiles
+    from atoll.sdk._sync.volumes import Volumes
     from atoll.sdk._sync.watch import Watch
 
 __all__ = [
@@ -39,6 +43,8 @@ __all__ = [
     "AsyncSupervisor",
     "AsyncTeams",
     "AsyncTerminal",
+    "AsyncVolumeFiles",
+    "AsyncVolumes",
     "AsyncWatch",
     "Files",
     "Forward",
@@ -50,6 +56,8 @@ __all__ = [
     "Supervisor",
     "Teams",
     "Terminal",
+    "VolumeFiles",
+    "Volumes",
     "Watch",
 ]
 

@@ -48,6 +48,13 @@ def crash_error(sandbox_id: str) -> SandboxCrashedError:
     )
 
 
+class VolumeMount(msgspec.Struct, frozen=True):
+    """A volume's directory, and the path where it appears in the guest."""
+
+    source: Path
+    target: str
+
+
 class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to run where. ``image`` are its layers, the top one first. ``disk`` is the directory of what is changed:
     a writable layer, or with ``engine_disk`` what the engine keeps there. ``checkpoint`` None boots.
@@ -63,6 +70,17 @@ class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: Path | None = None
     read_ahead: bool = True
     engine_disk: bool = False
+    volumes: tuple[VolumeMount, ...] = ()
+
+
+def _there(volume: Path) -> Path:
+    """The directory itself, since engines do not follow symbolic links; a user may put volumes elsewhere by one."""
+    if not volume.is_dir():
+        raise HostError(
+            f"the volume {volume.parent} is missing",
+            hint="bring its directory back, from a backup or by mounting the disk that has it",
+        )
+    return volume.resolve()
 
 
 def changes_of(disk: Path) -> Path:
@@ -337,6 +355,9 @@ class Berths:
         self, plan: BerthPlan, machine_id: str, state_dir: Path, root: Path, link: Link
     ) -> MachinePlan:
         agent = self._programs.agent_dir(plan.versions.agent)
+        volumes = (
+            Bind(source=str(_there(one.source)), target=one.target, shared=True) for one in plan.volumes
+        )
         return MachinePlan(
             machine_id=machine_id,
             state_dir=state_dir,
@@ -345,7 +366,7 @@ class Berths:
             argv=AGENT_ARGV,
             changes=changes_of(plan.disk) if plan.engine_disk else None,
             hostname=plan.hostname,
-            binds=(Bind(source=str(agent), target="/.atoll"),),
+            binds=(Bind(source=str(agent), target="/.atoll"), *volumes),
             checkpoint=plan.checkpoint,
             read_ahead=plan.read_ahead,
             limits=plan.limits,

@@ -11,9 +11,15 @@ from pathlib import Path
 import msgspec
 
 from atoll.host import Home
-from atoll.supervisor.rows import KeptRow, KeyRow, SandboxRow, SnapshotRow, TeamRow, key_of
+from atoll.supervisor.rows import KeptRow, KeyRow, SandboxRow, SnapshotRow, TeamRow, VolumeRow, key_of
 
 ROW = "row.json"
+Kept = SandboxRow | SnapshotRow | VolumeRow
+_KEYS: dict[type[Kept], str] = {
+    SandboxRow: "sandbox_id",
+    SnapshotRow: "snapshot_id",
+    VolumeRow: "volume_id",
+}
 _log = logging.getLogger(__name__)
 
 
@@ -23,7 +29,7 @@ class _Copy(msgspec.Struct, frozen=True):
 
 
 class Copies:
-    """``row.json`` in the directory of each sandbox, snapshot, team and key.
+    """``row.json`` in the directory of each sandbox, snapshot, volume, team and key.
 
     The database is the truth; a copy is read when the database, or a row in it, is lost or not what it was.
 
@@ -35,6 +41,7 @@ class Copies:
         self._directories: dict[type[KeptRow], Path] = {
             SandboxRow: home.sandboxes,
             SnapshotRow: home.snapshots,
+            VolumeRow: home.volumes,
             TeamRow: home.teams,
             KeyRow: home.keys,
         }
@@ -57,10 +64,10 @@ class Copies:
         """The copy of a row, if there is one that is whole."""
         return _read(self._directories[kind] / id_ / ROW, kind)
 
-    def all(self) -> Iterator[KeptRow]:
-        """Every copy that is whole, but of what was killed."""
-        for kind, directory in self._directories.items():
-            for path in sorted(directory.glob(f"*/{ROW}")):
+    def all(self, *kinds: type[KeptRow]) -> Iterator[KeptRow]:
+        """Every copy that is whole, but of what was killed: of these kinds, or of all."""
+        for kind in kinds or self._directories:
+            for path in sorted(self._directories[kind].glob(f"*/{ROW}")):
                 row = _read(path, kind)
                 if row is not None and self._path(row) == path and getattr(row, "state", None) != "killed":
                     yield row

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError, ImageNotFoundError, UnsupportedError
+from atoll.errors import AtollError, ImageNotFoundError
 from atoll.images import image_name
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.erasing import erase
@@ -47,6 +47,7 @@ class Creation:
         Raises:
             InvalidSpecError: The spec makes no sense.
             NameTakenError: Another sandbox has the name.
+            VolumeNotFoundError: The team has no volume of that name.
             ImageNotFoundError: There is no such image.
             SnapshotNotFoundError: There is no such snapshot.
             UnsupportedError: This host cannot hold one of the limits.
@@ -56,17 +57,19 @@ class Creation:
         check_spec(spec)
         if not spec.best_effort:
             refuse_unheld(spec.limits, self._parts.means)
-        with self._parts.table.reserve_sandbox_name(spec.name):
+        volumes = self._volumes(spec)
+        held = self._parts.table.holds.during(*volumes.values())
+        with self._parts.table.reserve_sandbox_name(spec.name), held:
             if spec.from_snapshot is not None:
                 async with self._parts.operations.during(new_id(), "create"):
-                    return await self._from_snapshot(spec, spec.from_snapshot)
+                    return await self._from_snapshot(spec, spec.from_snapshot, volumes)
             if self._parts.engine_disks and not self._parts.table.sandboxes():
                 progress(Progress(step="the engine keeps the disks here, see `atoll doctor`"))
             info = await self._parts.images.have(spec.image or DEFAULT_IMAGE, progress)
             facts = self._parts.images.facts(info.digest)
             check_start(spec, facts)
             async with self._parts.operations.during(new_id(), "create"):
-                return await self._of_image(spec, self._row(spec, info.name, facts), facts)
+                return await self._of_image(spec, self._row(spec, info.name, facts, volumes), facts)
 
     async def _of_image(self, spec: SandboxSpec, row: SandboxRow, facts: ImageFacts) -> Sandbox:
         warm = await self._pool.take(facts.digest) if from_pool(spec) else None
@@ -84,7 +87,14 @@ class Creation:
         finally:
             self._pool.refill(facts.digest)
 
-    def _row(self, spec: SandboxSpec, image: str, facts: ImageFacts) -> SandboxRow:
+    def _volumes(self, spec: SandboxSpec) -> dict[str, str]:
+        """The ids of what it mounts, by path."""
+        if spec.from_snapshot is None:
+            return self._parts.volumes.resolve(spec.volumes, spec.team)
+        had = self._parts.table.snapshot(spec.from_snapshot).volumes
+        return self._parts.volumes.again(had, spec.volumes, spec.team)
+
+    def _row(self, spec: SandboxSpec, image: str, facts: ImageFacts, volumes: dict[str, str]) -> SandboxRow:
         now_s = self._parts.table.now_s()
         return SandboxRow(
             sandbox_id=new_id(),
@@ -100,7 +110,7 @@ class Creation:
             on_crash=spec.on_crash or "reboot",
             lifecycle=spec.lifecycle,
             started_at=now_s,
-            volumes=spec.volumes,
+            volumes=volumes,
             team=spec.team,
             attributes=spec.attributes,
             limits=spec.limits,
@@ -159,7 +169,7 @@ class Creation:
         self._parts.attach(sandbox, berth)
         return sandbox
 
-    async def _from_snapshot(self, spec: SandboxSpec, ref: str) -> Sandbox:
+    async def _from_snapshot(self, spec: SandboxSpec, ref: str, volumes: dict[str, str]) -> Sandbox:
         snapshot = self._parts.table.snapshot(ref)
         if spec.image is not None and image_name(spec.image) != snapshot.image:
             raise ImageNotFoundError(
@@ -183,7 +193,7 @@ class Creation:
             on_crash=spec.on_crash or snapshot.on_crash,
             lifecycle=spec.lifecycle,
             started_at=now_s,
-            volumes=snapshot.volumes,
+            volumes=volumes,
             team=spec.team,
             attributes=spec.attributes,
             limits=limits,
@@ -224,10 +234,8 @@ def check_spec(spec: SandboxSpec) -> None:
     check_metadata(spec.attributes, "attributes")
     spec.limits.check()
     spec.lifecycle.check()
-    if spec.volumes:
-        raise UnsupportedError("volumes cannot be mounted yet")
 
 
 def from_pool(spec: SandboxSpec) -> bool:
-    """Whether a warm machine, which has the default limits, can be what the spec wants."""
-    return not spec.limits.given() and spec.trust_host_ca
+    """Whether a warm machine, which has the default limits and no volumes, can be what the spec wants."""
+    return not spec.limits.given() and spec.trust_host_ca and not spec.volumes

@@ -70,7 +70,8 @@ class Forks:
     async def _fork(
         self, sandbox: Sandbox, directory: Path, layer_id: str, ids: list[str]
     ) -> list[SandboxInfo]:
-        with self._parts.table.holds.during(directory.name, layer_id, *ids):
+        volumes = sandbox.row.volumes.values()
+        with self._parts.table.holds.during(directory.name, layer_id, *ids, *volumes):
             try:
                 async with sandbox.lock:
                     check_action("fork", sandbox.row.state, sandbox.sandbox_id)

@@ -47,7 +47,7 @@ class Keys:
 
     async def load(self) -> None:
         """Read what the database has."""
-        self._rows = {row.key_id: row for row in await self._records.keys()}
+        self._rows = {row.key_id: row for row in await self._records.all(KeyRow)}
 
     def list(self, team: str | None = None) -> list[KeyInfo]:
         """All of them, or a team's, oldest first; those that ended, for 30 days.

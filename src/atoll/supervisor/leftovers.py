@@ -119,6 +119,7 @@ class Leftovers:
         places = self._parts.places
         for parent in (places.sandboxes, places.snapshots):
             yield from self._unowned(parent, self._ids)
+        yield from self._unowned(places.volumes, self._volume_ids)
         yield from self._unowned(places.machines, self._parts.berths.machine_ids)
         for layer_id in set(self._parts.layers.ids()) - layers_in_use(self._parts.table):
             size = self._parts.layers.size_bytes(layer_id)
@@ -139,6 +140,10 @@ class Leftovers:
 
     def _ids(self) -> set[str]:
         return owned_ids(self._parts.table) | self._pool_ids()
+
+    def _volume_ids(self) -> set[str]:
+        # Those of volumes that the database has lost are no leftovers: what people keep there is nowhere else.
+        return self._parts.volumes.ids() | self._parts.volumes.kept_ids() | self._parts.table.holds.ids()
 
     def _runs(self, machine_id: str) -> Callable[[], bool]:
         return lambda: machine_id in self._parts.berths.machine_ids()

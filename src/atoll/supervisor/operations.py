@@ -33,7 +33,7 @@ class Operations:
 
     async def cut_short(self) -> list[OperationRow]:
         """Those in the middle of which the last supervisor ended; to be asked before any is begun."""
-        return await self._records.operations()
+        return await self._records.all(OperationRow)
 
     @contextlib.asynccontextmanager
     async def during(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atoll.errors import InternalError
-from atoll.supervisor.berths import Berth, BerthPlan, Berths
+from atoll.supervisor.berths import Berth, BerthPlan, Berths, VolumeMount
 from atoll.supervisor.crashes import Crashes
 from atoll.supervisor.erasing import Trash
 from atoll.supervisor.holding import Means
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from atoll.network import Link, Links
     from atoll.snapshots import Layers
     from atoll.supervisor.agents import Agents
+    from atoll.supervisor.volumes import Volumes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,7 @@ class Parts:
     berths: Berths
     crashes: Crashes
     trash: Trash
+    volumes: Volumes
     watch_paused: Callable[[Sandbox, Berth], None]
     watch_limits: Callable[[Sandbox, Berth], None]
     default_limits: Limits
@@ -84,6 +86,13 @@ class Parts:
             checkpoint=checkpoint,
             read_ahead=read_ahead,
             engine_disk=row.engine_disk,
+            volumes=self.mounts_of(row),
+        )
+
+    def mounts_of(self, row: SandboxRow) -> tuple[VolumeMount, ...]:
+        """Which directories appear where in a sandbox, in an order that never changes."""
+        return tuple(
+            VolumeMount(self.places.volume_data(row.volumes[path]), path) for path in sorted(row.volumes)
         )
 
     async def waiting_link(self, sandbox: Sandbox) -> Link | None:

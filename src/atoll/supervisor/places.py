@@ -19,6 +19,7 @@ class Places:
     def __init__(self, home: Home) -> None:
         self.sandboxes = home.sandboxes
         self.snapshots = home.snapshots
+        self.volumes = home.volumes
         self.machines = home.run / "m"
 
     def sandbox(self, sandbox_id: str) -> Path:
@@ -40,6 +41,14 @@ class Places:
     def checkpoint(self, sandbox_id: str) -> Path:
         """The memory of a suspended sandbox."""
         return self.sandbox(sandbox_id) / "checkpoint"
+
+    def volume(self, volume_id: str) -> Path:
+        """All of a volume."""
+        return self.volumes / volume_id
+
+    def volume_data(self, volume_id: str) -> Path:
+        """What a volume holds: the root of its mounts."""
+        return self.volume(volume_id) / "data"
 
     def snapshot(self, snapshot_id: str) -> Path:
         """All of a snapshot but its layer."""

@@ -27,18 +27,21 @@ from atoll.supervisor.rows import (
     SandboxRow,
     SnapshotRow,
     TeamRow,
+    VolumeRow,
     key_of,
 )
 
 DAMAGED = "damaged"
 _KEEP_S = 0.05
 _T = TypeVar("_T")
+_R = TypeVar("_R", SandboxRow, SnapshotRow, VolumeRow, TeamRow, KeyRow, OperationRow)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _log = logging.getLogger(__name__)
 _Row = KeptRow | OperationRow
 _TABLES: dict[type[_Row], str] = {
     SandboxRow: "sandboxes",
     SnapshotRow: "snapshots",
+    VolumeRow: "volumes",
     TeamRow: "teams",
     KeyRow: "keys",
     OperationRow: "operations",
@@ -83,25 +86,9 @@ class Records:
         await self._do(self._close)
         self._worker.shutdown()
 
-    async def sandboxes(self) -> list[SandboxRow]:
-        """All of them, oldest first."""
-        return await self._do(lambda: self._all(SandboxRow))
-
-    async def snapshots(self) -> list[SnapshotRow]:
-        """All of them, oldest first."""
-        return await self._do(lambda: self._all(SnapshotRow))
-
-    async def teams(self) -> list[TeamRow]:
-        """All of them, oldest first."""
-        return await self._do(lambda: self._all(TeamRow))
-
-    async def keys(self) -> list[KeyRow]:
-        """All of them, oldest first."""
-        return await self._do(lambda: self._all(KeyRow))
-
-    async def operations(self) -> list[OperationRow]:
-        """Those that were begun and have not ended, oldest first."""
-        return await self._do(lambda: self._all(OperationRow))
+    async def all(self, kind: type[_R]) -> list[_R]:
+        """All rows of a kind, oldest first."""
+        return await self._do(lambda: self._all(kind))
 
     async def put(self, *rows: _Row, durable: bool = False) -> None:
         """Insert or replace rows, all or none. With ``durable`` they are on the disk when this returns.

@@ -43,6 +43,7 @@ class Rollback:
         Raises:
             SnapshotNotFoundError: There is no such snapshot.
             InvalidSpecError: The snapshot is of another image.
+            VolumeNotFoundError: A volume that the snapshot mounts is gone, or is another team's.
 
         Postcondition: on any exception the sandbox is as it was, running included.
         """
@@ -61,7 +62,10 @@ class Rollback:
                 f"snapshot {ref!r} is of another image than sandbox {sandbox.sandbox_id}",
                 hint="make a new sandbox with from_snapshot",
             )
-        with self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack):
+        # Its memory knows its mounts; they may have been another sandbox's.
+        volumes = self._parts.volumes.again(snapshot.volumes, {}, sandbox.row.team)
+        held = self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack, *volumes.values())
+        with held:
             async with self._parts.operations.during(sandbox.sandbox_id, "rollback"):
                 await self._switch(sandbox, snapshot)
 
@@ -98,7 +102,17 @@ class Rollback:
             _log.warning("after the rollback of sandbox %s: %s", sandbox.sandbox_id, error)
 
 
-_CHANGED = ("disk", "stack", "generation", "versions", "snapshot_id", "limits", "engine_disk", "reason")
+_CHANGED = (
+    "disk",
+    "stack",
+    "generation",
+    "versions",
+    "snapshot_id",
+    "limits",
+    "engine_disk",
+    "volumes",
+    "reason",
+)
 
 
 def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
@@ -111,6 +125,7 @@ def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
         snapshot_id=snapshot.snapshot_id,
         limits=snapshot.limits,
         engine_disk=snapshot.engine_disk,
+        volumes=snapshot.volumes,
         reason=None,
     )
 

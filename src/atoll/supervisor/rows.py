@@ -1,4 +1,4 @@
-"""What the database keeps of sandboxes, snapshots, teams and keys."""
+"""What the database keeps of sandboxes, snapshots, volumes, teams and keys."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from atoll.types import (
     SandboxState,
     SnapshotInfo,
     TeamInfo,
+    VolumeInfo,
 )
 
 OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollback"]
@@ -124,6 +125,25 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
 
+class VolumeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume; its files lie in the directory of its id."""
+
+    volume_id: str
+    name: str
+    team: str | None
+    created_at: float
+
+    def info(self) -> VolumeInfo:
+        """What a client is told."""
+        return VolumeInfo(
+            volume_id=self.volume_id, name=self.name, team=self.team, created_at=self.created_at
+        )
+
+    def but(self, **changes: object) -> VolumeRow:
+        """The same row with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
 class TeamRow(msgspec.Struct, frozen=True, kw_only=True):
     """A team, known by its name."""
 
@@ -176,12 +196,13 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
     link_id: str | None = None
 
 
-KeptRow = SandboxRow | SnapshotRow | TeamRow | KeyRow
+KeptRow = SandboxRow | SnapshotRow | VolumeRow | TeamRow | KeyRow
 """Those that have a copy beside what they describe."""
 
 KEYS: dict[type[KeptRow] | type[OperationRow], str] = {
     SandboxRow: "sandbox_id",
     SnapshotRow: "snapshot_id",
+    VolumeRow: "volume_id",
     TeamRow: "name",
     KeyRow: "key_id",
     OperationRow: "sandbox_id",

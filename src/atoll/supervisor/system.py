@@ -47,6 +47,7 @@ from atoll.supervisor.table import Sandbox, Table
 from atoll.supervisor.teams import Teams
 from atoll.supervisor.traffic import Traffic
 from atoll.supervisor.usage import Usage
+from atoll.supervisor.volumes import Volumes
 from atoll.supervisor.works import Works
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class System:
         self.home = home
         self.settings = settings
         self.works = Works()
-        self.records = Records(home.database, Copies(home))
+        self._copies = Copies(home)
+        self.records = Records(home.database, self._copies)
         self._places = Places(home)
         self._journal = Journal(self._places.console, clock)
         self.table = Table(self.records, clock, self._journal)
@@ -115,6 +117,7 @@ class System:
         agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.parts = self._make_parts(rooms, agents)
         self.images = self.parts.images
+        self.volumes = self.parts.volumes
         branches = Branches(self.parts)
         self.rollback = Rollback(self.parts, branches)
         self._merging = Merging(self.parts, self.works)
@@ -137,6 +140,7 @@ class System:
 
     def _make_parts(self, rooms: Rooms, agents: Agents) -> Parts:
         places = self._places
+        trash = Trash(places.snapshots, self.table, self.works)
         berths = Berths(
             places.machines,
             places.sandboxes,
@@ -156,7 +160,8 @@ class System:
             agents=agents,
             berths=berths,
             crashes=Crashes(self.table, berths, self.works),
-            trash=Trash(places.snapshots, self.table, self.works),
+            trash=trash,
+            volumes=Volumes(self.records, self._copies, self.table, places, trash),
             watch_paused=self._watch_paused,
             watch_limits=self._watch_limits,
             means=Means(
@@ -180,6 +185,7 @@ class System:
         await self.teams.load()
         await self.keys.load()
         await self.table.load()
+        await self.volumes.load()
         await asyncio.to_thread(self.parts.programs.keep)
         await self._reconcile.run()
         self._merging.look()

@@ -83,8 +83,8 @@ class Table(Reservations):
 
     async def load(self) -> None:
         """Read what the database has."""
-        self._sandboxes = {row.sandbox_id: Sandbox(row) for row in await self._records.sandboxes()}
-        self._snapshots = {row.snapshot_id: row for row in await self._records.snapshots()}
+        self._sandboxes = {row.sandbox_id: Sandbox(row) for row in await self._records.all(SandboxRow)}
+        self._snapshots = {row.snapshot_id: row for row in await self._records.all(SnapshotRow)}
         stamps = [one.row.created_at for one in self._sandboxes.values()]
         stamps += [row.created_at for row in self._snapshots.values()]
         self._newest_s = max(stamps, default=0.0)

@@ -42,7 +42,7 @@ class Teams:
 
     async def load(self) -> None:
         """Read what the database has."""
-        self._rows = {row.name: row for row in await self._records.teams()}
+        self._rows = {row.name: row for row in await self._records.all(TeamRow)}
 
     def list(self) -> list[TeamInfo]:
         """All of them, oldest first."""

@@ -10,6 +10,7 @@ from atoll.types.sandboxes import OnCrash, SandboxInfo, SandboxPage, SandboxSpec
 from atoll.types.snapshots import SnapshotInfo
 from atoll.types.stats import SandboxStats
 from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
+from atoll.types.volumes import VolumeEntry, VolumeInfo
 
 __all__ = [
     "ExecResult",
@@ -35,6 +36,8 @@ __all__ = [
     "TeamInfo",
     "TeamUse",
     "TerminalSize",
+    "VolumeEntry",
+    "VolumeInfo",
     "WatchEvent",
     "WatchKind",
     "key_hash",

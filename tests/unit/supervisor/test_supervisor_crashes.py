@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import EngineError, NoSpaceError, SandboxNotFoundError
+from atoll.supervisor.rows import SandboxRow
 from atoll.types import Limits
 from tests.unit.supervisor.world import World, in_world
 
@@ -345,7 +346,7 @@ async def test_limits_of_a_killed_sandbox_are_not_changed(world: World) -> None:
     await world.system.kills.kill(sandbox)
     with pytest.raises(SandboxNotFoundError):
         await world.system.limits.change(sandbox, Limits(processes=100))
-    assert await world.system.records.sandboxes() == []
+    assert await world.system.records.all(SandboxRow) == []
 
 
 @in_world

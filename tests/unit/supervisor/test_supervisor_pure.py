@@ -58,9 +58,9 @@ def test_a_row_comes_back_as_it_was_put(tmp_path: Path) -> None:
             await records.aclose()
         again = Records(tmp_path / "state.db")
         await again.open()
-        assert await again.sandboxes() == expected
+        assert await again.all(SandboxRow) == expected
         await again.delete(expected[0])
-        assert await again.sandboxes() == expected[1:]
+        assert await again.all(SandboxRow) == expected[1:]
         await again.aclose()
 
     asyncio.run(scenario())
@@ -73,7 +73,7 @@ def test_rows_are_put_all_or_none(tmp_path: Path) -> None:
         await records.put(_row("one", "taken"))
         with pytest.raises(NameTakenError):
             await records.put(_row("two"), _row("three", "taken"))
-        assert [row.sandbox_id for row in await records.sandboxes()] == ["one"]
+        assert [row.sandbox_id for row in await records.all(SandboxRow)] == ["one"]
         await records.aclose()
 
     asyncio.run(scenario())

@@ -117,6 +117,7 @@ def _flags(plan: MachinePlan, places: Places, root: int) -> list[str]:
         f"--gofer-network-namespace={plan.netns}",
         f"--overlay2={_overlay(plan)}",
         "--file-access=exclusive",
+        "--file-access-mounts=shared",
         "--ignore-cgroups",
         "--host-settings=ignore",
         "--allow-connected-on-save",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from atoll.engines.base import MachinePlan
+from atoll.engines.base import Bind, MachinePlan
 
 # Our own annotation, see native/patches/read-ahead.toml. A guest that has just been restored needs the processors
 # for its first answer.
@@ -76,11 +76,14 @@ def _mounts(plan: MachinePlan) -> list[dict[str, Any]]:
         mount("/sys", "sysfs", "nosuid", "noexec", "nodev", "ro"),
         mount("/tmp", "tmpfs", "nosuid", "nodev", "mode=1777"),
         mount("/run", "tmpfs", "nosuid", "nodev", "mode=755"),
-        *(
-            {"destination": bind.target, "type": "bind", "source": bind.source, "options": ["rbind", "ro"]}
-            for bind in plan.binds
-        ),
+        *(_bind(bind) for bind in plan.binds),
     ]
+
+
+def _bind(bind: Bind) -> dict[str, Any]:
+    # Mounts but the root are of the kind that asks the host again each time: --file-access-mounts=shared.
+    options = ["rbind", "rw", "nosuid", "nodev"] if bind.shared else ["rbind", "ro"]
+    return {"destination": bind.target, "type": "bind", "source": bind.source, "options": options}
 
 
 def bundle_spec(plan: MachinePlan) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from atoll.protocol import (
     raise_body,
 )
 from atoll.sdk import _spawn
-from atoll.sdk._async.http import AsyncAnswer, AsyncPool
+from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_async import Stream, ask_dial_socket, call, connect_unix, in_thread
@@ -79,6 +79,19 @@ class AsyncLink:
         """Make a DELETE call, which has no answer but its success."""
         answer = await self._ask("DELETE", path, None, (), LONG_S, None)
         await answer.read_all(_ANSWER_BYTES)
+
+    async def stream(self, method: str, path: str) -> AsyncAnswer:
+        """Make a call whose answer is read as it comes, however long it is."""
+        deadline = Deadline(None, silence_s=SHORT_S)
+        return await _checked(await self._pool.ask(GuestRequest(method, path), deadline, repeatable=True))
+
+    async def upload(self, path: str, kind: type[_Value], body: Upload, length: int | None = None) -> _Value:
+        """Send a body of any size and read the answer as ``kind``."""
+        request = GuestRequest("PUT", path, (("content-type", "application/octet-stream"),), None)
+        # A silent supervisor may be waiting for its disk, which has all of the body to write.
+        deadline = Deadline(None, silence_s=LONG_S)
+        answer = await _checked(await self._pool.ask(request, deadline, body=body, length=length))
+        return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
 
     async def long_call(
         self,
@@ -141,9 +154,7 @@ class AsyncLink:
             Deadline(timeout_s),
             repeatable=method == "GET" if repeatable is None else repeatable,
         )
-        if answer.status >= 400:
-            raise_body(_error_body(answer.status, await answer.read_all(_ANSWER_BYTES)))
-        return answer
+        return await _checked(answer)
 
     async def _connect(self) -> Stream:
         return await self._started(lambda: connect_unix(self.home.api_socket, _CONNECT_S))
@@ -181,6 +192,13 @@ class AsyncLink:
     def close(self) -> None:
         """Close idle connections."""
         self._pool.close()
+
+
+async def _checked(answer: AsyncAnswer) -> AsyncAnswer:
+    """The answer, if it is of a success."""
+    if answer.status >= 400:
+        raise_body(_error_body(answer.status, await answer.read_all(_ANSWER_BYTES)))
+    return answer
 
 
 def _decoded(data: bytes | msgspec.Raw, kind: type[_Value]) -> _Value:

@@ -24,7 +24,7 @@ from atoll.protocol import (
     raise_body,
 )
 from atoll.sdk import _spawn
-from atoll.sdk._sync.http import Answer, Pool
+from atoll.sdk._sync.http import Answer, Pool, Upload
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import Stream, ask_dial_socket, call, connect_unix, in_thread
@@ -80,6 +80,19 @@ class Link:
         """Make a DELETE call, which has no answer but its success."""
         answer = self._ask("DELETE", path, None, (), LONG_S, None)
         answer.read_all(_ANSWER_BYTES)
+
+    def stream(self, method: str, path: str) -> Answer:
+        """Make a call whose answer is read as it comes, however long it is."""
+        deadline = Deadline(None, silence_s=SHORT_S)
+        return _checked(self._pool.ask(GuestRequest(method, path), deadline, repeatable=True))
+
+    def upload(self, path: str, kind: type[_Value], body: Upload, length: int | None = None) -> _Value:
+        """Send a body of any size and read the answer as ``kind``."""
+        request = GuestRequest("PUT", path, (("content-type", "application/octet-stream"),), None)
+        # A silent supervisor may be waiting for its disk, which has all of the body to write.
+        deadline = Deadline(None, silence_s=LONG_S)
+        answer = _checked(self._pool.ask(request, deadline, body=body, length=length))
+        return _decoded(answer.read_all(_ANSWER_BYTES), kind)
 
     def long_call(
         self,
@@ -142,9 +155,7 @@ class Link:
             Deadline(timeout_s),
             repeatable=method == "GET" if repeatable is None else repeatable,
         )
-        if answer.status >= 400:
-            raise_body(_error_body(answer.status, answer.read_all(_ANSWER_BYTES)))
-        return answer
+        return _checked(answer)
 
     def _connect(self) -> Stream:
         return self._started(lambda: connect_unix(self.home.api_socket, _CONNECT_S))
@@ -182,6 +193,13 @@ class Link:
     def close(self) -> None:
         """Close idle connections."""
         self._pool.close()
+
+
+def _checked(answer: Answer) -> Answer:
+    """The answer, if it is of a success."""
+    if answer.status >= 400:
+        raise_body(_error_body(answer.status, answer.read_all(_ANSWER_BYTES)))
+    return answer
 
 
 def _decoded(data: bytes | msgspec.Raw, kind: type[_Value]) -> _Value:

@@ -17,6 +17,7 @@ from atoll.supervisor.api.others import image_routes, leftover_routes, snapshot_
 from atoll.supervisor.api.sandboxes import sandbox_routes
 from atoll.supervisor.api.stable import stable_routes
 from atoll.supervisor.api.teams import key_routes, team_routes
+from atoll.supervisor.api.volumes import volume_routes
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.system import System
 
@@ -33,6 +34,7 @@ def make_app(system: System, stopping: Stopping) -> ASGIApp:
         *leftover_routes(system),
         *team_routes(system),
         *key_routes(system),
+        *volume_routes(system),
         *documentation_routes(),
     ]
     app = Starlette(

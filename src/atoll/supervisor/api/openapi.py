@@ -50,6 +50,10 @@ OPERATIONS = (
     Operation("get", "/v1/snapshots", "All snapshots, or one sandbox's", None, list[types.SnapshotInfo]),
     Operation("get", "/v1/snapshots/{ref}", "One snapshot, by id or name", None, types.SnapshotInfo),
     Operation("delete", "/v1/snapshots/{ref}", "Erase it"),
+    Operation("post", "/v1/volumes", "Make a volume", protocol.VolumeRequest, types.VolumeInfo),
+    Operation("get", "/v1/volumes", "All volumes, or one team's", None, list[types.VolumeInfo]),
+    Operation("get", "/v1/volumes/{ref}", "One volume, by id or name", None, types.VolumeInfo),
+    Operation("delete", "/v1/volumes/{ref}", "Erase it"),
     Operation("get", "/v1/images", "All images", None, list[types.ImageInfo]),
     Operation("get", "/v1/images/{name}", "One image", None, types.ImageInfo),
     Operation(
@@ -78,6 +82,8 @@ _QUERY = {
     f"{_ONE}/logs": ("offset",),
     "/v1/snapshots": ("sandbox", "team"),
     "/v1/keys": ("team",),
+    "/v1/volumes": ("team",),
+    "/v1/volumes/{ref}": ("team",),
     "/stop": ("force",),
 }
 

@@ -1,0 +1,182 @@
+"""Files in a volume, without a sandbox."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from atoll.errors import FileError, FileMissingError
+from atoll.protocol import AttributesRequest
+from atoll.sdk._async.http import Upload
+from atoll.sdk._async.link import AsyncLink, ref
+from atoll.sdk._bytes import GIB, as_bytes, sliced
+from atoll.types import VolumeEntry
+
+_Entries = list[VolumeEntry]
+
+
+class AsyncVolumeFiles:
+    """The files of one volume. Paths begin at its root; a leading ``/`` may be left out.
+
+    Nothing leads out of the volume: symbolic links are resolved inside it, an absolute one from its root. What is made
+    belongs to user and group 1000 unless another number is given, and directories that are there stay as they are.
+    Every method raises VolumeNotFoundError when there is no such volume, and the ``FileError`` that fits.
+    """
+
+    def __init__(self, id_or_name: str, team: str | None = None) -> None:
+        self._base = f"/v1/volumes/{ref(id_or_name)}"
+        self._team = team
+
+    def _path(self, kind: str, path: str, **options: int | bool | None) -> str:
+        query = [f"path={ref(path)}"]
+        if self._team is not None:
+            query.append(f"team={ref(self._team)}")
+        query += [f"{name}={int(value)}" for name, value in options.items() if value is not None]
+        return f"{self._base}/{kind}?{'&'.join(query)}"
+
+    async def stat(self, path: str) -> VolumeEntry:
+        """Describe an entry; a symbolic link is not followed.
+
+        Raises:
+            FileMissingError: There is nothing.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("GET", self._path("entry", path), VolumeEntry)
+
+    async def exists(self, path: str) -> bool:
+        """Whether something has that path, be it a broken symbolic link."""
+        try:
+            await self.stat(path)
+        except FileMissingError:
+            return False
+        return True
+
+    async def list(self, path: str = "/", *, depth: int = 1) -> _Entries:
+        """List a directory down to ``depth`` levels, in lexical order; at most 100,000 entries.
+
+        Raises:
+            FileMissingError: There is no such directory.
+            NotADirectoryInSandboxError: It is something else.
+            FileError: It has more.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("GET", self._path("dir", path, depth=depth), list[VolumeEntry])
+
+    async def mkdir(
+        self,
+        path: str,
+        *,
+        parents: bool = True,
+        mode: int | None = None,
+        uid: int | None = None,
+        gid: int | None = None,
+    ) -> VolumeEntry:
+        """Make a directory, of mode 0o755 when ``mode`` is None.
+
+        Args:
+            path: Where.
+            parents: Make those above it too, and do not mind when it is there.
+            mode: Permission bits.
+            uid: Number of its owner.
+            gid: Number of its group.
+
+        Raises:
+            FileTakenError: Something has that path.
+            FileMissingError: The directory above is missing, without ``parents``.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            where = self._path("dir", path, force=parents, mode=mode, uid=uid, gid=gid)
+            return await link.call("POST", where, VolumeEntry)
+
+    async def read(self, path: str, *, max_bytes: int = GIB) -> str:
+        """Return a file's text: UTF-8, bad bytes replaced.
+
+        Raises:
+            FileMissingError: There is no such file.
+            FileError: It has more than ``max_bytes``, or is no regular file.
+        """
+        return (await self.read_bytes(path, max_bytes=max_bytes)).decode("utf-8", "replace")
+
+    async def read_bytes(self, path: str, *, max_bytes: int = GIB) -> bytes:
+        """Return a file's bytes.
+
+        Raises:
+            FileMissingError: There is no such file.
+            FileError: It has more than ``max_bytes``, or is no regular file.
+        """
+        read = bytearray()
+        async for piece in self.read_stream(path):
+            if len(read) + len(piece) > max_bytes:
+                raise FileError(f"{path} has more than {max_bytes} bytes", hint="use read_stream")
+            read += piece
+        return bytes(read)
+
+    async def read_stream(self, path: str) -> AsyncIterator[bytes]:
+        """Iterate over a file's bytes in constant memory.
+
+        Raises:
+            FileMissingError: There is no such file; raised by the first step of the iteration.
+            FileError: It is no regular file.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            answer = await link.stream("GET", self._path("file", path))
+            while piece := await answer.read():
+                yield piece
+
+    async def write(
+        self,
+        path: str,
+        data: bytes | str | Upload,
+        *,
+        parents: bool = True,
+        replace: bool = True,
+        mode: int | None = None,
+        uid: int | None = None,
+        gid: int | None = None,
+    ) -> VolumeEntry:
+        """Make ``data`` the content of a file: readers see all of the old content or all of the new.
+
+        Args:
+            path: Where. A file that is there is replaced, and keeps mode, owner and group where none is given.
+            data: Text (as UTF-8), bytes, a file opened for reading, or an iterable of pieces.
+            parents: Make the directories above it.
+            replace: False refuses when a file is there.
+            mode: Permission bits; None is 0o644 for a new one.
+            uid: Number of its owner.
+            gid: Number of its group.
+
+        Raises:
+            IsADirectoryInSandboxError: ``path`` is a directory.
+            FileTakenError: Something has that path, without ``replace``.
+            FileMissingError: The directory above is missing, without ``parents``.
+            NoSpaceError: The disk is full.
+        """
+        where = self._path("file", path, parents=parents, force=replace, mode=mode, uid=uid, gid=gid)
+        with contextlib.closing(AsyncLink()) as link:
+            if isinstance(data, (str, bytes, bytearray, memoryview)):
+                content = as_bytes(data)
+                return await link.upload(where, VolumeEntry, sliced(content), len(content))
+            return await link.upload(where, VolumeEntry, data)
+
+    async def set_attributes(
+        self, path: str, *, mode: int | None = None, uid: int | None = None, gid: int | None = None
+    ) -> VolumeEntry:
+        """Change permission bits, owner or group of a file or directory; None leaves them.
+
+        Raises:
+            FileMissingError: There is nothing.
+            FileError: It is neither file nor directory.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            wanted = AttributesRequest(uid=uid, gid=gid, mode=mode)
+            return await link.call("POST", self._path("entry", path), VolumeEntry, wanted)
+
+    async def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all that is in it; of a symbolic link only itself.
+
+        Raises:
+            FileMissingError: There is nothing.
+            InvalidSpecError: It is the volume's root.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            await link.delete(self._path("entry", path))

@@ -1,0 +1,75 @@
+# Made by scripts/unasync.py from sdk/_async/volumes.py: do not edit.
+"""The volumes of a home."""
+
+from __future__ import annotations
+
+import contextlib
+
+from atoll.protocol import VolumeRequest
+from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.volumefiles import VolumeFiles
+from atoll.types import VolumeInfo
+
+_Volumes = list[VolumeInfo]
+
+
+class Volumes:
+    """Directories that outlive sandboxes: make, list, look into, delete. ``Sandbox.create(volumes=…)`` mounts them.
+
+    A volume has an id, and a name that is unique among those of its team; None is nobody's team. Where a method takes
+    either, a name is looked for among those of ``team``.
+    """
+
+    @staticmethod
+    def create(name: str, *, team: str | None = None) -> VolumeInfo:
+        """Make an empty volume.
+
+        Args:
+            name: 1 to 128 letters, digits, ``-`` and ``_``.
+            team: Whose it is.
+
+        Raises:
+            InvalidSpecError: It is no name.
+            NameTakenError: Another volume of the team has that name.
+            NoSpaceError: The disk under the home is full.
+        """
+        with contextlib.closing(Link()) as link:
+            return link.call("POST", "/v1/volumes", VolumeInfo, VolumeRequest(name=name, team=team))
+
+    @staticmethod
+    def list(*, team: str | None = None) -> _Volumes:
+        """All volumes of the home, or those of one team, oldest first."""
+        with contextlib.closing(Link()) as link:
+            return link.call("GET", f"/v1/volumes{team_query(team)}", list[VolumeInfo])
+
+    @staticmethod
+    def get(id_or_name: str, *, team: str | None = None) -> VolumeInfo:
+        """What is known of a volume.
+
+        Raises:
+            VolumeNotFoundError: There is none with that id or name.
+        """
+        with contextlib.closing(Link()) as link:
+            path = f"/v1/volumes/{ref(id_or_name)}{team_query(team)}"
+            return link.call("GET", path, VolumeInfo)
+
+    @staticmethod
+    def delete(id_or_name: str, *, team: str | None = None) -> None:
+        """Erase a volume with all that is in it.
+
+        Raises:
+            VolumeNotFoundError: There is none with that id or name.
+            InUseError: A sandbox mounts it, asleep or not.
+        """
+        with contextlib.closing(Link()) as link:
+            link.delete(f"/v1/volumes/{ref(id_or_name)}{team_query(team)}")
+
+    @staticmethod
+    def files(id_or_name: str, *, team: str | None = None) -> VolumeFiles:
+        """Its files, to be read and written without a sandbox, also while sandboxes use it."""
+        return VolumeFiles(id_or_name, team)
+
+
+def team_query(team: str | None) -> str:
+    """The part of a URL that names a team."""
+    return "" if team is None else f"?team={ref(team)}"

@@ -1,0 +1,51 @@
+"""Where volumes may appear in a sandbox."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+
+from atoll.errors import InvalidSpecError
+
+MOST = 16
+_LONGEST = 1024
+# The guest's kernel and agent live there; what hides them would end the sandbox.
+_KEPT = ("/proc", "/sys", "/dev", "/run/atoll", "/.atoll")
+
+
+def check_mountpoints(volumes: Mapping[str, str]) -> None:
+    """Refuse paths where a volume cannot appear.
+
+    Raises:
+        InvalidSpecError: One is no absolute, plain path, hides what the sandbox needs, or lies in another one.
+    """
+    if len(volumes) > MOST:
+        raise InvalidSpecError(f"{len(volumes)} volumes are wanted", hint=f"at most {MOST}")
+    for path in volumes:
+        _check_one(path)
+        if outer := _outer(path, volumes):
+            raise InvalidSpecError(
+                f"the volume at {path!r} would lie inside the one at {outer!r}",
+                hint="mount them beside each other",
+            )
+
+
+def _check_one(path: str) -> None:
+    plain = path.startswith("/") and posixpath.normpath(path) == path and not path.startswith("//")
+    if not plain or not path.isprintable() or len(path.encode()) > _LONGEST:
+        raise InvalidSpecError(
+            f"{path!r} is no place for a volume", hint="give an absolute path without '.', '..' and '//'"
+        )
+    if path == "/" or _outer(path, _KEPT) or path in _KEPT or _inner(path, _KEPT):
+        raise InvalidSpecError(
+            f"a volume at {path!r} would hide what the sandbox needs",
+            hint="take another path, like /data or /mnt/data",
+        )
+
+
+def _outer(path: str, others: Iterable[str]) -> str | None:
+    return next((other for other in others if path.startswith(f"{other}/")), None)
+
+
+def _inner(path: str, others: Iterable[str]) -> str | None:
+    return next((other for other in others if other.startswith(f"{path}/")), None)

@@ -1,0 +1,38 @@
+"""Volumes: directories that outlive sandboxes and appear in any number of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from atoll.types.files import FileKind
+
+
+class VolumeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume. Its name is unique among those of its team; None is nobody's team. Times are Unix seconds."""
+
+    volume_id: str
+    name: str
+    team: str | None
+    created_at: float
+
+
+class VolumeEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in a volume, seen without a sandbox; ``path`` begins with ``/``, which is the volume's root.
+
+    ``uid`` and ``gid`` are numbers, since a volume knows no names. ``changed_at`` is when its attributes changed.
+    """
+
+    name: str
+    path: str
+    kind: FileKind
+    size_bytes: Annotated[int, Meta(ge=0)]
+    mode: Annotated[int, Meta(ge=0, le=0o7777)]
+    uid: int
+    gid: int
+    accessed_at: float
+    modified_at: float
+    changed_at: float
+    target: str | None = None
