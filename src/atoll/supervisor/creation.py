@@ -51,6 +51,8 @@ class Creation:
             ImageNotFoundError: There is no such image.
             SnapshotNotFoundError: There is no such snapshot.
             UnsupportedError: This host cannot hold one of the limits.
+            TeamNotFoundError: There is no such team.
+            QuotaError: Its team may have no more.
 
         Postcondition: on any exception nothing of it is left.
         """
@@ -65,11 +67,14 @@ class Creation:
                     return await self._from_snapshot(spec, spec.from_snapshot, volumes)
             if self._parts.engine_disks and not self._parts.table.sandboxes():
                 progress(Progress(step="the engine keeps the disks here, see `atoll doctor`"))
-            info = await self._parts.images.have(spec.image or DEFAULT_IMAGE, progress)
-            facts = self._parts.images.facts(info.digest)
-            check_start(spec, facts)
-            async with self._parts.operations.during(new_id(), "create"):
-                return await self._of_image(spec, self._row(spec, info.name, facts, volumes), facts)
+            sandbox_id = new_id()
+            async with self._parts.quotas.making(spec.team, {sandbox_id: spec.limits}, spec.lifecycle):
+                info = await self._parts.images.have(spec.image or DEFAULT_IMAGE, progress)
+                facts = self._parts.images.facts(info.digest)
+                check_start(spec, facts)
+                async with self._parts.operations.during(new_id(), "create"):
+                    row = self._row(spec, info.name, facts, volumes).but(sandbox_id=sandbox_id)
+                    return await self._of_image(spec, row, facts)
 
     async def _of_image(self, spec: SandboxSpec, row: SandboxRow, facts: ImageFacts) -> Sandbox:
         warm = await self._pool.take(facts.digest) if from_pool(spec) else None
@@ -79,6 +84,7 @@ class Creation:
                     return await self._dress(warm, row, facts)
                 except AtollError:
                     await self._pool.discard(warm)
+                    self._parts.quotas.known_as(warm.sandbox_id, row.sandbox_id)
                 except BaseException:
                     await asyncio.shield(self._pool.discard(warm))
                     raise
@@ -136,6 +142,7 @@ class Creation:
             **berth_columns(berth),
         )
         sandbox = Sandbox(row)
+        self._parts.quotas.known_as(blank.sandbox_id, row.sandbox_id)
         with self._parts.table.holds.during(row.sandbox_id):
             berth.link.set_policy(row.network)
             if wanted := taken_init(row, facts.env):
@@ -211,12 +218,13 @@ class Creation:
         )
         checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
         with self._parts.table.holds.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
-            sandbox, berth = await self._branches.branch(row, checkpoint, snapshot.env)
-            try:
-                await self._parts.table.add(sandbox)
-            except BaseException:
-                await asyncio.shield(self._branches.undo(sandbox, berth))
-                raise
+            async with self._parts.quotas.making(row.team, {row.sandbox_id: limits}, row.lifecycle):
+                sandbox, berth = await self._branches.branch(row, checkpoint, snapshot.env)
+                try:
+                    await self._parts.table.add(sandbox)
+                except BaseException:
+                    await asyncio.shield(self._branches.undo(sandbox, berth))
+                    raise
             keep_instant(self._parts, sandbox.row, checkpoint)
         self._parts.attach(sandbox, berth)
         return sandbox

@@ -52,6 +52,7 @@ class Forks:
         Raises:
             InvalidSpecError: ``count`` is not between 1 and 100.
             StateError: It crashed.
+            QuotaError: Its team may have no more.
 
         Postcondition: on any exception no copy is left.
         """
@@ -61,7 +62,11 @@ class Forks:
         layer_id = new_id()
         ids = [new_id() for _ in range(count)]
         try:
-            async with self._parts.operations.during(ids[0], "fork"):
+            places = dict.fromkeys(ids, sandbox.row.limits)
+            async with (
+                self._parts.quotas.making(sandbox.row.team, places, sandbox.row.lifecycle),
+                self._parts.operations.during(ids[0], "fork"),
+            ):
                 return await self._fork(sandbox, directory, layer_id, ids)
         finally:
             await asyncio.shield(drop_unused_layers(self._parts))

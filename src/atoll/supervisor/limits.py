@@ -41,6 +41,7 @@ class LimitChanges:
         Raises:
             InvalidSpecError: No sandbox can live with one of them.
             UnsupportedError: This host cannot hold one, or not change it while the sandbox runs.
+            QuotaError: Its team may not have so much.
 
         Postcondition: on any exception all limits are as they were.
         """
@@ -49,15 +50,21 @@ class LimitChanges:
             refuse_unheld(limits, self._parts.means)
         async with sandbox.lock:
             check_action("limit", sandbox.row.state, sandbox.sandbox_id)
-            old, wanted = sandbox.row.limits, limits.over(sandbox.row.limits)
+            await self._change(sandbox, limits.over(sandbox.row.limits))
+        if sandbox.berth is not None:
+            sandbox.berth.limits_changed.set()
+
+    async def _change(self, sandbox: Sandbox, wanted: Limits) -> None:
+        old, quotas = sandbox.row.limits, self._parts.quotas
+        # One that sleeps is asked for its place when it wakes.
+        place = contextlib.nullcontext() if sandbox.berth is None else quotas.running(sandbox.row, wanted)
+        with place:
             try:
                 await self._apply(sandbox, wanted)
                 await self._parts.table.change(sandbox, limits=wanted)
             except BaseException:
                 await asyncio.shield(self._put_back(sandbox, old))
                 raise
-        if sandbox.berth is not None:
-            sandbox.berth.limits_changed.set()
 
     async def _put_back(self, sandbox: Sandbox, limits: Limits) -> None:
         with contextlib.suppress(AtollError, OSError):  # the first failure is the one to tell

@@ -18,6 +18,7 @@ from atoll.supervisor.images import ImageShelf
 from atoll.supervisor.operations import Operations
 from atoll.supervisor.places import Places
 from atoll.supervisor.programs import Programs
+from atoll.supervisor.quotas import QuotaBook
 from atoll.supervisor.rows import SandboxRow
 from atoll.supervisor.table import Sandbox, Table
 from atoll.types import Limits
@@ -34,6 +35,7 @@ class Parts:
     """One of each. ``watch_paused`` is told of a sandbox that has just been paused, ``watch_limits`` of each that runs.
 
     Args:
+        quotas: What teams may have.
         default_limits: Limits of a sandbox that asks for none.
         means: What this host has to hold limits with.
         nameserver: Where guests ask for names.
@@ -56,6 +58,7 @@ class Parts:
     volumes: Volumes
     watch_paused: Callable[[Sandbox, Berth], None]
     watch_limits: Callable[[Sandbox, Berth], None]
+    quotas: QuotaBook
     default_limits: Limits
     means: Means
     nameserver: str

@@ -44,6 +44,7 @@ class Rollback:
             SnapshotNotFoundError: There is no such snapshot.
             InvalidSpecError: The snapshot is of another image.
             VolumeNotFoundError: A volume that the snapshot mounts is gone, or is another team's.
+            QuotaError: Its team may have no more that run, or not with the snapshot's limits.
 
         Postcondition: on any exception the sandbox is as it was, running included.
         """
@@ -65,7 +66,7 @@ class Rollback:
         # Its memory knows its mounts; they may have been another sandbox's.
         volumes = self._parts.volumes.again(snapshot.volumes, {}, sandbox.row.team)
         held = self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack, *volumes.values())
-        with held:
+        with held, self._parts.quotas.running(sandbox.row, snapshot.limits):
             async with self._parts.operations.during(sandbox.sandbox_id, "rollback"):
                 await self._switch(sandbox, snapshot)
 

@@ -90,6 +90,7 @@ class Sleep:
         """Have it running for a use, whatever it was: paused, suspended or crashed.
 
         Raises:
+            QuotaError: Its team may have no more that run.
             SandboxCrashedError: It crashed and is to stay so until somebody decides.
         """
         async with sandbox.lock:
@@ -109,10 +110,12 @@ class Sleep:
             await self._parts.crashes.crashed_locked(sandbox, berth, CRASH_REASON)
         if sandbox.row.state == "paused":
             await self._thaw(sandbox)
-        elif sandbox.row.state == "suspended":
-            await self._restore(sandbox)
-        elif sandbox.row.state == "crashed":
-            await self._revival.revive(sandbox, by_hand=by_hand)
+        elif sandbox.row.state in ("suspended", "crashed"):
+            with self._parts.quotas.running(sandbox.row):
+                if sandbox.row.state == "suspended":
+                    await self._restore(sandbox)
+                else:
+                    await self._revival.revive(sandbox, by_hand=by_hand)
         return self._parts.berth_of(sandbox)
 
     async def nap_locked(self, sandbox: Sandbox, meanwhile: Callable[[], Awaitable[_T]]) -> _T:
@@ -120,11 +123,12 @@ class Sleep:
 
         Clients keep their connections. For a caller that holds the sandbox's lock.
         """
-        await self._suspend(sandbox, briefly=True)
-        try:
-            return await meanwhile()
-        finally:
-            await asyncio.shield(self._restore(sandbox, durable=False))
+        with self._parts.quotas.running(sandbox.row):  # lest somebody take its place
+            await self._suspend(sandbox, briefly=True)
+            try:
+                return await meanwhile()
+            finally:
+                await asyncio.shield(self._restore(sandbox, durable=False))
 
     async def _suspend(self, sandbox: Sandbox, *, briefly: bool = False) -> None:
         berth = self._parts.berth_of(sandbox)

@@ -56,12 +56,14 @@ class Snapshots:
             InvalidSpecError: The name or the comment is no good.
             NameTakenError: Another snapshot has the name.
             StateError: It crashed.
+            QuotaError: Its team has used up its disk.
         """
         check_name(name)
         if len(comment) > COMMENT_LIMIT:
             raise InvalidSpecError(
                 f"the comment has {len(comment)} characters", hint=f"at most {COMMENT_LIMIT}"
             )
+        await self._parts.quotas.check_disk(sandbox.row.team)
         with self._parts.table.reserve_snapshot_name(name):
             async with sandbox.lock:
                 check_action("snapshot", sandbox.row.state, sandbox.sandbox_id)

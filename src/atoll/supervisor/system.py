@@ -37,6 +37,7 @@ from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import Places
 from atoll.supervisor.pool import Pool, read_memory
 from atoll.supervisor.programs import Programs
+from atoll.supervisor.quotas import QuotaBook
 from atoll.supervisor.reconcile import Reconcile
 from atoll.supervisor.records import Records
 from atoll.supervisor.rollback import Rollback
@@ -44,6 +45,7 @@ from atoll.supervisor.settings import Settings
 from atoll.supervisor.sleep import Sleep
 from atoll.supervisor.snapshots import Snapshots
 from atoll.supervisor.table import Sandbox, Table
+from atoll.supervisor.teamdisks import TeamDisks
 from atoll.supervisor.teams import Teams
 from atoll.supervisor.traffic import Traffic
 from atoll.supervisor.usage import Usage
@@ -116,6 +118,7 @@ class System:
         self._links = rooms.links
         agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.parts = self._make_parts(rooms, agents)
+        self.teams.owned.append(self.parts.quotas.booked)
         self.images = self.parts.images
         self.volumes = self.parts.volumes
         branches = Branches(self.parts)
@@ -141,6 +144,8 @@ class System:
     def _make_parts(self, rooms: Rooms, agents: Agents) -> Parts:
         places = self._places
         trash = Trash(places.snapshots, self.table, self.works)
+        defaults = default_limits(read_memory().total_bytes)
+        disks = TeamDisks(self.table, places, self.home.layers, self.works)
         berths = Berths(
             places.machines,
             places.sandboxes,
@@ -167,7 +172,8 @@ class System:
             means=Means(
                 cgroups=rooms.cgroups is not None, shaping=rooms.shaping, layers=not rooms.engine_disks
             ),
-            default_limits=default_limits(read_memory().total_bytes),
+            quotas=QuotaBook(self.table, self.teams, defaults, disks.bytes_of),
+            default_limits=defaults,
             nameserver=rooms.nameserver,
             complete=rooms.complete,
             engine_disks=rooms.engine_disks,

@@ -98,9 +98,15 @@ def _state_routes(system: System) -> list[Route]:
 
         return Route(f"{_BASE}/{{ref}}/{name}", endpoint, methods=["POST"], name=name)
 
+    async def suspend(sandbox: Sandbox) -> None:
+        # Who stops the supervisor, or lets a lease end, is not refused: the sandboxes must go somewhere.
+        await system.parts.quotas.check_disk(sandbox.row.team)
+        with system.parts.quotas.sleeping(sandbox.row):
+            await system.sleep.suspend(sandbox)
+
     return [
         route("pause", system.sleep.pause),
-        route("suspend", system.sleep.suspend),
+        route("suspend", suspend),
         route("resume", system.sleep.resume),
         route("wake", system.sleep.wake),
     ]

@@ -29,6 +29,9 @@ def team_routes(system: System) -> list[Route]:
     async def info(request: Request) -> Response:
         return json_answer(system.teams.get(request.path_params["name"]))
 
+    async def use(request: Request) -> Response:
+        return json_answer(await system.parts.quotas.use(request.path_params["name"]))
+
     async def set_quotas(request: Request) -> Response:
         quotas = await read_body(request, Quotas)
 
@@ -47,6 +50,7 @@ def team_routes(system: System) -> list[Route]:
         Route("/v1/teams", create, methods=["POST"]),
         Route("/v1/teams", listed),
         Route("/v1/teams/{name}", info),
+        Route("/v1/teams/{name}/use", use),
         Route("/v1/teams/{name}/quotas", set_quotas, methods=["PUT"]),
         Route("/v1/teams/{name}", remove, methods=["DELETE"]),
     ]

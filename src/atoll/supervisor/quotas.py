@@ -1,0 +1,276 @@
+"""What teams use and are about to use, against their quotas."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atoll.errors import QuotaError, TeamNotFoundError
+from atoll.types import Lifecycle, Limits, Quotas, TeamUse
+
+if TYPE_CHECKING:
+    from atoll.supervisor.rows import SandboxRow
+    from atoll.supervisor.table import Table
+    from atoll.supervisor.teams import Teams
+
+_AWAKE = ("creating", "running", "paused")
+_HINTS = {
+    "running": "kill or suspend one",
+    "suspended": "kill one",
+    "vcpus": "kill or suspend a sandbox, or give less to each",
+    "memory_mib": "kill or suspend a sandbox, or give less to each",
+    "disk_mib": "kill sandboxes or delete snapshots",
+    "builds": "wait for one to end",
+}
+_WORDS = {
+    "running": "running sandboxes",
+    "suspended": "sleeping sandboxes",
+    "vcpus": "vCPUs",
+    "memory_mib": "MiB of memory",
+    "disk_mib": "MiB of disk",
+    "builds": "builds",
+}
+
+
+@dataclass(eq=False)
+class _Booking:
+    """What will be there in a moment: sandboxes that run, by id with their limits, that sleep, or builds."""
+
+    team: str
+    awake: dict[str, Limits]
+    asleep: frozenset[str] = frozenset()
+    builds: frozenset[str] = frozenset()
+
+
+def check_growth(team: str, quotas: Quotas, before: TeamUse, after: TeamUse) -> None:
+    """Refuse what would use more than the quotas allow. What uses no more than before is never refused.
+
+    Raises:
+        QuotaError: Says which quota, and how much of it is used.
+    """
+    for name, words in _WORDS.items():
+        most = getattr(quotas, name)
+        if most is None or name == "disk_mib":
+            continue
+        had, would = getattr(before, name), getattr(after, name)
+        if would > most and would > had:
+            raise QuotaError(
+                f"team {team!r} would have {would:g} {words} and may have {most:g}", hint=_HINTS[name]
+            )
+
+
+def check_lease(team: str, quotas: Quotas, lifecycle: Lifecycle) -> None:
+    """Refuse a lease that is longer than the team may have.
+
+    Raises:
+        QuotaError: It is, or there is none.
+    """
+    if quotas.timeout_s is None:
+        return
+    first_s, woken_s = lifecycle.timeout_s, lifecycle.wake_timeout_s
+    leases = [first_s] if woken_s is None else [first_s, woken_s]
+    if any(lease_s is None or lease_s > quotas.timeout_s for lease_s in leases):
+        raise QuotaError(
+            f"a lease of team {team!r} is at most {quotas.timeout_s:g} seconds",
+            hint=f"give a timeout of {quotas.timeout_s:g} seconds or less",
+        )
+
+
+def use_of(
+    awake: Mapping[str, Limits], asleep: Iterable[str], builds: Iterable[str], vcpus: float
+) -> TeamUse:
+    """The sum; ``vcpus`` is what one without a limit of its own counts as."""
+    return TeamUse(
+        running=len(awake),
+        suspended=len(set(asleep)),
+        vcpus=round(sum(vcpus if each.vcpus is None else each.vcpus for each in awake.values()), 6),
+        memory_mib=sum(each.memory_mib or 0 for each in awake.values()),
+        builds=len(set(builds)),
+    )
+
+
+class QuotaBook:
+    """Tells whether a team may have more, and keeps what it was promised until that is there.
+
+    Looking and booking happen without a pause between them, so that of many at once only so many pass as may.
+    A sandbox counts once, by its id, however often it is booked. Sandboxes of no team are not counted.
+
+    Args:
+        table: The sandboxes.
+        teams: Their quotas.
+        default_limits: Of sandboxes that asked for none.
+        disk_bytes: Tells what a team occupies on the disk.
+
+    Attributes:
+        builds: Tells the ids of a team's builds that go on.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        teams: Teams,
+        default_limits: Limits,
+        disk_bytes: Callable[[str], Awaitable[int]],
+    ) -> None:
+        self._table = table
+        self._teams = teams
+        self._default_limits = default_limits
+        self._disk_bytes = disk_bytes
+        self._vcpus = float(os.cpu_count() or 1)
+        self._bookings: list[_Booking] = []
+        self.builds: Callable[[str], Iterable[str]] = lambda _: ()
+
+    async def use(self, team: str) -> TeamUse:
+        """What a team uses now, what it was promised included.
+
+        Raises:
+            TeamNotFoundError: There is no such team.
+        """
+        self._teams.get(team)
+        disk_bytes = await self._disk_bytes(team)
+        return msgspec.structs.replace(self._counted(team, self._bookings), disk_bytes=disk_bytes)
+
+    @contextlib.asynccontextmanager
+    async def making(
+        self, team: str | None, awake: Mapping[str, Limits], lifecycle: Lifecycle
+    ) -> AsyncIterator[None]:
+        """Keep places for new sandboxes, by their ids, while they are made.
+
+        Raises:
+            TeamNotFoundError: There is no such team.
+            QuotaError: It may have no more, or no such lease.
+        """
+        if team is None:
+            yield
+            return
+        check_lease(team, self._teams.get(team).quotas, lifecycle)
+        await self.check_disk(team)
+        self._teams.get(team)  # it may be gone by now
+        with self._booked(_Booking(team, self._whole(awake))):
+            yield
+
+    @contextlib.contextmanager
+    def running(self, row: SandboxRow, limits: Limits | None = None) -> Iterator[None]:
+        """Keep the place of a sandbox that is to run, or to have other limits.
+
+        Raises:
+            QuotaError: Its team may have no more.
+        """
+        if row.team is None:
+            yield
+            return
+        with self._booked(_Booking(row.team, self._whole({row.sandbox_id: limits or row.limits}))):
+            yield
+
+    @contextlib.contextmanager
+    def sleeping(self, row: SandboxRow) -> Iterator[None]:
+        """Keep a place for a sandbox among its team's sleeping ones.
+
+        Raises:
+            QuotaError: Its team may have no more.
+        """
+        if row.team is None:
+            yield
+            return
+        with self._booked(_Booking(row.team, {}, asleep=frozenset([row.sandbox_id]))):
+            yield
+
+    @contextlib.contextmanager
+    def building(self, team: str | None, build_id: str) -> Iterator[None]:
+        """Keep a place for a build until ``builds`` tells of it.
+
+        Raises:
+            QuotaError: Its team may have no more.
+        """
+        if team is None:
+            yield
+            return
+        with self._booked(_Booking(team, {}, builds=frozenset([build_id]))):
+            yield
+
+    async def check_disk(self, team: str | None) -> None:
+        """Refuse what takes disk when the team has used up its own.
+
+        Raises:
+            QuotaError: It has.
+        """
+        most_mib = self._quotas(team).disk_mib
+        if team is None or most_mib is None:
+            return
+        used_bytes = await self._disk_bytes(team)
+        if used_bytes >= most_mib << 20:
+            raise QuotaError(
+                f"team {team!r} has {used_bytes >> 20} of {most_mib} {_WORDS['disk_mib']}",
+                hint=_HINTS["disk_mib"],
+            )
+
+    def check_lease(self, team: str | None, lifecycle: Lifecycle) -> None:
+        """Refuse a lease that is longer than the team may have.
+
+        Raises:
+            QuotaError: It is, or there is none.
+        """
+        if team is not None:
+            check_lease(team, self._quotas(team), lifecycle)
+
+    def known_as(self, before: str, sandbox_id: str) -> None:
+        """Let what was booked under one id be under another: a warm machine had its own all along."""
+        for booking in self._bookings:
+            if before in booking.awake:
+                booking.awake[sandbox_id] = booking.awake.pop(before)
+
+    def booked(self, team: str) -> list[str]:
+        """What a team gets just now, in words for people."""
+        return ["what is being made for it" for booking in self._bookings if booking.team == team]
+
+    @contextlib.contextmanager
+    def _booked(self, booking: _Booking) -> Iterator[None]:
+        team = booking.team
+        before = self._counted(team, self._bookings)
+        after = self._counted(team, [*self._bookings, booking])
+        check_growth(team, self._quotas(team), before, after)
+        self._bookings.append(booking)
+        try:
+            yield
+        finally:
+            self._bookings.remove(booking)
+
+    def _counted(self, team: str, bookings: list[_Booking]) -> TeamUse:
+        awake: dict[str, Limits] = {}
+        asleep = set()
+        for sandbox in self._table.sandboxes():
+            row = sandbox.row
+            if row.team == team and row.state in _AWAKE:
+                awake[row.sandbox_id] = row.limits.over(self._default_limits)
+            elif row.team == team:
+                asleep.add(row.sandbox_id)
+        builds = set(self.builds(team))
+        ours = [booking for booking in bookings if booking.team == team]
+        for booking in ours:
+            for sandbox_id, limits in booking.awake.items():
+                awake[sandbox_id] = _larger(limits, awake.get(sandbox_id, limits))
+                asleep.discard(sandbox_id)
+        for booking in ours:
+            asleep |= booking.asleep
+            builds |= booking.builds
+        return use_of(awake, asleep, builds, self._vcpus)
+
+    def _whole(self, limits: Mapping[str, Limits]) -> dict[str, Limits]:
+        return {sandbox_id: each.over(self._default_limits) for sandbox_id, each in limits.items()}
+
+    def _quotas(self, team: str | None) -> Quotas:
+        """Those of a team; none of one that was lost, whose sandboxes can still be used."""
+        try:
+            return Quotas() if team is None else self._teams.get(team).quotas
+        except TeamNotFoundError:
+            return Quotas()
+
+
+def _larger(one: Limits, other: Limits) -> Limits:
+    vcpus = None if None in (one.vcpus, other.vcpus) else max(one.vcpus or 0, other.vcpus or 0)
+    return Limits(vcpus=vcpus, memory_mib=max(one.memory_mib or 0, other.memory_mib or 0))

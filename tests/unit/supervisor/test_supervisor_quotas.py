@@ -1,0 +1,202 @@
+"""What a team may have, however many ask for it at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from atoll.errors import QuotaError
+from atoll.supervisor.quotas import check_growth, check_lease, use_of
+from atoll.supervisor.settings import Settings
+from atoll.types import Lifecycle, Limits, Quotas, TeamUse
+from tests.unit.supervisor.world import Answer, World, in_world, in_world_of
+
+
+def test_who_has_no_limit_of_its_own_counts_as_the_whole_host() -> None:
+    awake = {"a": Limits(vcpus=0.5, memory_mib=256), "b": Limits(memory_mib=1024)}
+    assert use_of(awake, ["c", "c"], [], vcpus=4.0) == TeamUse(
+        running=2, suspended=1, vcpus=4.5, memory_mib=1280
+    )
+
+
+@pytest.mark.parametrize("name", ["running", "suspended", "vcpus", "memory_mib", "builds"])
+def test_each_quota_holds_to_the_last_one_and_no_further(name: str) -> None:
+    quotas = Quotas(**{name: 2})  # type: ignore[arg-type]
+    one, two, three = (TeamUse(**{name: count}) for count in (1, 2, 3))  # type: ignore[arg-type]
+    check_growth("reef", quotas, one, two)
+    with pytest.raises(QuotaError, match="reef.* 3 .* 2"):
+        check_growth("reef", quotas, two, three)
+
+
+def test_what_was_more_before_the_quota_was_lowered_may_stay_and_shrink() -> None:
+    check_growth("reef", Quotas(running=1), TeamUse(running=9), TeamUse(running=9))
+    check_growth("reef", Quotas(running=1), TeamUse(running=9), TeamUse(running=8))
+
+
+def test_ten_tenths_of_a_processor_are_one() -> None:
+    awake = {str(number): Limits(vcpus=0.1) for number in range(10)}
+    check_growth("reef", Quotas(vcpus=1.0), TeamUse(), use_of(awake, [], [], vcpus=2.0))
+
+
+def test_a_team_whose_leases_end_has_no_sandbox_without_one() -> None:
+    quotas = Quotas(timeout_s=60)
+    check_lease("reef", quotas, Lifecycle(timeout_s=60))
+    check_lease("reef", Quotas(), Lifecycle())
+    for lifecycle in (Lifecycle(), Lifecycle(timeout_s=61), Lifecycle(timeout_s=1, wake_timeout_s=61)):
+        with pytest.raises(QuotaError):
+            check_lease("reef", quotas, lifecycle)
+
+
+async def make_team(world: World, **quotas: object) -> None:
+    answer = await world.ask("POST", "/v1/teams", {"name": "reef", "quotas": quotas})
+    assert answer.status == 200, answer.body
+
+
+async def use_now(world: World) -> Any:
+    answer = await world.ask("GET", "/v1/teams/reef/use")
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+async def act(world: World, sandbox: Any, what: str, body: object = None) -> Answer:
+    return await world.ask("POST", f"/v1/sandboxes/{sandbox['sandbox_id']}/{what}", body)
+
+
+def statuses(answers: list[Answer]) -> dict[int, int]:
+    found = [answer.status for answer in answers]
+    return {status: found.count(status) for status in found}
+
+
+async def many(world: World) -> None:
+    await make_team(world, running=5)
+    await world.create()
+    asked = [world.ask("POST", "/v1/sandboxes", {"team": "reef"}) for _ in range(30)]
+    answers = list(await asyncio.gather(*asked))
+    assert statuses(answers) == {200: 5, 429: 25}
+    assert {answer.json["code"] for answer in answers if answer.status == 429} == {"quota"}
+    assert len(world.system.table.all()) == 6
+    assert len(list(world.home.sandboxes.iterdir())) == 6 + len(world.system.pool.ids())
+    assert (await use_now(world))["running"] == 5
+    made = next(answer.json for answer in answers if answer.status == 200)
+    await world.ask("DELETE", f"/v1/sandboxes/{made['sandbox_id']}")
+    await world.create(team="reef")
+    assert (await world.ask("POST", "/v1/sandboxes", {"team": "reef"})).status == 429
+
+
+@in_world
+async def test_of_thirty_creates_at_once_as_many_pass_as_may(world: World) -> None:
+    await many(world)
+
+
+@in_world_of(Settings(pool_size=3))
+async def test_of_thirty_creates_at_once_as_many_pass_as_may_with_warm_machines(world: World) -> None:
+    await world.system.images.ensure("base", lambda _: None)
+    await many(world)
+
+
+@in_world
+async def test_a_failed_create_gives_its_place_back(world: World) -> None:
+    await make_team(world, running=1)
+    world.agents.fail_after = 0
+    assert (await world.ask("POST", "/v1/sandboxes", {"team": "reef"})).status == 500
+    world.agents.fail_after = None
+    await world.create(team="reef")
+
+
+@in_world
+async def test_copies_count_all_or_none(world: World) -> None:
+    await make_team(world, running=4)
+    made = await world.create(team="reef")
+    answers = await asyncio.gather(*(act(world, made, "fork", {"count": 3}) for _ in range(2)))
+    assert statuses(list(answers)) == {200: 1, 429: 1}
+    assert (await use_now(world))["running"] == 4
+    assert (await act(world, made, "fork", {"count": 1})).status == 429
+
+
+@in_world
+async def test_a_sleeping_one_wakes_only_into_a_free_place(world: World) -> None:
+    await make_team(world, running=1)
+    first = await world.create(team="reef")
+    assert (await act(world, first, "suspend")).status == 200
+    second = await world.create(team="reef")
+    assert (await act(world, first, "wake")).json["code"] == "quota"
+    assert (await act(world, first, "resume")).json["code"] == "quota"
+    assert world.system.table.sandbox(first["sandbox_id"]).row.state == "suspended"
+    await world.ask("DELETE", f"/v1/sandboxes/{second['sandbox_id']}")
+    assert (await act(world, first, "wake")).status == 200
+    assert (await act(world, first, "wake")).status == 200
+
+
+@in_world
+async def test_a_crashed_one_needs_a_place_too(world: World) -> None:
+    await make_team(world, running=1)
+    first = await world.create(team="reef")
+    await world.machine_of(first["sandbox_id"]).kill()
+    await world.until(lambda: world.system.table.sandbox(first["sandbox_id"]).row.state == "crashed")
+    await world.create(team="reef")
+    assert (await act(world, first, "wake")).json["code"] == "quota"
+
+
+@in_world
+async def test_sleeping_ones_count_but_stopping_the_supervisor_puts_all_to_sleep(world: World) -> None:
+    await make_team(world, suspended=1)
+    made = [await world.create(team="reef") for _ in range(3)]
+    answers = await asyncio.gather(*(act(world, one, "suspend") for one in made[:2]))
+    assert statuses(list(answers)) == {200: 1, 429: 1}
+    told = (await world.ask("POST", "/suspend-all")).json
+    assert (len(told["suspended"]), told["failed"]) == (2, {})
+
+
+@in_world
+async def test_processors_and_memory_are_those_of_all_that_run_together(world: World) -> None:
+    await make_team(world, vcpus=2, memory_mib=1024)
+    made = await world.create(team="reef", limits={"vcpus": 1, "memory_mib": 512}, best_effort=True)
+    for limits in ({"vcpus": 1.5, "memory_mib": 64}, {"vcpus": 0.5, "memory_mib": 513}, {"memory_mib": 64}):
+        wanted = {"team": "reef", "limits": limits, "best_effort": True}
+        assert (await world.ask("POST", "/v1/sandboxes", wanted)).status == 429, limits
+    more = {"limits": {"vcpus": 2.5}, "best_effort": True}
+    assert (await act(world, made, "limits", more)).status == 429
+    assert world.system.table.sandbox(made["sandbox_id"]).row.limits.vcpus == 1
+    assert (await act(world, made, "limits", {"limits": {"vcpus": 2}, "best_effort": True})).status == 200
+
+
+@in_world
+async def test_a_team_that_has_used_up_its_disk_gets_no_more_and_can_make_room(world: World) -> None:
+    await make_team(world, disk_mib=1)
+    made = await world.create(team="reef")
+    disk = world.home.sandboxes / made["sandbox_id"] / "d1" / "upper"
+    (disk / "big").write_bytes(b"x" * (2 << 20))
+    assert (await use_now(world))["disk_bytes"] >= 2 << 20
+    assert (await world.ask("POST", "/v1/sandboxes", {"team": "reef"})).json["code"] == "quota"
+    for what in ("snapshots", "fork", "suspend"):
+        assert (await act(world, made, what, {})).json["code"] == "quota", what
+    await world.system.suspend_all()
+    assert (await act(world, made, "wake")).status == 200  # or nobody could tidy up inside
+    await world.ask("DELETE", f"/v1/sandboxes/{made['sandbox_id']}")
+    await world.create(team="reef")
+
+
+@in_world
+async def test_who_is_of_no_team_has_no_quotas_and_an_unknown_team_is_none(world: World) -> None:
+    await make_team(world, running=0)
+    await world.create()
+    assert (await world.ask("POST", "/v1/sandboxes", {"team": "reef"})).status == 429
+    assert (await world.ask("POST", "/v1/sandboxes", {"team": "other"})).json["code"] == "team_not_found"
+
+
+@in_world
+async def test_builds_count_from_their_beginning(world: World) -> None:
+    await make_team(world, builds=1)
+    book, going = world.system.parts.quotas, set[str]()
+    book.builds = lambda _: going
+    with book.building("reef", "one"):
+        going.add("one")
+        with pytest.raises(QuotaError), book.building("reef", "two"):
+            pass
+    with pytest.raises(QuotaError), book.building("reef", "two"):
+        pass
+    going.clear()
+    with book.building("reef", "two"):
+        pass
