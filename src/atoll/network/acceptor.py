@@ -1,4 +1,4 @@
-"""Accepts connections, also when descriptors run out."""
+"""Accepts connections: not more often than is fair to other guests, and also when descriptors run out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-_ACCEPTS = 64
+from atoll.network.pace import Pace
+
+# Between two turns of the event loop, in which everybody else gets one.
+_ACCEPTS = 8
 _PAUSE_S = 0.25
+_SHORTEST_PAUSE_S = 0.02
 
 
 class Acceptor:
@@ -16,13 +20,15 @@ class Acceptor:
     Args:
         listener: Non-blocking; it belongs to the acceptor from now on.
         take: Called with the connection, non-blocking, and the address it came from.
+        pace: How often; meanwhile connections wait in the kernel's queue, and what finds it full asks again later.
     """
 
     def __init__(
-        self, listener: socket.socket, take: Callable[[socket.socket, tuple[str, int]], None]
+        self, listener: socket.socket, take: Callable[[socket.socket, tuple[str, int]], None], pace: Pace
     ) -> None:
         self._listener = listener
         self._take = take
+        self._pace = pace
         self._resumption: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(listener, self._on_connection)
@@ -37,15 +43,23 @@ class Acceptor:
     def _on_connection(self) -> None:
         try:
             for _ in range(_ACCEPTS):
+                if (wait_s := self._pace.wait_s()) > 0:
+                    # A few at once, rather than one turn of the event loop for each.
+                    return self._pause(max(wait_s, _SHORTEST_PAUSE_S))
                 connection, peer = self._listener.accept()
+                self._pace.take()
                 connection.setblocking(False)
                 self._take(connection, peer)
         except (BlockingIOError, ConnectionAbortedError):
-            return
+            return None
         except OSError:
             # Out of descriptors or memory: the connection stays in the queue, so look again a little later.
-            self._loop.remove_reader(self._listener)
-            self._resumption = self._loop.call_later(_PAUSE_S, self._resume)
+            self._pause(_PAUSE_S)
+        return None
+
+    def _pause(self, seconds: float) -> None:
+        self._loop.remove_reader(self._listener)
+        self._resumption = self._loop.call_later(seconds, self._resume)
 
     def _resume(self) -> None:
         self._loop.add_reader(self._listener, self._on_connection)

@@ -11,16 +11,22 @@ from collections.abc import Callable, Coroutine, Sequence
 
 from atoll.network import dnsmessage
 from atoll.network.acceptor import Acceptor
+from atoll.network.pace import Pace
 
 Nameservers = Callable[[], Sequence[tuple[str, int]]]
 
 MAX_QUESTIONS = 256
 MAX_STREAMS = 32
+STREAMS_PER_S = 50
+# More than that has a guest's neighbours wait for this process.
+QUESTIONS_PER_S = 500
+QUESTIONS_AT_ONCE = 512
 _SERVER_TIMEOUT_S = 2.5
 _TIMEOUT_S = 10.0
 _STREAM_IDLE_S = 20.0
 _LONGEST_BYTES = 65535
-_RECEIVES = 32
+_RECEIVES = 8
+_SHORTEST_PAUSE_S = 0.02
 
 
 class NameForwarder:
@@ -41,13 +47,17 @@ class NameForwarder:
         self._nameservers = nameservers
         self._questions: set[asyncio.Task[None]] = set()
         self._streams: set[asyncio.Task[None]] = set()
+        self._pace = Pace(QUESTIONS_PER_S, QUESTIONS_AT_ONCE)
+        self._resumption: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(datagrams, self._on_datagram)
-        self._acceptor = Acceptor(listener, self._take)
+        self._listen()
+        self._acceptor = Acceptor(listener, self._take, Pace(STREAMS_PER_S, MAX_STREAMS))
 
     async def aclose(self) -> None:
         """Close both sockets and leave open questions without an answer."""
         self._acceptor.close()
+        if self._resumption:
+            self._resumption.cancel()
         self._loop.remove_reader(self._datagrams)
         tasks = [*self._questions, *self._streams]
         for task in tasks:
@@ -55,12 +65,21 @@ class NameForwarder:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._datagrams.close()
 
+    def _listen(self) -> None:
+        self._loop.add_reader(self._datagrams, self._on_datagram)
+
     def _on_datagram(self) -> None:
         for _ in range(_RECEIVES):
+            if (wait_s := self._pace.wait_s()) > 0:
+                # Meanwhile they wait in the kernel's queue, and what finds it full is lost.
+                self._loop.remove_reader(self._datagrams)
+                self._resumption = self._loop.call_later(max(wait_s, _SHORTEST_PAUSE_S), self._listen)
+                return
             try:
                 query, asker = self._datagrams.recvfrom(_LONGEST_BYTES)
             except OSError:
                 return
+            self._pace.take()
             refused = self._refused(query)
             if refused is not None:
                 self._reply(dnsmessage.failure(query, refused), asker)
@@ -105,9 +124,10 @@ class NameForwarder:
         with contextlib.suppress(OSError, EOFError):
             while True:
                 # A socket that is ready does not wait: a guest that floods would keep the loop to itself.
-                await asyncio.sleep(0)
+                await asyncio.sleep(self._pace.wait_s())
                 async with asyncio.timeout(_STREAM_IDLE_S):
                     query = await _receive_framed(guest)
+                self._pace.take()
                 refused = self._refused(query)
                 if refused is not None:
                     answer = dnsmessage.failure(query, refused)

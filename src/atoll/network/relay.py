@@ -10,6 +10,7 @@ from collections.abc import Callable
 from atoll.network.acceptor import Acceptor
 from atoll.network.decide import Policy, Refusal
 from atoll.network.flows import Flow
+from atoll.network.pace import Pace
 from atoll.network.room import Room
 from atoll.network.splice import Splice, tune
 
@@ -17,6 +18,9 @@ Decide = Callable[[Policy, str, int], Refusal | None]
 
 MAX_CONNECTIONS = 1024
 CONNECT_TIMEOUT_S = 10.0
+# A browser opens a few hundred at once. A guest that opens them all the time has its neighbours wait for this process.
+CONNECTIONS_PER_S = 250
+CONNECTIONS_AT_ONCE = 512
 
 _SO_ORIGINAL_DST = 80
 
@@ -39,7 +43,7 @@ class Relay:
         self._held = False
         self._room = Room()
         self._loop = asyncio.get_running_loop()
-        self._acceptor = Acceptor(listener, self._take)
+        self._acceptor = Acceptor(listener, self._take, Pace(CONNECTIONS_PER_S, CONNECTIONS_AT_ONCE))
 
     @property
     def policy(self) -> Policy:

@@ -1,0 +1,34 @@
+"""How often one guest may have something done for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+class Pace:
+    """A token bucket: ``burst`` times at once, and ``per_s`` times a second after that.
+
+    Args:
+        per_s: How many times a second in the long run.
+        burst: How many times at once, after a rest.
+        clock: Tells the time in seconds.
+    """
+
+    def __init__(self, per_s: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_s = per_s
+        self._burst = float(burst)
+        self._clock = clock
+        self._left = self._burst
+        self._as_of_s = clock()
+
+    def wait_s(self) -> float:
+        """Return after how many seconds it may be done again; 0 is now."""
+        now_s = self._clock()
+        self._left = min(self._burst, self._left + (now_s - self._as_of_s) * self._per_s)
+        self._as_of_s = now_s
+        return max(0.0, (1 - self._left) / self._per_s)
+
+    def take(self) -> None:
+        """Note that it was done."""
+        self._left -= 1
