@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from atoll import Images, Sandbox, Snapshots, Supervisor
-from atoll.errors import AtollError, SandboxNotFoundError
+from atoll import Images, Sandbox, Snapshots, Supervisor, Templates
+from atoll.errors import AtollError, SandboxNotFoundError, SnapshotNotFoundError
 from atoll.host import Home, end_holder, find_holder
 
 CACHE = Path(os.environ.get("ATOLL_TEST_CACHE") or Path.home() / ".cache" / "atoll" / f"test-{os.getuid()}")
@@ -83,8 +83,11 @@ def empty(path: Path) -> None:
             Sandbox.get(sandbox.sandbox_id)
             with Sandbox.connect(sandbox.sandbox_id, wake=False) as handle:
                 handle.kill()
+    for template in Templates.list():
+        Templates.delete(template.template_id)
     for snapshot in sorted(Snapshots.list(), key=lambda s: s.created_at, reverse=True):
-        Snapshots.delete(snapshot.snapshot_id)
+        with contextlib.suppress(SnapshotNotFoundError):  # what no template needs goes by itself
+            Snapshots.delete(snapshot.snapshot_id)
 
 
 def empty_of_images() -> None:

@@ -8,6 +8,7 @@ AtollError                    base: .code .hint .sandbox_id
 │  ├─ SnapshotNotFoundError
 │  ├─ ImageNotFoundError
 │  ├─ VolumeNotFoundError
+│  ├─ TemplateNotFoundError
 │  ├─ ProcessNotFoundError
 │  ├─ TeamNotFoundError
 │  └─ KeyNotFoundError
@@ -31,6 +32,7 @@ AtollError                    base: .code .hint .sandbox_id
 ├─ AgentError                 the guest agent answered what it must not
 ├─ EngineError                the engine failed to start, stop or checkpoint a machine
 ├─ ImageBuildError            an image could not be built
+├─ TemplateBuildError         a step of a template's build failed
 ├─ ImagePullError             an image could not be brought from its registry, or is not what it must be
 ├─ HostError                  the host lacks something that atoll needs
 ├─ SupervisorError            the supervisor could not be started or reached
@@ -119,6 +121,12 @@ class VolumeNotFoundError(NotFoundError):
     """No volume has that id, or that name within the team."""
 
     code = "volume_not_found"
+
+
+class TemplateNotFoundError(NotFoundError):
+    """No template, or no build or tag of it, has that id or name."""
+
+    code = "template_not_found"
 
 
 class ProcessNotFoundError(NotFoundError):
@@ -265,6 +273,12 @@ class ImageBuildError(AtollError):
     """An image could not be built."""
 
     code = "image_build_failed"
+
+
+class TemplateBuildError(AtollError):
+    """A step of a template's build failed."""
+
+    code = "template_build_failed"
 
 
 class ImagePullError(AtollError):

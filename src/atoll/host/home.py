@@ -85,6 +85,11 @@ class Home:
         return self.path / "snapshots"
 
     @property
+    def templates(self) -> Path:
+        """One directory for each template, by its id."""
+        return self.path / "templates"
+
+    @property
     def layers(self) -> Path:
         """Frozen disk layers."""
         return self.path / "layers"
@@ -127,6 +132,7 @@ class Home:
                 self.images,
                 self.sandboxes,
                 self.snapshots,
+                self.templates,
                 self.layers,
                 self.volumes,
                 self.bin,

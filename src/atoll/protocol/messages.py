@@ -72,6 +72,7 @@ class SnapshotRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     name: str | None = None
     comment: str = ""
+    build_id: str | None = None
 
 
 class TeamRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.snapshots import AsyncSnapshots
     from atoll.sdk._async.supervisor import AsyncSupervisor
     from atoll.sdk._async.teams import AsyncTeams
+    from atoll.sdk._async.templates import AsyncTemplates
     from atoll.sdk._async.terminal import AsyncTerminal
     from atoll.sdk._async.volumefiles import AsyncVolumeFiles
     from atoll.sdk._async.volumes import AsyncVolumes
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.snapshots import Snapshots
     from atoll.sdk._sync.supervisor import Supervisor
     from atoll.sdk._sync.teams import Teams
+    from atoll.sdk._sync.templates import Templates
     from atoll.sdk._sync.terminal import Terminal
     from atoll.sdk._sync.volumefiles import VolumeFiles
     from atoll.sdk._sync.volumes import Volumes
@@ -42,6 +44,7 @@ __all__ = [
     "AsyncSnapshots",
     "AsyncSupervisor",
     "AsyncTeams",
+    "AsyncTemplates",
     "AsyncTerminal",
     "AsyncVolumeFiles",
     "AsyncVolumes",
@@ -55,6 +58,7 @@ __all__ = [
     "Snapshots",
     "Supervisor",
     "Teams",
+    "Templates",
     "Terminal",
     "VolumeFiles",
     "Volumes",

@@ -11,15 +11,18 @@ from pathlib import Path
 import msgspec
 
 from atoll.host import Home
-from atoll.supervisor.rows import KeptRow, KeyRow, SandboxRow, SnapshotRow, TeamRow, VolumeRow, key_of
+from atoll.supervisor.rows import (
+    KeptRow,
+    KeyRow,
+    SandboxRow,
+    SnapshotRow,
+    TeamRow,
+    TemplateRow,
+    VolumeRow,
+    key_of,
+)
 
 ROW = "row.json"
-Kept = SandboxRow | SnapshotRow | VolumeRow
-_KEYS: dict[type[Kept], str] = {
-    SandboxRow: "sandbox_id",
-    SnapshotRow: "snapshot_id",
-    VolumeRow: "volume_id",
-}
 _log = logging.getLogger(__name__)
 
 
@@ -29,7 +32,7 @@ class _Copy(msgspec.Struct, frozen=True):
 
 
 class Copies:
-    """``row.json`` in the directory of each sandbox, snapshot, volume, team and key.
+    """``row.json`` in the directory of each sandbox, snapshot, volume, team, key and template.
 
     The database is the truth; a copy is read when the database, or a row in it, is lost or not what it was.
 
@@ -44,6 +47,7 @@ class Copies:
             VolumeRow: home.volumes,
             TeamRow: home.teams,
             KeyRow: home.keys,
+            TemplateRow: home.templates,
         }
 
     def keep(self, row: KeptRow) -> None:

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError, ImageNotFoundError
+import msgspec
+
+from atoll.errors import AtollError, ImageNotFoundError, InvalidSpecError, StateError
 from atoll.images import image_name
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.erasing import erase
@@ -21,6 +23,7 @@ from atoll.supervisor.places import FIRST_DISK
 from atoll.supervisor.pool import Pool, Warm
 from atoll.supervisor.rows import SandboxRow
 from atoll.supervisor.table import Sandbox
+from atoll.supervisor.templatetable import BUILD_ATTRIBUTE, TemplateTable
 from atoll.types import Progress, SandboxSpec
 
 if TYPE_CHECKING:
@@ -34,12 +37,14 @@ class Creation:
         parts: What they are made of.
         pool: Warm machines.
         branches: Copies of snapshots.
+        templates: What templates stand for.
     """
 
-    def __init__(self, parts: Parts, pool: Pool, branches: Branches) -> None:
+    def __init__(self, parts: Parts, pool: Pool, branches: Branches, templates: TemplateTable) -> None:
         self._parts = parts
         self._pool = pool
         self._branches = branches
+        self._templates = templates
 
     async def create(self, spec: SandboxSpec, progress: Callable[[Progress], None]) -> Sandbox:
         """Make a sandbox and have it running.
@@ -50,12 +55,14 @@ class Creation:
             VolumeNotFoundError: The team has no volume of that name.
             ImageNotFoundError: There is no such image.
             SnapshotNotFoundError: There is no such snapshot.
+            TemplateNotFoundError: There is no such template, or it has no such tag.
             UnsupportedError: This host cannot hold one of the limits.
             TeamNotFoundError: There is no such team.
             QuotaError: Its team may have no more.
 
         Postcondition: on any exception nothing of it is left.
         """
+        spec = self._resolved(spec)
         check_spec(spec)
         if not spec.best_effort:
             refuse_unheld(spec.limits, self._parts.means)
@@ -99,6 +106,20 @@ class Creation:
             return self._parts.volumes.resolve(spec.volumes, spec.team)
         had = self._parts.table.snapshot(spec.from_snapshot).volumes
         return self._parts.volumes.again(had, spec.volumes, spec.team)
+
+    def _resolved(self, spec: SandboxSpec) -> SandboxSpec:
+        """The spec with what its template stands for."""
+        build_id = spec.attributes.get(BUILD_ATTRIBUTE)
+        if build_id is not None and not self._templates.is_building(build_id):
+            raise StateError(f"the build {build_id} is over")
+        if spec.template is None:
+            return spec
+        if spec.image is not None or spec.from_snapshot is not None:
+            raise InvalidSpecError("a sandbox is of a template, an image or a snapshot", hint="give one")
+        found = self._templates.resolve(spec.template, spec.team)
+        return msgspec.structs.replace(
+            spec, template=None, image=found.image, from_snapshot=found.snapshot_id
+        )
 
     def _row(self, spec: SandboxSpec, image: str, facts: ImageFacts, volumes: dict[str, str]) -> SandboxRow:
         now_s = self._parts.table.now_s()

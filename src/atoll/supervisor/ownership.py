@@ -32,3 +32,9 @@ def owned_ids(table: Table) -> set[str]:
     # What is left of a killed one, when its erasing failed, is nobody's.
     sandboxes = {sandbox.sandbox_id for sandbox in table.sandboxes()}
     return sandboxes | {row.snapshot_id for row in table.snapshots()} | table.holds.ids()
+
+
+def owned_by(table: Table, team: str) -> list[str]:
+    """What sandboxes and snapshots a team has, in words for people."""
+    sandboxes = [f"sandbox {one.sandbox_id}" for one in table.all() if one.row.team == team]
+    return sandboxes + [f"snapshot {row.snapshot_id}" for row in table.snapshots() if row.team == team]

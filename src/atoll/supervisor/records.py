@@ -26,7 +26,9 @@ from atoll.supervisor.rows import (
     OperationRow,
     SandboxRow,
     SnapshotRow,
+    StepRow,
     TeamRow,
+    TemplateRow,
     VolumeRow,
     key_of,
 )
@@ -34,20 +36,36 @@ from atoll.supervisor.rows import (
 DAMAGED = "damaged"
 _KEEP_S = 0.05
 _T = TypeVar("_T")
-_R = TypeVar("_R", SandboxRow, SnapshotRow, VolumeRow, TeamRow, KeyRow, OperationRow)
+_R = TypeVar("_R", SandboxRow, SnapshotRow, VolumeRow, TeamRow, KeyRow, TemplateRow, StepRow, OperationRow)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _log = logging.getLogger(__name__)
-_Row = KeptRow | OperationRow
+_Row = KeptRow | StepRow | OperationRow
+# What is lost with the database and nobody misses.
+_UNKEPT = (OperationRow, StepRow)
 _TABLES: dict[type[_Row], str] = {
     SandboxRow: "sandboxes",
     SnapshotRow: "snapshots",
     VolumeRow: "volumes",
     TeamRow: "teams",
     KeyRow: "keys",
+    TemplateRow: "templates",
+    StepRow: "steps",
     OperationRow: "operations",
 }
 _JSON_FIELDS = frozenset(
-    {"attributes", "env", "lifecycle", "limits", "metadata", "quotas", "stack", "versions", "volumes"}
+    {
+        "attributes",
+        "builds",
+        "env",
+        "lifecycle",
+        "limits",
+        "metadata",
+        "quotas",
+        "stack",
+        "tags",
+        "versions",
+        "volumes",
+    }
 )
 
 
@@ -118,7 +136,7 @@ class Records:
 
     def _keep_soon(self, rows: tuple[_Row, ...]) -> None:
         """Have copies of rows written in a moment, of each the newest: who pauses and resumes writes few of them."""
-        self._pending.update({_identity(row): row for row in rows if not isinstance(row, OperationRow)})
+        self._pending.update({_identity(row): row for row in rows if not isinstance(row, _UNKEPT)})
         if self._pending and self._keeping is None:
             self._keeping = asyncio.get_running_loop().call_later(_KEEP_S, self._keep_pending)
 
@@ -199,7 +217,7 @@ class Records:
             row = _read(kind, dict(values))
         except (ValueError, TypeError):
             row = None
-        if kind is OperationRow or self._copies is None:
+        if kind in _UNKEPT or self._copies is None:
             return row
         copy = self._copies.of(kind, values[key])
         if row is None:
@@ -223,7 +241,7 @@ class Records:
 
     def _keep(self, rows: tuple[_Row, ...]) -> None:
         for row in rows:
-            if self._copies is not None and not isinstance(row, OperationRow):
+            if self._copies is not None and not isinstance(row, _UNKEPT):
                 self._copies.keep(row)
 
     def _delete(self, rows: tuple[_Row, ...], durable: bool) -> None:

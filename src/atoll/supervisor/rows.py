@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from atoll.types import (
+    BuildInfo,
     KeyInfo,
     Lifecycle,
     Limits,
@@ -15,7 +16,9 @@ from atoll.types import (
     SandboxInfo,
     SandboxState,
     SnapshotInfo,
+    TagInfo,
     TeamInfo,
+    TemplateInfo,
     VolumeInfo,
 )
 
@@ -114,6 +117,7 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     on_crash: OnCrash = "reboot"
     volumes: dict[str, str] = {}
     team: str | None = None
+    build_id: str | None = None
 
     def info(self) -> SnapshotInfo:
         """What a client is told."""
@@ -184,6 +188,37 @@ class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
 
+class TemplateRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A template with its builds, the newest last."""
+
+    template_id: str
+    name: str | None
+    team: str | None
+    public: bool
+    created_at: float
+    changed_at: float
+    tags: dict[str, TagInfo]
+    builds: tuple[BuildInfo, ...]
+
+    def info(self) -> TemplateInfo:
+        """What a client is told."""
+        values = {name: getattr(self, name) for name in TemplateInfo.__struct_fields__}
+        return TemplateInfo(**{**values, "builds": list(self.builds)})
+
+    def but(self, **changes: object) -> TemplateRow:
+        """The same row with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class StepRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that was built once: ``step_key`` says what led to it, ``snapshot_id`` has what came of it."""
+
+    step_key: str
+    snapshot_id: str
+    created_at: float
+    used_at: float
+
+
 class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
     """An operation that was begun and has not ended; ``link_id`` is the link that a waking uses.
 
@@ -196,21 +231,23 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
     link_id: str | None = None
 
 
-KeptRow = SandboxRow | SnapshotRow | VolumeRow | TeamRow | KeyRow
+KeptRow = SandboxRow | SnapshotRow | VolumeRow | TeamRow | KeyRow | TemplateRow
 """Those that have a copy beside what they describe."""
 
-KEYS: dict[type[KeptRow] | type[OperationRow], str] = {
+KEYS: dict[type[KeptRow] | type[StepRow] | type[OperationRow], str] = {
     SandboxRow: "sandbox_id",
     SnapshotRow: "snapshot_id",
     VolumeRow: "volume_id",
     TeamRow: "name",
     KeyRow: "key_id",
+    TemplateRow: "template_id",
+    StepRow: "step_key",
     OperationRow: "sandbox_id",
 }
 """The field that tells rows of a kind from each other."""
 
 
-def key_of(row: KeptRow | OperationRow) -> str:
+def key_of(row: KeptRow | StepRow | OperationRow) -> str:
     """What tells a row from the others of its kind."""
     key: str = getattr(row, KEYS[type(row)])
     return key

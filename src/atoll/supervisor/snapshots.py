@@ -18,7 +18,9 @@ from atoll.supervisor.names import check_name, new_id
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.states import check_action
+from atoll.supervisor.stepcache import StepCache
 from atoll.supervisor.table import Sandbox
+from atoll.supervisor.templatetable import TemplateTable
 from atoll.types import SnapshotInfo
 
 COMMENT_LIMIT = 4096
@@ -33,12 +35,23 @@ class Snapshots:
         parts: What sandboxes are made of.
         captures: How their state is taken.
         merging: Is told that a chain has become longer.
+        templates: Those that need some of them.
+        steps: Steps of templates that led to some of them.
     """
 
-    def __init__(self, parts: Parts, captures: Captures, merging: Merging) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        captures: Captures,
+        merging: Merging,
+        templates: TemplateTable,
+        steps: StepCache,
+    ) -> None:
         self._parts = parts
         self._captures = captures
         self._merging = merging
+        self._templates = templates
+        self._steps = steps
 
     def list(self, sandbox_ref: str | None = None, team: str | None = None) -> list[SnapshotInfo]:
         """All of them, or those made of one sandbox (also of a killed one, by its id) or of one team, oldest first."""
@@ -49,8 +62,12 @@ class Snapshots:
             rows = [row for row in rows if row.sandbox_id == sandbox_id]
         return [row.info() for row in rows if team in (None, row.team)]
 
-    async def make(self, sandbox: Sandbox, name: str | None, comment: str) -> SnapshotInfo:
+    async def make(
+        self, sandbox: Sandbox, name: str | None, comment: str, build_id: str | None = None
+    ) -> SnapshotInfo:
         """Keep the sandbox's memory and disk as they are now; it goes on. Durable when this returns.
+
+        One that belongs to the build of a template goes when no template needs it any more.
 
         Raises:
             InvalidSpecError: The name or the comment is no good.
@@ -69,7 +86,7 @@ class Snapshots:
                 check_action("snapshot", sandbox.row.state, sandbox.sandbox_id)
                 try:
                     async with self._parts.operations.during(sandbox.sandbox_id, "snapshot"):
-                        return await self._make(sandbox, name, comment)
+                        return await self._make(sandbox, name, comment, build_id)
                 except BaseException:
                     await asyncio.shield(drop_unused_layers(self._parts))
                     raise
@@ -79,11 +96,16 @@ class Snapshots:
 
         Raises:
             SnapshotNotFoundError: There is none.
-            InUseError: Child snapshots stand on it, or a sandbox stands on its layer.
+            InUseError: Child snapshots stand on it, a sandbox stands on its layer, or a template needs it.
         """
         table = self._parts.table
         row = table.snapshot(ref)
         SnapshotTree([one.info() for one in table.snapshots()]).removable(row.snapshot_id)
+        if template := self._templates.user_of(row.snapshot_id):
+            raise InUseError(
+                f"snapshot {ref!r} is needed by the template {template}",
+                hint="delete the template, or let its tags stand for another build",
+            )
         users = [one.sandbox_id for one in table.sandboxes() if stands_on(one.row, row)]
         if users or table.holds.has(row.snapshot_id):
             raise InUseError(
@@ -91,10 +113,13 @@ class Snapshots:
                 hint="kill those sandboxes first",
             )
         await table.forget_snapshot(row)
+        await self._steps.forget(row.snapshot_id)
         await erase_stale(self._parts.places.snapshot(row.snapshot_id))
         await drop_unused_layers(self._parts)
 
-    async def _make(self, sandbox: Sandbox, name: str | None, comment: str) -> SnapshotInfo:
+    async def _make(
+        self, sandbox: Sandbox, name: str | None, comment: str, build_id: str | None
+    ) -> SnapshotInfo:
         snapshot_id = new_id()
         final = self._parts.places.snapshot(snapshot_id)
         aside = final.with_name(f"new-{snapshot_id}")
@@ -106,7 +131,8 @@ class Snapshots:
                 )
                 await asyncio.to_thread(self._parts.berths.seals.seal, aside / "checkpoint")
                 await asyncio.to_thread(_make_durable, aside, final)
-                row = (await self._row(sandbox.row, capture, snapshot_id)).but(name=name, comment=comment)
+                row = await self._row(sandbox.row, capture, snapshot_id)
+                row = row.but(name=name, comment=comment, build_id=build_id)
                 keep_instant(self._parts, sandbox.row, final / "checkpoint")
                 await self._parts.table.add_snapshot(row, sandbox)
             except BaseException:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -19,6 +20,7 @@ from atoll.supervisor.captures import Captures
 from atoll.supervisor.copies import Copies
 from atoll.supervisor.crashes import Crashes
 from atoll.supervisor.creation import Creation
+from atoll.supervisor.defaults import Defaults
 from atoll.supervisor.dial import Dialling, DialSocket
 from atoll.supervisor.erasing import Trash
 from atoll.supervisor.forks import Forks
@@ -33,6 +35,7 @@ from atoll.supervisor.limits import LimitChanges, default_limits
 from atoll.supervisor.limitwatch import LimitWatch
 from atoll.supervisor.merging import Merging
 from atoll.supervisor.operations import Operations
+from atoll.supervisor.ownership import owned_by
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import Places
 from atoll.supervisor.pool import Pool, read_memory
@@ -44,9 +47,12 @@ from atoll.supervisor.rollback import Rollback
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.sleep import Sleep
 from atoll.supervisor.snapshots import Snapshots
+from atoll.supervisor.stepcache import StepCache
 from atoll.supervisor.table import Sandbox, Table
 from atoll.supervisor.teamdisks import TeamDisks
 from atoll.supervisor.teams import Teams
+from atoll.supervisor.templates import Templates
+from atoll.supervisor.templatetable import TemplateTable
 from atoll.supervisor.traffic import Traffic
 from atoll.supervisor.usage import Usage
 from atoll.supervisor.volumes import Volumes
@@ -114,7 +120,7 @@ class System:
         self.teams = Teams(self.records, home.teams, clock)
         self.keys = Keys(self.records, home.keys, self.teams, clock)
         self.teams.going.append(self.keys.forget_team)
-        self.teams.owned.append(self.table.owned_by)
+        self.teams.owned.append(partial(owned_by, self.table))
         self._links = rooms.links
         agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.parts = self._make_parts(rooms, agents)
@@ -128,10 +134,15 @@ class System:
         self._traffic = Traffic(self.works, self.sleep.wake)
         captures = Captures(self.parts, self.sleep)
         self.pool = Pool(self.parts, self.works, settings.pool_size)
-        self.creation = Creation(self.parts, self.pool, branches)
-        self.snapshots = Snapshots(self.parts, captures, self._merging)
+        steps = StepCache(self.records, clock)
+        rows = TemplateTable(self.records, home.templates, clock)
+        self.creation = Creation(self.parts, self.pool, branches, rows)
+        self.snapshots = Snapshots(self.parts, captures, self._merging, rows, steps)
         self.forks = Forks(self.parts, captures, branches, self._merging, settings.restores_at_once)
         self.kills = Kills(self.parts)
+        self.templates = Templates(rows, steps, self.table, self.snapshots, self.kills, self.teams.quotas_of)
+        self.teams.owned.append(rows.owned_by)
+        self.defaults = Defaults(self.parts)
         self.limits = LimitChanges(self.parts)
         self._limit_watch = LimitWatch(self.parts, self.works, self.kills.kill)
         self.usage = Usage(self.parts)
@@ -192,14 +203,17 @@ class System:
         await self.keys.load()
         await self.table.load()
         await self.volumes.load()
+        await self.templates.load()
         await asyncio.to_thread(self.parts.programs.keep)
         await self._reconcile.run()
+        await self.templates.start()
         self._merging.look()
         await self._links.start()
         self.pool.start()
         self._limit_watch.start()
         self.dial_socket.start()
         self.works.watch(self._journal.keep_small(self._running_ids))
+        self.works.watch(self.templates.tend())
 
     async def suspend_all(self) -> SuspendedAll:
         """Put every sandbox to sleep that runs or is paused."""

@@ -111,11 +111,6 @@ class Table(Reservations):
         """All of them, oldest first."""
         return list(self._snapshots.values())
 
-    def owned_by(self, team: str) -> list[str]:
-        """What sandboxes and snapshots a team has, in words for people."""
-        sandboxes = [f"sandbox {one.sandbox_id}" for one in self.all() if one.row.team == team]
-        return sandboxes + [f"snapshot {row.snapshot_id}" for row in self.snapshots() if row.team == team]
-
     def sandbox(self, ref: str) -> Sandbox:
         """The sandbox with that id or name.
 
@@ -170,6 +165,12 @@ class Table(Reservations):
         self._snapshots[row.snapshot_id] = row
         sandbox.row = changed
         self._journal.stored(row)
+
+    async def own_snapshot(self, snapshot_id: str, build_id: str) -> None:
+        """Let a snapshot belong to the build of a template."""
+        row = self.snapshot(snapshot_id).but(build_id=build_id)
+        await self._records.put(row, durable=True)
+        self._snapshots[snapshot_id] = row
 
     async def restack(self, change: Callable[[Stack], Stack]) -> None:
         """Have snapshots stand on other layers that say the same; durable when this returns.

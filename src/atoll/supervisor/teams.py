@@ -56,6 +56,11 @@ class Teams:
         """
         return self._row(name).info()
 
+    def quotas_of(self, name: str | None) -> Quotas:
+        """The quotas of a team; none for nobody, nor for a team that is not there."""
+        row = self._rows.get(name) if name is not None else None
+        return row.quotas if row is not None else Quotas()
+
     async def create(self, name: str, quotas: Quotas) -> TeamInfo:
         """Make a team; on the disk when this returns.
 

@@ -10,9 +10,31 @@ from atoll.types.sandboxes import OnCrash, SandboxInfo, SandboxPage, SandboxSpec
 from atoll.types.snapshots import SnapshotInfo
 from atoll.types.stats import SandboxStats
 from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
+from atoll.types.templates import (
+    DEFAULT_TAG,
+    BuildInfo,
+    BuildLine,
+    BuildState,
+    CopyStep,
+    EnvStep,
+    Resolved,
+    RunStep,
+    Step,
+    TagInfo,
+    TemplateInfo,
+    TemplateSpec,
+    UserStep,
+    WorkdirStep,
+)
 from atoll.types.volumes import VolumeEntry, VolumeInfo
 
 __all__ = [
+    "DEFAULT_TAG",
+    "BuildInfo",
+    "BuildLine",
+    "BuildState",
+    "CopyStep",
+    "EnvStep",
     "ExecResult",
     "FileInfo",
     "FileKind",
@@ -27,6 +49,8 @@ __all__ = [
     "ProcessInfo",
     "Progress",
     "Quotas",
+    "Resolved",
+    "RunStep",
     "SandboxInfo",
     "SandboxPage",
     "SandboxSpec",
@@ -35,12 +59,18 @@ __all__ = [
     "SnapshotInfo",
     "TeamInfo",
     "TeamUse",
+    "Step",
+    "TagInfo",
+    "TemplateInfo",
+    "TemplateSpec",
     "TerminalSize",
     "VolumeEntry",
     "VolumeInfo",
+    "UserStep",
     "WatchEvent",
     "WatchKind",
     "key_hash",
     "key_id_of",
     "key_prefix",
+    "WorkdirStep",
 ]

@@ -25,6 +25,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         metadata: The caller's own labels, to filter lists by.
         network: ``"internet"`` lets TCP and DNS out to public addresses; ``"none"`` lets nothing out.
         from_snapshot: Id or name of the snapshot to restore, memory and disk.
+        template: The template to start from instead, ``NAME`` or ``NAME:TAG``, of ``team``.
         limits: How much it may use. With ``from_snapshot``, what is None is the snapshot's.
         best_effort: Make it even where this host cannot hold one of the limits.
         on_crash: What the next use does after a crash: ``"reboot"`` starts it from its disk as it is, ``"rollback"``
@@ -45,6 +46,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     metadata: dict[str, str] = {}
     network: Literal["internet", "none"] = "internet"
     from_snapshot: str | None = None
+    template: str | None = None
     limits: Limits = Limits()
     best_effort: bool = False
     on_crash: OnCrash | None = None

@@ -10,7 +10,8 @@ class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     ``parent_id`` is the snapshot that its sandbox stood on before; ``sandbox_id`` the sandbox it was made of, which
     may be gone. ``memory_bytes`` and ``disk_bytes`` are what it occupies beyond its parent. ``stopped_ms`` is how long
-    the guest stood still while it was made. With ``engine_disk`` the disk is part of ``memory_bytes``.
+    the guest stood still while it was made. With ``engine_disk`` the disk is part of ``memory_bytes``. ``build_id`` is
+    the build of a template that it belongs to: it goes when no template needs it any more.
     """
 
     snapshot_id: str
@@ -25,3 +26,4 @@ class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
     stopped_ms: float
     engine_disk: bool = False
     team: str | None = None
+    build_id: str | None = None

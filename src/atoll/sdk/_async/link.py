@@ -93,6 +93,23 @@ class AsyncLink:
         answer = await _checked(await self._pool.ask(request, deadline, body=body, length=length))
         return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
 
+    async def send(self, method: str, path: str, body: object) -> None:
+        """Make a call that has no answer but its success."""
+        answer = await self._ask(method, path, body, (), SHORT_S, None)
+        await answer.read_all(_ANSWER_BYTES)
+
+    async def hold(self, method: str, path: str, kind: type[_Value]) -> tuple[_Value, AsyncAnswer]:
+        """Make a call whose answer begins with a line and stays open: closing it, or dying, says that it is over."""
+        answer = await self._ask(method, path, None, (), SHORT_S, None)
+        try:
+            data = b""
+            while not data.endswith(b"\n") and (piece := await answer.read()):
+                data += piece
+            return _decoded(data, kind), answer
+        except BaseException:
+            answer.close()
+            raise
+
     async def long_call(
         self,
         method: str,

@@ -83,6 +83,7 @@ class AsyncSandbox(AsyncStates):
         metadata: Mapping[str, str] | None = None,
         network: Literal["internet", "none"] = "internet",
         from_snapshot: str | SnapshotInfo | None = None,
+        template: str | None = None,
         limits: Limits | None = None,
         best_effort: bool = False,
         on_crash: OnCrash | None = None,
@@ -104,6 +105,7 @@ class AsyncSandbox(AsyncStates):
             metadata: Labels of your own, to find it by in ``list``.
             network: ``"internet"`` lets TCP and DNS out to public addresses, ``"none"`` nothing.
             from_snapshot: Start from this snapshot, memory and disk: its id, name or info.
+            template: Start from this template instead: ``NAME`` or ``NAME:TAG``, see ``Templates``.
             limits: How much it may use; with ``from_snapshot``, what is None in it is the snapshot's.
             best_effort: Make it even where this host cannot hold one of the limits.
             on_crash: What its next use does after a crash: ``"reboot"`` starts it from its disk, ``"rollback"`` brings
@@ -125,6 +127,7 @@ class AsyncSandbox(AsyncStates):
             ImageNotFoundError: There is no such image.
             ImagePullError: Its registry does not give the image, or it is not what it must be.
             SnapshotNotFoundError: There is no such snapshot.
+            TemplateNotFoundError: There is no such template, or it has no such tag.
             ImageBuildError: The image could not be built.
             EngineError: The engine could not start it.
             HostError: The host lacks something; `atoll doctor` says what.
@@ -138,6 +141,7 @@ class AsyncSandbox(AsyncStates):
             network=network,
             from_snapshot=snapshot_ref(from_snapshot) if from_snapshot is not None else None,
             limits=(limits or Limits()).check(),
+            template=template,
             best_effort=best_effort,
             on_crash=on_crash,
             start=start,

@@ -94,6 +94,23 @@ class Link:
         answer = _checked(self._pool.ask(request, deadline, body=body, length=length))
         return _decoded(answer.read_all(_ANSWER_BYTES), kind)
 
+    def send(self, method: str, path: str, body: object) -> None:
+        """Make a call that has no answer but its success."""
+        answer = self._ask(method, path, body, (), SHORT_S, None)
+        answer.read_all(_ANSWER_BYTES)
+
+    def hold(self, method: str, path: str, kind: type[_Value]) -> tuple[_Value, Answer]:
+        """Make a call whose answer begins with a line and stays open: closing it, or dying, says that it is over."""
+        answer = self._ask(method, path, None, (), SHORT_S, None)
+        try:
+            data = b""
+            while not data.endswith(b"\n") and (piece := answer.read()):
+                data += piece
+            return _decoded(data, kind), answer
+        except BaseException:
+            answer.close()
+            raise
+
     def long_call(
         self,
         method: str,

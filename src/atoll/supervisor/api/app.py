@@ -17,6 +17,7 @@ from atoll.supervisor.api.others import image_routes, leftover_routes, snapshot_
 from atoll.supervisor.api.sandboxes import sandbox_routes
 from atoll.supervisor.api.stable import stable_routes
 from atoll.supervisor.api.teams import key_routes, team_routes
+from atoll.supervisor.api.templates import template_routes
 from atoll.supervisor.api.volumes import volume_routes
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.system import System
@@ -29,6 +30,7 @@ def make_app(system: System, stopping: Stopping) -> ASGIApp:
     routes = [
         *stable_routes(system, stopping),
         *sandbox_routes(system),
+        *template_routes(system),
         *snapshot_routes(system),
         *image_routes(system),
         *leftover_routes(system),

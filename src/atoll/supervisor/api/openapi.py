@@ -54,6 +54,38 @@ OPERATIONS = (
     Operation("get", "/v1/volumes", "All volumes, or one team's", None, list[types.VolumeInfo]),
     Operation("get", "/v1/volumes/{ref}", "One volume, by id or name", None, types.VolumeInfo),
     Operation("delete", "/v1/volumes/{ref}", "Erase it"),
+    Operation(
+        "post",
+        "/v1/snapshots/{ref}/template",
+        "Make it a template's newest build",
+        protocol.RecordRequest,
+        types.Resolved,
+    ),
+    Operation(
+        "post", f"{_ONE}/defaults", "Change what programs get", protocol.DefaultsRequest, types.SandboxInfo
+    ),
+    Operation("get", "/v1/templates", "All templates, or a team's", None, list[types.TemplateInfo]),
+    Operation("post", "/v1/templates", "A build that waits", protocol.TemplateRequest, types.BuildInfo),
+    Operation("get", "/v1/templates/{ref}", "One template, by id or name", None, types.TemplateInfo),
+    Operation("delete", "/v1/templates/{ref}", "Forget it"),
+    Operation("post", "/v1/templates/{ref}/tag", "Add tags", protocol.TagsRequest, types.BuildInfo),
+    Operation("post", "/v1/templates/{ref}/untag", "Remove tags", protocol.TagsRequest),
+    Operation("post", "/v1/templates/{ref}/publish", "Share it", protocol.PublishRequest, types.TemplateInfo),
+    Operation("get", "/v1/resolved", "What a template's sandbox starts from", None, types.Resolved),
+    Operation("delete", "/v1/steps", "Forget what builds have kept of their steps"),
+    Operation("get", "/v1/builds/{id}", "One build", None, types.BuildInfo),
+    Operation(
+        "post", "/v1/builds/{id}/begin", "Do it; over when the connection is closed", None, types.BuildInfo
+    ),
+    Operation(
+        "post",
+        "/v1/builds/{id}/cached",
+        "The first of these steps that is there",
+        protocol.CachedRequest,
+        protocol.CachedStep,
+    ),
+    Operation("post", "/v1/builds/{id}/steps", "Keep a step", protocol.CachedStep),
+    Operation("post", "/v1/builds/{id}/finish", "End it", protocol.FinishRequest, types.BuildInfo),
     Operation("get", "/v1/images", "All images", None, list[types.ImageInfo]),
     Operation("get", "/v1/images/{name}", "One image", None, types.ImageInfo),
     Operation(
@@ -84,6 +116,9 @@ _QUERY = {
     "/v1/keys": ("team",),
     "/v1/volumes": ("team",),
     "/v1/volumes/{ref}": ("team",),
+    "/v1/templates": ("team",),
+    "/v1/templates/{ref}": ("team",),
+    "/v1/resolved": ("ref", "team"),
     "/stop": ("force",),
 }
 

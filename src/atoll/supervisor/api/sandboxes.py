@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.errors import InvalidSpecError
-from atoll.protocol import ForkRequest, LimitsRequest, RollbackRequest, SnapshotRequest
+from atoll.protocol import DefaultsRequest, ForkRequest, LimitsRequest, RollbackRequest, SnapshotRequest
 from atoll.supervisor.api.answers import Report, answer, json_answer, read_body
 from atoll.supervisor.listing import page
 from atoll.supervisor.logs import read_page
@@ -122,7 +122,19 @@ def _limit_routes(system: System) -> list[Route]:
 
         return await answer(request, system.works, work)
 
-    return [Route(f"{_BASE}/{{ref}}/limits", limits, methods=["POST"])]
+    async def defaults(request: Request) -> Response:
+        sandbox, wanted = _sandbox(system, request), await read_body(request, DefaultsRequest)
+
+        async def work(_: Report) -> object:
+            await system.defaults.change(sandbox, wanted)
+            return sandbox.info()
+
+        return await answer(request, system.works, work)
+
+    return [
+        Route(f"{_BASE}/{{ref}}/limits", limits, methods=["POST"]),
+        Route(f"{_BASE}/{{ref}}/defaults", defaults, methods=["POST"]),
+    ]
 
 
 def _branch_routes(system: System) -> list[Route]:
@@ -147,7 +159,7 @@ def _branch_routes(system: System) -> list[Route]:
         sandbox, wanted = _sandbox(system, request), await read_body(request, SnapshotRequest)
 
         async def work(_: Report) -> object:
-            return await system.snapshots.make(sandbox, wanted.name, wanted.comment)
+            return await system.snapshots.make(sandbox, wanted.name, wanted.comment, wanted.build_id)
 
         return await answer(request, system.works, work)
 

@@ -1,0 +1,174 @@
+"""The templates of a home."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest, TemplateRequest
+from atoll.sdk._async.link import LONG_S, AsyncLink, ref
+from atoll.types import BuildInfo, Limits, Resolved, SnapshotInfo, TemplateInfo
+
+_Templates = list[TemplateInfo]
+
+
+class AsyncTemplates:
+    """Named states that sandboxes start from: ``Sandbox.create(template="NAME:TAG")``.
+
+    ``team`` is who asks: names are its own, and templates of others count only when they are public. None is whoever
+    owns the home, who sees all, and whose names are those of no team.
+    """
+
+    @staticmethod
+    async def list(*, team: str | None = None) -> _Templates:
+        """All templates, or a team's own, oldest first."""
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("GET", f"/v1/templates{_of(team)}", list[TemplateInfo])
+
+    @staticmethod
+    async def get(template: str, *, team: str | None = None) -> TemplateInfo:
+        """One, by its id, its name, or ``TEAM/NAME``.
+
+        Raises:
+            TemplateNotFoundError: There is none that the team may see.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("GET", f"/v1/templates/{ref(template)}{_of(team)}", TemplateInfo)
+
+    @staticmethod
+    async def resolve(template: str, team: str | None = None) -> Resolved:
+        """What a sandbox of ``NAME`` or ``NAME:TAG`` starts from.
+
+        Raises:
+            TemplateNotFoundError: There is no such template, or it has no such tag.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("GET", f"/v1/resolved{_of(team, ref=template)}", Resolved)
+
+    @staticmethod
+    async def record(
+        name: str | None, snapshot: str | SnapshotInfo, team: str | None = None, *, tags: Sequence[str] = ()
+    ) -> Resolved:
+        """Make a snapshot the newest build of a template of that name; it belongs to the template from then on.
+
+        Args:
+            name: Lower case letters, digits, ``-`` and ``_``; a tag may follow. None gives it no name.
+            snapshot: Which.
+            team: Whose template.
+            tags: What stands for that build from now on; none is ``default``.
+
+        Raises:
+            InvalidSpecError: The name or a tag is no good.
+            SnapshotNotFoundError: There is no such snapshot, or it is another team's.
+            InUseError: It belongs to a template already.
+        """
+        snapshot_id = snapshot.snapshot_id if isinstance(snapshot, SnapshotInfo) else snapshot
+        body = RecordRequest(name=name, team=team, tags=[*tags])
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("POST", f"/v1/snapshots/{ref(snapshot_id)}/template", Resolved, body)
+
+    @staticmethod
+    async def delete(template: str, *, team: str | None = None) -> None:
+        """Forget a template: its builds are cancelled, its snapshots go as soon as no sandbox stands on them.
+
+        Raises:
+            TemplateNotFoundError: The team has none of that name.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            await link.delete(f"/v1/templates/{ref(template)}{_of(team)}")
+
+    @staticmethod
+    async def tag(template: str, tags: Sequence[str], *, team: str | None = None) -> BuildInfo:
+        """Let more tags stand for the build that ``NAME:TAG`` stands for.
+
+        Raises:
+            TemplateNotFoundError: There is no such template, or it has no such tag.
+            InvalidSpecError: A tag is no good, or there is none.
+        """
+        body = TagsRequest(tags=[*tags], team=team)
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("POST", f"/v1/templates/{ref(template)}/tag", BuildInfo, body)
+
+    @staticmethod
+    async def untag(template: str, tags: Sequence[str], *, team: str | None = None) -> None:
+        """Forget tags of a template; those that it has not are no error.
+
+        Raises:
+            TemplateNotFoundError: There is no such template.
+            InvalidSpecError: ``default`` is among them, or there is none.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            await link.send(
+                "POST", f"/v1/templates/{ref(template)}/untag", TagsRequest(tags=[*tags], team=team)
+            )
+
+    @staticmethod
+    async def publish(template: str, public: bool, *, team: str | None = None) -> TemplateInfo:
+        """Let every team make sandboxes of a template, or only its own.
+
+        Raises:
+            TemplateNotFoundError: The team has none of that name.
+        """
+        body = PublishRequest(public=public, team=team)
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("POST", f"/v1/templates/{ref(template)}/publish", TemplateInfo, body)
+
+    @staticmethod
+    async def request(
+        name: str,
+        *,
+        team: str | None = None,
+        tags: Sequence[str] = (),
+        limits: Limits | None = None,
+        public: bool | None = None,
+    ) -> BuildInfo:
+        """Have a build that waits to be begun, of the template of that name, made if missing.
+
+        Args:
+            name: Lower case letters, digits, ``-`` and ``_``; a tag may follow.
+            team: Whose template.
+            tags: What stands for the build when it is ready; none is ``default``.
+            limits: Limits of the build and of the template's sandboxes.
+            public: Whether other teams may use it; None leaves it as it is.
+
+        Raises:
+            InvalidSpecError: The name or a tag is no good.
+        """
+        body = TemplateRequest(
+            name=name, team=team, tags=[*tags], limits=(limits or Limits()).check(), public=public
+        )
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("POST", "/v1/templates", BuildInfo, body)
+
+    @staticmethod
+    async def build_info(build_id: str) -> BuildInfo:
+        """What is known of a build.
+
+        Raises:
+            TemplateNotFoundError: There is none of that id.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.call("GET", f"/v1/builds/{ref(build_id)}", BuildInfo)
+
+    @staticmethod
+    async def cancel(build_id: str, *, reason: str = "it was cancelled") -> BuildInfo:
+        """End a build that waits or goes on, whoever does it; one that has ended stays what it is.
+
+        Raises:
+            TemplateNotFoundError: There is none of that id.
+        """
+        body = FinishRequest(state="cancelled", reason=reason)
+        with contextlib.closing(AsyncLink()) as link:
+            path = f"/v1/builds/{ref(build_id)}/finish"
+            return await link.call("POST", path, BuildInfo, body, timeout_s=LONG_S, repeatable=True)
+
+    @staticmethod
+    async def forget_steps() -> None:
+        """Erase what earlier builds have kept of their steps, so that the next ones do all of them anew."""
+        with contextlib.closing(AsyncLink()) as link:
+            await link.delete("/v1/steps")
+
+
+def _of(team: str | None, **more: str) -> str:
+    values = {**more, **({"team": team} if team is not None else {})}
+    return f"?{'&'.join(f'{name}={ref(value)}' for name, value in values.items())}" if values else ""

@@ -1,0 +1,149 @@
+"""Routes of templates and their builds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from atoll.errors import NotFoundError
+from atoll.protocol import (
+    CachedRequest,
+    CachedStep,
+    FinishRequest,
+    PublishRequest,
+    RecordRequest,
+    TagsRequest,
+    TemplateRequest,
+)
+from atoll.supervisor.api.answers import NDJSON, Report, answer, json_answer, read_body
+from atoll.supervisor.system import System
+from atoll.types import BuildInfo
+
+_ONE = "/v1/templates/{ref:path}"
+_BUILD = "/v1/builds/{build_id}"
+
+
+def template_routes(system: System) -> list[Route]:
+    """Everything that concerns templates."""
+    return [*_build_routes(system), *_template_routes(system)]
+
+
+def _team(request: Request) -> str | None:
+    return request.query_params.get("team") or None
+
+
+def _template_routes(system: System) -> list[Route]:
+    async def listed(request: Request) -> Response:
+        return json_answer([row.info() for row in system.templates.rows.all(_team(request))])
+
+    async def create(request: Request) -> Response:
+        return json_answer(await system.templates.create(await read_body(request, TemplateRequest)))
+
+    async def resolve(request: Request) -> Response:
+        ref = request.query_params.get("ref", "")
+        return json_answer(system.templates.rows.resolve(ref, _team(request)))
+
+    async def forget(request: Request) -> Response:
+        async def work(_: Report) -> None:
+            await system.templates.steps.forget()
+            await system.templates.sweep()
+
+        return await answer(request, system.works, work)
+
+    async def record(request: Request) -> Response:
+        wanted, ref = await read_body(request, RecordRequest), request.path_params["ref"]
+        return json_answer(await system.templates.record(ref, wanted.name, wanted.team, wanted.tags))
+
+    async def info(request: Request) -> Response:
+        return json_answer(system.templates.rows.find(request.path_params["ref"], _team(request)).info())
+
+    async def remove(request: Request) -> Response:
+        async def work(_: Report) -> None:
+            await system.templates.delete(request.path_params["ref"], _team(request))
+
+        return await answer(request, system.works, work)
+
+    async def tag(request: Request) -> Response:
+        wanted = await read_body(request, TagsRequest)
+        return json_answer(await system.templates.tag(request.path_params["ref"], wanted.tags, wanted.team))
+
+    async def untag(request: Request) -> Response:
+        wanted = await read_body(request, TagsRequest)
+        await system.templates.untag(request.path_params["ref"], wanted.tags, wanted.team)
+        return Response(status_code=204)
+
+    async def publish(request: Request) -> Response:
+        wanted = await read_body(request, PublishRequest)
+        row = await system.templates.publish(request.path_params["ref"], wanted.public, wanted.team)
+        return json_answer(row.info())
+
+    return [
+        Route("/v1/templates", listed),
+        Route("/v1/templates", create, methods=["POST"]),
+        Route("/v1/resolved", resolve),
+        Route("/v1/steps", forget, methods=["DELETE"]),
+        Route("/v1/snapshots/{ref}/template", record, methods=["POST"]),
+        Route(f"{_ONE}/tag", tag, methods=["POST"]),
+        Route(f"{_ONE}/untag", untag, methods=["POST"]),
+        Route(f"{_ONE}/publish", publish, methods=["POST"]),
+        Route(_ONE, info),
+        Route(_ONE, remove, methods=["DELETE"]),
+    ]
+
+
+def _build_routes(system: System) -> list[Route]:
+    async def info(request: Request) -> Response:
+        return json_answer(system.templates.rows.build(request.path_params["build_id"])[1])
+
+    async def begin(request: Request) -> Response:
+        build = await system.templates.begin(request.path_params["build_id"])
+        return StreamingResponse(_held(system, build), media_type=NDJSON)
+
+    async def cached(request: Request) -> Response:
+        wanted = await read_body(request, CachedRequest)
+        step = await system.templates.cached(request.path_params["build_id"], wanted.keys)
+        found = CachedStep(step_key=step.step_key, snapshot_id=step.snapshot_id) if step else CachedStep()
+        return json_answer(found)
+
+    async def add_step(request: Request) -> Response:
+        wanted = await read_body(request, CachedStep)
+        system.templates.rows.build(request.path_params["build_id"])
+        await system.templates.steps.add(wanted.step_key, wanted.snapshot_id)
+        return Response(status_code=204)
+
+    async def finish(request: Request) -> Response:
+        wanted = await read_body(request, FinishRequest)
+
+        async def work(_: Report) -> object:
+            return await system.templates.finish(request.path_params["build_id"], wanted)
+
+        return await answer(request, system.works, work)
+
+    return [
+        Route(_BUILD, info),
+        Route(f"{_BUILD}/begin", begin, methods=["POST"]),
+        Route(f"{_BUILD}/cached", cached, methods=["POST"]),
+        Route(f"{_BUILD}/steps", add_step, methods=["POST"]),
+        Route(f"{_BUILD}/finish", finish, methods=["POST"]),
+    ]
+
+
+async def _held(system: System, build: BuildInfo) -> AsyncIterator[bytes]:
+    """Tell that the build may be done, and watch over it: who does it keeps this answer open as long as it lives."""
+    try:
+        yield msgspec.json.encode(build) + b"\n"
+        await system.templates.over(build.build_id)
+    finally:
+        system.works.spawn(_given_up(system, build.build_id))
+
+
+async def _given_up(system: System, build_id: str) -> None:
+    wanted = FinishRequest(state="failed", reason="whoever built it went away in the middle of it")
+    try:
+        await system.templates.finish(build_id, wanted)
+    except NotFoundError:  # its template was deleted meanwhile
+        await system.templates.sweep()

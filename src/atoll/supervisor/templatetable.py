@@ -1,0 +1,189 @@
+"""The templates of a home: in memory for reading, in the database for keeping."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from atoll.errors import TemplateNotFoundError
+from atoll.supervisor.images import DEFAULT_IMAGE
+from atoll.supervisor.records import Records
+from atoll.supervisor.rows import TemplateRow
+from atoll.types import DEFAULT_TAG, BuildInfo, Resolved
+
+BUILD_ATTRIBUTE = "build"
+"""The attribute of a sandbox that a build uses: the build's id."""
+_BUILDS_KEPT = 32
+
+
+class TemplateTable:
+    """All templates. ``lock`` is held by whoever changes one; ``changed`` is set, for a moment, when one is.
+
+    Args:
+        records: The database, open before ``load``.
+        directory: Where each has a directory for the copy of its row.
+        clock: Unix seconds.
+    """
+
+    def __init__(self, records: Records, directory: Path, clock: Callable[[], float]) -> None:
+        self._records = records
+        self._directory = directory
+        self._clock = clock
+        self._rows: dict[str, TemplateRow] = {}
+        self.lock = asyncio.Lock()
+        self.changed = asyncio.Event()
+
+    async def load(self) -> None:
+        """Read what the database has."""
+        self._rows = {row.template_id: row for row in await self._records.all(TemplateRow)}
+        for entry in self._directory.iterdir() if self._directory.is_dir() else ():
+            if entry.name not in self._rows:
+                shutil.rmtree(entry, ignore_errors=True)
+
+    def all(self, team: str | None = None) -> list[TemplateRow]:
+        """All of them, or a team's own, oldest first."""
+        return [row for row in self._rows.values() if team is None or row.team == team]
+
+    def find(self, ref: str, team: str | None = None, *, own: bool = False) -> TemplateRow:
+        """The template with that id, name or ``TEAM/NAME``, as a team sees it; team None sees all.
+
+        Args:
+            ref: Which; without a tag.
+            team: Who asks. A plain name is one of this team's, else a public one of nobody's.
+            own: Only the team's own count, those that are only public do not.
+
+        Raises:
+            TemplateNotFoundError: There is none that the team may see.
+        """
+        found = self._rows.get(ref) or self._named(ref, team)
+        if found is not None:
+            is_own = team is None or found.team == team
+            if is_own or (found.public and not own):
+                return found
+        raise TemplateNotFoundError(f"template {ref!r} not found", hint="`atoll template ls` lists them")
+
+    def named(self, name: str, team: str | None) -> TemplateRow | None:
+        """The team's own template of that name."""
+        return next((row for row in self._rows.values() if (row.name, row.team) == (name, team)), None)
+
+    def build(self, build_id: str) -> tuple[TemplateRow, BuildInfo]:
+        """A build and its template.
+
+        Raises:
+            TemplateNotFoundError: There is none of that id.
+        """
+        for row in self._rows.values():
+            for build in row.builds:
+                if build.build_id == build_id:
+                    return row, build
+        raise TemplateNotFoundError(f"there is no build {build_id!r}")
+
+    def owned_by(self, team: str) -> list[str]:
+        """The templates of a team, in words for people."""
+        return [f"template {row.name or row.template_id}" for row in self.all(team)]
+
+    def going(self, team: str | None) -> int:
+        """How many builds of a team go on."""
+        rows = [row for row in self._rows.values() if row.team == team]
+        return sum(build.state == "building" for row in rows for build in row.builds)
+
+    def is_building(self, build_id: str | None) -> bool:
+        """Whether a build of that id goes on."""
+        builds = (build for row in self._rows.values() for build in row.builds)
+        return any(build.build_id == build_id and build.state == "building" for build in builds)
+
+    def resolve(self, ref: str, team: str | None) -> Resolved:
+        """What a sandbox of ``NAME``, ``TEAM/NAME`` or an id, each with ``:TAG`` or without, starts from.
+
+        Raises:
+            TemplateNotFoundError: There is no such template, or it has no such tag.
+        """
+        name, tag = split_tag(ref)
+        try:
+            row = self.find(name, team)
+        except TemplateNotFoundError:
+            if name != DEFAULT_IMAGE or tag != DEFAULT_TAG:
+                raise
+            return Resolved(template_id=name, name=name, image=name)
+        build = row.info().build(tag)
+        if build is None:
+            raise TemplateNotFoundError(
+                f"tag {tag!r} does not exist for template {name!r}",
+                hint="build it, or name one of the tags that it has",
+            )
+        return Resolved(
+            template_id=row.template_id,
+            name=row.name,
+            team=row.team,
+            tag=tag,
+            build_id=build.build_id,
+            snapshot_id=build.snapshot_id,
+            limits=build.limits,
+        )
+
+    def user_of(self, snapshot_id: str) -> str | None:
+        """The template, by name or id, that a snapshot is kept for; None when no tag leads to it."""
+        for row in self._rows.values():
+            tagged = {tag.build_id for tag in row.tags.values()}
+            if any(one.snapshot_id == snapshot_id and one.build_id in tagged for one in row.builds):
+                return row.name or row.template_id
+        return None
+
+    async def put(self, row: TemplateRow) -> TemplateRow:
+        """Keep a new or changed template; on the disk when this returns."""
+        row = row.but(changed_at=self._clock(), builds=_bounded(row))
+        (self._directory / row.template_id).mkdir(mode=0o700, parents=True, exist_ok=True)
+        await self._records.put(row, durable=True)
+        self._rows[row.template_id] = row
+        self._tell()
+        return row
+
+    async def change_build(self, build_id: str, **changes: object) -> tuple[TemplateRow, BuildInfo]:
+        """Change a build; on the disk when this returns."""
+        row, build = self.build(build_id)
+        changed = msgspec.structs.replace(build, changed_at=self._clock(), **changes)
+        builds = tuple(changed if one.build_id == build_id else one for one in row.builds)
+        return await self.put(row.but(builds=builds)), changed
+
+    async def forget(self, row: TemplateRow) -> None:
+        """Remove a template's row."""
+        await self._records.delete(row)
+        self._rows.pop(row.template_id, None)
+        shutil.rmtree(self._directory / row.template_id, ignore_errors=True)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.changed.set()
+        self.changed.clear()
+
+    def _named(self, ref: str, team: str | None) -> TemplateRow | None:
+        space, slash, name = ref.rpartition("/")
+        if slash:
+            return self.named(name, space)
+        found = self.named(name, team)
+        if found is None and team is not None:
+            found = self.named(name, None)
+        return found
+
+
+def split_tag(ref: str) -> tuple[str, str]:
+    """A template's name and its tag."""
+    name, _, tag = ref.partition(":")
+    return name, tag or DEFAULT_TAG
+
+
+def _bounded(row: TemplateRow) -> tuple[BuildInfo, ...]:
+    """The builds that are worth keeping: those that a tag stands for or that go on, and the newest others."""
+    tagged = {tag.build_id for tag in row.tags.values()}
+    excess = len(row.builds) - _BUILDS_KEPT
+    kept = []
+    for build in row.builds:
+        if excess > 0 and build.build_id not in tagged and build.state != "building":
+            excess -= 1
+        else:
+            kept.append(build)
+    return tuple(kept)
