@@ -8,11 +8,12 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from atoll.errors import AtollError
 from atoll.server.answers import Refusal, refusal_of, refused
 from atoll.server.api import routes
+from atoll.server.gateway import CutError, Gateway
 from atoll.server.parts import Parts
 
 _log = logging.getLogger(__name__)
@@ -20,7 +21,19 @@ _log = logging.getLogger(__name__)
 
 def make_app(parts: Parts) -> ASGIApp:
     """The application that a server serves."""
-    return make_api(parts)
+    gateway, api = Gateway(parts), make_api(parts)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            if not await gateway.take(scope, receive, send):
+                await api(scope, receive, send)
+        except CutError:
+            raise  # the HTTP server breaks the client's stream off
+        except Exception:
+            _log.exception("%s failed", scope.get("method", scope["type"]))
+            raise
+
+    return app
 
 
 def make_api(parts: Parts) -> Starlette:

@@ -1,0 +1,88 @@
+"""One request, as the gateway sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from starlette.types import Scope
+
+from atoll.server.gateway.headers import Headers, forwarded, head, to_guest
+from atoll.server.gateway.hosts import AGENT_PORT, Target
+
+_OF_THE_AGENT = frozenset({b"x-access-token"})
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request for a port of a sandbox.
+
+    Args:
+        target: Which port of which sandbox.
+        method: ``GET`` and the like.
+        path: As it came, percent signs and all.
+        query: What follows the ``?``.
+        headers: All of them; names in lower case.
+        host: The ``Host`` that the server inside sees.
+        peer: The client's address.
+        scheme: How the client came.
+        named: One value for each header, the last.
+    """
+
+    target: Target
+    method: str
+    path: bytes
+    query: bytes
+    headers: Headers
+    host: bytes
+    peer: str
+    scheme: str
+    named: dict[bytes, bytes] = field(repr=False)
+
+    @classmethod
+    def of(cls, scope: Scope, target: Target, named: dict[bytes, bytes]) -> Asked:
+        """The request of an ASGI scope, HTTP or WebSocket."""
+        client = scope.get("client")
+        return cls(
+            target=target,
+            method=scope.get("method", "GET"),
+            path=scope["raw_path"],
+            query=scope["query_string"],
+            headers=scope["headers"],
+            host=named.get(b"host", b""),
+            peer=client[0] if client else "",
+            scheme={"ws": "http", "wss": "https"}.get(scope["scheme"]) or scope["scheme"],
+            named=named,
+        )
+
+    @property
+    def is_for_agent(self) -> bool:
+        """Whether the guest agent is asked, and not a server of the user's."""
+        return self.target.port == AGENT_PORT
+
+    @property
+    def line_target(self) -> bytes:
+        """Path and query as they stand in a request line."""
+        path = self.path or b"/"
+        return path + b"?" + self.query if self.query else path
+
+    def masked(self, mask: str | None) -> Asked:
+        """The same with the host that its owner wants servers inside to see."""
+        if mask is None or self.is_for_agent:
+            return self
+        return replace(
+            self, host=mask.replace("${PORT}", str(self.target.port)).encode("latin-1", errors="replace")
+        )
+
+    def for_guest(self) -> Headers:
+        """The headers that the server inside sees, the body's framing apart."""
+        without = _OF_THE_AGENT if self.is_for_agent else frozenset[bytes]()
+        told = forwarded(self.peer, self.scheme, self.named.get(b"host", b""))
+        return [(b"host", self.host), *to_guest(self.headers, without=without), *told]
+
+    def head(self, framing: Headers) -> bytes:
+        """The request's head as it goes over the wire.
+
+        Raises:
+            ValueError: A part of it could begin something else.
+        """
+        return head(self.method, self.line_target, [*self.for_guest(), *framing])

@@ -1,0 +1,211 @@
+"""One HTTP request through the gateway, and its answer, both as they come."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import Message, Receive, Send
+
+from atoll.errors import AtollError
+from atoll.server.gateway.asked import Asked
+from atoll.server.gateway.headers import Headers, to_client
+from atoll.server.gateway.known import Known
+from atoll.server.gateway.refusals import Rejection, rejection_of
+from atoll.server.gateway.reply import GuestError, Head, Reply
+from atoll.server.gateway.wires import Wire, Wires
+
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE", "TRACE"})
+# a body of this length is awaited, so that it goes with the head
+_SMALL_BYTES = 16 << 10
+_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class CutError(Exception):
+    """The answer cannot be finished. Raised into the HTTP server, which breaks the client's stream off."""
+
+
+class Exchange:
+    """Brings one request into a sandbox and its answer back.
+
+    Args:
+        asked: The request, admitted.
+        known: Its sandbox.
+        wires: Where connections come from.
+        receive: The client's side, as ASGI has it.
+        send: The client's side, as ASGI has it.
+    """
+
+    def __init__(self, asked: Asked, known: Known, wires: Wires, receive: Receive, send: Send) -> None:
+        self._asked = asked
+        self._known = known
+        self._wires = wires
+        self._receive = receive
+        self._send = send
+        self._chunked = False
+        self._body_over = False
+        self._client_gone = False
+        self._started = False
+
+    async def run(self) -> None:
+        """Do all of it.
+
+        Raises:
+            Rejection: Nothing has been answered, and this should be.
+            CutError: The answer has begun and cannot be finished.
+        """
+        framing, first = await self._framing()
+        try:
+            data = self._asked.head(framing) + self._framed(first)
+        except ValueError:
+            raise Rejection(400, "Invalid request") from None
+        # any port may be asked for in its own way, so only what can be said twice goes over a used connection
+        fresh = not (self._asked.is_for_agent or (self._asked.method in _REPEATABLE and self._body_over))
+        while not await self._attempt(data, fresh=fresh):
+            fresh = True
+
+    async def _attempt(self, data: bytes, *, fresh: bool) -> bool:
+        """Try over one connection; False when it was a kept one that had just ended, and nothing is lost."""
+        wire = await self._wire(fresh=fresh)
+        reply = Reply(bodiless=self._asked.method == "HEAD")
+        try:
+            await wire.send(data)
+            first = await wire.receive() if self._body_over else b""
+        except OSError:
+            first = b""
+            failed = True
+        else:
+            failed = self._body_over and not first
+        if failed and wire.kept and self._body_over and self._asked.method in _REPEATABLE:
+            self._wires.drop(wire)
+            return False
+        await self._exchanged(wire, reply, first, failed=failed)
+        return True
+
+    async def _exchanged(self, wire: Wire, reply: Reply, first: bytes, *, failed: bool) -> None:
+        pump = asyncio.ensure_future(self._pump(wire))
+        reusable = False
+        try:
+            await self._answer(wire, reply, first)
+            reusable = reply.reusable and self._body_over
+        except (OSError, GuestError) as error:
+            await self._broken(error)
+        finally:
+            pump.cancel()
+            if reusable:
+                self._wires.give(wire)
+            else:
+                self._wires.drop(wire)
+
+    async def _wire(self, *, fresh: bool) -> Wire:
+        try:
+            return await self._wires.take(self._asked.target, self._known, fresh=fresh)
+        except AtollError as error:
+            raise rejection_of(error, self._asked.target) from None
+
+    # the request
+
+    async def _framing(self) -> tuple[Headers, Message | None]:
+        """How the body's length is told to the server inside, and the body's first piece if that was needed to know."""
+        named = self._asked.named
+        length = named.get(b"content-length")
+        if length is not None:
+            if not length.isdigit() or b"transfer-encoding" in named:
+                raise Rejection(400, "Invalid request")
+            first = await self._receive() if 0 <= int(length) <= _SMALL_BYTES else None
+            return [(b"content-length", length)], first
+        if b"transfer-encoding" not in named and self._asked.method in _BODILESS:
+            # over h2 a body may come without its length
+            first = await self._receive()
+            if not first.get("more_body") and not first.get("body"):
+                return [], first
+            self._chunked = True
+            return [(b"transfer-encoding", b"chunked")], first
+        self._chunked = True
+        return [(b"transfer-encoding", b"chunked")], None
+
+    def _framed(self, message: Message | None) -> bytes:
+        """The bytes on the wire for one piece of the body."""
+        if message is None:
+            return b""
+        if message["type"] != "http.request":
+            self._client_gone = True
+            raise CutError("the client left")
+        data: bytes = message.get("body", b"")
+        if not message.get("more_body", False):
+            self._body_over = True
+        if not self._chunked:
+            return data
+        framed = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+        return framed + b"0\r\n\r\n" if self._body_over else framed
+
+    async def _pump(self, wire: Wire) -> None:
+        """Send the rest of the body, then wait for the client to leave."""
+        sending = True
+        try:
+            while True:
+                message = await self._receive()
+                if message["type"] != "http.request":
+                    self._client_gone = True
+                    return
+                if self._body_over:
+                    continue
+                data = self._framed(message)
+                if sending and data:
+                    try:
+                        await wire.send(data)
+                    except OSError:
+                        # it may have answered all the same
+                        sending = False
+        finally:
+            if self._client_gone:
+                wire.abort()
+
+    # the answer
+
+    async def _answer(self, wire: Wire, reply: Reply, data: bytes) -> None:
+        while True:
+            if data:
+                reply.feed(data)
+            await self._deliver(reply)
+            if reply.complete:
+                return
+            data = await wire.receive()
+            if not data:
+                await self._ended(wire, reply)
+                return
+
+    async def _deliver(self, reply: Reply) -> None:
+        if reply.head is None:
+            return
+        if not self._started:
+            self._started = True
+            await self._send({"type": "http.response.start", **_start(reply.head, self._asked.method)})
+        data = reply.take()
+        if data or reply.complete:
+            await self._send({"type": "http.response.body", "body": data, "more_body": not reply.complete})
+
+    async def _ended(self, wire: Wire, reply: Reply) -> None:
+        """The connection ended, which is an end of the answer only where the answer has no other."""
+        if reply.head is None or not reply.until_close or not wire.has_ended_by_itself():
+            raise ConnectionResetError("the connection ended in the middle")
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _broken(self, error: Exception) -> None:
+        if self._client_gone:
+            raise CutError("the client left")
+        if self._started:
+            raise CutError(str(error))
+        if isinstance(error, GuestError):
+            raise Rejection(
+                502, "The server in the sandbox sent what is not HTTP", self._asked.target, names_port=True
+            )
+        raise Rejection(502, "The connection into the sandbox ended", self._asked.target, names_port=True)
+
+
+def _start(head: Head, method: str) -> Message:
+    headers = to_client(head.headers)
+    chunked = any(name == b"transfer-encoding" for name, _ in head.headers)
+    lengths = [value for name, value in head.headers if name == b"content-length"]
+    if lengths and not chunked:
+        headers.append((b"content-length", lengths[0]))
+    return {"status": head.status, "headers": headers}

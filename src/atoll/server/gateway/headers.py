@@ -1,0 +1,66 @@
+"""What of a request's and an answer's headers goes on, and what is between two neighbours only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Headers = list[tuple[bytes, bytes]]
+
+_HOP_BY_HOP = frozenset(
+    {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization"}
+    | {b"te", b"trailer", b"transfer-encoding", b"upgrade", b"http2-settings"}
+)
+# Ours to say, or for us alone: framing, who asks, and keys of the server that a guest must never see.
+_OURS = frozenset(
+    {b"host", b"content-length", b"expect", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"}
+    | {b"forwarded", b"x-real-ip", b"x-api-key", b"e2b-traffic-access-token"}
+)
+_HANDSHAKE = frozenset(
+    {b"sec-websocket-key", b"sec-websocket-version", b"sec-websocket-extensions", b"sec-websocket-protocol"}
+    | {b"sec-websocket-accept"}
+)
+
+
+def _listed(headers: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
+    """What the headers ``Connection`` name as being for the next neighbour only."""
+    return {
+        name.strip().lower()
+        for header, value in headers
+        if header == b"connection"
+        for name in value.split(b",")
+    }
+
+
+def to_guest(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> Headers:
+    """The headers of a client's request that a server inside sees."""
+    dropped = _HOP_BY_HOP | _OURS | _HANDSHAKE | without | _listed(headers)
+    return [(name, value) for name, value in headers if name not in dropped]
+
+
+def to_client(headers: Headers) -> Headers:
+    """The headers of an answer that the client sees. Its length is not among them."""
+    dropped = _HOP_BY_HOP | _HANDSHAKE | {b"content-length"} | _listed(headers)
+    return [(name, value) for name, value in headers if name not in dropped]
+
+
+def forwarded(peer: str, scheme: str, host: bytes) -> Headers:
+    """Who asks, for servers that want to know. What the client said of it is not believed."""
+    return [
+        (b"x-forwarded-for", peer.encode("latin-1", errors="replace")),
+        (b"x-forwarded-proto", scheme.encode()),
+        (b"x-forwarded-host", host),
+    ]
+
+
+def head(method: str, target: bytes, headers: Headers) -> bytes:
+    """A request's head as it goes over the wire.
+
+    Raises:
+        ValueError: A part of it has a byte that could begin something else.
+    """
+    lines = [method.encode("ascii") + b" " + target + b" HTTP/1.1", *(b": ".join(pair) for pair in headers)]
+    if any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines):
+        raise ValueError("a header has a byte that no header can have")
+    if b" " in target or not target.isascii():
+        raise ValueError("the request's target is no target")
+    return b"\r\n".join(lines) + b"\r\n\r\n"

@@ -1,0 +1,100 @@
+"""Which port of which sandbox a request is for, as its host name or its headers say."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+AGENT_PORT = 49983
+_SANDBOX_ID = re.compile(r"[a-z0-9]{20}")
+# what follows the id is what E2B's clients of old put there; it says nothing
+_LABEL = re.compile(r"([0-9]{1,5})-([a-z0-9]{20})(?:-[a-z0-9-]*)?")
+_PORT = re.compile(r"[0-9]{1,5}")
+_HOST_CHARS = 253
+
+Face = Literal["api", "shared", "unknown"]
+"""The API; whatever the headers say, else the API; nobody here."""
+
+
+class Target(NamedTuple):
+    """A port of a sandbox."""
+
+    sandbox_id: str
+    port: int
+
+
+class BadHostError(ValueError):
+    """The host name or the headers name no port of a sandbox, though they try to."""
+
+
+def hostname(host: str) -> str:
+    """The name or address in a ``Host`` header, without its port, in lower case."""
+    name = host.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    name, colon, port = name.rpartition(":")
+    if not colon:
+        name = port
+    return name.removesuffix(".")[: _HOST_CHARS + 1]
+
+
+@functools.lru_cache(maxsize=4096)
+def route(host: str, domain: str | None) -> Target | Face:
+    """What a ``Host`` header asks for at a server for ``domain``.
+
+    Raises:
+        BadHostError: It is a name below the domain, and no sandbox can have it.
+    """
+    name = hostname(host)
+    if domain is not None:
+        if name in (domain, f"api.{domain}"):
+            return "api"
+        if name.endswith(f".{domain}"):
+            return _labelled(name.removesuffix(f".{domain}"))
+    if name == "localhost" or name.startswith("sandbox.") or _is_address(name):
+        return "shared"
+    label, _, rest = name.partition(".")
+    if rest and _LABEL.fullmatch(label) and (domain is None or rest == "localhost"):
+        return _labelled(label)
+    return "api" if domain is None else "unknown"
+
+
+def named(headers: Mapping[bytes, bytes]) -> Target | None:
+    """What the headers ``E2b-Sandbox-Id`` and ``E2b-Sandbox-Port`` name; None without them.
+
+    Raises:
+        BadHostError: They name nothing that can be.
+    """
+    sandbox_id = headers.get(b"e2b-sandbox-id")
+    port = headers.get(b"e2b-sandbox-port")
+    if sandbox_id is None and port is None:
+        return None
+    return _target((sandbox_id or b"").decode("latin-1"), (port or b"").decode("latin-1"))
+
+
+def _labelled(label: str) -> Target | Face:
+    if label == "sandbox":
+        return "shared"
+    found = _LABEL.fullmatch(label)
+    if found is None:
+        raise BadHostError("Invalid host")
+    return _target(found[2], found[1])
+
+
+def _target(sandbox_id: str, port: str) -> Target:
+    if not _SANDBOX_ID.fullmatch(sandbox_id):
+        raise BadHostError("Invalid sandbox ID")
+    if not _PORT.fullmatch(port) or not 1 <= int(port) <= 65535:
+        raise BadHostError("Invalid sandbox port")
+    return Target(sandbox_id, int(port))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

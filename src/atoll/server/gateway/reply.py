@@ -1,0 +1,117 @@
+"""Answers of servers inside, read piece by piece. A guest may send what it likes; nothing of it is kept for long."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import httptools
+
+from atoll.server.gateway.headers import Headers
+
+HEAD_BYTES = 64 << 10
+_SWITCHING = 101
+
+
+class GuestError(Exception):
+    """What a server inside sent is not HTTP, or more of it than anybody needs."""
+
+
+class Head(NamedTuple):
+    """The beginning of an answer; header names are in lower case."""
+
+    status: int
+    headers: Headers
+
+
+class Reply:
+    """One answer. Give it bytes with ``feed``; take ``head`` and ``pieces``.
+
+    Args:
+        bodiless: Nothing follows the head, whatever it says, for the request was HEAD.
+
+    Attributes:
+        head: The beginning, once it is there.
+        pieces: What of the body has come and was not taken.
+        complete: Whether the answer is over.
+        reusable: Whether the connection can take another request, once it is complete.
+        until_close: Whether its end is the connection's end.
+    """
+
+    def __init__(self, *, bodiless: bool) -> None:
+        self.head: Head | None = None
+        self.pieces: list[bytes] = []
+        self.complete = False
+        self.reusable = False
+        self.until_close = False
+        self._bodiless = bodiless
+        self._headers: Headers = []
+        self._interim = False
+        self._before_head = 0
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Read what came.
+
+        Raises:
+            GuestError: It is no answer.
+        """
+        if self.head is None:
+            self._before_head += len(data)
+        elif self.complete:
+            self.reusable = False
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise GuestError(f"no HTTP: {error}") from None
+        if self.head is None and self._before_head > HEAD_BYTES:
+            raise GuestError("its head is too long")
+
+    def take(self) -> bytes:
+        """What of the body has come since the last time."""
+        pieces, self.pieces = self.pieces, []
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    # what the parser calls
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One more header, of the head or of the trailer; a trailer goes no further."""
+        if self.head is None:
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """The head is there; of a 1xx another one follows."""
+        status = self._parser.get_status_code()
+        headers, self._headers = self._headers, []
+        if self.head is not None:
+            raise GuestError("a second answer to one request")
+        if status < 200:
+            if status == _SWITCHING:
+                raise GuestError("it changes the protocol unasked")
+            self._interim = True
+            return
+        self.until_close = not self._bodiless and _is_until_close(status, headers)
+        self.head = Head(status, headers)
+        self.complete = self._bodiless
+
+    def on_body(self, data: bytes) -> None:
+        """One more piece of the body."""
+        if not self._bodiless:
+            self.pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        """The answer is over, or the 1xx before it."""
+        if self._interim:
+            self._interim = False
+        elif not self.complete:
+            self.complete = True
+            self.reusable = self._parser.should_keep_alive()
+
+
+def _is_until_close(status: int, headers: Headers) -> bool:
+    if status in (204, 304):
+        return False
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if codings not in ([], [b"chunked"]):
+        raise GuestError("its transfer coding is unknown")
+    return not codings and not any(name == b"content-length" for name, _ in headers)

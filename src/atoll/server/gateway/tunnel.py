@@ -1,0 +1,196 @@
+"""A WebSocket through the gateway: its messages go on as whole messages, its end as an end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+from starlette.types import Receive, Send
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Ping,
+    RejectConnection,
+    RejectData,
+    Request,
+    TextMessage,
+)
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+
+from atoll.errors import AtollError
+from atoll.server.gateway.asked import Asked
+from atoll.server.gateway.headers import to_client
+from atoll.server.gateway.known import Known
+from atoll.server.gateway.refusals import Rejection, rejection_of
+from atoll.server.gateway.wires import Wire, Wires
+
+_MESSAGE_BYTES = 16 << 20
+_REJECTION_BYTES = 1 << 20
+_GOING_AWAY, _ABNORMAL, _TOO_BIG, _NO_CODE, _NORMAL = 1001, 1011, 1009, 1005, 1000
+_REASON_BYTES = 120
+
+
+class Tunnel:
+    """Brings one WebSocket into a sandbox. Arguments as for an ``Exchange``."""
+
+    def __init__(self, asked: Asked, known: Known, wires: Wires, receive: Receive, send: Send) -> None:
+        self._asked = asked
+        self._known = known
+        self._wires = wires
+        self._receive = receive
+        self._send = send
+        self._socket = WSConnection(ConnectionType.CLIENT)
+        self._parts: list[str] | list[bytes] = []
+        self._size = 0
+        self._over = False
+
+    async def run(self) -> None:
+        """Do all of it.
+
+        Raises:
+            Rejection: Nothing has been answered, and this should be.
+        """
+        try:
+            wire = await self._wires.take(self._asked.target, self._known, fresh=True)
+        except AtollError as error:
+            raise rejection_of(error, self._asked.target) from None
+        try:
+            rest = await self._shake_hands(wire)
+            if rest is not None:
+                await self._carry(wire, rest)
+        finally:
+            self._wires.drop(wire)
+
+    async def _shake_hands(self, wire: Wire) -> list[Event] | None:
+        """Ask for the WebSocket inside, and answer the client the same; None when it was rejected."""
+        await self._receive()
+        asked = self._asked
+        request = Request(
+            host=asked.host.decode("latin-1"),
+            target=asked.line_target.decode("latin-1"),
+            subprotocols=_subprotocols(asked),
+            extra_headers=[pair for pair in asked.for_guest() if pair[0] != b"host"],
+        )
+        try:
+            await wire.send(self._socket.send(request))
+            while True:
+                events = self._received(await wire.receive())
+                for index, event in enumerate(events):
+                    if isinstance(event, AcceptConnection):
+                        await self._send({"type": "websocket.accept", "subprotocol": event.subprotocol})
+                        return events[index + 1 :]
+                    if isinstance(event, RejectConnection):
+                        await self._rejected(wire, event, events[index + 1 :])
+                        return None
+                if self._over:
+                    raise ConnectionResetError("it ended before an answer")
+        except (OSError, RemoteProtocolError, LocalProtocolError):
+            raise Rejection(
+                502, "The server in the sandbox speaks no WebSocket", asked.target, names_port=True
+            ) from None
+
+    async def _rejected(self, wire: Wire, event: RejectConnection, events: list[Event]) -> None:
+        body = bytearray()
+        finished = not event.has_body
+        while True:
+            for each in events:
+                if isinstance(each, RejectData):
+                    body += each.data
+                    finished = finished or each.body_finished
+            if finished or self._over or len(body) > _REJECTION_BYTES:
+                break
+            events = self._received(await wire.receive())
+        headers = to_client([(name.lower(), value) for name, value in event.headers])
+        if event.status_code < 300:
+            raise RemoteProtocolError("it says yes and does not mean it")
+        await self._send(
+            {"type": "websocket.http.response.start", "status": event.status_code, "headers": headers}
+        )
+        await self._send({"type": "websocket.http.response.body", "body": bytes(body)})
+
+    async def _carry(self, wire: Wire, events: list[Event]) -> None:
+        inwards = asyncio.ensure_future(self._inwards(wire))
+        try:
+            await self._outwards(wire, events)
+        except (OSError, RemoteProtocolError, LocalProtocolError):
+            await self._close(_ABNORMAL, "the connection into the sandbox ended")
+        finally:
+            inwards.cancel()
+
+    async def _inwards(self, wire: Wire) -> None:
+        """What the client says goes in."""
+        while True:
+            message = await self._receive()
+            if message["type"] != "websocket.receive":
+                break
+            text, data = message.get("text"), message.get("bytes")
+            event = TextMessage(data=text) if text is not None else BytesMessage(data=data or b"")
+            try:
+                await wire.send(self._socket.send(event))
+            except (OSError, LocalProtocolError):
+                return
+        self._over = True
+        code = message.get("code") or _NORMAL
+        with contextlib.suppress(OSError, LocalProtocolError):
+            await wire.send(self._socket.send(CloseConnection(_NORMAL if code == _NO_CODE else code)))
+        wire.abort()
+
+    async def _outwards(self, wire: Wire, events: list[Event]) -> None:
+        """What the server inside says goes out."""
+        while True:
+            for event in events:
+                if isinstance(event, Ping):
+                    await wire.send(self._socket.send(event.response()))
+                elif isinstance(event, CloseConnection):
+                    await self._close(event.code, event.reason or "")
+                    await wire.send(self._socket.send(event.response()))
+                    return
+                elif isinstance(event, (TextMessage, BytesMessage)) and not await self._passed_on(event):
+                    return
+            if self._over:
+                return
+            events = self._received(await wire.receive())
+            if self._over and not events:
+                raise ConnectionResetError("it ended without a word")
+
+    async def _passed_on(self, event: TextMessage | BytesMessage) -> bool:
+        """Pass a message on when all of it is there; False when it is larger than anybody needs."""
+        self._parts.append(event.data)  # type: ignore[arg-type]
+        self._size += len(event.data)
+        if self._size > _MESSAGE_BYTES:
+            await self._close(_TOO_BIG, "a message is too long")
+            return False
+        if event.message_finished:
+            kind, empty = ("text", "") if isinstance(event, TextMessage) else ("bytes", b"")
+            whole = empty.join(self._parts)  # type: ignore[arg-type]
+            self._parts, self._size = [], 0
+            await self._send({"type": "websocket.send", kind: whole})
+        return True
+
+    def _received(self, data: bytes) -> list[Event]:
+        if not data:
+            self._over = True
+            return []
+        self._socket.receive_data(data)
+        return list(_events(self._socket))
+
+    async def _close(self, code: int, reason: str) -> None:
+        await self._send({"type": "websocket.close", "code": _plain(code), "reason": reason[:_REASON_BYTES]})
+
+
+def _events(socket: WSConnection) -> Iterator[Event]:
+    yield from socket.events()
+
+
+def _plain(code: int) -> int:
+    """The code as it can be sent: some only ever stand for what was not."""
+    return _NORMAL if code in (_NO_CODE, 1006, 1015) else code
+
+
+def _subprotocols(asked: Asked) -> list[str]:
+    values = [value for name, value in asked.headers if name == b"sec-websocket-protocol"]
+    return [each.strip() for each in b",".join(values).decode("latin-1").split(",") if each.strip()]

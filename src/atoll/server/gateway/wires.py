@@ -1,0 +1,159 @@
+"""Connections into sandboxes, kept for the next request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select
+import socket
+import time
+from collections import Counter, defaultdict
+
+from atoll.server.gateway.hosts import AGENT_PORT, Target
+from atoll.server.gateway.known import Known
+from atoll.server.gateway.refusals import Rejection
+
+_SMALL_BYTES = 64 << 10
+_LARGE_BYTES = 512 << 10
+_KEPT_EACH = 64
+# The agent keeps an idle connection for minutes. Of other servers nobody knows.
+_AGENT_IDLE_S = 60.0
+_OTHER_IDLE_S = 2.0
+_SWEEP_S = 10.0
+_AT_ONCE = 1000
+_CLOSE_WAIT = 8
+
+
+class Wire:
+    """One connection to a port of a sandbox."""
+
+    def __init__(self, sock: socket.socket, target: Target, *, kept: bool = False) -> None:
+        self.target = target
+        self.kept = kept
+        self.idle_since = 0.0
+        self._socket = sock
+        self._loop = asyncio.get_running_loop()
+        self._bytes = _SMALL_BYTES
+
+    async def send(self, data: bytes) -> None:
+        """Send all of it.
+
+        Raises:
+            OSError: The server inside reads no more.
+        """
+        await self._loop.sock_sendall(self._socket, data)
+
+    async def receive(self) -> bytes:
+        """Wait for bytes; empty at the end.
+
+        Raises:
+            OSError: The connection broke.
+        """
+        data = await self._loop.sock_recv(self._socket, self._bytes)
+        if len(data) == self._bytes:
+            self._bytes = _LARGE_BYTES
+        return data
+
+    def has_ended_by_itself(self) -> bool:
+        """Whether the server inside closed, after ``receive`` gave nothing.
+
+        When a sandbox is killed or put to sleep, the supervisor shuts this very socket down, which looks the same.
+        """
+        try:
+            return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _CLOSE_WAIT
+        except OSError:
+            return False
+
+    def is_quiet(self) -> bool:
+        """Whether an idle connection is still good: a server that closed it, or speaks unasked, makes it readable."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
+
+    def abort(self) -> None:
+        """End it from any task: a waiting ``receive`` returns."""
+        with contextlib.suppress(OSError):  # it may have ended
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the socket. Idempotent."""
+        self._socket.close()
+
+
+class Wires:
+    """All connections that the gateway has."""
+
+    def __init__(self) -> None:
+        self._idle: defaultdict[Target, list[Wire]] = defaultdict(list)
+        self._open: Counter[str] = Counter()
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def take(self, target: Target, known: Known, *, fresh: bool) -> Wire:
+        """A connection to the target: a kept one unless it must be ``fresh``, else a new one.
+
+        Raises:
+            Rejection: The sandbox has too many already.
+            AtollError: It cannot be reached.
+        """
+        while not fresh and (idle := self._idle.get(target)):
+            wire = idle.pop()
+            if wire.is_quiet() and time.monotonic() - wire.idle_since < _idle_s(target):
+                wire.kept = True
+                return wire
+            self.drop(wire)
+        if self._open[target.sandbox_id] >= _AT_ONCE:
+            raise Rejection(
+                503, "The sandbox has too many connections", target, headers=[(b"retry-after", b"1")]
+            )
+        self._open[target.sandbox_id] += 1
+        try:
+            sock = await known.dial(target.port)
+        except BaseException:
+            self._forget(target)
+            raise
+        return Wire(sock, target)
+
+    def give(self, wire: Wire) -> None:
+        """Keep a connection for the next request."""
+        idle = self._idle[wire.target]
+        if len(idle) >= _KEPT_EACH:
+            self.drop(wire)
+            return
+        wire.idle_since = time.monotonic()
+        idle.append(wire)
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+
+    def drop(self, wire: Wire) -> None:
+        """Close a connection."""
+        wire.close()
+        self._forget(wire.target)
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for idle in self._idle.values():
+            for wire in idle:
+                wire.close()
+        self._idle.clear()
+
+    def _forget(self, target: Target) -> None:
+        self._open[target.sandbox_id] -= 1
+        if self._open[target.sandbox_id] <= 0:
+            del self._open[target.sandbox_id]
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        for target, idle in list(self._idle.items()):
+            old = [wire for wire in idle if now - wire.idle_since > _idle_s(target) or not wire.is_quiet()]
+            for wire in old:
+                idle.remove(wire)
+                self.drop(wire)
+            if not idle:
+                del self._idle[target]
+        self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep) if self._idle else None
+
+
+def _idle_s(target: Target) -> float:
+    return _AGENT_IDLE_S if target.port == AGENT_PORT else _OTHER_IDLE_S
