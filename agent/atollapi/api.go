@@ -37,6 +37,7 @@ func (a *API) Register(mux *http.ServeMux) {
 	for pattern, serve := range map[string]handler{
 		"POST /atoll/init":                   a.init,
 		"POST /atoll/warm":                   a.warm,
+		"POST /atoll/flush":                  a.flush,
 		"POST /atoll/processes":              a.start,
 		"GET /atoll/processes":               a.list,
 		"GET /atoll/processes/{pid}/output":  a.output,

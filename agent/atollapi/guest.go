@@ -2,6 +2,7 @@ package atollapi
 
 import (
 	"net/http"
+	"syscall"
 	"time"
 
 	"atoll/agent/frames"
@@ -103,6 +104,11 @@ func (a *API) warm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	a.Logins.Warm(account)
+	return done(w)
+}
+
+func (a *API) flush(w http.ResponseWriter, _ *http.Request) error {
+	syscall.Sync()
 	return done(w)
 }
 

@@ -17,6 +17,7 @@ AtollError                    base: .code .hint .sandbox_id
 ├─ QuotaError                 a team may not use more than it does; later it may
 ├─ InUseError                 something else still needs it
 ├─ StateError                 not possible in the state that the sandbox is in
+│  └─ AsleepError             it sleeps, and only `resume` wakes it
 ├─ SandboxCrashedError        its processes died; the next use starts it again from its disk
 ├─ ExecTimeoutError           TimeoutError: the program ran past its timeout and was killed
 ├─ ExecFailedError            `ExecResult.check()`: the program ended with another code than 0
@@ -176,6 +177,12 @@ class StateError(AtollError):
     """Not possible in the state that the sandbox is in."""
 
     code = "wrong_state"
+
+
+class AsleepError(StateError):
+    """The sandbox sleeps, and was made so that no use wakes it: `resume` it first."""
+
+    code = "asleep"
 
 
 class SandboxCrashedError(AtollError):

@@ -32,6 +32,7 @@ COMMANDS = {
     "stats": "Show what sandboxes use.",
     "stop": "Suspend everything and stop the supervisor.",
     "suspend": "Put sandboxes to sleep on disk.",
+    "timeout": "Say how long a sandbox may run.",
 }
 
 

@@ -101,6 +101,11 @@ def warm(user: str) -> GuestRequest:
     return _post("/atoll/warm", {"user": user})
 
 
+def flush() -> GuestRequest:
+    """Write what is in the guest's caches to its disk."""
+    return GuestRequest("POST", "/atoll/flush")
+
+
 def start_process(program: Program, *, patience_ms: int = 0) -> GuestRequest:
     """Start a program; the answer is its stream of frames. Its first one may wait so long for what follows it."""
     return _post(_query("/atoll/processes", patience_ms=str(patience_ms) if patience_ms else None), program)

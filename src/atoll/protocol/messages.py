@@ -12,7 +12,7 @@ from typing import Literal, NoReturn
 import msgspec
 
 from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
-from atoll.types import Limits, Progress, Quotas
+from atoll.types import Lifecycle, Limits, Progress, Quotas
 
 PROTOCOL_VERSION = 1
 
@@ -49,9 +49,47 @@ class SuspendedAll(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/sandboxes/REF/fork``: how many copies, from 1 to 100."""
+    """Body of ``POST /v1/sandboxes/REF/fork``: how many copies, from 1 to 100.
+
+    Their leases begin anew, under ``lifecycle``, or under the original's where it is None.
+    """
 
     count: int = 1
+    lifecycle: Lifecycle | None = None
+
+
+class SuspendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/suspend``: without ``memory`` only the disk is kept."""
+
+    memory: bool = True
+
+
+class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/resume`` and ``…/wake``.
+
+    ``timeout_s`` is the length of the lease that begins; None is what the sandbox's lifecycle says. One that runs
+    already has its lease extended to that, never shortened. Without ``memory`` a kept one is dropped: it boots from
+    its disk.
+    """
+
+    timeout_s: float | None = None
+    memory: bool = True
+
+
+class TimeoutRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/timeout``: the lease ends in so many seconds; None is no lease, 0 is now.
+
+    With ``extend_only`` a lease that ends later, or never, stays.
+    """
+
+    timeout_s: float | None
+    extend_only: bool = False
+
+
+class NetworkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/network``: what the sandbox may reach from now on."""
+
+    network: Literal["internet", "none"]
 
 
 class LimitsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

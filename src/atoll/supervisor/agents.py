@@ -17,6 +17,8 @@ _ANSWER_LIMIT_BYTES = 1 << 20
 _RECEIVE_BYTES = 8192
 # What an agent may take for new host keys and for hooks after a restore (agent/restore), beyond any other call.
 _RESTORED_S = 25.0
+# What a guest may take to write all that it has in its caches.
+_FLUSH_S = 30.0
 _RETRY_FIRST_S = 0.001
 _RETRY_MOST_S = 0.02
 
@@ -81,6 +83,17 @@ class Agents:
             DeadlineError: The agent did not answer within the bound.
         """
         await self._call(link, guest.start_process(program), head_only=True)
+
+    async def flush(self, link: Dials) -> None:
+        """Have the guest hand all that its programs have written to the host.
+
+        Raises:
+            AgentError: It refused, or answered nonsense.
+            DeadlineError: It did not answer within the bound.
+        """
+        request = guest.flush()
+        async with _bounded(request.target, _FLUSH_S):
+            _accepted(*await self._exchange(link, request))
 
     async def stats(self, link: Dials) -> AgentStats:
         """Count what runs inside.

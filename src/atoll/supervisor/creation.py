@@ -22,6 +22,7 @@ from atoll.supervisor.parts import Parts, berth_columns
 from atoll.supervisor.places import FIRST_DISK
 from atoll.supervisor.pool import Pool, Warm
 from atoll.supervisor.rows import SandboxRow
+from atoll.supervisor.states import check_parts
 from atoll.supervisor.table import Sandbox
 from atoll.supervisor.templatetable import BUILD_ATTRIBUTE, TemplateTable
 from atoll.types import Progress, SandboxSpec
@@ -79,6 +80,8 @@ class Creation:
                 info = await self._parts.images.have(spec.image or DEFAULT_IMAGE, progress)
                 facts = self._parts.images.facts(info.digest)
                 check_start(spec, facts)
+                if spec.lifecycle.on_timeout == "stop":
+                    check_parts(engine_disk=self._parts.engine_disks)
                 async with self._parts.operations.during(new_id(), "create"):
                     row = self._row(spec, info.name, facts, volumes).but(sandbox_id=sandbox_id)
                     return await self._of_image(spec, row, facts)
@@ -206,6 +209,8 @@ class Creation:
         limits = spec.limits.over(snapshot.limits)
         if not spec.best_effort:
             refuse_unheld(limits, self._parts.means)
+        if spec.lifecycle.on_timeout == "stop":
+            check_parts(engine_disk=snapshot.engine_disk)
         now_s = self._parts.table.now_s()
         row = SandboxRow(
             sandbox_id=new_id(),

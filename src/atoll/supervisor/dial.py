@@ -45,6 +45,7 @@ class Dialling:
         Raises:
             SandboxNotFoundError: There is no such sandbox.
             SandboxCrashedError: It crashed meanwhile.
+            AsleepError: It sleeps, and is not woken by use.
             NotFoundError: Nothing listens on that port.
             DeadlineError: The guest did not answer in time.
         """
@@ -53,7 +54,7 @@ class Dialling:
             check_action("dial", sandbox.row.state, sandbox.sandbox_id)
             berth = sandbox.berth
             if berth is None or not _usable(sandbox, berth):
-                berth = await self._works.run(self._sleep.wake(sandbox))
+                berth = await self._works.run(self._sleep.use(sandbox))
             connection = await self._connect(sandbox, berth, request.port)
             if _usable(sandbox, berth):
                 return sandbox, connection

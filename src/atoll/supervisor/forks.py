@@ -17,9 +17,9 @@ from atoll.supervisor.names import new_id, new_machine_uid
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import FIRST_DISK
 from atoll.supervisor.rows import SandboxRow
-from atoll.supervisor.states import check_action
+from atoll.supervisor.states import check_action, check_memory, check_parts
 from atoll.supervisor.table import Sandbox
-from atoll.types import SandboxInfo
+from atoll.types import Lifecycle, SandboxInfo
 
 COUNT_MOST = 100
 # Copying as much takes about as long as a machine's start.
@@ -46,44 +46,53 @@ class Forks:
         self._merging = merging
         self._at_once = at_once
 
-    async def fork(self, sandbox: Sandbox, count: int) -> list[SandboxInfo]:
+    async def fork(
+        self, sandbox: Sandbox, count: int, lifecycle: Lifecycle | None = None
+    ) -> list[SandboxInfo]:
         """Make ``count`` running copies of a sandbox as it is now; it stays what it is.
 
+        Args:
+            lifecycle: That of the copies; None is the original's.
+
         Raises:
-            InvalidSpecError: ``count`` is not between 1 and 100.
-            StateError: It crashed.
+            InvalidSpecError: ``count`` is not between 1 and 100, or the lifecycle makes no sense.
+            StateError: It crashed, or has no memory.
             QuotaError: Its team may have no more.
 
         Postcondition: on any exception no copy is left.
         """
         if not 1 <= count <= COUNT_MOST:
             raise InvalidSpecError(f"count is {count}", hint=f"give 1 to {COUNT_MOST}")
+        lifecycle = (lifecycle or sandbox.row.lifecycle).check()
+        if lifecycle.on_timeout == "stop":
+            check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
         directory = self._parts.places.snapshots / f"fork-{new_id()}"
         layer_id = new_id()
         ids = [new_id() for _ in range(count)]
         try:
             places = dict.fromkeys(ids, sandbox.row.limits)
             async with (
-                self._parts.quotas.making(sandbox.row.team, places, sandbox.row.lifecycle),
+                self._parts.quotas.making(sandbox.row.team, places, lifecycle),
                 self._parts.operations.during(ids[0], "fork"),
             ):
-                return await self._fork(sandbox, directory, layer_id, ids)
+                return await self._fork(sandbox, directory, layer_id, ids, lifecycle)
         finally:
             await asyncio.shield(drop_unused_layers(self._parts))
             self._merging.look()
 
     async def _fork(
-        self, sandbox: Sandbox, directory: Path, layer_id: str, ids: list[str]
+        self, sandbox: Sandbox, directory: Path, layer_id: str, ids: list[str], lifecycle: Lifecycle
     ) -> list[SandboxInfo]:
         volumes = sandbox.row.volumes.values()
         with self._parts.table.holds.during(directory.name, layer_id, *ids, *volumes):
             try:
                 async with sandbox.lock:
                     check_action("fork", sandbox.row.state, sandbox.sandbox_id)
+                    check_memory("fork", sandbox.row)
                     capture = await self._captures.capture(
                         sandbox, directory, layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=False
                     )
-                    original = sandbox.row
+                    original = sandbox.row.but(lifecycle=lifecycle)
                 with self._parts.table.holds.during(*capture.stack):
                     rows = [self._row(original, capture, sandbox_id) for sandbox_id in ids]
                     copies = await self._copies(rows, directory)
@@ -122,6 +131,7 @@ class Forks:
             changed_at=now_s,
             started_at=now_s,
             ends_at=None,
+            ends_boot_s=None,
             disk=FIRST_DISK,
             stack=capture.stack,
             generation=original.generation + 1,

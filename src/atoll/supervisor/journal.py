@@ -83,4 +83,8 @@ def told(old: SandboxRow | None, new: SandboxRow) -> str | None:
     # A crash shows in the row before it is kept; its machine is given up in the same step.
     if new.state == "crashed" and (old.state != "crashed" or old.machine_id is not None):
         return f"crashed: {new.reason}"
+    if new.state == "suspended" and not new.has_memory and old.has_memory:
+        return "stopped: its disk is kept, its memory is not"
+    if new.state == "running" and not old.has_memory:
+        return "started from its disk"
     return _ARRIVED.get((old.state, new.state))

@@ -36,15 +36,19 @@ class Kills:
             except (AtollError, OSError) as error:
                 _log.warning("sandbox %s: %s", sandbox.sandbox_id, error)
         async with sandbox.lock:
-            if sandbox.row.state == "killed":
-                return
-            await self._parts.table.change(sandbox, durable=True, state="killed", name=None)
-            try:
-                with self._parts.table.holds.during(sandbox.sandbox_id):
-                    await asyncio.shield(self.finish(sandbox))
-            except (AtollError, OSError) as error:
-                # It never comes back: its row says so, until `gc` or the next supervisor has erased the rest.
-                _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)
+            await self.kill_locked(sandbox)
+
+    async def kill_locked(self, sandbox: Sandbox) -> None:
+        """Do what ``kill`` does, for a caller that holds the sandbox's lock."""
+        if sandbox.row.state == "killed":
+            return
+        await self._parts.table.change(sandbox, durable=True, state="killed", name=None)
+        try:
+            with self._parts.table.holds.during(sandbox.sandbox_id):
+                await asyncio.shield(self.finish(sandbox))
+        except (AtollError, OSError) as error:
+            # It never comes back: its row says so, until `gc` or the next supervisor has erased the rest.
+            _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)
 
     async def finish(self, sandbox: Sandbox) -> None:
         """Erase what is left of a sandbox whose row says killed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from atoll.errors import AtollError
 from atoll.guest import GuestInit
@@ -65,6 +65,21 @@ class LimitChanges:
             except BaseException:
                 await asyncio.shield(self._put_back(sandbox, old))
                 raise
+
+    async def change_network(self, sandbox: Sandbox, network: Literal["internet", "none"]) -> None:
+        """Say what the sandbox may reach from now on; ``"none"`` resets what it has open to the outside.
+
+        Postcondition: on any exception it may reach what it could, or nothing.
+        """
+        async with sandbox.lock:
+            row, berth = sandbox.row, sandbox.berth
+            check_action("limit", row.state, sandbox.sandbox_id)
+            # Taken away before the row says so, and given only then: never is there more than the row allows.
+            if berth is not None and network == "none":
+                berth.link.set_policy(network)
+            await self._parts.table.change(sandbox, network=network)
+            if berth is not None:
+                berth.link.set_policy(network)
 
     async def _put_back(self, sandbox: Sandbox, limits: Limits) -> None:
         with contextlib.suppress(AtollError, OSError):  # the first failure is the one to tell

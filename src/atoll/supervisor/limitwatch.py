@@ -1,13 +1,11 @@
-"""Watches what no kernel holds: lifetimes, and memory where there is no cgroup."""
+"""Watches what no kernel holds: disks, and memory where there is no cgroup."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError
 from atoll.supervisor.diskwatch import DiskWatch
 from atoll.supervisor.table import MEMORY_REASON
 from atoll.supervisor.works import Works
@@ -22,7 +20,6 @@ _LOOK_S = 1.0
 _LEAST_S = 0.05
 # No guest takes memory faster than this.
 _FASTEST_BYTES_S = 4 << 30
-_log = logging.getLogger(__name__)
 
 
 class LimitWatch:
@@ -31,18 +28,11 @@ class LimitWatch:
     Args:
         parts: What sandboxes are made of.
         works: Owner of the watching.
-        kill: Ends a sandbox for good.
     """
 
-    def __init__(self, parts: Parts, works: Works, kill: Callable[[Sandbox], Awaitable[object]]) -> None:
+    def __init__(self, parts: Parts, works: Works) -> None:
         self._parts = parts
         self._works = works
-        self._kill = kill
-        self._ending: set[str] = set()
-
-    def start(self) -> None:
-        """Begin to look after lifetimes."""
-        self._works.watch(self._looking())
 
     def follow(self, sandbox: Sandbox, berth: Berth) -> None:
         """Watch a berth that has just become the sandbox's, as long as it lives."""
@@ -53,31 +43,6 @@ class LimitWatch:
         self._works.watch(_until_gone(berth, DiskWatch(berth, self._parts.layers, limits).run()))
         if not self._parts.means.cgroups:
             self._works.watch(_until_gone(berth, watch_memory(berth, limits)))
-
-    async def _looking(self) -> None:
-        while True:
-            for sandbox in self._parts.table.sandboxes():
-                id_ = sandbox.sandbox_id
-                if id_ not in self._ending and expired(sandbox, self._parts.table.now_s()):
-                    self._ending.add(id_)
-                    # Not waited for: one that is in the middle of something keeps no other alive.
-                    self._works.spawn(self._end(sandbox))
-            await asyncio.sleep(_LOOK_S)
-
-    async def _end(self, sandbox: Sandbox) -> None:
-        _log.info("sandbox %s is killed: its lifetime is over", sandbox.sandbox_id)
-        try:
-            await self._kill(sandbox)
-        except (AtollError, OSError) as error:
-            _log.warning("sandbox %s cannot be killed: %s", sandbox.sandbox_id, error)
-        finally:
-            self._ending.discard(sandbox.sandbox_id)
-
-
-def expired(sandbox: Sandbox, now_s: float) -> bool:
-    """Whether a sandbox has lived as long as it may."""
-    lifetime_s = sandbox.row.limits.lifetime_s
-    return lifetime_s is not None and now_s >= sandbox.row.created_at + lifetime_s
 
 
 def pause_s(used_bytes: int, limit_bytes: int) -> float:

@@ -15,6 +15,7 @@ from atoll.supervisor.erasing import Trash
 from atoll.supervisor.holding import Means
 from atoll.supervisor.identity import hostname_of
 from atoll.supervisor.images import ImageShelf
+from atoll.supervisor.leases import Leases
 from atoll.supervisor.operations import Operations
 from atoll.supervisor.places import Places
 from atoll.supervisor.programs import Programs
@@ -45,6 +46,7 @@ class Parts:
     """
 
     table: Table
+    leases: Leases
     operations: Operations
     places: Places
     programs: Programs

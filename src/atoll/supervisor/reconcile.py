@@ -14,6 +14,7 @@ from atoll.supervisor.erasing import erase_stale
 from atoll.supervisor.identity import woken_init
 from atoll.supervisor.instants import same_instant
 from atoll.supervisor.kills import Kills
+from atoll.supervisor.leases import length_after_use
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.rows import OperationRow, SandboxRow
@@ -101,6 +102,8 @@ class Reconcile:
         self._finish_instant(row)
         if row.state in ("running", "paused"):
             await self._adopt(sandbox)
+        elif row.state == "suspended" and not row.has_memory:
+            return  # what was begun with it never counted, and goes with the leftovers
         elif row.state == "suspended" and not self._parts.places.checkpoint(row.sandbox_id).is_dir():
             await self._mark(sandbox, "its memory was lost when the host went down")
         elif row.state == "suspended" and begun is not None and begun.kind == "wake":
@@ -139,7 +142,8 @@ class Reconcile:
         try:
             await berth.alive(self._parts.agents.first(berth.link, woken_init(row)), row.sandbox_id)
             await berth.link.reset_connections(read_flows(checkpoint))
-            await self._parts.take_up(sandbox, berth, generation=row.generation, durable=True)
+            lease = self._parts.leases.woken(sandbox.row, length_after_use(row.lifecycle))
+            await self._parts.take_up(sandbox, berth, generation=row.generation, durable=True, **lease)
         except (AtollError, OSError) as error:
             _log.warning("the waking of sandbox %s is given up: %s", row.sandbox_id, error)
             await self._parts.berths.end(berth)
@@ -162,7 +166,7 @@ class Reconcile:
         checkpoint = self._parts.places.checkpoint(row.sandbox_id)
         places = self._parts.places
         needed = {disk, places.console(row.sandbox_id), places.row(row.sandbox_id)}
-        if row.state == "suspended" or row.engine_disk:
+        if (row.state == "suspended" and row.has_memory) or row.engine_disk:
             needed.add(checkpoint)
         for entry in set(directory.iterdir()) - needed:
             _log.info("removing %s, which an operation left that was cut short", entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from atoll.errors import SandboxCrashedError
 from atoll.supervisor.table import Sandbox, Table
@@ -13,22 +14,26 @@ class Revival:
 
     Args:
         table: The sandboxes and snapshots.
-        roll_back: Brings a snapshot back in place.
-        boot: Starts a sandbox from its disk.
+        roll_back: Brings a snapshot back in place, and changes columns of the row with it.
+        boot: Starts a sandbox from its disk, and changes columns of the row with it.
     """
 
     def __init__(
         self,
         table: Table,
-        roll_back: Callable[[Sandbox, str], Awaitable[None]],
-        boot: Callable[[Sandbox], Awaitable[None]],
+        roll_back: Callable[..., Awaitable[None]],
+        boot: Callable[..., Awaitable[None]],
     ) -> None:
         self._table = table
         self._roll_back = roll_back
         self._boot = boot
 
-    async def revive(self, sandbox: Sandbox, *, by_hand: bool) -> None:
-        """Have a crashed sandbox run again; ``by_hand`` says that somebody asked for just that.
+    async def revive(self, sandbox: Sandbox, columns: dict[str, Any], *, by_hand: bool) -> None:
+        """Have a crashed sandbox run again, its lease in ``columns``.
+
+        Args:
+            columns: What the row gets with it.
+            by_hand: Somebody asked for just that.
 
         Raises:
             SandboxCrashedError: It is to stay as it is until somebody decides.
@@ -42,6 +47,6 @@ class Revival:
             )
         newest = self._table.newest_snapshot(sandbox.sandbox_id) if wanted == "rollback" else None
         if newest is not None:
-            await self._roll_back(sandbox, newest.snapshot_id)
+            await self._roll_back(sandbox, newest.snapshot_id, columns)
         else:
-            await self._boot(sandbox)
+            await self._boot(sandbox, columns)

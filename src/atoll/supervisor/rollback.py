@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.supervisor.branches import Branches
@@ -54,8 +54,17 @@ class Rollback:
             async with sandbox.lock:
                 await self.roll_back_locked(sandbox, ref)
 
-    async def roll_back_locked(self, sandbox: Sandbox, ref: str) -> None:
-        """Do what ``roll_back`` does, for a caller that holds the sandbox's lock."""
+    async def roll_back_locked(
+        self, sandbox: Sandbox, ref: str, columns: dict[str, Any] | None = None
+    ) -> None:
+        """Do what ``roll_back`` does, for a caller that holds the sandbox's lock.
+
+        Args:
+            columns: What becomes of its lease; None lets one begin unless it runs.
+        """
+        row = sandbox.row
+        if columns is None and sandbox.berth is None:
+            columns = self._parts.leases.woken(row, row.lifecycle.timeout_s)
         snapshot = self._parts.table.snapshot(ref)
         check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
         if snapshot.image_digest != sandbox.row.image_digest:
@@ -68,16 +77,16 @@ class Rollback:
         held = self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack, *volumes.values())
         with held, self._parts.quotas.running(sandbox.row, snapshot.limits):
             async with self._parts.operations.during(sandbox.sandbox_id, "rollback"):
-                await self._switch(sandbox, snapshot)
+                await self._switch(sandbox, snapshot, columns or {})
 
-    async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow) -> None:
+    async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow, columns: dict[str, Any]) -> None:
         old_row, old_berth = sandbox.row, sandbox.berth
         checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
         fresh, berth = await self._branches.branch(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
         try:
             old_link: Link | None = None if old_berth is not None else await self._parts.waiting_link(sandbox)
             sandbox.link = old_link
-            changes = {name: getattr(fresh.row, name) for name in _CHANGED}
+            changes = {**columns, **{name: getattr(fresh.row, name) for name in _CHANGED}}
             await self._parts.table.change(
                 sandbox, durable=True, state="running", **changes, **berth_columns(berth)
             )
@@ -113,6 +122,7 @@ _CHANGED = (
     "engine_disk",
     "volumes",
     "reason",
+    "has_memory",
 )
 
 
@@ -128,6 +138,7 @@ def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
         engine_disk=snapshot.engine_disk,
         volumes=snapshot.volumes,
         reason=None,
+        has_memory=True,
     )
 
 

@@ -22,7 +22,7 @@ from atoll.types import (
     VolumeInfo,
 )
 
-OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollback"]
+OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollback", "stop"]
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -38,7 +38,8 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     ``machine`` is the engine's record of the machine that runs it, ``link_id`` the link that it has, or had while
     suspended. ``versions`` belong to the machine, or to the checkpoint of a suspended one. ``generation`` counts
     the machines that went on from one memory. ``engine_disk`` says that the engine keeps what is changed on the disk,
-    and that it is in each checkpoint; then there are no layers.
+    and that it is in each checkpoint; then there are no layers. ``created_boot_s`` and ``ends_boot_s`` are when it was
+    made and when its lease ends by the clock of the host's boot ``host_boot``, see ``Clock``.
     """
 
     sandbox_id: str
@@ -70,6 +71,9 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     volumes: dict[str, str] = {}
     team: str | None = None
     attributes: dict[str, str] = {}
+    host_boot: str = ""
+    created_boot_s: float = 0.0
+    ends_boot_s: float | None = None
     machine_id: str | None = None
     machine: bytes | None = None
     link_id: str | None = None

@@ -10,20 +10,23 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from atoll.errors import AtollError, DamagedError, HostError
+from atoll.errors import AtollError, DamagedError
 from atoll.host import sync_directory, sync_tree
 from atoll.supervisor.berths import Berth, crash_error
+from atoll.supervisor.boots import Boots
 from atoll.supervisor.captures import read_flows, write_flows
 from atoll.supervisor.erasing import erase, erase_stale
-from atoll.supervisor.identity import first_init, woken_init
-from atoll.supervisor.imageprograms import start_program_of
+from atoll.supervisor.identity import woken_init
 from atoll.supervisor.instants import same_instant
+from atoll.supervisor.leases import NO_LEASE, Columns, length_after_use
 from atoll.supervisor.parts import Parts
+from atoll.supervisor.poweroff import PowerOff
 from atoll.supervisor.revival import Revival
 from atoll.supervisor.seals import note_boot
-from atoll.supervisor.states import check_action
+from atoll.supervisor.states import check_action, check_parts, check_use
 from atoll.supervisor.table import CRASH_REASON, Sandbox
 from atoll.supervisor.thawing import thaw_or_end
+from atoll.types import Lifecycle
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -45,11 +48,11 @@ class Sleep:
         roll_back: Brings a snapshot back in place, for a caller that holds the sandbox's lock.
     """
 
-    def __init__(
-        self, parts: Parts, merging: Merging, roll_back: Callable[[Sandbox, str], Awaitable[None]]
-    ) -> None:
+    def __init__(self, parts: Parts, merging: Merging, roll_back: Callable[..., Awaitable[None]]) -> None:
         self._parts = parts
         self._merging = merging
+        self._boots = Boots(parts, merging)
+        self._power_off = PowerOff(parts)
         self._revival = Revival(parts.table, roll_back, self._start_again)
 
     async def pause(self, sandbox: Sandbox) -> None:
@@ -72,50 +75,98 @@ class Sleep:
                 raise
         self._parts.watch_paused(sandbox, berth)
 
-    async def suspend(self, sandbox: Sandbox) -> None:
-        """Write its memory to the disk and free everything else; durable when this returns.
+    async def suspend(self, sandbox: Sandbox, *, memory: bool = True) -> None:
+        """Write its memory to the disk and free everything else; durable when this returns. Its lease is over.
+
+        Args:
+            memory: False ends its processes instead, and keeps the disk alone.
 
         Raises:
             StateError: It crashed.
+            UnsupportedError: Its disk is in its memory, which was not to be kept.
 
         Postcondition: on any exception it is as it was, or has crashed.
         """
         async with sandbox.lock:
-            check_action("suspend", sandbox.row.state, sandbox.sandbox_id)
-            if sandbox.row.state != "suspended":
-                async with self._parts.operations.during(sandbox.sandbox_id, "suspend"):
-                    await self._suspend(sandbox)
+            await self.suspend_locked(sandbox, memory=memory)
 
-    async def wake(self, sandbox: Sandbox) -> Berth:
+    async def suspend_locked(self, sandbox: Sandbox, *, memory: bool = True) -> None:
+        """Do what ``suspend`` does, for a caller that holds the sandbox's lock."""
+        check_action("suspend", sandbox.row.state, sandbox.sandbox_id)
+        if not memory:
+            check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
+        if sandbox.row.state == "suspended":
+            if not memory and sandbox.row.has_memory:
+                await self._power_off.drop_memory(sandbox)
+        elif memory:
+            async with self._parts.operations.during(sandbox.sandbox_id, "suspend"):
+                await self._suspend(sandbox)
+        else:
+            async with self._parts.operations.during(sandbox.sandbox_id, "stop"):
+                if sandbox.row.state == "paused":
+                    await self._thaw(sandbox, {})
+                await self._power_off.stop(sandbox)
+
+    async def use(self, sandbox: Sandbox) -> Berth:
         """Have it running for a use, whatever it was: paused, suspended or crashed.
 
         Raises:
+            AsleepError: It sleeps, and is not woken by use.
             QuotaError: Its team may have no more that run.
             SandboxCrashedError: It crashed and is to stay so until somebody decides.
         """
         async with sandbox.lock:
             check_action("wake", sandbox.row.state, sandbox.sandbox_id)
-            return await self.wake_locked(sandbox)
+            check_use(sandbox.row)
+            return await self._wake(sandbox, length_after_use(sandbox.row.lifecycle))
 
-    async def resume(self, sandbox: Sandbox) -> Berth:
-        """Have it running because somebody wants just that: also one that was to stay crashed."""
+    async def resume(
+        self, sandbox: Sandbox, timeout_s: float | None = None, *, memory: bool = True, by_hand: bool = True
+    ) -> Berth:
+        """Have it running because somebody wants just that.
+
+        Args:
+            timeout_s: Length of the lease that begins; None is what its lifecycle says. One that runs has its lease
+                extended to that.
+            memory: False drops a memory that is on the disk: it boots from its disk.
+            by_hand: Also one that was to stay crashed until somebody decides.
+
+        Raises:
+            UnsupportedError: Its disk is in its memory, which was to be dropped.
+            QuotaError: Its team may have no more that run, or no such lease.
+        """
+        Lifecycle(timeout_s=timeout_s).check()
         async with sandbox.lock:
-            check_action("wake", sandbox.row.state, sandbox.sandbox_id)
-            return await self.wake_locked(sandbox, by_hand=True)
+            if timeout_s is not None:
+                self._parts.quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s))
+            row = sandbox.row
+            check_action("wake", row.state, sandbox.sandbox_id)
+            if not memory:
+                check_parts(sandbox.sandbox_id, engine_disk=row.engine_disk)
+            if row.state == "suspended" and row.has_memory and not memory:
+                await self._power_off.drop_memory(sandbox)
+            length_s = row.lifecycle.timeout_s if timeout_s is None else timeout_s
+            if timeout_s is not None and row.state == "running":
+                await self._parts.table.change(sandbox, **self._parts.leases.extended(row, timeout_s))
+            return await self._wake(sandbox, length_s, by_hand=by_hand)
 
-    async def wake_locked(self, sandbox: Sandbox, *, by_hand: bool = False) -> Berth:
-        """Do what ``wake`` does, for a caller that holds the sandbox's lock."""
+    async def _wake(self, sandbox: Sandbox, length_s: float | None, *, by_hand: bool = False) -> Berth:
+        """Have it running; unless it runs, a lease of that length begins."""
         berth = sandbox.berth
         if berth is not None and berth.gone.is_set():
             await self._parts.crashes.crashed_locked(sandbox, berth, CRASH_REASON)
-        if sandbox.row.state == "paused":
-            await self._thaw(sandbox)
-        elif sandbox.row.state in ("suspended", "crashed"):
-            with self._parts.quotas.running(sandbox.row):
-                if sandbox.row.state == "suspended":
-                    await self._restore(sandbox)
+        row = sandbox.row
+        columns = self._parts.leases.woken(row, length_s)
+        if row.state == "paused":
+            await self._thaw(sandbox, columns)
+        elif row.state in ("suspended", "crashed"):
+            with self._parts.quotas.running(row):
+                if row.state == "crashed":
+                    await self._revival.revive(sandbox, columns, by_hand=by_hand)
+                elif row.has_memory:
+                    await self._restore(sandbox, columns)
                 else:
-                    await self._revival.revive(sandbox, by_hand=by_hand)
+                    await self._boots.boot(sandbox, columns)
         return self._parts.berth_of(sandbox)
 
     async def nap_locked(self, sandbox: Sandbox, meanwhile: Callable[[], Awaitable[_T]]) -> _T:
@@ -128,7 +179,7 @@ class Sleep:
             try:
                 return await meanwhile()
             finally:
-                await asyncio.shield(self._restore(sandbox, durable=False))
+                await asyncio.shield(self._restore(sandbox, {}, durable=False))
 
     async def _suspend(self, sandbox: Sandbox, *, briefly: bool = False) -> None:
         berth = self._parts.berth_of(sandbox)
@@ -146,8 +197,9 @@ class Sleep:
             work = self._write(sandbox, berth, aside, into, durable=not briefly)
             await berth.alive(work, sandbox.sandbox_id)
             # Until here the frozen guest could go on, from here the memory on the disk counts.
+            lease = {} if briefly else NO_LEASE
             await self._parts.table.change(
-                sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None
+                sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None, **lease
             )
         except BaseException:
             await asyncio.shield(self._undo_suspend(sandbox, berth, aside, into, paused=paused))
@@ -200,10 +252,10 @@ class Sleep:
         """What an operation that failed halfway may have left; a whole memory is all that an engine's disk has."""
         return [aside] if sandbox.row.engine_disk else [aside, into]
 
-    async def _thaw(self, sandbox: Sandbox) -> None:
+    async def _thaw(self, sandbox: Sandbox, columns: Columns) -> None:
         berth = self._parts.berth_of(sandbox)
         # The row first: a machine that may be frozen can be thawed later, but never twice.
-        await self._parts.table.change(sandbox, state="running")
+        await self._parts.table.change(sandbox, state="running", **columns)
         try:
             runs = await berth.alive(thaw_or_end(self._parts.agents, berth), sandbox.sandbox_id)
         except BaseException:
@@ -213,12 +265,12 @@ class Sleep:
             await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
             raise crash_error(sandbox.sandbox_id)
 
-    async def _restore(self, sandbox: Sandbox, *, durable: bool = True) -> None:
-        self._assert_disk(sandbox)
+    async def _restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool = True) -> None:
+        self._boots.assert_disk(sandbox)
         await self._merging.shorten(sandbox)
         checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
         row = sandbox.row.but(generation=sandbox.row.generation + 1)
-        link, kept = await self._link_of(sandbox)
+        link, kept = await self._boots.link_of(sandbox)
         waking = self._parts.operations.during(sandbox.sandbox_id, "wake", link_id=link.link_id)
         async with contextlib.AsyncExitStack() as under_way:
             try:
@@ -230,9 +282,8 @@ class Sleep:
                         link.release()
                     else:
                         await link.reset_connections(read_flows(checkpoint))
-                    await self._parts.take_up(
-                        sandbox, berth, generation=row.generation, durable=durable, reason=None
-                    )
+                    changes = {**columns, "generation": row.generation, "reason": None}
+                    await self._parts.take_up(sandbox, berth, durable=durable, **changes)
                 except BaseException:
                     await asyncio.shield(self._parts.berths.end(berth))
                     raise
@@ -269,59 +320,12 @@ class Sleep:
             sandbox.row = sandbox.row.but(state="crashed", reason=reason, link_id=None)
         await link.aclose()
 
-    async def _start_again(self, sandbox: Sandbox) -> None:
+    async def _start_again(self, sandbox: Sandbox, columns: Columns) -> None:
         """Start a crashed one from its disk, or from its newest instant where the engine kept the disk."""
         if sandbox.row.engine_disk and self._parts.places.checkpoint(sandbox.sandbox_id).is_dir():
-            await self._restore(sandbox)
+            await self._restore(sandbox, columns)
         else:
-            await self._boot(sandbox)
-
-    async def _boot(self, sandbox: Sandbox) -> None:
-        self._assert_disk(sandbox)
-        await self._merging.shorten(sandbox)
-        row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._parts.programs.current)
-        image = self._parts.images.facts(row.image_digest)
-        link, _ = await self._link_of(sandbox)
-        try:
-            wanted = first_init(row, image, self._parts.nameserver)
-            berth = await self._parts.berths.begin(self._parts.plan(row), link, wanted)
-            try:
-                await self._parts.take_up(
-                    sandbox, berth, generation=row.generation, versions=row.versions, reason=None
-                )
-            except BaseException:
-                await asyncio.shield(self._parts.berths.end(berth))
-                raise
-        except BaseException:
-            await asyncio.shield(link.aclose())
-            raise
-        try:
-            await start_program_of(row, image, berth, self._parts.agents)
-        except AtollError as error:
-            # The computer has started; its owner can look into what its program lacks.
-            _log.warning("the program of the image of %s did not start: %s", sandbox.sandbox_id, error)
-
-    def _assert_disk(self, sandbox: Sandbox) -> None:
-        """Refuse to go on without the disk: an empty one in its place would hide that its files are lost."""
-        disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
-        if not disk.is_dir():
-            raise HostError(
-                f"the disk of sandbox {sandbox.sandbox_id} is missing: {disk}",
-                hint="restore the home from a backup, roll the sandbox back to a snapshot, or kill it",
-                sandbox_id=sandbox.sandbox_id,
-            )
-
-    async def _link_of(self, sandbox: Sandbox) -> tuple[Link, bool]:
-        """The link that waits for it and True, else a new one and False."""
-        link = await self._parts.waiting_link(sandbox)
-        kept = link is not None
-        if link is None:
-            link = await self._parts.links.take()
-        else:
-            await link.prepare()
-        sandbox.link = None
-        link.set_policy(sandbox.row.network)
-        return link, kept
+            await self._boots.boot(sandbox, columns)
 
 
 def _make_durable(aside: Path, disk: Path, seal: Callable[[Path], None] | None) -> None:

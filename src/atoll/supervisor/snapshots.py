@@ -17,7 +17,7 @@ from atoll.supervisor.merging import Merging
 from atoll.supervisor.names import check_name, new_id
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
-from atoll.supervisor.states import check_action
+from atoll.supervisor.states import check_action, check_memory
 from atoll.supervisor.stepcache import StepCache
 from atoll.supervisor.table import Sandbox
 from atoll.supervisor.templatetable import TemplateTable
@@ -84,6 +84,7 @@ class Snapshots:
         with self._parts.table.reserve_snapshot_name(name):
             async with sandbox.lock:
                 check_action("snapshot", sandbox.row.state, sandbox.sandbox_id)
+                check_memory("snapshot", sandbox.row)
                 try:
                     async with self._parts.operations.during(sandbox.sandbox_id, "snapshot"):
                         return await self._make(sandbox, name, comment, build_id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from atoll.supervisor.agents import Agents
 from atoll.supervisor.berths import Berth, Berths
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.captures import Captures
+from atoll.supervisor.clock import Clock
 from atoll.supervisor.copies import Copies
 from atoll.supervisor.crashes import Crashes
 from atoll.supervisor.creation import Creation
@@ -24,12 +24,15 @@ from atoll.supervisor.defaults import Defaults
 from atoll.supervisor.dial import Dialling, DialSocket
 from atoll.supervisor.erasing import Trash
 from atoll.supervisor.forks import Forks
+from atoll.supervisor.history import History
 from atoll.supervisor.holding import Means
 from atoll.supervisor.idle import Keeper
 from atoll.supervisor.images import ImageShelf
 from atoll.supervisor.journal import Journal
 from atoll.supervisor.keys import Keys
 from atoll.supervisor.kills import Kills
+from atoll.supervisor.leases import Leases
+from atoll.supervisor.leasewatch import LeaseWatch
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.limits import LimitChanges, default_limits
 from atoll.supervisor.limitwatch import LimitWatch
@@ -102,23 +105,23 @@ class System:
         home: Where everything lies.
         settings: What the environment says.
         rooms: The rooms below.
-        clock: Unix seconds.
+        clock: The host's clocks.
     """
 
-    def __init__(
-        self, home: Home, settings: Settings, rooms: Rooms, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, home: Home, settings: Settings, rooms: Rooms, clock: Clock | None = None) -> None:
+        clock = clock or Clock()
         self.home = home
         self.settings = settings
         self.works = Works()
         self._copies = Copies(home)
         self.records = Records(home.database, self._copies)
         self._places = Places(home)
-        self._journal = Journal(self._places.console, clock)
-        self.table = Table(self.records, clock, self._journal)
-        self._operations = Operations(self.records, self._journal, clock)
-        self.teams = Teams(self.records, home.teams, clock)
-        self.keys = Keys(self.records, home.keys, self.teams, clock)
+        self._journal = Journal(self._places.console, clock.unix_s)
+        self._leases = Leases(clock)
+        self.table = Table(self.records, self._leases, self._journal)
+        self._operations = Operations(self.records, self._journal, clock.unix_s)
+        self.teams = Teams(self.records, home.teams, clock.unix_s)
+        self.keys = Keys(self.records, home.keys, self.teams, clock.unix_s)
         self.teams.going.append(self.keys.forget_team)
         self.teams.owned.append(partial(owned_by, self.table))
         self._links = rooms.links
@@ -131,7 +134,7 @@ class System:
         self.rollback = Rollback(self.parts, branches)
         self._merging = Merging(self.parts, self.works)
         self.sleep = Sleep(self.parts, self._merging, self.rollback.roll_back_locked)
-        self._traffic = Traffic(self.works, self.sleep.wake)
+        self._traffic = Traffic(self.works, self.sleep.use)
         captures = Captures(self.parts, self.sleep)
         self.pool = Pool(self.parts, self.works, settings.pool_size)
         steps = StepCache(self.records, clock)
@@ -144,7 +147,9 @@ class System:
         self.teams.owned.append(rows.owned_by)
         self.defaults = Defaults(self.parts)
         self.limits = LimitChanges(self.parts)
-        self._limit_watch = LimitWatch(self.parts, self.works, self.kills.kill)
+        self._limit_watch = LimitWatch(self.parts, self.works)
+        self.leases = LeaseWatch(self.parts, self.sleep, self.kills, self.works, self._journal.tell)
+        self.history = History(self.parts, self.works)
         self.usage = Usage(self.parts)
         self.leftovers = Leftovers(self.parts, self.pool.ids, rooms.cgroups)
         self._reconcile = Reconcile(self.parts, self.kills, self.leftovers)
@@ -167,6 +172,7 @@ class System:
         )
         return Parts(
             table=self.table,
+            leases=self._leases,
             operations=self._operations,
             places=places,
             programs=rooms.programs,
@@ -195,6 +201,7 @@ class System:
 
     def _watch_limits(self, sandbox: Sandbox, berth: Berth) -> None:
         self._limit_watch.follow(sandbox, berth)
+        self.history.follow(sandbox, berth)
 
     async def start(self) -> None:
         """Open the database, adopt what runs, and take clients of the dial socket."""
@@ -210,7 +217,8 @@ class System:
         self._merging.look()
         await self._links.start()
         self.pool.start()
-        self._limit_watch.start()
+        self.leases.start()
+        self.history.start()
         self.dial_socket.start()
         self.works.watch(self._journal.keep_small(self._running_ids))
         self.works.watch(self.templates.tend())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from atoll.errors import SandboxNotFoundError, SnapshotNotFoundError
+from atoll.errors import AtollError, SandboxNotFoundError, SnapshotNotFoundError
 from atoll.snapshots import Merges, Stack
 from atoll.supervisor.holds import Holds
 from atoll.supervisor.journal import Journal
+from atoll.supervisor.leases import Leases
 from atoll.supervisor.records import Records
 from atoll.supervisor.reservations import Reservations
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.berths import Berth
 
 _TICK_S = 1e-6
+_log = logging.getLogger(__name__)
 CRASH_REASON = "its processes ended unexpectedly"
 MEMORY_REASON = "it used more memory than its memory limit"
 
@@ -61,18 +64,21 @@ class Table(Reservations):
 
     Args:
         records: The database, open.
-        clock: Unix seconds.
+        leases: What rows say of them.
         journal: Is told of every change that was kept.
 
     Attributes:
+        changed: Is told of every row that is new or has changed.
         holds: What is being made just now and has no row yet.
         merges: Layers that stacks can be shortened with.
     """
 
-    def __init__(self, records: Records, clock: Callable[[], float], journal: Journal) -> None:
+    def __init__(self, records: Records, leases: Leases, journal: Journal) -> None:
         self._records = records
-        self._clock = clock
+        self._leases = leases
+        self._clock = leases.clock.unix_s
         self._journal = journal
+        self.changed: Callable[[SandboxRow], None] = lambda _: None
         super().__init__()
         self._sandboxes: dict[str, Sandbox] = {}
         self._snapshots: dict[str, SnapshotRow] = {}
@@ -88,6 +94,20 @@ class Table(Reservations):
         stamps = [one.row.created_at for one in self._sandboxes.values()]
         stamps += [row.created_at for row in self._snapshots.values()]
         self._newest_s = max(stamps, default=0.0)
+        await self._rebase()
+
+    async def _rebase(self) -> None:
+        """Have the rows that an earlier boot of the host has written tell their times by the clock of this one."""
+        rebased = []
+        for sandbox in self._sandboxes.values():
+            if columns := self._leases.rebased(sandbox.row):
+                sandbox.row = sandbox.row.but(**columns)
+                rebased.append(sandbox.row)
+        if rebased:
+            try:
+                await self._records.put(*rebased)
+            except AtollError as error:
+                _log.warning("what another boot of the host wrote stays as it is: %s", error)
 
     def now_s(self) -> float:
         """Unix seconds for what is made now: later than all that was made before, whatever the host's clock does."""
@@ -140,11 +160,14 @@ class Table(Reservations):
         return found
 
     async def add(self, *sandboxes: Sandbox) -> None:
-        """Keep new sandboxes, all or none."""
+        """Keep new sandboxes, all or none: their lives and leases begin."""
+        for sandbox in sandboxes:
+            sandbox.row = sandbox.row.but(**self._leases.born(sandbox.row))
         await self._records.put(*(sandbox.row for sandbox in sandboxes))
         self._sandboxes.update({sandbox.sandbox_id: sandbox for sandbox in sandboxes})
         for sandbox in sandboxes:
             self._journal.changed(None, sandbox.row)
+            self.changed(sandbox.row)
 
     async def change(self, sandbox: Sandbox, *, durable: bool = False, **changes: object) -> None:
         """Change a sandbox's row; with ``durable`` it is on the disk when this returns."""
@@ -152,6 +175,7 @@ class Table(Reservations):
         await self._records.put(row, durable=durable)
         old, sandbox.row = sandbox.row, row
         self._journal.changed(old, row)
+        self.changed(row)
 
     async def forget(self, sandbox: Sandbox) -> None:
         """Remove a sandbox's row."""

@@ -8,7 +8,7 @@ from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
 from atoll.types.sandboxes import OnCrash, SandboxInfo, SandboxPage, SandboxSpec, SandboxState
 from atoll.types.snapshots import SnapshotInfo
-from atoll.types.stats import SandboxStats
+from atoll.types.stats import SandboxStats, StatsSample
 from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
 from atoll.types.templates import (
     DEFAULT_TAG,
@@ -63,6 +63,7 @@ __all__ = [
     "TagInfo",
     "TemplateInfo",
     "TemplateSpec",
+    "StatsSample",
     "TerminalSize",
     "VolumeEntry",
     "VolumeInfo",

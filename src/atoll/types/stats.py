@@ -25,3 +25,19 @@ class SandboxStats(msgspec.Struct, frozen=True, kw_only=True):
     sent_bytes: int
     limits: Limits = Limits()
     held: dict[str, str] = {}
+
+
+class StatsSample(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sandbox used at one moment, ``at`` in Unix seconds; None where this host cannot tell.
+
+    ``vcpus`` are the processors that it may use, and ``cpu_percent`` how much of them it used since the sample before,
+    from 0 to 100. A ``disk_limit_bytes`` of None is no limit.
+    """
+
+    at: float
+    vcpus: float
+    cpu_percent: float | None
+    memory_bytes: int | None
+    memory_limit_bytes: int | None
+    disk_bytes: int
+    disk_limit_bytes: int | None

@@ -132,7 +132,7 @@ def test_a_waking_that_was_cut_short_is_finished_or_given_up_by_what_is_on_the_d
             patch.object(type(system.parts), "take_up", _die),
             pytest.raises(Died),
         ):
-            await system.sleep.wake(sandbox)
+            await system.sleep.use(sandbox)
         if not lives:
             (world.home.sandboxes / made["sandbox_id"] / "d1" / "upper" / "written").touch()
             for machine in world.host.machines.values():

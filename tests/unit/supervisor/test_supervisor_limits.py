@@ -42,7 +42,7 @@ async def test_limits_that_cannot_be_changed_leave_all_as_it_was(world: World) -
 async def test_a_sandbox_is_killed_when_its_lifetime_is_over(world: World) -> None:
     made = await world.create(limits={"lifetime_s": 500})
     other = await world.create()
-    world.now_s += 1000
+    world.boot_s += 1000
     await world.until(lambda: len(world.system.table.all()) == 1)
     assert world.system.table.sandbox(other["sandbox_id"]).row.state == "running"
     assert (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).status == 404
@@ -76,7 +76,7 @@ async def test_a_sandbox_in_the_middle_of_something_keeps_no_other_alive(world: 
     busy = await world.create(limits={"lifetime_s": 500})
     other = await world.create(limits={"lifetime_s": 500})
     async with world.system.table.sandbox(busy["sandbox_id"]).lock:
-        world.now_s += 1000
+        world.boot_s += 1000
         await world.until(
             lambda: [one.sandbox_id for one in world.system.table.all()] == [busy["sandbox_id"]]
         )

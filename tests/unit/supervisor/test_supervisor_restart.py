@@ -16,7 +16,7 @@ async def test_a_running_sandbox_is_adopted_without_a_restart(world: World) -> N
     await world.start()
     assert (await world.ask("GET", "/v1/sandboxes/one")).json["state"] == "running"
     assert world.machine_of(made["sandbox_id"]) is machine
-    assert {call.method for call in world.host.calls[starts:]} == {"adopt"}
+    assert {call.method for call in world.host.calls[starts:]} <= {"adopt", "stats"}
 
 
 @in_world

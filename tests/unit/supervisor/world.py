@@ -21,6 +21,7 @@ from atoll.host import Home, TreeUse, remove_tree, tree_use
 from atoll.images import Image
 from atoll.network import Flow
 from atoll.supervisor.api import make_app
+from atoll.supervisor.clock import Clock
 from atoll.supervisor.programs import Programs
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.stopping import Stopping
@@ -217,6 +218,7 @@ class FakeAgents:
         self.inits: list[GuestInit] = []
         self.fail_after: int | None = None
         self.deaf = False
+        self.flushed = 0
 
     async def ready(self, link: FakeLink) -> None:
         await asyncio.sleep(0)
@@ -233,6 +235,9 @@ class FakeAgents:
     async def first(self, link: FakeLink, wanted: GuestInit) -> None:
         await self.ready(link)
         await self.init(link, wanted)
+
+    async def flush(self, link: FakeLink) -> None:
+        self.flushed += 1
 
     async def warm(self, link: FakeLink, user: str) -> None:
         pass
@@ -263,6 +268,8 @@ class World:
         self.images = FakeImages(self.home.images)
         self.agents = FakeAgents()
         self.now_s = 1000.0
+        self.boot_s = 100.0
+        self.boot = "first"
         for name in ("runsc", "atoll-agent"):
             (path / name).write_text(name)
 
@@ -278,7 +285,9 @@ class World:
             complete=False,
             agents=self.agents,
         )
-        self.system = System(self.home, self.settings, rooms, clock=self._tick)
+        self.system = System(
+            self.home, self.settings, rooms, clock=Clock(self._tick, lambda: self.boot_s, self.boot)
+        )
         self.stopping = Stopping()
         self.app = make_app(self.system, self.stopping)
         await self.system.start()

@@ -8,6 +8,7 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.lazy import Command
+from atoll.cli.lifecycle import lifecycle, lifecycle_options
 from atoll.cli.options import env_option, json_option, spec_options
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
@@ -16,18 +17,22 @@ from atoll.cli.spec import wanted
 
 @click.command(name="create", cls=Command)
 @spec_options
+@lifecycle_options
 @env_option
 @json_option
 def command(as_json: bool, **options: Any) -> None:
-    r"""Make a sandbox and print its id. It lives until you kill it.
+    r"""Make a sandbox and print its id. It lives until you kill it, or --timeout says otherwise.
 
     \b
     Example:
       atoll create --name work --env TOKEN=abc
       atoll create --from-snapshot ready
+      atoll create --timeout 1h --on-timeout suspend
     """
     with progress_shown() as report:
-        sandbox = Sandbox.create(**wanted(options), keep=True, on_progress=report)
+        sandbox = Sandbox.create(
+            **wanted(options), lifecycle=lifecycle(options), keep=True, on_progress=report
+        )
     with sandbox:
         if as_json:
             show_json(sandbox.info())

@@ -6,6 +6,7 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.lazy import Command
+from atoll.cli.lifecycle import lease_shown
 from atoll.cli.limits import described
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
@@ -31,14 +32,21 @@ def command(sandbox: str, as_json: bool) -> None:
         click.echo(f"{name:<10}{plain(value)}")
 
 
+def _remark(info: SandboxInfo) -> str:
+    if info.reason:
+        return f" ({info.reason})"
+    return "" if info.has_memory else " (its disk alone: it boots at its next use)"
+
+
 def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
     lines = [
         ("id", info.sandbox_id),
         ("name", info.name or "-"),
-        ("state", info.state + (f" ({info.reason})" if info.reason else "")),
+        ("state", info.state + _remark(info)),
         ("image", info.image),
         ("created", moment(info.created_at)),
         ("changed", moment(info.changed_at)),
+        ("lease", lease_shown(info)),
         ("network", info.network),
         ("limits", described(info.limits) or "the default ones"),
         ("on crash", info.on_crash),

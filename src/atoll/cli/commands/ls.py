@@ -8,6 +8,7 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.lazy import Command
+from atoll.cli.lifecycle import lease_left
 from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json
 from atoll.cli.text import age, table
@@ -43,7 +44,14 @@ def command(
 def _as_table(infos: list[SandboxInfo]) -> str:
     now_s = time.time()
     rows = [
-        [info.sandbox_id, info.name or "-", info.state, info.image, age(info.created_at, now_s)]
+        [
+            info.sandbox_id,
+            info.name or "-",
+            info.state,
+            info.image,
+            age(info.created_at, now_s),
+            lease_left(info),
+        ]
         for info in infos
     ]
-    return table(["ID", "NAME", "STATE", "IMAGE", "AGE"], rows)
+    return table(["ID", "NAME", "STATE", "IMAGE", "AGE", "ENDS IN"], rows)

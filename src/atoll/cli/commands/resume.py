@@ -6,6 +6,7 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.lazy import Command
+from atoll.cli.lifecycle import Length
 from atoll.cli.options import json_option, sandboxes_argument
 from atoll.cli.states import change
 from atoll.types import SandboxInfo
@@ -13,17 +14,21 @@ from atoll.types import SandboxInfo
 
 @click.command(name="resume", cls=Command)
 @sandboxes_argument
+@click.option(
+    "--timeout", "timeout_s", type=Length(), metavar="LENGTH", help="How long it may run from now on."
+)
+@click.option("--no-memory", is_flag=True, help="Drop its memory: boot it from its disk.")
 @json_option
-def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
+def command(sandboxes: tuple[str, ...], timeout_s: float | None, no_memory: bool, as_json: bool) -> None:
     r"""Wake paused, suspended or crashed sandboxes now. Any use of one does the same.
 
     \b
     Example:
       atoll resume work
     """
-    change(sandboxes, _resumed, as_json=as_json)
 
+    def resumed(sandbox: Sandbox) -> SandboxInfo:
+        sandbox.resume(timeout_s, memory=not no_memory)
+        return sandbox.info()
 
-def _resumed(sandbox: Sandbox) -> SandboxInfo:
-    sandbox.resume()
-    return sandbox.info()
+    change(sandboxes, resumed, as_json=as_json)

@@ -13,17 +13,18 @@ from atoll.types import SandboxInfo
 
 @click.command(name="suspend", cls=Command)
 @sandboxes_argument
+@click.option("--no-memory", is_flag=True, help="End its processes, and keep its disk alone.")
 @json_option
-def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
+def command(sandboxes: tuple[str, ...], no_memory: bool, as_json: bool) -> None:
     r"""Put sandboxes to sleep on disk: nothing of them runs, any use wakes them where they were.
 
     \b
     Example:
       atoll suspend work play
     """
-    change(sandboxes, _suspended, as_json=as_json)
 
+    def suspended(sandbox: Sandbox) -> SandboxInfo:
+        sandbox.suspend(memory=not no_memory)
+        return sandbox.info()
 
-def _suspended(sandbox: Sandbox) -> SandboxInfo:
-    sandbox.suspend()
-    return sandbox.info()
+    change(sandboxes, suspended, as_json=as_json)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.guest import list_processes, processes_from
-from atoll.protocol import ForkRequest
+from atoll.protocol import ForkRequest, ResumeRequest
 from atoll.sdk._async.files import AsyncFiles
 from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
 from atoll.sdk._async.listing import listed
@@ -64,8 +64,9 @@ class AsyncSandbox(AsyncStates):
 
     Every method may raise what every use of a sandbox may: SandboxNotFoundError (it was killed),
     SandboxCrashedError (its processes died; the next use starts it from its disk), StateError (somebody put it to sleep
-    in the middle of the call), DeadlineError (no answer in time), SupervisorError and VersionMismatchError (the
-    supervisor cannot be started, or is of another version). The sections below name what comes on top.
+    in the middle of the call; as AsleepError: it sleeps, and only ``resume`` wakes it), DeadlineError (no answer in
+    time), SupervisorError and VersionMismatchError (the supervisor cannot be started, or is of another version). The
+    sections below name what comes on top.
     """
 
     def __init__(self, link: AsyncLink, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
@@ -156,21 +157,29 @@ class AsyncSandbox(AsyncStates):
         return cls(link, info, kill_at_exit=not keep)
 
     @classmethod
-    async def connect(cls, id_or_name: str, *, wake: bool = True) -> AsyncSandbox:
+    async def connect(
+        cls, id_or_name: str, *, wake: bool = True, timeout_s: float | None = None
+    ) -> AsyncSandbox:
         """Attach to a sandbox and wake it if it sleeps; a crashed one is started from its disk.
 
         Args:
             id_or_name: Which.
             wake: False leaves it as it is until its first use, which wakes it.
+            timeout_s: Length of the lease that begins with the waking; None is what its lifecycle says. One that runs
+                already has its lease extended to that, never shortened.
 
         Raises:
             SandboxNotFoundError: There is none with that id or name.
             EngineError: It could not be woken.
         """
+        Lifecycle(timeout_s=timeout_s).check()
         path = f"/v1/sandboxes/{ref(id_or_name)}"
         with closed_on_error(AsyncLink()) as link:
             if wake:
-                info = await link.call("POST", f"{path}/wake", SandboxInfo, timeout_s=LONG_S, repeatable=True)
+                body = ResumeRequest(timeout_s=timeout_s)
+                info = await link.call(
+                    "POST", f"{path}/wake", SandboxInfo, body, timeout_s=LONG_S, repeatable=True
+                )
             else:
                 info = await link.call("GET", path, SandboxInfo)
         return cls(link, info)
@@ -408,22 +417,22 @@ class AsyncSandbox(AsyncStates):
         """
         return AsyncForward(self._link, self.id, port, local_port)
 
-    async def fork(self, count: int = 1) -> _Sandboxes:
+    async def fork(self, count: int = 1, *, lifecycle: Lifecycle | None = None) -> _Sandboxes:
         """Make ``count`` running copies of its memory and disk, all or none. It goes on as it was.
 
         Each copy has an id, host name and random state of its own; its connections to the outside are reset.
 
         Args:
             count: From 1 to 100.
+            lifecycle: How long the copies may run; None is the original's. Their leases begin now either way.
 
         Raises:
             InvalidSpecError: ``count`` is out of range.
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; there is no copy.
         """
-        infos = await self._link.call(
-            "POST", f"{self._path}/fork", list[SandboxInfo], ForkRequest(count=count), timeout_s=LONG_S
-        )
+        body = ForkRequest(count=count, lifecycle=lifecycle.check() if lifecycle else None)
+        infos = await self._link.call("POST", f"{self._path}/fork", list[SandboxInfo], body, timeout_s=LONG_S)
         return [type(self)(AsyncLink(self._link.home), info, kill_at_exit=True) for info in infos]
 
     async def kill(self) -> None:

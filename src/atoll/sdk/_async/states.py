@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlencode
 
-from atoll.protocol import LimitsRequest, RollbackRequest, SnapshotRequest
+from atoll.protocol import (
+    LimitsRequest,
+    NetworkRequest,
+    ResumeRequest,
+    RollbackRequest,
+    SnapshotRequest,
+    SuspendRequest,
+    TimeoutRequest,
+)
 from atoll.sdk._async.agent import AsyncAgent
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._async.listing import logged
 from atoll.sdk._async.snapshots import snapshot_ref
-from atoll.types import Limits, SandboxInfo, SandboxStats, SnapshotInfo
+from atoll.types import Lifecycle, Limits, SandboxInfo, SandboxStats, SnapshotInfo, StatsSample
 
 
 class AsyncStates:
@@ -40,9 +49,41 @@ class AsyncStates:
         """
         await self._change("limits", LimitsRequest(limits=limits.check(), best_effort=best_effort))
 
+    async def set_timeout(self, timeout_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
+        """Have its lease end in ``timeout_s`` seconds from now, however long it was; what then is in its lifecycle.
+
+        It counts for this run: the next resume begins a lease as the lifecycle says.
+
+        Args:
+            timeout_s: Seconds; 0 ends it now, None is no lease any more.
+            extend_only: Leave a lease that ends later, or never, as it is.
+
+        Raises:
+            StateError: It sleeps: ``resume`` takes a ``timeout_s``.
+            InvalidSpecError: ``timeout_s`` is no length.
+        """
+        Lifecycle(timeout_s=timeout_s).check()
+        body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
+        return await self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
+
+    async def set_network(self, network: Literal["internet", "none"]) -> None:
+        """Change what it may reach: at once, connections to the outside that it has included."""
+        await self._change("network", NetworkRequest(network=network))
+
     async def stats(self) -> SandboxStats:
         """What it uses of the host. It is not woken."""
         return await self._link.call("GET", f"{self._path}/stats", SandboxStats)
+
+    async def stats_history(self, start: float | None = None, end: float | None = None) -> list[StatsSample]:
+        """What it used while it ran in the last hour, every five seconds, oldest first. It is not woken.
+
+        Args:
+            start: Unix seconds of the first sample that may be in it; None is the oldest that there is.
+            end: Unix seconds of the last; None is the newest.
+        """
+        given = {name: value for name, value in (("start", start), ("end", end)) if value is not None}
+        query = f"?{urlencode(given)}" if given else ""
+        return await self._link.call("GET", f"{self._path}/stats/history{query}", list[StatsSample])
 
     async def info(self) -> SandboxInfo:
         """What is known of it now: its state, labels and limits. It is not woken."""
@@ -56,18 +97,32 @@ class AsyncStates:
         """
         await self._change("pause")
 
-    async def resume(self) -> None:
-        """Wake it from pause or suspend, exactly where it was."""
-        await self._change("resume")
+    async def resume(self, timeout_s: float | None = None, memory: bool = True) -> None:
+        """Wake it from pause or suspend, exactly where it was; one whose memory was not kept boots from its disk.
 
-    async def suspend(self) -> None:
+        Args:
+            timeout_s: Length of the lease that begins; None is what its lifecycle says. One that runs already has
+                its lease extended to that, never shortened.
+            memory: False drops the memory that was kept: it boots from its disk.
+
+        Raises:
+            UnsupportedError: Its disk is the engine's own, which is in the memory.
+        """
+        Lifecycle(timeout_s=timeout_s).check()
+        await self._change("resume", ResumeRequest(timeout_s=timeout_s, memory=memory))
+
+    async def suspend(self, *, memory: bool = True) -> None:
         """Put its memory on disk and end its machine; it is on disk for good when this returns. Its next use wakes it.
+
+        Args:
+            memory: False ends its processes and keeps the disk alone: what was written is flushed first, and it
+                boots at the next use.
 
         Raises:
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; it goes on running.
         """
-        await self._change("suspend")
+        await self._change("suspend", SuspendRequest(memory=memory))
 
     async def _change(self, how: str, body: Any = None) -> None:
         path = f"{self._path}/{how}"

@@ -4,14 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlencode
 
-from atoll.protocol import LimitsRequest, RollbackRequest, SnapshotRequest
+from atoll.protocol import (
+    LimitsRequest,
+    NetworkRequest,
+    ResumeRequest,
+    RollbackRequest,
+    SnapshotRequest,
+    SuspendRequest,
+    TimeoutRequest,
+)
 from atoll.sdk._sync.agent import Agent
 from atoll.sdk._sync.link import LONG_S, Link, ref
 from atoll.sdk._sync.listing import logged
 from atoll.sdk._sync.snapshots import snapshot_ref
-from atoll.types import Limits, SandboxInfo, SandboxStats, SnapshotInfo
+from atoll.types import Lifecycle, Limits, SandboxInfo, SandboxStats, SnapshotInfo, StatsSample
 
 
 class States:
@@ -41,9 +50,41 @@ class States:
         """
         self._change("limits", LimitsRequest(limits=limits.check(), best_effort=best_effort))
 
+    def set_timeout(self, timeout_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
+        """Have its lease end in ``timeout_s`` seconds from now, however long it was; what then is in its lifecycle.
+
+        It counts for this run: the next resume begins a lease as the lifecycle says.
+
+        Args:
+            timeout_s: Seconds; 0 ends it now, None is no lease any more.
+            extend_only: Leave a lease that ends later, or never, as it is.
+
+        Raises:
+            StateError: It sleeps: ``resume`` takes a ``timeout_s``.
+            InvalidSpecError: ``timeout_s`` is no length.
+        """
+        Lifecycle(timeout_s=timeout_s).check()
+        body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
+        return self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
+
+    def set_network(self, network: Literal["internet", "none"]) -> None:
+        """Change what it may reach: at once, connections to the outside that it has included."""
+        self._change("network", NetworkRequest(network=network))
+
     def stats(self) -> SandboxStats:
         """What it uses of the host. It is not woken."""
         return self._link.call("GET", f"{self._path}/stats", SandboxStats)
+
+    def stats_history(self, start: float | None = None, end: float | None = None) -> list[StatsSample]:
+        """What it used while it ran in the last hour, every five seconds, oldest first. It is not woken.
+
+        Args:
+            start: Unix seconds of the first sample that may be in it; None is the oldest that there is.
+            end: Unix seconds of the last; None is the newest.
+        """
+        given = {name: value for name, value in (("start", start), ("end", end)) if value is not None}
+        query = f"?{urlencode(given)}" if given else ""
+        return self._link.call("GET", f"{self._path}/stats/history{query}", list[StatsSample])
 
     def info(self) -> SandboxInfo:
         """What is known of it now: its state, labels and limits. It is not woken."""
@@ -57,18 +98,32 @@ class States:
         """
         self._change("pause")
 
-    def resume(self) -> None:
-        """Wake it from pause or suspend, exactly where it was."""
-        self._change("resume")
+    def resume(self, timeout_s: float | None = None, memory: bool = True) -> None:
+        """Wake it from pause or suspend, exactly where it was; one whose memory was not kept boots from its disk.
 
-    def suspend(self) -> None:
+        Args:
+            timeout_s: Length of the lease that begins; None is what its lifecycle says. One that runs already has
+                its lease extended to that, never shortened.
+            memory: False drops the memory that was kept: it boots from its disk.
+
+        Raises:
+            UnsupportedError: Its disk is the engine's own, which is in the memory.
+        """
+        Lifecycle(timeout_s=timeout_s).check()
+        self._change("resume", ResumeRequest(timeout_s=timeout_s, memory=memory))
+
+    def suspend(self, *, memory: bool = True) -> None:
         """Put its memory on disk and end its machine; it is on disk for good when this returns. Its next use wakes it.
+
+        Args:
+            memory: False ends its processes and keeps the disk alone: what was written is flushed first, and it
+                boots at the next use.
 
         Raises:
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; it goes on running.
         """
-        self._change("suspend")
+        self._change("suspend", SuspendRequest(memory=memory))
 
     def _change(self, how: str, body: Any = None) -> None:
         path = f"{self._path}/{how}"

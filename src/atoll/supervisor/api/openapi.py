@@ -38,14 +38,25 @@ OPERATIONS = (
     Operation("get", _ONE, "One sandbox, by id or name", None, types.SandboxInfo),
     Operation("delete", _ONE, "Kill it"),
     Operation("post", f"{_ONE}/pause", "Freeze it in memory", None, types.SandboxInfo),
-    Operation("post", f"{_ONE}/resume", "Have it running", None, types.SandboxInfo),
-    Operation("post", f"{_ONE}/suspend", "Write its memory to the disk", None, types.SandboxInfo),
-    Operation("post", f"{_ONE}/wake", "Have it running", None, types.SandboxInfo),
+    Operation("post", f"{_ONE}/resume", "Have it running", protocol.ResumeRequest, types.SandboxInfo),
+    Operation(
+        "post",
+        f"{_ONE}/suspend",
+        "Write its memory to the disk, or drop it",
+        protocol.SuspendRequest,
+        types.SandboxInfo,
+    ),
+    Operation("post", f"{_ONE}/wake", "Have it running", protocol.ResumeRequest, types.SandboxInfo),
+    Operation("post", f"{_ONE}/timeout", "Move its lease's end", protocol.TimeoutRequest, types.SandboxInfo),
+    Operation(
+        "post", f"{_ONE}/network", "Change what it may reach", protocol.NetworkRequest, types.SandboxInfo
+    ),
     Operation("post", f"{_ONE}/fork", "Make running copies", protocol.ForkRequest, list[types.SandboxInfo]),
     Operation("post", f"{_ONE}/rollback", "Back to a snapshot", protocol.RollbackRequest, types.SandboxInfo),
     Operation("post", f"{_ONE}/snapshots", "Keep its state", protocol.SnapshotRequest, types.SnapshotInfo),
     Operation("post", f"{_ONE}/limits", "Change limits", protocol.LimitsRequest, types.SandboxInfo),
     Operation("get", f"{_ONE}/stats", "What it uses", None, types.SandboxStats),
+    Operation("get", f"{_ONE}/stats/history", "What it used in the last hour", None, list[types.StatsSample]),
     Operation("get", f"{_ONE}/logs", "Its console from a byte on", None, protocol.LogsPage),
     Operation("get", "/v1/snapshots", "All snapshots, or one sandbox's", None, list[types.SnapshotInfo]),
     Operation("get", "/v1/snapshots/{ref}", "One snapshot, by id or name", None, types.SnapshotInfo),
@@ -119,6 +130,7 @@ _QUERY = {
     "/v1/templates": ("team",),
     "/v1/templates/{ref}": ("team",),
     "/v1/resolved": ("ref", "team"),
+    f"{_ONE}/stats/history": ("start", "end"),
     "/stop": ("force",),
 }
 

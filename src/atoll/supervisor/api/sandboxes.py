@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.errors import InvalidSpecError
-from atoll.protocol import DefaultsRequest, ForkRequest, LimitsRequest, RollbackRequest, SnapshotRequest
+from atoll.protocol import (
+    DefaultsRequest,
+    ForkRequest,
+    LimitsRequest,
+    NetworkRequest,
+    ResumeRequest,
+    RollbackRequest,
+    SnapshotRequest,
+    SuspendRequest,
+    TimeoutRequest,
+)
 from atoll.supervisor.api.answers import Report, answer, json_answer, read_body
 from atoll.supervisor.listing import page
 from atoll.supervisor.logs import read_page
@@ -19,6 +31,11 @@ from atoll.supervisor.table import Sandbox
 from atoll.types import SandboxSpec
 
 _BASE = "/v1/sandboxes"
+_Wanted = TypeVar("_Wanted")
+
+
+class _Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A body that says nothing."""
 
 
 def sandbox_routes(system: System) -> list[Route]:
@@ -69,6 +86,11 @@ def _plain_routes(system: System) -> list[Route]:
     async def stats(request: Request) -> Response:
         return json_answer(await system.usage.of(_sandbox(system, request)))
 
+    async def history(request: Request) -> Response:
+        sandbox, query = _sandbox(system, request), request.query_params
+        start_s, end_s = (_moment(query.get(name), name) for name in ("start", "end"))
+        return json_answer(system.history.of(sandbox, start_s, end_s))
+
     async def logs(request: Request) -> Response:
         path = system.parts.places.console(_sandbox(system, request).sandbox_id)
         offset = _number(request.query_params.get("offset", "0"), "offset")
@@ -81,60 +103,73 @@ def _plain_routes(system: System) -> list[Route]:
         Route(one, info),
         Route(one, kill, methods=["DELETE"]),
         Route(f"{one}/stats", stats),
+        Route(f"{one}/stats/history", history),
         Route(f"{one}/logs", logs),
     ]
 
 
 def _state_routes(system: System) -> list[Route]:
-    def route(name: str, change: Callable[[Sandbox], Awaitable[object]]) -> Route:
-        async def endpoint(request: Request) -> Response:
-            sandbox = _sandbox(system, request)
+    sleep = system.sleep
 
-            async def work(_: Report) -> object:
-                await change(sandbox)
-                return sandbox.info()
+    async def resume(sandbox: Sandbox, wanted: ResumeRequest) -> None:
+        await sleep.resume(sandbox, wanted.timeout_s, memory=wanted.memory)
 
-            return await answer(request, system.works, work)
+    async def wake(sandbox: Sandbox, wanted: ResumeRequest) -> None:
+        await sleep.resume(sandbox, wanted.timeout_s, memory=wanted.memory, by_hand=False)
 
-        return Route(f"{_BASE}/{{ref}}/{name}", endpoint, methods=["POST"], name=name)
+    async def pause(sandbox: Sandbox, _: _Nothing) -> None:
+        await sleep.pause(sandbox)
 
-    async def suspend(sandbox: Sandbox) -> None:
+    async def suspend(sandbox: Sandbox, wanted: SuspendRequest) -> None:
         # Who stops the supervisor, or lets a lease end, is not refused: the sandboxes must go somewhere.
         await system.parts.quotas.check_disk(sandbox.row.team)
         with system.parts.quotas.sleeping(sandbox.row):
-            await system.sleep.suspend(sandbox)
+            await sleep.suspend(sandbox, memory=wanted.memory)
 
     return [
-        route("pause", system.sleep.pause),
-        route("suspend", suspend),
-        route("resume", system.sleep.resume),
-        route("wake", system.sleep.wake),
+        _change_route(system, "pause", _Nothing, pause),
+        _change_route(system, "suspend", SuspendRequest, suspend),
+        _change_route(system, "resume", ResumeRequest, resume),
+        _change_route(system, "wake", ResumeRequest, wake),
     ]
 
 
 def _limit_routes(system: System) -> list[Route]:
-    async def limits(request: Request) -> Response:
-        sandbox, wanted = _sandbox(system, request), await read_body(request, LimitsRequest)
+    async def limits(sandbox: Sandbox, wanted: LimitsRequest) -> None:
+        await system.limits.change(sandbox, wanted.limits, best_effort=wanted.best_effort)
 
-        async def work(_: Report) -> object:
-            await system.limits.change(sandbox, wanted.limits, best_effort=wanted.best_effort)
-            return sandbox.info()
+    async def network(sandbox: Sandbox, wanted: NetworkRequest) -> None:
+        await system.limits.change_network(sandbox, wanted.network)
 
-        return await answer(request, system.works, work)
+    async def defaults(sandbox: Sandbox, wanted: DefaultsRequest) -> None:
+        await system.defaults.change(sandbox, wanted)
 
-    async def defaults(request: Request) -> Response:
-        sandbox, wanted = _sandbox(system, request), await read_body(request, DefaultsRequest)
-
-        async def work(_: Report) -> object:
-            await system.defaults.change(sandbox, wanted)
-            return sandbox.info()
-
-        return await answer(request, system.works, work)
+    async def timeout(sandbox: Sandbox, wanted: TimeoutRequest) -> None:
+        await system.leases.set_timeout(sandbox, wanted.timeout_s, extend_only=wanted.extend_only)
 
     return [
-        Route(f"{_BASE}/{{ref}}/limits", limits, methods=["POST"]),
-        Route(f"{_BASE}/{{ref}}/defaults", defaults, methods=["POST"]),
+        _change_route(system, "limits", LimitsRequest, limits),
+        _change_route(system, "network", NetworkRequest, network),
+        _change_route(system, "defaults", DefaultsRequest, defaults),
+        _change_route(system, "timeout", TimeoutRequest, timeout),
     ]
+
+
+def _change_route(
+    system: System, name: str, kind: type[_Wanted], change: Callable[[Sandbox, _Wanted], Awaitable[None]]
+) -> Route:
+    """A route that changes one sandbox and tells what it is then."""
+
+    async def endpoint(request: Request) -> Response:
+        sandbox, wanted = _sandbox(system, request), await read_body(request, kind)
+
+        async def work(_: Report) -> object:
+            await change(sandbox, wanted)
+            return sandbox.info()
+
+        return await answer(request, system.works, work)
+
+    return Route(f"{_BASE}/{{ref}}/{name}", endpoint, methods=["POST"], name=name)
 
 
 def _branch_routes(system: System) -> list[Route]:
@@ -142,7 +177,7 @@ def _branch_routes(system: System) -> list[Route]:
         sandbox, wanted = _sandbox(system, request), await read_body(request, ForkRequest)
 
         async def work(_: Report) -> object:
-            return await system.forks.fork(sandbox, wanted.count)
+            return await system.forks.fork(sandbox, wanted.count, wanted.lifecycle)
 
         return await answer(request, system.works, work)
 
@@ -183,6 +218,13 @@ def _metadata(pairs: list[str]) -> dict[str, str]:
             raise InvalidSpecError(f"metadata={pair!r} has no value", hint="write metadata=NAME=VALUE")
         wanted[name] = value
     return wanted
+
+
+def _moment(text: str | None, name: str) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise InvalidSpecError(f"{name}={text!r} is no Unix time") from None
 
 
 def _number(text: str, name: str) -> int:

@@ -1,0 +1,34 @@
+"""``atoll timeout``."""
+
+from __future__ import annotations
+
+import click
+
+from atoll.cli.lazy import Command
+from atoll.cli.lifecycle import Length, lease_shown
+from atoll.cli.options import json_option, sandbox_argument
+from atoll.cli.output import show_json
+from atoll.cli.states import held
+
+
+@click.command(name="timeout", cls=Command)
+@sandbox_argument
+@click.argument("length", metavar="LENGTH", type=Length())
+@click.option("--extend-only", is_flag=True, help="Leave a lease that ends later as it is.")
+@json_option
+def command(sandbox: str, length: float | None, extend_only: bool, as_json: bool) -> None:
+    r"""Have a sandbox's lease end in LENGTH from now: 90s, 10m, 2h, 1d; off is no lease.
+
+    What happens at its end was said when the sandbox was made (--on-timeout). 0 has it happen now.
+
+    \b
+    Example:
+      atoll timeout work 30m
+      atoll timeout work off
+    """
+    with held(sandbox) as found:
+        info = found.set_timeout(length, extend_only=extend_only)
+    if as_json:
+        show_json(info)
+    else:
+        click.echo(lease_shown(info))

@@ -1,0 +1,95 @@
+"""Leases as the command line takes and shows them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from atoll.cli.text import moment
+from atoll.types import Lifecycle, SandboxInfo
+
+F = TypeVar("F", bound=Callable[..., Any])
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Length(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
+    """Seconds from ``90``, ``90s``, ``10m``, ``2h`` or ``1d``; None from ``off``."""
+
+    name = "length"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
+        """Return the seconds."""
+        if value == "off":
+            return None
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value) if isinstance(value, str) else None
+        if found is None:
+            self.fail(f"{value!r} is no length: give 90s, 10m, 2h, 1d or off", param, ctx)
+        return float(found[1]) * _UNITS[found[2]]
+
+
+def lifecycle_options(command: F) -> F:
+    """Add what says how long a sandbox may run, and what happens then."""
+    for add in (
+        click.option("--no-auto-resume", is_flag=True, help="When it sleeps, only `atoll resume` wakes it."),
+        click.option(
+            "--wake-timeout",
+            "wake_timeout_s",
+            type=Length(),
+            metavar="LENGTH",
+            help="Its lease after a use has woken it; default: that of --timeout.",
+        ),
+        click.option(
+            "--on-timeout",
+            type=click.Choice(["kill", "suspend", "stop"]),
+            default="kill",
+            show_default=True,
+            help="What the end of its lease does; stop keeps its disk alone.",
+        ),
+        click.option(
+            "--timeout",
+            "timeout_s",
+            type=Length(),
+            metavar="LENGTH",
+            help="How long it may run, like 90s, 10m or 2h; default: as long as it likes.",
+        ),
+    ):
+        command = add(command)
+    return command
+
+
+def lifecycle(options: Mapping[str, Any]) -> Lifecycle:
+    """The lifecycle that was asked for."""
+    return Lifecycle(
+        timeout_s=options["timeout_s"],
+        on_timeout=options["on_timeout"],
+        auto_resume=not options["no_auto_resume"],
+        wake_timeout_s=options["wake_timeout_s"],
+    )
+
+
+def lease_left(info: SandboxInfo) -> str:
+    """How long a sandbox may still run; ``-`` where nothing ends it."""
+    if info.ends_at is None:
+        return "-"
+    left_s = max(0.0, info.ends_at - time.time())
+    for unit, length_s in (("d", 86400), ("h", 3600), ("min", 60)):
+        if left_s >= length_s:
+            return f"{int(left_s // length_s)} {unit}"
+    return f"{int(left_s)} s"
+
+
+def lease_shown(info: SandboxInfo) -> str:
+    """When a sandbox's lease ends, and what happens then."""
+    how = info.lifecycle
+    woken = "" if how.auto_resume else "; only `atoll resume` wakes it"
+    if info.ends_at is not None:
+        return f"until {moment(info.ends_at)}, then {how.on_timeout}{woken}"
+    if how.timeout_s is not None and info.state in ("suspended", "crashed"):
+        return (
+            f"none while it is {info.state}; {how.timeout_s:g} s once it runs, then {how.on_timeout}{woken}"
+        )
+    return f"none{woken}"
