@@ -82,7 +82,7 @@ class LeaseWatch:
         """
         self._quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s).check())
         async with sandbox.lock:
-            check_action("lease", sandbox.row.state, sandbox.sandbox_id)
+            check_action("set the lease of", sandbox.row.state, sandbox.sandbox_id)
             lengthen = self._leases.extended(sandbox.row, timeout_s)
             columns = lengthen if extend_only else self._leases.lasting(timeout_s)
             if columns:

@@ -10,12 +10,12 @@ from atoll.types import SandboxState
 if TYPE_CHECKING:
     from atoll.supervisor.rows import SandboxRow
 
-Action = Literal["pause", "suspend", "wake", "snapshot", "fork", "rollback", "dial", "limit", "lease", "kill"]
+Action = Literal["pause", "suspend", "wake", "snapshot", "fork", "rollback", "dial", "limit", "set the lease of", "kill"]
 
 _ALLOWED: dict[Action, frozenset[SandboxState]] = {
     "pause": frozenset({"running", "paused"}),
     "limit": frozenset({"running", "paused", "suspended", "crashed"}),
-    "lease": frozenset({"running", "paused"}),
+    "set the lease of": frozenset({"running", "paused"}),
     "suspend": frozenset({"running", "paused", "suspended"}),
     "wake": frozenset({"running", "paused", "suspended", "crashed"}),
     "dial": frozenset({"running", "paused", "suspended", "crashed"}),
