@@ -143,14 +143,14 @@ class Sleep:
             check_action("wake", row.state, sandbox.sandbox_id)
             if not memory:
                 check_parts(sandbox.sandbox_id, engine_disk=row.engine_disk)
-            if row.state == "suspended" and row.has_memory and not memory:
-                await self._power_off.drop_memory(sandbox)
             length_s = row.lifecycle.timeout_s if timeout_s is None else timeout_s
             if timeout_s is not None and row.state == "running":
                 await self._parts.table.change(sandbox, **self._parts.leases.extended(row, timeout_s))
-            return await self._wake(sandbox, length_s, by_hand=by_hand)
+            return await self._wake(sandbox, length_s, by_hand=by_hand, memory=memory)
 
-    async def _wake(self, sandbox: Sandbox, length_s: float | None, *, by_hand: bool = False) -> Berth:
+    async def _wake(
+        self, sandbox: Sandbox, length_s: float | None, *, by_hand: bool = False, memory: bool = True
+    ) -> Berth:
         """Have it running; unless it runs, a lease of that length begins."""
         berth = sandbox.berth
         if berth is not None and berth.gone.is_set():
@@ -163,9 +163,11 @@ class Sleep:
             with self._parts.quotas.running(row):
                 if row.state == "crashed":
                     await self._revival.revive(sandbox, columns, by_hand=by_hand)
-                elif row.has_memory:
+                elif row.has_memory and memory:
                     await self._restore(sandbox, columns)
                 else:
+                    if row.has_memory:
+                        await self._power_off.drop_memory(sandbox)
                     await self._boots.boot(sandbox, columns)
         return self._parts.berth_of(sandbox)
 

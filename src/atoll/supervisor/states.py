@@ -10,7 +10,9 @@ from atoll.types import SandboxState
 if TYPE_CHECKING:
     from atoll.supervisor.rows import SandboxRow
 
-Action = Literal["pause", "suspend", "wake", "snapshot", "fork", "rollback", "dial", "limit", "set the lease of", "kill"]
+Action = Literal[
+    "pause", "suspend", "wake", "snapshot", "fork", "rollback", "dial", "limit", "set the lease of", "kill"
+]
 
 _ALLOWED: dict[Action, frozenset[SandboxState]] = {
     "pause": frozenset({"running", "paused"}),
