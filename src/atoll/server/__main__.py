@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import msgspec
 
-from atoll.errors import AtollError
+from atoll.errors import AtollError, NameTakenError
 from atoll.host import Home
+from atoll.sdk import Keys, Teams
 from atoll.server.access import Access
+from atoll.server.accesslog import AccessLog
 from atoll.server.app import make_app
 from atoll.server.listener import Listener, bound
 from atoll.server.parts import Parts
@@ -41,21 +44,51 @@ Example:
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="The certificate's chain, for D and *.D.")
 @click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key.")
 @click.option("--env-file", type=click.Path(path_type=Path), help="Write what a client needs there.")
+@click.option(
+    "--access-log",
+    type=click.Path(path_type=Path),
+    help="Note each request there, as JSON; default: server/access.log in the home.",
+)
 def serve(
-    listen: str, domain: str | None, tls_cert: Path | None, tls_key: Path | None, env_file: Path | None
+    listen: str,
+    domain: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    env_file: Path | None,
+    access_log: Path | None,
 ) -> None:
     """Serve until a signal ends it."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     host, port = address_of(listen)
     settings = Settings(
-        host=host, port=port, domain=domain, tls_cert=tls_cert, tls_key=tls_key, env_file=env_file
+        host=host,
+        port=port,
+        domain=domain,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        env_file=env_file,
+        access_log=access_log,
     ).check()
-    with bound(settings) as sock:
+    directory = Home.default().path / "server"
+    with bound(settings) as sock, passing_key() as key:
         settings = msgspec.structs.replace(settings, port=sock.getsockname()[1])
-        key = f"e2b_{secrets.token_hex(20)}"
-        tokens = Tokens(read_secret(Home.default().path / "server"))
-        parts = Parts(settings=settings, tokens=tokens, access=Access(key))
-        asyncio.run(_run(parts, sock, client_variables(settings, key)))
+        tokens = Tokens(read_secret(directory))
+        log = AccessLog(settings.access_log or directory / "access.log")
+        with contextlib.closing(log):
+            parts = Parts(settings=settings, tokens=tokens, access=Access(), log=log)
+            asyncio.run(_run(parts, sock, client_variables(settings, key)))
+
+
+@contextlib.contextmanager
+def passing_key(team: str = "default") -> Iterator[str]:
+    """A key that opens what the team has as long as the context lasts; the team is made if there is none."""
+    with contextlib.suppress(NameTakenError):
+        Teams.create(team)
+    made = Keys.create(team, "serve")
+    try:
+        yield made.key
+    finally:
+        Keys.revoke(made.info.key_id)
 
 
 async def _run(parts: Parts, sock: socket.socket, variables: dict[str, str]) -> None:

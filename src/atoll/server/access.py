@@ -1,38 +1,142 @@
-"""Whose a request is."""
+"""Whose a request is, and whether that team may ask so often."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import ipaddress
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from atoll.errors import DeniedError
+from atoll.sdk import AsyncKeys
+from atoll.server.accesslog import note
 from atoll.server.answers import Refusal
-from atoll.server.tokens import same
+from atoll.server.buckets import Buckets, retry_after
+from atoll.types import TeamInfo, key_hash, key_id_of
+
+# A revoked key opens nothing after so long.
+_FRESH_S = 5.0
+_KNOWN_MOST = 10_000
+_KEY = re.compile(r"[!-~]{1,200}")
+# Wrong keys of one address: so many at once, and one more each second.
+_WRONG_BURST = 100.0
+_WRONG_RATE_S = 1.0
+_BURST_S = 10.0
 
 
 @dataclass(frozen=True)
-class Team:
-    """Who asks."""
-
-    name: str
+class _Known:
+    team: TeamInfo
+    at_s: float
 
 
 class Access:
-    """Tells whose a request is.
+    """Tells whose requests are.
+
+    What a key opens is remembered for 5 seconds. An address that has come with too many wrong keys is heard no more
+    for a while, but for keys that were right before: others may come through the same address.
 
     Args:
-        key: The one API key.
+        check: Asks whose a key is.
+        clock: Seconds that only grow.
     """
 
-    def __init__(self, key: str) -> None:
-        self._key = key
+    def __init__(
+        self,
+        check: Callable[[str], Awaitable[TeamInfo]] = AsyncKeys.check,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._check = check
+        self._clock = clock
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[TeamInfo]] = {}
+        self._wrong = Buckets()
+        self._requests = Buckets()
 
-    async def team_of(self, headers: Mapping[str, str]) -> Team:
+    async def team_of(self, headers: Mapping[str, str]) -> TeamInfo:
         """The team whose key a request has, in ``X-API-Key`` or ``Authorization: Bearer``.
 
         Raises:
-            Refusal: It has none, or a wrong one (401).
+            Refusal: It has none, or one that opens nothing (401), or the team, or the address with wrong keys, asks
+                too often (429).
         """
-        given = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
-        if not same(given, self._key):
+        key = _given(headers)
+        if key is None:
             raise Refusal(401, "Invalid API key")
-        return Team("default")
+        team = await self._team(key)
+        noted = note()
+        noted.team, noted.key_id = team.name, key_id_of(key)
+        self._count(team)
+        return team
+
+    async def _team(self, key: str) -> TeamInfo:
+        digest, peer = key_hash(key), _network(note().peer)
+        known = self._known.get(digest)
+        if known is not None and self._clock() - known.at_s < _FRESH_S:
+            return known.team
+        wait_s = self._wrong.wait_s(peer, _WRONG_RATE_S, _WRONG_BURST, self._clock())
+        if known is None and wait_s:
+            raise Refusal(429, "Too many wrong API keys", headers=retry_after(wait_s))
+        try:
+            team = await self._asked(digest, key)
+        except DeniedError:
+            self._known.pop(digest, None)
+            self._wrong.take(peer, _WRONG_RATE_S, _WRONG_BURST, self._clock())
+            raise Refusal(401, "Invalid API key") from None
+        return team
+
+    async def _asked(self, digest: str, key: str) -> TeamInfo:
+        """Ask once, however many wait for the answer."""
+        task = self._asking.get(digest)
+        if task is None:
+            task = self._asking[digest] = asyncio.ensure_future(self._ask(digest, key))
+
+            def answered(task: asyncio.Task[TeamInfo]) -> None:
+                self._asking.pop(digest, None)
+                if not task.cancelled():
+                    task.exception()  # all who asked may have gone
+
+            task.add_done_callback(answered)
+        return await asyncio.shield(task)
+
+    async def _ask(self, digest: str, key: str) -> TeamInfo:
+        at_s = self._clock()
+        team = await self._check(key)
+        self._known[digest] = _Known(team, at_s)
+        self._known.move_to_end(digest)
+        while len(self._known) > _KNOWN_MOST:
+            self._known.popitem(last=False)
+        return team
+
+    def _count(self, team: TeamInfo) -> None:
+        rate_s = team.quotas.requests_s
+        if rate_s is None:
+            return
+        wait_s = self._requests.take(team.name, rate_s, max(1.0, rate_s * _BURST_S), self._clock())
+        if wait_s:
+            raise Refusal(429, f"Too many requests: at most {rate_s:g} a second", headers=retry_after(wait_s))
+
+
+def _given(headers: Mapping[str, str]) -> str | None:
+    """The key that a request has, unless it cannot be one."""
+    key = headers.get("x-api-key")
+    if key is None:
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+    key = key.strip()
+    return key if _KEY.fullmatch(key) else None
+
+
+def _network(peer: str) -> str:
+    """What counts as one address: of IPv6 whoever has one has 2^64."""
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
+    return peer

@@ -16,6 +16,8 @@ _Value = TypeVar("_Value")
 BODY_BYTES = 1 << 20
 _STATUS: dict[type[AtollError], int] = {
     errors.InvalidSpecError: 400,
+    errors.DeniedError: 401,
+    errors.QuotaError: 429,
     errors.NotFoundError: 404,
     errors.NameTakenError: 409,
     errors.InUseError: 409,
@@ -81,7 +83,9 @@ def refusal_of(error: AtollError) -> Refusal:
     for kind in type(error).__mro__:
         status = _STATUS.get(kind)
         if status is not None:
-            return Refusal(status, str(error))
+            # asked again at once, a team has no more than before
+            final = {"Should-Retry": "false"} if kind is errors.QuotaError else None
+            return Refusal(status, str(error), headers=final)
     # its message may name paths and programs of this host
     return Refusal(500, "the server failed; its log says why")
 

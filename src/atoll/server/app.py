@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from atoll.errors import AtollError
+from atoll.server.accesslog import logged
 from atoll.server.answers import Refusal, refusal_of, refused
 from atoll.server.api import routes
 from atoll.server.gateway import CutError, Gateway
@@ -33,7 +34,7 @@ def make_app(parts: Parts) -> ASGIApp:
             _log.exception("%s failed", scope.get("method", scope["type"]))
             raise
 
-    return app
+    return logged(app, parts.log) if parts.log else app
 
 
 def make_api(parts: Parts) -> Starlette:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from atoll.server.access import Access
+from atoll.server.accesslog import AccessLog
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens
 
@@ -17,8 +18,10 @@ class Parts:
         settings: What the server was started with.
         tokens: Makes and checks the tokens that clients hold for one sandbox or one volume.
         access: Tells whose a request is.
+        log: Where each request is noted; None notes none.
     """
 
     settings: Settings
     tokens: Tokens
     access: Access
+    log: AccessLog | None = None

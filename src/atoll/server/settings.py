@@ -22,6 +22,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tls_cert: A file with the certificate chain; None speaks plain http.
         tls_key: A file with its private key.
         env_file: Where the variables that a client needs are written.
+        access_log: Where each request is noted; None is ``server/access.log`` in the home.
     """
 
     host: str = "127.0.0.1"
@@ -30,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: Path | None = None
     tls_key: Path | None = None
     env_file: Path | None = None
+    access_log: Path | None = None
 
     @property
     def scheme(self) -> str:

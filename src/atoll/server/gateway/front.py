@@ -8,6 +8,7 @@ import time
 from starlette.types import Receive, Scope, Send
 
 from atoll.errors import AtollError
+from atoll.server.accesslog import note
 from atoll.server.gateway.asked import Asked
 from atoll.server.gateway.doors import admitted
 from atoll.server.gateway.exchange import Exchange
@@ -73,7 +74,10 @@ class Gateway:
         return target
 
     async def _pass(self, asked: Asked, kind: str, receive: Receive, send: Send) -> None:
+        noted = note()
+        noted.route = "gateway"
         known = await self._look_up(asked.target)
+        noted.sandbox_id = asked.target.sandbox_id
         asked = admitted(asked, known, time.time())
         if kind == "websocket":
             await Tunnel(asked, known, self._wires, receive, send).run()

@@ -1,0 +1,62 @@
+"""Token buckets: how often somebody may do something. Pure: the time is given."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+LONGEST_S = 3600.0
+
+
+@dataclass
+class TokenBucket:
+    """What is left of one's allowance, as of a time."""
+
+    tokens: float
+    at_s: float
+
+    def fill(self, rate_s: float, burst: float, now_s: float) -> None:
+        """Add what has come since, never more than ``burst`` in all."""
+        passed_s = max(0.0, now_s - self.at_s)
+        self.tokens = min(burst, self.tokens + passed_s * rate_s)
+        self.at_s = now_s
+
+
+class Buckets:
+    """A bucket for each of some names; of more than ``most`` names those that came last are remembered.
+
+    Args:
+        most: How many names.
+    """
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._most = most
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def take(self, name: str, rate_s: float, burst: float, now_s: float) -> float:
+        """Take a token of a name's bucket, which gets ``rate_s`` a second and holds ``burst``.
+
+        Returns:
+            0 when there was one; else seconds until there will be, at most an hour.
+        """
+        wait_s = self.wait_s(name, rate_s, burst, now_s)
+        if not wait_s:
+            self._buckets[name].tokens -= 1
+        return wait_s
+
+    def wait_s(self, name: str, rate_s: float, burst: float, now_s: float) -> float:
+        """What ``take`` would return; nothing is taken."""
+        bucket = self._buckets.setdefault(name, TokenBucket(burst, now_s))
+        self._buckets.move_to_end(name)
+        while len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+        bucket.fill(rate_s, burst, now_s)
+        if bucket.tokens >= 1:
+            return 0.0
+        return min(LONGEST_S, (1 - bucket.tokens) / rate_s) if rate_s > 0 else LONGEST_S
+
+
+def retry_after(wait_s: float) -> dict[str, str]:
+    """The header that tells a client to wait."""
+    return {"Retry-After": str(max(1, math.ceil(wait_s)))}
