@@ -13,6 +13,13 @@ import (
 // DefaultPath is the search path of programs whose environment names none.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// Programs of E2B's clients know by these that they are in a sandbox, and in which: a copy has an id of its own, so that
+// the second follows the host name.
+const (
+	e2bMark = "E2B_SANDBOX"
+	e2bID   = "E2B_SANDBOX_ID"
+)
+
 // Settings are safe for concurrent use.
 type Settings struct {
 	Users *user.Database
@@ -22,6 +29,7 @@ type Settings struct {
 	caEnv      map[string]string
 	user       string
 	cwd        string
+	hostname   string
 	token      string
 	generation int64
 	stamp      time.Time
@@ -39,6 +47,7 @@ type Change struct {
 	CAEnv      map[string]string
 	User       *string
 	Cwd        *string
+	Hostname   *string
 	Token      *string
 	Generation *int64
 }
@@ -57,6 +66,12 @@ func (s *Settings) Apply(change Change) {
 	}
 	set(&s.user, change.User)
 	set(&s.cwd, change.Cwd)
+	if change.Hostname != nil && *change.Hostname != s.hostname {
+		s.hostname = *change.Hostname
+		if s.env[e2bMark] != "" {
+			s.changes++
+		}
+	}
 	set(&s.token, change.Token)
 	set(&s.generation, change.Generation)
 }
@@ -96,7 +111,16 @@ func (s *Settings) Generation() int64 {
 func (s *Settings) Env() map[string]string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return maps.Clone(s.env)
+	return s.own()
+}
+
+// own is the environment that the host set, with the sandbox's id where that is asked for.
+func (s *Settings) own() map[string]string {
+	env := maps.Clone(s.env)
+	if env[e2bMark] != "" {
+		env[e2bID] = s.hostname
+	}
+	return env
 }
 
 // changed counts how often the environment was set.
@@ -160,7 +184,7 @@ func (s *Settings) overlay(env map[string]string) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	maps.Copy(env, s.caEnv)
-	maps.Copy(env, s.env)
+	maps.Copy(env, s.own())
 }
 
 func list(env map[string]string) []string {

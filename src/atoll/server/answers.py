@@ -35,6 +35,14 @@ _STATUS: dict[type[AtollError], int] = {
     errors.FileDeniedError: 403,
 }
 
+# Their own messages name paths of this host.
+_OPAQUE: dict[type[AtollError], str] = {
+    errors.DeadlineError: "there was no answer in time; the server's log says of what",
+    errors.SupervisorError: "the supervisor cannot be reached; the server's log says why",
+}
+# Asked again at once, a team has no more than before, and what was too slow may have been done.
+_FINAL = (errors.QuotaError, errors.DeadlineError)
+
 
 class Refusal(Exception):
     """An answer that is an error.
@@ -83,9 +91,8 @@ def refusal_of(error: AtollError) -> Refusal:
     for kind in type(error).__mro__:
         status = _STATUS.get(kind)
         if status is not None:
-            # asked again at once, a team has no more than before
-            final = {"Should-Retry": "false"} if kind is errors.QuotaError else None
-            return Refusal(status, str(error), headers=final)
+            final = {"Should-Retry": "false"} if kind in _FINAL else None
+            return Refusal(status, _OPAQUE.get(kind) or str(error), headers=final)
     # its message may name paths and programs of this host
     return Refusal(500, "the server failed; its log says why")
 

@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import time
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from atoll.host import Home
 from atoll.server.answers import answer
+from atoll.server.api.branches import fork_routes
+from atoll.server.api.docs import documentation_routes
+from atoll.server.api.readings import reading_routes
+from atoll.server.api.sandboxes import sandbox_routes
+from atoll.server.api.snapshots import snapshot_routes
+from atoll.server.api.states import state_routes
+from atoll.server.api.unsupported import unsupported_routes
+from atoll.server.idempotency import Idempotency
+from atoll.server.machine import this_machine
 from atoll.server.parts import Parts
+from atoll.server.views import Views
 
 __all__ = ["routes"]
 
 
 def routes(parts: Parts) -> list[Route]:
     """All routes of the API."""
-    del parts
-    return [Route("/health", _health)]
+    settings = parts.settings
+    views = Views(
+        parts.tokens,
+        this_machine(Home.default().path),
+        domain=settings.public_domain or f"localhost:{settings.port}",
+    )
+    return [
+        Route("/health", _health),
+        *documentation_routes(),
+        *reading_routes(parts, views),
+        *sandbox_routes(parts, views, Idempotency(time.monotonic)),
+        *state_routes(parts, views),
+        *fork_routes(parts, views),
+        *snapshot_routes(parts),
+        *unsupported_routes(parts),
+    ]
 
 
 async def _health(request: Request) -> Response:

@@ -1,0 +1,68 @@
+"""What grows out of a sandbox: forks and snapshots."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.errors import NoSpaceError, QuotaError, StateError
+from atoll.sdk import AsyncSandbox
+from atoll.server import leases
+from atoll.server.answers import Refusal, answer, refusal_of
+from atoll.server.api.asked import Asked, route
+from atoll.server.attributes import read
+from atoll.server.parts import Parts
+from atoll.server.views import Views
+from atoll.server.wire import Fault, Fork, ForkResult
+from atoll.types import SandboxInfo, TeamInfo
+
+_FORKS_MOST = 100
+
+
+def fork_routes(parts: Parts, views: Views) -> Sequence[Route]:
+    """Making copies of one sandbox."""
+
+    async def fork(asked: Asked) -> Response:
+        wanted = await asked.body(Fork)
+        timeout_s = leases.DEFAULT_V1_S if wanted.timeout is None else wanted.timeout
+        leases.bounded(timeout_s, asked.team.quotas.timeout_s)
+        _check_count(wanted.count, asked.team)
+        info = await asked.sandbox()
+        try:
+            ids = await _forked(info, wanted.count, timeout_s)
+        except StateError:
+            raise Refusal(
+                409, f"Sandbox '{info.sandbox_id}' cannot be forked while in '{info.state}' state"
+            ) from None
+        except (QuotaError, NoSpaceError) as error:
+            # each fork is told by itself; ours are made all or none
+            refusal = refusal_of(error)
+            fault = Fault(code=refusal.status, message=refusal.message)
+            return answer([ForkResult(error=fault)] * wanted.count, 201)
+        attributes = read(info.attributes, info.image)
+        return answer([ForkResult(sandbox=views.created(one, attributes)) for one in ids], 201)
+
+    return [route(parts, "POST", "/sandboxes/{sandbox_id}/fork", fork)]
+
+
+def _check_count(count: int, team: TeamInfo) -> None:
+    if count < 1:
+        raise Refusal(400, "Count must be at least 1")
+    if count > _FORKS_MOST:
+        raise Refusal(400, f"Count cannot be greater than {_FORKS_MOST}")
+    if team.quotas.running is not None and count >= team.quotas.running:
+        raise Refusal(
+            400,
+            f"Count must be lower than the maximum number of concurrent sandboxes ({team.quotas.running})",
+        )
+
+
+async def _forked(info: SandboxInfo, count: int, timeout_s: int) -> list[str]:
+    with contextlib.closing(AsyncSandbox.of(info)) as sandbox:
+        copies = await sandbox.fork(count, lifecycle=leases.lease(timeout_s, info.lifecycle))
+    for copy in copies:
+        copy.close()
+    return [copy.id for copy in copies]

@@ -1,0 +1,98 @@
+"""What is measured and logged of sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.errors import SandboxNotFoundError
+from atoll.sdk import AsyncSandbox
+from atoll.server import logs
+from atoll.server.answers import Refusal, answer
+from atoll.server.api.asked import Asked, route
+from atoll.server.listing import number_of
+from atoll.server.owned import all_of
+from atoll.server.parts import Parts
+from atoll.server.views import Views, moment
+from atoll.server.wire import LogEntry, LogLine, Logs, LogsPage, Metric, MetricsOfSandboxes
+from atoll.types import SandboxInfo
+
+_SANDBOXES_MOST = 100
+_IDS = re.compile(r"[a-z0-9,]{0,4096}")
+
+
+def reading_routes(parts: Parts, views: Views) -> Sequence[Route]:
+    """Metrics and logs."""
+    return [*_metric_routes(parts, views), *_log_routes(parts)]
+
+
+def _metric_routes(parts: Parts, views: Views) -> Sequence[Route]:
+    async def one(asked: Asked) -> Response:
+        start, end = _moment(asked.query, "start"), _moment(asked.query, "end")
+        if start is not None and end is not None and start > end:
+            raise Refusal(400, "start cannot be after end")
+        with contextlib.closing(AsyncSandbox.of(await asked.sandbox())) as sandbox:
+            samples = await sandbox.stats_history(start, end)
+        return answer([views.metric(sample) for sample in samples])
+
+    async def many(asked: Asked) -> Response:
+        wanted = _ids(asked.query.get("sandbox_ids", ""))
+        infos = [info for info in await all_of(asked.team.name) if info.sandbox_id in wanted]
+        found = await asyncio.gather(*(newest(info) for info in infos))
+        metrics = {info.sandbox_id: metric for info, metric in zip(infos, found, strict=True) if metric}
+        return answer(MetricsOfSandboxes(sandboxes=metrics))
+
+    async def newest(info: SandboxInfo) -> Metric | None:
+        with contextlib.closing(AsyncSandbox.of(info)) as sandbox:
+            try:
+                samples = await sandbox.stats_history()
+            except SandboxNotFoundError:
+                return None
+        return views.metric(samples[-1]) if samples else None
+
+    return [
+        route(parts, "GET", "/sandboxes/metrics", many),
+        route(parts, "GET", "/sandboxes/{sandbox_id}/metrics", one),
+    ]
+
+
+def _log_routes(parts: Parts) -> Sequence[Route]:
+    async def v1(asked: Asked) -> Response:
+        query = logs.query_of(
+            {"limit": asked.query.get("limit", ""), "start": asked.query.get("start", "")}, "start"
+        )
+        entries = await entries_of(asked, query)
+        lines = [LogLine(timestamp=entry.timestamp, line=entry.message) for entry in entries]
+        return answer(Logs(logs=lines, log_entries=entries))
+
+    async def v2(asked: Asked) -> Response:
+        return answer(LogsPage(logs=await entries_of(asked, logs.query_of(asked.query, "cursor"))))
+
+    async def entries_of(asked: Asked, query: logs.Query) -> list[LogEntry]:
+        info = await asked.sandbox()
+        with contextlib.closing(AsyncSandbox.of(info)) as sandbox:
+            texts: AsyncIterator[str] = sandbox.logs()
+            return await logs.entries_of(texts, query, moment(info.created_at))
+
+    return [
+        route(parts, "GET", "/sandboxes/{sandbox_id}/logs", v1),
+        route(parts, "GET", "/v2/sandboxes/{sandbox_id}/logs", v2),
+    ]
+
+
+def _ids(text: str) -> set[str]:
+    ids = set(filter(None, text.split(",")))
+    if not _IDS.fullmatch(text) or not ids:
+        raise Refusal(400, "sandbox_ids must be ids of sandboxes with commas between")
+    if len(ids) > _SANDBOXES_MOST:
+        raise Refusal(400, f"sandbox_ids must be at most {_SANDBOXES_MOST}")
+    return ids
+
+
+def _moment(query: Mapping[str, str], name: str) -> float | None:
+    return float(number_of(query, name, 0)) if query.get(name) else None

@@ -1,0 +1,70 @@
+"""Sandboxes: create, list, look, kill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.sdk import AsyncSandbox
+from atoll.server import leases
+from atoll.server.answers import answer, no_content
+from atoll.server.api.asked import Asked, route
+from atoll.server.creation import Creation
+from atoll.server.idempotency import Idempotency
+from atoll.server.listing import Page, page_of, query_of
+from atoll.server.owned import all_of
+from atoll.server.parts import Parts
+from atoll.server.views import Views
+from atoll.server.wire import NewSandbox
+
+
+def sandbox_routes(parts: Parts, views: Views, idempotency: Idempotency) -> Sequence[Route]:
+    """Making sandboxes, lists of them, one by its id."""
+    creation = Creation(views, idempotency)
+
+    async def create_v1(asked: Asked) -> Response:
+        wanted = await asked.body(NewSandbox)
+        made = await creation.create(
+            asked.team, wanted, default_s=leases.DEFAULT_V1_S, secure=wanted.secure is not False
+        )
+        return answer(made, 201)
+
+    async def create_v2(asked: Asked) -> Response:
+        key = asked.request.headers.get("idempotency-key")
+        wanted = await asked.body(NewSandbox)
+        made = await creation.create(asked.team, wanted, default_s=leases.DEFAULT_V2_S, key=key)
+        return answer(made, 201)
+
+    async def list_v1(asked: Asked) -> Response:
+        wanted = query_of({"metadata": asked.query.get("metadata", ""), "state": "running"})
+        infos = await all_of(asked.team.name)
+        page = page_of(infos, wanted, limit=None)
+        return answer([views.listed(info) for info in page.infos])
+
+    async def list_v2(asked: Asked) -> Response:
+        wanted = query_of(asked.query)
+        page = page_of(await all_of(asked.team.name), wanted, limit=wanted.limit)
+        return answer([views.listed(info) for info in page.infos], headers=_page_headers(page))
+
+    async def look(asked: Asked) -> Response:
+        return answer(views.detail(await asked.sandbox()))
+
+    async def kill(asked: Asked) -> Response:
+        await AsyncSandbox.of(await asked.sandbox()).kill()
+        return no_content()
+
+    return [
+        route(parts, "POST", "/sandboxes", create_v1),
+        route(parts, "POST", "/v2/sandboxes", create_v2),
+        route(parts, "GET", "/sandboxes", list_v1),
+        route(parts, "GET", "/v2/sandboxes", list_v2),
+        route(parts, "GET", "/sandboxes/{sandbox_id}", look),
+        route(parts, "DELETE", "/sandboxes/{sandbox_id}", kill),
+    ]
+
+
+def _page_headers(page: Page) -> dict[str, str]:
+    headers = {"X-Total-Running": str(page.running)}
+    return headers | {"X-Next-Token": page.token} if page.token else headers

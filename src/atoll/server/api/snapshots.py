@@ -1,0 +1,53 @@
+"""Snapshots: taking them of a sandbox, and lists of them. They are deleted as templates are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.errors import AtollError, StateError
+from atoll.sdk import AsyncSandbox, AsyncSnapshots, AsyncTemplates
+from atoll.server.answers import Refusal, answer
+from atoll.server.api.asked import Asked, route
+from atoll.server.parts import Parts
+from atoll.server.snapshots import name_of, page_of, query_of, told
+from atoll.server.wire import NewSnapshot
+
+
+def snapshot_routes(parts: Parts) -> Sequence[Route]:
+    """``/sandboxes/ID/snapshots`` and ``/snapshots``."""
+
+    async def take(asked: Asked) -> Response:
+        wanted = await asked.body(NewSnapshot)
+        if wanted.memory is False:
+            raise Refusal(409, "Snapshots of the filesystem alone are not supported by this server.")
+        team = asked.team.name
+        name = name_of(wanted.name, team) if wanted.name else None
+        info = await asked.sandbox()
+        try:
+            with contextlib.closing(AsyncSandbox.of(info)) as sandbox:
+                snapshot = await sandbox.snapshot()
+        except StateError:
+            raise Refusal(
+                409, f"Sandbox '{info.sandbox_id}' cannot be snapshotted while in '{info.state}' state"
+            ) from None
+        try:
+            kept = await AsyncTemplates.record(str(name) if name else None, snapshot, team)
+        except BaseException:
+            with contextlib.suppress(AtollError):
+                await AsyncSnapshots.delete(snapshot.snapshot_id)
+            raise
+        return answer(told(kept.template_id, kept.name, kept.tag, team), 201)
+
+    async def listed(asked: Asked) -> Response:
+        team = asked.team.name
+        page, token = page_of(await AsyncTemplates.list(team=team), query_of(asked.query, team), team)
+        return answer(page, headers={"X-Next-Token": token} if token else None)
+
+    return [
+        route(parts, "POST", "/sandboxes/{sandbox_id}/snapshots", take),
+        route(parts, "GET", "/snapshots", listed),
+    ]

@@ -1,0 +1,139 @@
+"""The states of a sandbox: connect, pause, resume, timeouts, network."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.errors import StateError
+from atoll.sdk import AsyncSandbox
+from atoll.server import leases
+from atoll.server.answers import Refusal, answer, no_content
+from atoll.server.api.asked import Asked, route
+from atoll.server.attributes import read
+from atoll.server.egress import egress_of
+from atoll.server.parts import Parts
+from atoll.server.views import Views, state_of
+from atoll.server.wire import Connect, Network, Pause, Refresh, Resume, Timeout
+from atoll.types import SandboxInfo
+
+_REFRESH_S = 15
+
+
+def state_routes(parts: Parts, views: Views) -> Sequence[Route]:
+    """What changes the state of one sandbox."""
+    return [*_sleep_routes(parts, views), *_lease_routes(parts), _network_route(parts)]
+
+
+def _sleep_routes(parts: Parts, views: Views) -> Sequence[Route]:
+    pausing = Busy()
+
+    async def connected(asked: Asked, timeout_s: int, memory: bool | None) -> Response:
+        leases.bounded(timeout_s, asked.team.quotas.timeout_s)
+        info = await asked.sandbox()
+        paused = state_of(info) == "paused"
+        with _handle(info) as sandbox:
+            await sandbox.resume(timeout_s, memory=not paused or memory is not False)
+        return answer(
+            views.created(info.sandbox_id, read(info.attributes, info.image)), 201 if paused else 200
+        )
+
+    async def connect_v1(asked: Asked) -> Response:
+        wanted = await asked.body(Connect)
+        if wanted.timeout is None:
+            raise Refusal(400, "timeout is required")
+        return await connected(asked, wanted.timeout, wanted.memory)
+
+    async def connect_v2(asked: Asked) -> Response:
+        wanted = await asked.body(Connect)
+        timeout_s = leases.DEFAULT_V2_S if wanted.timeout is None else wanted.timeout
+        return await connected(asked, timeout_s, wanted.memory)
+
+    async def resume(asked: Asked) -> Response:
+        wanted = await asked.body(Resume)
+        if state_of(await asked.sandbox()) == "running":
+            raise Refusal(409, f"Sandbox '{asked.ref}' is already running")
+        timeout_s = leases.DEFAULT_V1_S if wanted.timeout is None else wanted.timeout
+        return await connected(asked, timeout_s, wanted.memory)
+
+    async def pause(asked: Asked) -> Response:
+        wanted = await asked.body(Pause)
+        info = await asked.sandbox()
+        if state_of(info) == "paused":
+            raise Refusal(409, f"Error pausing sandbox - sandbox '{info.sandbox_id}' is already paused")
+        with pausing.one(info.sandbox_id), _handle(info) as sandbox:
+            await sandbox.suspend(memory=wanted.memory is not False)
+        return no_content()
+
+    one = "/sandboxes/{sandbox_id}"
+    return [
+        route(parts, "POST", f"{one}/connect", connect_v1),
+        route(parts, "POST", f"/v2{one}/connect", connect_v2),
+        route(parts, "POST", f"{one}/resume", resume),
+        route(parts, "POST", f"{one}/pause", pause),
+    ]
+
+
+def _lease_routes(parts: Parts) -> Sequence[Route]:
+    async def leased(asked: Asked, timeout_s: int, extend_only: bool) -> Response:
+        leases.bounded(timeout_s, asked.team.quotas.timeout_s)
+        info = await asked.sandbox()
+        try:
+            with _handle(info) as sandbox:
+                await sandbox.set_timeout(timeout_s, extend_only=extend_only)
+        except StateError:
+            raise Refusal(404, f"Sandbox '{info.sandbox_id}' is not running anymore") from None
+        return no_content()
+
+    async def timeout(asked: Asked) -> Response:
+        return await leased(asked, (await asked.body(Timeout)).timeout, extend_only=False)
+
+    async def refresh(asked: Asked) -> Response:
+        wanted = (await asked.body(Refresh)).duration
+        return await leased(asked, _REFRESH_S if wanted is None else wanted, extend_only=True)
+
+    one = "/sandboxes/{sandbox_id}"
+    return [
+        route(parts, "POST", f"{one}/timeout", timeout),
+        route(parts, "POST", f"{one}/refreshes", refresh),
+    ]
+
+
+def _network_route(parts: Parts) -> Route:
+    async def network(asked: Asked) -> Response:
+        wanted = await asked.body(Network)
+        egress = egress_of(wanted, None)
+        with _handle(await asked.sandbox()) as sandbox:
+            await sandbox.set_network(egress)
+        return no_content()
+
+    return route(parts, "PUT", "/sandboxes/{sandbox_id}/network", network)
+
+
+class Busy:
+    """Sandboxes that are just being paused: a second request is told so, and does not wait for the first."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+
+    @contextlib.contextmanager
+    def one(self, sandbox_id: str) -> Iterator[None]:
+        """Hold one of them.
+
+        Raises:
+            Refusal: Somebody else does (409).
+        """
+        if sandbox_id in self._ids:
+            raise Refusal(409, f"Sandbox '{sandbox_id}' cannot be paused while in 'pausing' state")
+        self._ids.add(sandbox_id)
+        try:
+            yield
+        finally:
+            self._ids.discard(sandbox_id)
+
+
+def _handle(info: SandboxInfo) -> contextlib.closing[AsyncSandbox]:
+    return contextlib.closing(AsyncSandbox.of(info))

@@ -1,0 +1,28 @@
+"""What E2B has and this server has not: answered clearly, and only to those who have a key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.server.answers import Refusal
+from atoll.server.api.asked import Asked, route
+from atoll.server.parts import Parts
+
+
+def unsupported_routes(parts: Parts) -> Sequence[Route]:
+    """Secrets."""
+
+    async def secrets(asked: Asked) -> Response:
+        del asked
+        raise Refusal(501, "secrets are not supported by this server yet")
+
+    return [
+        route(parts, "GET", "/secrets", secrets),
+        route(parts, "POST", "/secrets", secrets),
+        route(parts, "GET", "/secrets/{ref}", secrets),
+        route(parts, "POST", "/secrets/{ref}", secrets),
+        route(parts, "DELETE", "/secrets/{ref}", secrets),
+    ]

@@ -1,0 +1,64 @@
+"""What the server remembers of a sandbox in its attributes, which never change while it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+SECURE = "e2b_secure"
+PUBLIC_TRAFFIC = "e2b_public_traffic"
+MASK_HOST = "e2b_mask_host"
+TEMPLATE = "e2b_template"
+ALIAS = "e2b_alias"
+IDEMPOTENCY = "e2b_idempotency"
+INTERNET = "e2b_internet"
+_NO, _YES = "0", "1"
+
+
+class Attributes(msgspec.Struct, frozen=True, kw_only=True):
+    """What is remembered.
+
+    Args:
+        template: Id of the template that it was made of, or the name of an image.
+        alias: Name of that template, if it has one.
+        secure: The guest agent asks for an access token.
+        public_traffic: Other ports than the agent's ask for no token.
+        mask_host: What programs inside see as the host of requests; None is the real one.
+        internet: Whether its maker asked for the internet or for none; None said nothing.
+        idempotency: The key of the request that made it, and what it asked for.
+    """
+
+    template: str
+    alias: str | None = None
+    secure: bool = True
+    public_traffic: bool = True
+    mask_host: str | None = None
+    internet: bool | None = None
+    idempotency: str | None = None
+
+    def kept(self) -> dict[str, str]:
+        """As the supervisor keeps them; what is usual is left out."""
+        kept = {TEMPLATE: self.template}
+        if not self.secure:
+            kept[SECURE] = _NO
+        if not self.public_traffic:
+            kept[PUBLIC_TRAFFIC] = _NO
+        if self.internet is not None:
+            kept[INTERNET] = _YES if self.internet else _NO
+        optional = {ALIAS: self.alias, MASK_HOST: self.mask_host, IDEMPOTENCY: self.idempotency}
+        return kept | {name: value for name, value in optional.items() if value is not None}
+
+
+def read(kept: Mapping[str, str], image: str) -> Attributes:
+    """Those that the supervisor keeps of a sandbox; one that was not made by a server is secure, and of its image."""
+    internet = kept.get(INTERNET)
+    return Attributes(
+        template=kept.get(TEMPLATE, image),
+        alias=kept.get(ALIAS),
+        secure=kept.get(SECURE) != _NO,
+        public_traffic=kept.get(PUBLIC_TRAFFIC) != _NO,
+        mask_host=kept.get(MASK_HOST),
+        internet=None if internet is None else internet == _YES,
+        idempotency=kept.get(IDEMPOTENCY),
+    )

@@ -1,0 +1,31 @@
+"""What the host has, as far as clients are told."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sandbox without limits of its own may use.
+
+    Args:
+        vcpus: Processors.
+        memory_mib: Half of the memory, which the supervisor gives where nothing is asked for.
+        disk_mib: The disk under the home.
+    """
+
+    vcpus: int
+    memory_mib: int
+    disk_mib: int
+
+
+def this_machine(home: Path) -> Machine:
+    """The host of a home."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Machine(
+        vcpus=os.cpu_count() or 1, memory_mib=pages // 2 >> 20, disk_mib=shutil.disk_usage(home).total >> 20
+    )
