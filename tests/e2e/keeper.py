@@ -17,6 +17,7 @@ PORT = 7100
 ECHO_PORT = 7101
 OUTSIDE_PORT = 7102
 PLACE = "/home/user/kept"
+FAR = 5 << 20
 
 
 def serve_echo(listener: socket.socket) -> None:
@@ -57,6 +58,7 @@ class Keeper:
         self.unix.connect("echo.sock")
         self.deleted = os.open("deleted", os.O_RDWR | os.O_CREAT)
         os.write(self.deleted, b"still here")
+        os.pwrite(self.deleted, b"and there", FAR)
         os.unlink("deleted")
         with open("mapped", "wb") as file:
             file.write(b"-" * 8192)
@@ -93,7 +95,7 @@ class Keeper:
             "unix": echoed(self.unix),
             "new tcp": echoed_anew(socket.AF_INET, ("127.0.0.1", ECHO_PORT)),
             "new unix": echoed_anew(socket.AF_UNIX, "echo.sock"),
-            "deleted": os.pread(self.deleted, 100, 0).decode(),
+            "deleted": (os.pread(self.deleted, 10, 0) + os.pread(self.deleted, 100, FAR - 1)).decode(),
             "mapped": int(open("mapped", "rb").read(4)),
             "flock": subprocess.run(["flock", "--nonblock", "locked", "true"]).returncode,
             "lockf": subprocess.run(["python3", "-c", LOCKF]).returncode,

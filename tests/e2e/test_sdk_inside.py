@@ -24,7 +24,7 @@ HELD = {
     "unix": "word",
     "new tcp": "word",
     "new unix": "word",
-    "deleted": "still here",
+    "deleted": "still here\0and there",
     "flock": 1,
     "lockf": 1,
     "cwd": keeper.PLACE,

@@ -19,7 +19,7 @@ from atoll.engines.gvisor.spec import bundle_spec
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, run_program, to_the_end
 
-RUNSC_VERSION = "atoll-20260905"
+RUNSC_VERSION = "atoll-20260905.2"
 
 # The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its
 # table of descriptors grows, and a child is born with a table like its parent's: so runsc gets a high descriptor.
