@@ -33,7 +33,9 @@ if TYPE_CHECKING:
         to_the_end,
     )
     from atoll.host.rights import lower_rights
+    from atoll.host.sealing import check_tree, seal_tree
     from atoll.host.treecopy import TreeCopy, copy_tree
+    from atoll.host.treefacts import Pace
     from atoll.host.trees import (
         open_below,
         open_top,
@@ -43,10 +45,19 @@ if TYPE_CHECKING:
         tree_bytes,
         tree_outgrows,
     )
+    from atoll.host.treeseal import BrokenSealError, SealedTree, check_seal, sealed_bytes, write_seal
     from atoll.host.treeuse import TreeUse, tree_use
     from atoll.host.userns import is_host_root, one_id
 
 __all__ = [
+    "BrokenSealError",
+    "Pace",
+    "SealedTree",
+    "check_seal",
+    "check_tree",
+    "seal_tree",
+    "sealed_bytes",
+    "write_seal",
     "Cgroup",
     "CgroupRoot",
     "Check",
@@ -154,6 +165,14 @@ _MODULES = {
     "open_below": "trees",
     "open_top": "trees",
     "lower_rights": "rights",
+    "check_tree": "sealing",
+    "seal_tree": "sealing",
+    "Pace": "treefacts",
+    "BrokenSealError": "treeseal",
+    "SealedTree": "treeseal",
+    "check_seal": "treeseal",
+    "sealed_bytes": "treeseal",
+    "write_seal": "treeseal",
     "TreeCopy": "treecopy",
     "copy_tree": "treecopy",
     "read_below": "trees",

@@ -149,6 +149,12 @@ class AttributesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     mode: int | None = None
 
 
+class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/snapshots/verify`` and ``/v1/images/verify``: ids or names; none are all."""
+
+    names: list[str] = []
+
+
 class LogsPage(msgspec.Struct, frozen=True, kw_only=True):
     """Answer of ``GET /v1/sandboxes/REF/logs?offset=N``: text from that byte on, where to ask on, where it ends now."""
 

@@ -216,6 +216,7 @@ class Layers(LayerStore):
             if any(upper.iterdir()):
                 return (layer_id, *stack)
             os.rmdir(upper)
+        self.seals.drop([layer_id])
         os.rename(self.path(layer_id), upper)
         (sandbox_dir / _FROZEN).unlink()
         return stack

@@ -13,6 +13,7 @@ from atoll.host import remove_tree, sync_directory, sync_tree, tree_bytes
 from atoll.snapshots.chains import Stack
 from atoll.snapshots.layercopy import copying
 from atoll.snapshots.layermerge import LayerMerge
+from atoll.snapshots.layerseals import LayerSeals
 
 ASIDE = ".part-"
 _ID_BYTES = 10
@@ -29,6 +30,7 @@ class LayerStore:
     def __init__(self, directory: Path, complete: bool) -> None:
         self._directory = directory
         self._complete = complete
+        self.seals = LayerSeals(directory)
 
     def ids(self) -> list[str]:
         """Ids of all frozen layers."""
@@ -38,6 +40,7 @@ class LayerStore:
         """Erase what crashes left of copies and removals; the ids. For the start, when no copy is under
         way.
         """
+        self.seals.sweep()
         found = [name for name in self._names() if name.startswith(ASIDE)]
         for name in found:
             remove_tree(self._directory / name)

@@ -15,5 +15,6 @@ async def drop_unused_layers(parts: Parts, *, wait: bool = True) -> None:
         parts.table.merges.forget_but(used)
         unused = sorted(set(parts.layers.ids()) - used)
         taken = [parts.trash.take(parts.layers.path(layer_id)) for layer_id in unused]
+        parts.layers.seals.drop(unused)
     if wait:
         await asyncio.gather(*(erasing for erasing in taken if erasing is not None))

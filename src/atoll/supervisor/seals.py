@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from atoll.errors import DamagedError
-from atoll.host import boot_id, write_atomically
+from atoll.host import SealedTree, boot_id, write_atomically
+from atoll.types import Damage
 
 SEAL = "seal.json"
 BOOT = "boot"
@@ -67,6 +68,31 @@ class Seals:
             if (size <= _SMALL_BYTES) == small:
                 self._compare(checkpoint / name, size, wanted)
 
+    def examine(self, checkpoint: Path, came: Callable[[int], None]) -> SealedTree | None:
+        """Compare all files of a checkpoint with its seal, reading what the disk has; None without a seal. Blocks.
+
+        Args:
+            came: Called with the bytes of files that are done.
+
+        Raises:
+            OSError: The seal cannot be read.
+        """
+        try:
+            seal = msgspec.json.decode((checkpoint / SEAL).read_bytes(), type=Seal)
+        except FileNotFoundError:
+            if checkpoint.is_dir():
+                return None
+            return SealedTree(0, 0, [Damage(path=".", what="it is missing")], 1)
+        except ValueError as error:
+            return SealedTree(0, 0, [Damage(path=SEAL, what=f"the seal itself is damaged: {error}")], 1)
+        done, damages = 0, []
+        for name, (size, wanted) in seal.files.items():
+            if what := _difference(checkpoint / name, size, wanted):
+                damages.append(Damage(path=name, what=what))
+            done += size
+            came(done)
+        return SealedTree(len(seal.files), done, damages, len(damages))
+
     def _compare(self, path: Path, size: int, wanted: int) -> None:
         try:
             status = path.stat()
@@ -82,6 +108,21 @@ class Seals:
         while len(self._whole) >= _KNOWN_MOST:
             self._whole.pop(next(iter(self._whole)), None)
         self._whole[identity] = wanted
+
+
+def _difference(path: Path, size: int, wanted: int) -> str | None:
+    """How a file, as the disk has it, differs from what its seal says."""
+    try:
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            found = os.fstat(file.fileno()).st_size
+        if found != size:
+            return f"it has {found} bytes instead of {size}"
+        return None if _sum(path) == wanted else "its content has changed"
+    except FileNotFoundError:
+        return "it is missing"
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
 
 
 def note_boot(checkpoint: Path) -> None:

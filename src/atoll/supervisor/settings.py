@@ -24,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         registry_mirrors: ``ATOLL_REGISTRY_MIRRORS``: ``HOST=MIRROR,MIRROR`` and more of these after spaces.
         insecure_registries: ``ATOLL_INSECURE_REGISTRIES``: hosts, with ports, that may be asked by plain http.
         image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image of a registry may have, unpacked.
+        seal_mib_s: ``ATOLL_SEAL_MIB_S``: how many MiB a second the checksums of frozen layers may read; 0 makes none.
         log_level: ``ATOLL_LOG``: ``debug``, ``info``, ``warning`` or ``error``.
     """
 
@@ -35,6 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry_mirrors: str = ""
     insecure_registries: str = ""
     image_gib: float = 64
+    seal_mib_s: float = 128
     log_level: str = "info"
 
     def mirrors(self) -> dict[str, list[str]]:
@@ -67,6 +69,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_REGISTRY_MIRRORS": ("registry_mirrors", str),
     "ATOLL_INSECURE_REGISTRIES": ("insecure_registries", str),
     "ATOLL_IMAGE_GIB": ("image_gib", float),
+    "ATOLL_SEAL_MIB_S": ("seal_mib_s", float),
     "ATOLL_LOG": ("log_level", str),
 }
 
@@ -97,6 +100,10 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             raise InvalidSpecError(
                 f"{variable} is {getattr(settings, name):g}", hint=f"give more than 0 and less than {_MOST:g}"
             )
+    if not 0 <= settings.seal_mib_s < _MOST:
+        raise InvalidSpecError(
+            f"ATOLL_SEAL_MIB_S is {settings.seal_mib_s:g}", hint=f"give 0 or more and less than {_MOST:g}"
+        )
     if settings.disk not in ("auto", "engine"):
         raise InvalidSpecError(f"ATOLL_DISK is {settings.disk!r}", hint="give auto or engine")
     return settings

@@ -47,7 +47,8 @@ from atoll.supervisor.quotas import QuotaBook
 from atoll.supervisor.reconcile import Reconcile
 from atoll.supervisor.records import Records
 from atoll.supervisor.rollback import Rollback
-from atoll.supervisor.settings import Settings
+from atoll.supervisor.sealing import Sealing
+from atoll.supervisor.settings import MIB, Settings
 from atoll.supervisor.sleep import Sleep
 from atoll.supervisor.snapshots import Snapshots
 from atoll.supervisor.stepcache import StepCache
@@ -58,6 +59,7 @@ from atoll.supervisor.templates import Templates
 from atoll.supervisor.templatetable import TemplateTable
 from atoll.supervisor.traffic import Traffic
 from atoll.supervisor.usage import Usage
+from atoll.supervisor.verifying import Verifying
 from atoll.supervisor.volumes import Volumes
 from atoll.supervisor.works import Works
 
@@ -142,6 +144,8 @@ class System:
         self.creation = Creation(self.parts, self.pool, branches, rows)
         self.snapshots = Snapshots(self.parts, captures, self._merging, rows, steps)
         self.forks = Forks(self.parts, captures, branches, self._merging, settings.restores_at_once)
+        self._sealing = Sealing(self.parts, self.works, settings.seal_mib_s * MIB)
+        self.verifying = Verifying(self.parts, self._sealing)
         self.kills = Kills(self.parts)
         self.templates = Templates(rows, steps, self.table, self.snapshots, self.kills, self.teams.quotas_of)
         self.teams.owned.append(rows.owned_by)
@@ -219,6 +223,8 @@ class System:
         self.pool.start()
         self.leases.start()
         self.history.start()
+        if self.settings.seal_mib_s:
+            self._sealing.start()
         self.dial_socket.start()
         self.works.watch(self._journal.keep_small(self._running_ids))
         self.works.watch(self.templates.tend())
@@ -253,4 +259,4 @@ class System:
 
     def _look(self) -> tuple[tuple[str, ...], int, bool]:
         states = tuple(sandbox.row.state for sandbox in self.table.sandboxes())
-        return states, self.dial_socket.clients, self.works.busy
+        return states, self.dial_socket.clients, self.works.busy or self._sealing.busy

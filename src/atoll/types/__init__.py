@@ -26,9 +26,11 @@ from atoll.types.templates import (
     UserStep,
     WorkdirStep,
 )
+from atoll.types.verify import Damage, VerifiedPart, VerifyReport
 from atoll.types.volumes import VolumeEntry, VolumeInfo
 
 __all__ = [
+    "Damage",
     "DEFAULT_TAG",
     "BuildInfo",
     "BuildLine",
@@ -68,6 +70,8 @@ __all__ = [
     "VolumeEntry",
     "VolumeInfo",
     "UserStep",
+    "VerifiedPart",
+    "VerifyReport",
     "WatchEvent",
     "WatchKind",
     "key_hash",

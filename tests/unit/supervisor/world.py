@@ -20,6 +20,7 @@ from atoll.guest import AgentStats, GuestInit
 from atoll.host import Home, TreeUse, remove_tree, tree_use
 from atoll.images import Image
 from atoll.network import Flow
+from atoll.snapshots import LayerSeals
 from atoll.supervisor.api import make_app
 from atoll.supervisor.clock import Clock
 from atoll.supervisor.programs import Programs
@@ -123,6 +124,7 @@ class FakeLayers:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.seals = LayerSeals(directory)
         self.fail_next_branch = False
 
     def mount(self, image: tuple[Path, ...], stack: tuple[str, ...], disk: Path) -> Path:
@@ -159,7 +161,7 @@ class FakeLayers:
         return []
 
     def ids(self) -> list[str]:
-        return sorted(entry.name for entry in self.directory.iterdir())
+        return sorted(entry.name for entry in self.directory.glob("[!.]*"))
 
     def path(self, layer_id: str) -> Path:
         return self.directory / layer_id

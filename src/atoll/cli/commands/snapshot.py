@@ -10,8 +10,10 @@ from atoll import Snapshots
 from atoll.cli.lazy import Group
 from atoll.cli.options import complete_sandbox, json_option, sandbox_argument
 from atoll.cli.output import show_json
+from atoll.cli.progress import progress_shown
 from atoll.cli.states import held
 from atoll.cli.text import age, plain, size, table
+from atoll.cli.verified import show_report
 from atoll.types import SnapshotInfo
 
 sandbox_option = click.option(
@@ -93,6 +95,26 @@ def delete(snapshots: tuple[str, ...], as_json: bool) -> None:
         Snapshots.delete(snapshot)
     if as_json:
         show_json({"deleted": snapshots})
+
+
+@command.command(name="verify")
+@click.argument("snapshots", metavar="[SNAPSHOT...]", nargs=-1)
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, snapshots: tuple[str, ...], as_json: bool) -> None:
+    r"""Read stored memories and layers, and name each file that is not what was written.
+
+    Without arguments those of all snapshots, and what sandboxes stand on and sleep with. Sandboxes go on meanwhile.
+    The exit code is 0 when all of it is whole, else 1.
+
+    \b
+    Example:
+      atoll snapshot verify before-upgrade
+    """
+    with progress_shown() as progress:
+        report = Snapshots.verify(*snapshots, on_progress=progress)
+    show_report(report, as_json=as_json)
+    ctx.exit(0 if report.whole else 1)
 
 
 def _as_table(infos: list[SnapshotInfo]) -> str:

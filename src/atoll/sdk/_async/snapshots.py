@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from typing import Any
 
+from atoll.protocol import VerifyRequest
 from atoll.sdk._async.link import AsyncLink, ref
-from atoll.types import SnapshotInfo
+from atoll.types import Progress, SnapshotInfo, VerifyReport
 
 _Snapshots = list[SnapshotInfo]
 
@@ -41,6 +44,29 @@ class AsyncSnapshots:
         """
         with contextlib.closing(AsyncLink()) as link:
             await link.delete(f"/v1/snapshots/{ref(id_or_name)}")
+
+    @staticmethod
+    async def verify(*names: str, on_progress: Callable[[Progress], Any] | None = None) -> VerifyReport:
+        """Read the memories and layers of snapshots and say which files are not what was written.
+
+        With none named, those of all snapshots, and what sandboxes stand on and sleep with. Nothing is changed: but
+        what has no checksums yet gets them. Sandboxes go on meanwhile.
+
+        Args:
+            names: Ids or names.
+            on_progress: Called with how much has been read.
+
+        Raises:
+            SnapshotNotFoundError: There is none with that id or name.
+        """
+        with contextlib.closing(AsyncLink()) as link:
+            return await link.long_call(
+                "POST",
+                "/v1/snapshots/verify",
+                VerifyReport,
+                VerifyRequest(names=list(names)),
+                on_progress=on_progress,
+            )
 
 
 def snapshot_ref(snapshot: str | SnapshotInfo) -> str:

@@ -97,6 +97,13 @@ OPERATIONS = (
     ),
     Operation("post", "/v1/builds/{id}/steps", "Keep a step", protocol.CachedStep),
     Operation("post", "/v1/builds/{id}/finish", "End it", protocol.FinishRequest, types.BuildInfo),
+    Operation(
+        "post",
+        "/v1/snapshots/verify",
+        "Examine their memories and layers",
+        protocol.VerifyRequest,
+        types.VerifyReport,
+    ),
     Operation("get", "/v1/images", "All images", None, list[types.ImageInfo]),
     Operation("get", "/v1/images/{name}", "One image", None, types.ImageInfo),
     Operation(

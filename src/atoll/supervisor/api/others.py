@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.supervisor.api.answers import Report, answer, json_answer
+from atoll.protocol import VerifyRequest
+from atoll.supervisor.api.answers import Report, answer, json_answer, read_body
 from atoll.supervisor.system import System
 
 
@@ -28,8 +29,17 @@ def snapshot_routes(system: System) -> list[Route]:
 
         return await answer(request, system.works, work)
 
+    async def verify(request: Request) -> Response:
+        wanted = await read_body(request, VerifyRequest)
+
+        async def work(report: Report) -> object:
+            return await system.verifying.verify(wanted.names, report)
+
+        return await answer(request, system.works, work)
+
     return [
         Route("/v1/snapshots", listed),
+        Route("/v1/snapshots/verify", verify, methods=["POST"]),
         Route("/v1/snapshots/{ref}", info),
         Route("/v1/snapshots/{ref}", remove, methods=["DELETE"]),
     ]

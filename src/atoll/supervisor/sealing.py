@@ -1,0 +1,100 @@
+"""Frozen layers sealed in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from atoll.errors import AtollError
+from atoll.host import SealedTree
+from atoll.supervisor.parts import Parts
+from atoll.supervisor.works import Works
+
+_LOOK_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+class Sealing:
+    """Seals the layers that sandboxes and snapshots stand on, one at a time and slowly.
+
+    A layer is begun with when it has been there for two looks: those of forks are often gone by then. Whatever a
+    supervisor has not come to, the next one does.
+
+    Args:
+        parts: What sandboxes are made of.
+        works: Owns the work.
+        bytes_s: The most bytes a second to read.
+        look_s: Seconds between two looks.
+    """
+
+    def __init__(self, parts: Parts, works: Works, bytes_s: float, look_s: float = _LOOK_S) -> None:
+        self._parts = parts
+        self._works = works
+        self._bytes_s = bytes_s
+        self._look_s = look_s
+        self._done: set[str] = set()
+        self._making: asyncio.Task[SealedTree] | None = None
+        self._stops = 0
+
+    def start(self) -> None:
+        """Begin to look for layers without a seal."""
+        self._works.watch(self._looking())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a layer is being sealed."""
+        return self._making is not None
+
+    @contextlib.asynccontextmanager
+    async def stopped(self) -> AsyncIterator[None]:
+        """Have nothing sealed meanwhile; what was being sealed is begun anew later."""
+        self._stops += 1
+        try:
+            if self._making is not None:
+                self._making.cancel()
+                await asyncio.wait({self._making})
+            yield
+        finally:
+            self._stops -= 1
+
+    async def _looking(self) -> None:
+        before: set[str] = set()
+        while True:
+            await asyncio.sleep(self._look_s)
+            due = self._due()
+            for layer_id in sorted(due & before):
+                if not self._stops and layer_id in self._due():
+                    await self._seal(layer_id)
+            before = due
+
+    def _due(self) -> set[str]:
+        table = self._parts.table
+        stacks = [*(one.row.stack for one in table.sandboxes()), *(row.stack for row in table.snapshots())]
+        needed = {layer for stack in stacks for layer in stack}
+        self._done &= needed
+        self._done |= {layer for layer in needed - self._done if self._parts.layers.seals.has(layer)}
+        return needed - self._done
+
+    async def _seal(self, layer_id: str) -> None:
+        self._making = asyncio.create_task(self._parts.layers.seals.make(layer_id, bytes_s=self._bytes_s))
+        try:
+            await asyncio.wait({self._making})
+            if not self._making.cancelled():
+                self._note(layer_id, self._making)
+        finally:
+            self._making.cancel()
+            await asyncio.wait({self._making})
+            self._making = None
+
+    def _note(self, layer_id: str, made: asyncio.Task[SealedTree]) -> None:
+        # One that fails is tried again by the next supervisor, and by whoever asks for an examination.
+        self._done.add(layer_id)
+        error = made.exception()
+        if error is not None and not isinstance(error, AtollError | OSError):
+            raise error
+        if error is not None or made.result().damaged:
+            why = error or made.result().damages[0].what
+            if self._parts.layers.path(layer_id).is_dir():
+                _log.warning("the layer %s cannot be sealed: %s", layer_id, why)

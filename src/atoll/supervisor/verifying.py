@@ -1,0 +1,187 @@
+"""Stored states examined byte by byte, because somebody asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from atoll.host import SealedTree, tree_bytes
+from atoll.supervisor.layersweep import drop_unused_layers
+from atoll.supervisor.parts import Parts
+from atoll.supervisor.rows import SandboxRow
+from atoll.supervisor.sealing import Sealing
+from atoll.supervisor.table import Sandbox
+from atoll.types import Progress, VerifiedPart, VerifyReport
+
+Report = Callable[[Progress], None]
+
+
+class _Memory(NamedTuple):
+    """A memory to examine, and whether it is still to be kept."""
+
+    name: str
+    place: Path
+    kept: Callable[[], bool]
+
+
+class Verifying:
+    """Examines memories and layers, one examination at a time.
+
+    Args:
+        parts: What sandboxes are made of.
+        sealing: Gives way meanwhile.
+    """
+
+    def __init__(self, parts: Parts, sealing: Sealing) -> None:
+        self._parts = parts
+        self._sealing = sealing
+        self._turn = asyncio.Lock()
+
+    async def verify(self, refs: Sequence[str], report: Report) -> VerifyReport:
+        """Read the memories and layers of snapshots, by id or name, and say which files are not what was written.
+
+        With none named: those of all snapshots, and of all sandboxes what they stand on and sleep with. Each layer
+        is read once. What has no seal yet gets one. Everything goes on meanwhile, but removed layers go afterwards.
+
+        Raises:
+            SnapshotNotFoundError: There is no such snapshot.
+            HostError: A layer could not be examined.
+        """
+        async with self._turn, self._sealing.stopped():
+            table = self._parts.table
+            rows = [table.snapshot(ref) for ref in refs] or table.snapshots()
+            memories = [self._snapshot(row.snapshot_id, row.name) for row in rows]
+            stacks = [(row.name or row.snapshot_id, row.stack) for row in rows]
+            if not refs:
+                memories += [self._sleeping(one) for one in table.sandboxes() if _sleeps(one.row)]
+                stacks += [(one.row.name or one.sandbox_id, one.row.stack) for one in table.sandboxes()]
+            layers = _needed(stacks)
+            try:
+                with table.holds.during(*layers):
+                    parts = await self._examine(memories, layers, report)
+            finally:
+                await asyncio.shield(drop_unused_layers(self._parts))
+        return VerifyReport(whole=all(part.state != "damaged" for part in parts), parts=parts)
+
+    async def _examine(
+        self, memories: list[_Memory], layers: dict[str, list[str]], report: Report
+    ) -> list[VerifiedPart]:
+        sizes = await asyncio.to_thread(self._sizes, memories, layers)
+        steps = _Steps(report, sum(sizes.values()))
+        parts = []
+        for memory in memories:
+            part = await self._memory(memory, steps.step(f"the memory of {memory.name}"))
+            parts += [part] if part else []
+            steps.done(sizes[memory.name])
+        for layer_id, users in layers.items():
+            parts.append(await self._layer(layer_id, users, steps.step(f"the layer {layer_id}")))
+            steps.done(sizes[layer_id])
+        return parts
+
+    def _sizes(self, memories: Iterable[_Memory], layers: Iterable[str]) -> dict[str, int]:
+        """How much there is to read."""
+        sizes = {one.name: tree_bytes(one.place) if one.place.is_dir() else 0 for one in memories}
+        seals = self._parts.layers.seals
+        for layer_id in layers:
+            sizes[layer_id] = seals.size_bytes(layer_id) or (
+                self._parts.layers.size_bytes(layer_id) if self._parts.layers.path(layer_id).is_dir() else 0
+            )
+        return sizes
+
+    async def _memory(self, memory: _Memory, came: Callable[[int], None]) -> VerifiedPart | None:
+        """What is found of a memory; None when it has gone meanwhile."""
+        seals = self._parts.berths.seals
+        loop = asyncio.get_running_loop()
+
+        def came_there(count: int) -> None:
+            loop.call_soon_threadsafe(came, count)
+
+        found = await asyncio.to_thread(seals.examine, memory.place, came_there)
+        if not memory.kept():
+            return None
+        sealed = found is None
+        if found is None:
+            await asyncio.to_thread(seals.seal, memory.place)
+            found = SealedTree(0, 0)
+        return _part("memory", memory.name, memory.place, found, sealed=sealed, users=[memory.name])
+
+    async def _layer(self, layer_id: str, users: list[str], came: Callable[[int], None]) -> VerifiedPart:
+        seals, place = self._parts.layers.seals, self._parts.layers.path(layer_id)
+        sealed = not seals.has(layer_id)
+        found = await (seals.make if sealed else seals.check)(layer_id, came=came)
+        return _part("layer", layer_id, place, found, sealed=sealed, users=users)
+
+    def _snapshot(self, snapshot_id: str, name: str | None) -> _Memory:
+        def kept() -> bool:
+            return any(row.snapshot_id == snapshot_id for row in self._parts.table.snapshots())
+
+        return _Memory(name or snapshot_id, self._parts.places.snapshot_checkpoint(snapshot_id), kept)
+
+    def _sleeping(self, sandbox: Sandbox) -> _Memory:
+        generation = sandbox.row.generation
+
+        def kept() -> bool:
+            return _sleeps(sandbox.row) and sandbox.row.generation == generation
+
+        place = self._parts.places.checkpoint(sandbox.sandbox_id)
+        return _Memory(sandbox.row.name or sandbox.sandbox_id, place, kept)
+
+
+class _Steps:
+    """Tells how far all of it has come."""
+
+    def __init__(self, report: Report, total: int) -> None:
+        self._report = report
+        self._total = total
+        self._before = 0
+
+    def step(self, what: str) -> Callable[[int], None]:
+        """Begin with something; gives what is to be called with its bytes."""
+
+        def came(count: int) -> None:
+            done = min(self._before + count, self._total)
+            self._report(Progress(step=f"reading {what}", done=done, total=self._total, unit="bytes"))
+
+        came(0)
+        return came
+
+    def done(self, count: int) -> None:
+        """That was so much."""
+        self._before += count
+
+
+def _part(
+    kind: Literal["memory", "layer"],
+    name: str,
+    place: Path,
+    found: SealedTree,
+    *,
+    sealed: bool,
+    users: list[str],
+) -> VerifiedPart:
+    return VerifiedPart(
+        kind=kind,
+        name=name,
+        path=str(place),
+        state="damaged" if found.damaged else "sealed" if sealed else "whole",
+        files=found.entries,
+        size_bytes=found.size_bytes,
+        needed_by=users,
+        damages=found.damages,
+        damaged=found.damaged,
+    )
+
+
+def _sleeps(row: SandboxRow) -> bool:
+    return row.state == "suspended" and row.has_memory
+
+
+def _needed(stacks: Iterable[tuple[str, Sequence[str]]]) -> dict[str, list[str]]:
+    """Who stands on each layer."""
+    users: dict[str, list[str]] = {}
+    for user, stack in stacks:
+        for layer_id in stack:
+            users.setdefault(layer_id, []).append(user)
+    return users

@@ -1,0 +1,132 @@
+"""Stored states examined, and layers sealed in the background."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from atoll.supervisor.sealing import Sealing
+from atoll.supervisor.seals import SEAL
+from tests.unit.supervisor.world import World, in_world
+
+
+async def snapshot(world: World, name: str) -> tuple[str, Path, Path]:
+    """A snapshot of a new sandbox with one file: the layer's id, the snapshot's memory, the file in the layer."""
+    before = set(world.layers.ids())
+    ref = (await world.create())["sandbox_id"]
+    upper = world.home.sandboxes / ref / "d1" / "upper"
+    upper.mkdir(parents=True, exist_ok=True)
+    (upper / "file").write_bytes(b"content")
+    made = (await world.ask("POST", f"/v1/sandboxes/{ref}/snapshots", {"name": name})).json
+    (layer,) = set(world.layers.ids()) - before
+    memory = world.home.snapshots / made["snapshot_id"] / "checkpoint"
+    return layer, memory, world.layers.path(layer) / "file"
+
+
+async def verify(world: World, *names: str) -> dict[str, Any]:
+    answer = await world.ask("POST", "/v1/snapshots/verify", {"names": list(names)})
+    assert answer.status == 200, answer.body
+    found: dict[str, Any] = answer.json
+    return found
+
+
+def states(report: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(part["kind"], part["state"]) for part in report["parts"]]
+
+
+@in_world
+async def test_a_snapshot_is_whole_until_a_byte_of_its_layer_changes(world: World) -> None:
+    layer, _, file = await snapshot(world, "kept")
+    assert states(await verify(world, "kept")) == [("memory", "whole"), ("layer", "sealed")]
+    report = await verify(world, "kept")
+    assert report["whole"]
+    assert states(report) == [("memory", "whole"), ("layer", "whole")]
+    file.write_bytes(b"Content")
+    report = await verify(world, "kept")
+    assert not report["whole"]
+    part = report["parts"][1]
+    assert (part["name"], part["state"], part["needed_by"]) == (layer, "damaged", ["kept"])
+    (damage,) = part["damages"]
+    assert damage["path"] == "file"
+    assert damage["what"].startswith("its content has changed")
+
+
+@in_world
+async def test_a_damaged_memory_is_named_and_the_other_snapshot_is_whole(world: World) -> None:
+    _, memory, _ = await snapshot(world, "one")
+    await snapshot(world, "two")
+    state = next(path for path in memory.iterdir() if path.name not in (SEAL, "boot"))
+    state.write_bytes(state.read_bytes() + b"more")
+    report = await verify(world)
+    damaged = [part for part in report["parts"] if part["state"] == "damaged"]
+    assert [(part["kind"], part["name"]) for part in damaged] == [("memory", "one")]
+    assert damaged[0]["damages"][0]["path"] == state.name
+    assert (await verify(world, "two"))["whole"]
+
+
+@in_world
+async def test_a_layer_that_many_stand_on_is_read_once(world: World) -> None:
+    layer, _, _ = await snapshot(world, "kept")
+    for _ in range(3):
+        await world.create(from_snapshot="kept")
+    parts = [part for part in (await verify(world))["parts"] if part["kind"] == "layer"]
+    assert [part["name"] for part in parts] == [layer]
+    assert len(parts[0]["needed_by"]) == 4
+
+
+@in_world
+async def test_a_missing_layer_is_damage_and_no_failure(world: World) -> None:
+    layer, _, file = await snapshot(world, "kept")
+    await verify(world)
+    file.unlink()
+    world.layers.path(layer).rmdir()
+    part = (await verify(world, "kept"))["parts"][1]
+    assert part["state"] == "damaged"
+    assert "cannot be read" in part["damages"][0]["what"]
+
+
+@in_world
+async def test_a_seal_that_was_damaged_is_told_of_and_not_renewed(world: World) -> None:
+    layer, _, _ = await snapshot(world, "kept")
+    await verify(world)
+    seal = world.layers.seals.path(layer)
+    seal.write_bytes(seal.read_bytes()[:-1] + b"?")
+    for _ in range(2):
+        part = (await verify(world, "kept"))["parts"][1]
+        assert part["state"] == "damaged"
+        assert "the seal itself" in part["damages"][0]["what"]
+
+
+@in_world
+async def test_a_seal_goes_with_its_layer(world: World) -> None:
+    layer, _, _ = await snapshot(world, "kept")
+    await verify(world)
+    assert world.layers.seals.has(layer)
+    await world.ask("DELETE", "/v1/snapshots/kept")
+    assert list(world.layers.directory.iterdir()) == []
+
+
+@in_world
+async def test_layers_are_sealed_in_the_background_and_again_after_a_restart(world: World) -> None:
+    layer, _, _ = await snapshot(world, "kept")
+    Sealing(world.system.parts, world.system.works, 1e9, look_s=0.01).start()
+    await world.until(lambda: world.layers.seals.has(layer))
+    assert states(await verify(world))[-1] == ("layer", "whole")
+    world.layers.seals.drop([layer])
+    await world.crash()
+    await world.start()
+    Sealing(world.system.parts, world.system.works, 1e9, look_s=0.01).start()
+    await world.until(lambda: world.layers.seals.has(layer))
+
+
+@in_world
+async def test_an_examination_stops_the_sealing_in_the_background(world: World) -> None:
+    layer, _, _ = await snapshot(world, "kept")
+    # At this rate the background would take hours.
+    sealing = Sealing(world.system.parts, world.system.works, 10, look_s=0.01)
+    sealing.start()
+    await world.until(lambda: sealing.busy)
+    async with sealing.stopped():
+        assert not world.layers.seals.has(layer)
+        await world.until(lambda: not sealing.busy)
+    await world.until(lambda: sealing.busy)
