@@ -15,7 +15,6 @@ from atoll.server.gateway.signatures import BadSignatureError, Operation, checke
 from atoll.server.tokens import Tokens
 
 _OPERATIONS: dict[str, Operation] = {"GET": "read", "HEAD": "read", "POST": "write"}
-_LISTED_FOR_S = 2.0
 _MOST = 20_000
 
 
@@ -47,31 +46,40 @@ class Unnamed:
         Raises:
             Rejection: None did, or it did for something else or another time.
         """
-        query, operation = scope["query_string"], _OPERATIONS[scope["method"]]
-        why = "invalid signature"
-        now = time.time()
-        for sandbox_id, token in await self._sandboxes():
+        arrived = time.monotonic()
+        found = self._signer(scope)
+        if found is None:
+            await self._list_after(arrived)
+            found = self._signer(scope)
+        if found is None:
+            raise Rejection(401, "invalid signature")
+        return Target(found, AGENT_PORT)
+
+    def _signer(self, scope: Scope) -> str | None:
+        query, operation, now_s = scope["query_string"], _OPERATIONS[scope["method"]], time.time()
+        for sandbox_id, token in self._listed:
             try:
-                checked(query, operation, token, now)
+                checked(query, operation, token, now_s)
             except BadSignatureError as error:
                 if str(error) == "invalid signature":
                     continue
                 raise Rejection(401, str(error)) from None
-            return Target(sandbox_id, AGENT_PORT)
-        raise Rejection(401, why)
+            return sandbox_id
+        return None
 
-    async def _sandboxes(self) -> list[tuple[str, str]]:
-        """Ids and tokens, as of two seconds ago at most: one list serves many guesses."""
+    async def _list_after(self, moment: float) -> None:
+        """Have a list that is no older than a moment: one serves all guesses that arrive while it is made."""
         async with self._lock:
-            if time.monotonic() - self._listed_at > _LISTED_FOR_S:
-                try:
-                    infos = [info async for info in AsyncSandbox.list(limit=_MOST)]
-                except AtollError:
-                    raise Rejection(503, "The server is starting", headers=[(b"retry-after", b"1")]) from None
-                self._listed = [
-                    (info.sandbox_id, self._tokens.access(info.sandbox_id))
-                    for info in infos
-                    if info.team is not None
-                ]
-                self._listed_at = time.monotonic()
-            return self._listed
+            if self._listed_at > moment:
+                return
+            began = time.monotonic()
+            try:
+                infos = [info async for info in AsyncSandbox.list(limit=_MOST)]
+            except AtollError:
+                raise Rejection(503, "The server is starting", headers=[(b"retry-after", b"1")]) from None
+            self._listed = [
+                (info.sandbox_id, self._tokens.access(info.sandbox_id))
+                for info in infos
+                if info.team is not None
+            ]
+            self._listed_at = began
