@@ -17,6 +17,7 @@ COMMANDS = {
     "gc": "Show and remove what a crash left over.",
     "image": "List, build and delete images.",
     "info": "Show all about one sandbox.",
+    "key": "Make, list and revoke API keys.",
     "kill": "End sandboxes and erase them.",
     "limits": "Change what a sandbox may use.",
     "logs": "Show what a sandbox logged.",
@@ -32,6 +33,7 @@ COMMANDS = {
     "stats": "Show what sandboxes use.",
     "stop": "Suspend everything and stop the supervisor.",
     "suspend": "Put sandboxes to sleep on disk.",
+    "team": "Make, change and delete teams and their quotas.",
     "timeout": "Say how long a sandbox may run.",
 }
 

@@ -91,6 +91,9 @@ def spec_options(command: F) -> F:
         click.option(
             "--image", metavar="IMAGE", help="Image to start from, like python:3.12; default: base."
         ),
+        click.option(
+            "--team", metavar="TEAM", help="Whose it is, and whose quotas it counts for; default: nobody's."
+        ),
         click.option("--name", metavar="NAME", help="Name of the sandbox; default: none."),
     ):
         command = add(command)

@@ -26,4 +26,5 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
         "limits": limits(options),
         "best_effort": options["best_effort"],
         "on_crash": options["on_crash"],
+        "team": options["team"],
     }

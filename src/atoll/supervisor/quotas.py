@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from atoll.errors import QuotaError, TeamNotFoundError
+from atoll.errors import QuotaError
 from atoll.types import Lifecycle, Limits, Quotas, TeamUse
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ _HINTS = {
     "vcpus": "kill or suspend a sandbox, or give less to each",
     "memory_mib": "kill or suspend a sandbox, or give less to each",
     "disk_mib": "kill sandboxes or delete snapshots",
-    "builds": "wait for one to end",
 }
 _WORDS = {
     "running": "running sandboxes",
@@ -33,18 +32,16 @@ _WORDS = {
     "vcpus": "vCPUs",
     "memory_mib": "MiB of memory",
     "disk_mib": "MiB of disk",
-    "builds": "builds",
 }
 
 
 @dataclass(eq=False)
 class _Booking:
-    """What will be there in a moment: sandboxes that run, by id with their limits, that sleep, or builds."""
+    """What will be there in a moment: sandboxes that run, by id with their limits, and that sleep."""
 
     team: str
     awake: dict[str, Limits]
     asleep: frozenset[str] = frozenset()
-    builds: frozenset[str] = frozenset()
 
 
 def check_growth(team: str, quotas: Quotas, before: TeamUse, after: TeamUse) -> None:
@@ -60,7 +57,7 @@ def check_growth(team: str, quotas: Quotas, before: TeamUse, after: TeamUse) -> 
         had, would = getattr(before, name), getattr(after, name)
         if would > most and would > had:
             raise QuotaError(
-                f"team {team!r} would have {would:g} {words} and may have {most:g}", hint=_HINTS[name]
+                f"team {team!r} would have {would:.10g} {words} and may have {most:.10g}", hint=_HINTS[name]
             )
 
 
@@ -76,21 +73,18 @@ def check_lease(team: str, quotas: Quotas, lifecycle: Lifecycle) -> None:
     leases = [first_s] if woken_s is None else [first_s, woken_s]
     if any(lease_s is None or lease_s > quotas.timeout_s for lease_s in leases):
         raise QuotaError(
-            f"a lease of team {team!r} is at most {quotas.timeout_s:g} seconds",
-            hint=f"give a timeout of {quotas.timeout_s:g} seconds or less",
+            f"a lease of team {team!r} is at most {quotas.timeout_s:.10g} seconds",
+            hint=f"give a timeout of {quotas.timeout_s:.10g} seconds or less",
         )
 
 
-def use_of(
-    awake: Mapping[str, Limits], asleep: Iterable[str], builds: Iterable[str], vcpus: float
-) -> TeamUse:
+def use_of(awake: Mapping[str, Limits], asleep: Collection[str], vcpus: float) -> TeamUse:
     """The sum; ``vcpus`` is what one without a limit of its own counts as."""
     return TeamUse(
         running=len(awake),
-        suspended=len(set(asleep)),
+        suspended=len(asleep),
         vcpus=round(sum(vcpus if each.vcpus is None else each.vcpus for each in awake.values()), 6),
         memory_mib=sum(each.memory_mib or 0 for each in awake.values()),
-        builds=len(set(builds)),
     )
 
 
@@ -107,7 +101,7 @@ class QuotaBook:
         disk_bytes: Tells what a team occupies on the disk.
 
     Attributes:
-        builds: Tells the ids of a team's builds that go on.
+        builds: Tells how many builds of a team go on; who begins them looks after their quota.
     """
 
     def __init__(
@@ -123,7 +117,7 @@ class QuotaBook:
         self._disk_bytes = disk_bytes
         self._vcpus = float(os.cpu_count() or 1)
         self._bookings: list[_Booking] = []
-        self.builds: Callable[[str], Iterable[str]] = lambda _: ()
+        self.builds: Callable[[str], int] = lambda _: 0
 
     async def use(self, team: str) -> TeamUse:
         """What a team uses now, what it was promised included.
@@ -133,7 +127,8 @@ class QuotaBook:
         """
         self._teams.get(team)
         disk_bytes = await self._disk_bytes(team)
-        return msgspec.structs.replace(self._counted(team, self._bookings), disk_bytes=disk_bytes)
+        counted = self._counted(team, self._bookings)
+        return msgspec.structs.replace(counted, disk_bytes=disk_bytes, builds=self.builds(team))
 
     @contextlib.asynccontextmanager
     async def making(
@@ -181,16 +176,17 @@ class QuotaBook:
             yield
 
     @contextlib.contextmanager
-    def building(self, team: str | None, build_id: str) -> Iterator[None]:
-        """Keep a place for a build until ``builds`` tells of it.
+    def owning(self, team: str | None) -> Iterator[None]:
+        """Keep a team from being deleted while something is made that will be its own.
 
         Raises:
-            QuotaError: Its team may have no more.
+            TeamNotFoundError: There is no such team.
         """
         if team is None:
             yield
             return
-        with self._booked(_Booking(team, {}, builds=frozenset([build_id]))):
+        self._teams.get(team)
+        with self._booked(_Booking(team, {})):
             yield
 
     async def check_disk(self, team: str | None) -> None:
@@ -199,7 +195,7 @@ class QuotaBook:
         Raises:
             QuotaError: It has.
         """
-        most_mib = self._quotas(team).disk_mib
+        most_mib = self._teams.quotas_of(team).disk_mib
         if team is None or most_mib is None:
             return
         used_bytes = await self._disk_bytes(team)
@@ -216,7 +212,7 @@ class QuotaBook:
             QuotaError: It is, or there is none.
         """
         if team is not None:
-            check_lease(team, self._quotas(team), lifecycle)
+            check_lease(team, self._teams.quotas_of(team), lifecycle)
 
     def known_as(self, before: str, sandbox_id: str) -> None:
         """Let what was booked under one id be under another: a warm machine had its own all along."""
@@ -233,7 +229,7 @@ class QuotaBook:
         team = booking.team
         before = self._counted(team, self._bookings)
         after = self._counted(team, [*self._bookings, booking])
-        check_growth(team, self._quotas(team), before, after)
+        check_growth(team, self._teams.quotas_of(team), before, after)
         self._bookings.append(booking)
         try:
             yield
@@ -249,7 +245,6 @@ class QuotaBook:
                 awake[row.sandbox_id] = row.limits.over(self._default_limits)
             elif row.team == team:
                 asleep.add(row.sandbox_id)
-        builds = set(self.builds(team))
         ours = [booking for booking in bookings if booking.team == team]
         for booking in ours:
             for sandbox_id, limits in booking.awake.items():
@@ -257,18 +252,10 @@ class QuotaBook:
                 asleep.discard(sandbox_id)
         for booking in ours:
             asleep |= booking.asleep
-            builds |= booking.builds
-        return use_of(awake, asleep, builds, self._vcpus)
+        return use_of(awake, asleep, self._vcpus)
 
     def _whole(self, limits: Mapping[str, Limits]) -> dict[str, Limits]:
         return {sandbox_id: each.over(self._default_limits) for sandbox_id, each in limits.items()}
-
-    def _quotas(self, team: str | None) -> Quotas:
-        """Those of a team; none of one that was lost, whose sandboxes can still be used."""
-        try:
-            return Quotas() if team is None else self._teams.get(team).quotas
-        except TeamNotFoundError:
-            return Quotas()
 
 
 def _larger(one: Limits, other: Limits) -> Limits:

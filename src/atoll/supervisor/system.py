@@ -148,7 +148,8 @@ class System:
         self.verifying = Verifying(self.parts, self._sealing)
         self.kills = Kills(self.parts)
         self.templates = Templates(rows, steps, self.table, self.snapshots, self.kills, self.teams.quotas_of)
-        self.teams.owned.append(rows.owned_by)
+        self.teams.owned += [rows.owned_by, self.volumes.owned_by]
+        self.parts.quotas.builds = rows.going
         self.defaults = Defaults(self.parts)
         self.limits = LimitChanges(self.parts)
         self._limit_watch = LimitWatch(self.parts, self.works)
@@ -165,7 +166,8 @@ class System:
         places = self._places
         trash = Trash(places.snapshots, self.table, self.works)
         defaults = default_limits(read_memory().total_bytes)
-        disks = TeamDisks(self.table, places, self.home.layers, self.works)
+        volumes = Volumes(self.records, self._copies, self.table, places, trash)
+        disks = TeamDisks(self.table, volumes, places, rooms.layers, self.works)
         berths = Berths(
             places.machines,
             places.sandboxes,
@@ -187,7 +189,7 @@ class System:
             berths=berths,
             crashes=Crashes(self.table, berths, self.works),
             trash=trash,
-            volumes=Volumes(self.records, self._copies, self.table, places, trash),
+            volumes=volumes,
             watch_paused=self._watch_paused,
             watch_limits=self._watch_limits,
             means=Means(

@@ -1,19 +1,23 @@
-"""What the sandboxes and snapshots of a team occupy on the disk."""
+"""What the sandboxes, snapshots and volumes of a team occupy on the disk."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
+from atoll.errors import AtollError
 from atoll.host import tree_bytes
 
 if TYPE_CHECKING:
+    from atoll.snapshots import Layers
     from atoll.supervisor.places import Places
-    from atoll.supervisor.rows import SandboxRow
-    from atoll.supervisor.table import Table
+    from atoll.supervisor.table import Sandbox, Table
+    from atoll.supervisor.volumes import Volumes
     from atoll.supervisor.works import Works
 
 # A measure is good for so long, and for so many times as long as it took: asking often costs at most 5 % of a
@@ -22,7 +26,7 @@ _FRESH_S = 5.0
 _FRESH_TIMES = 20
 # Who asks waits no longer; then the last measure counts, and nothing where there is none.
 _WAIT_S = 2.0
-_AWAKE = ("creating", "running", "paused")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -30,28 +34,30 @@ class _Measure:
     size_bytes: int
     at_s: float
     took_s: float
-    changed_at: float
+    rests_since: float | None
 
 
 class TeamDisks:
     """Measures, as seldom as it may.
 
-    A team's are the directories of its sandboxes, the memories of its snapshots, and the frozen layers that these
-    stand on, each once, but for those that a snapshot of somebody else brings.
+    A team's are the disks and memories of its sandboxes, its volumes, the memories of its snapshots, and the frozen
+    layers that these stand on, each once, but for those that a snapshot of somebody else brings.
 
     Args:
         table: The sandboxes and snapshots.
-        places: Where sandboxes lie.
-        layers: Where frozen layers lie.
+        volumes: The volumes.
+        places: Where sandboxes and volumes lie.
+        layers: Measures layers.
         works: Owner of the measuring.
     """
 
-    def __init__(self, table: Table, places: Places, layers: Path, works: Works) -> None:
+    def __init__(self, table: Table, volumes: Volumes, places: Places, layers: Layers, works: Works) -> None:
         self._table = table
+        self._volumes = volumes
         self._places = places
         self._layers = layers
         self._works = works
-        self._sandboxes: dict[str, _Measure] = {}
+        self._measures: dict[str, _Measure] = {}
         self._frozen: dict[str, int] = {}
         self._measuring: dict[str, asyncio.Task[None]] = {}
 
@@ -62,57 +68,101 @@ class TeamDisks:
             if task is None or task.done():
                 task = self._measuring[team] = self._works.watch(self._measure(team))
             await asyncio.wait({task}, timeout=_WAIT_S)
-        measures = (self._sandboxes.get(row.sandbox_id) for row in self._rows(team))
+        measures = (self._measures.get(id_) for id_ in self._changing(team))
         snapshots = sum(row.memory_bytes for row in self._table.snapshots() if row.team == team)
         frozen = sum(self._frozen.get(layer_id, 0) for layer_id in self._layers_of(team))
         return snapshots + frozen + sum(measure.size_bytes for measure in measures if measure)
 
     async def _measure(self, team: str) -> None:
         for layer_id in self._unknown(team):
-            self._frozen[layer_id], _ = await asyncio.to_thread(_measured, self._layers / layer_id)
-        for row in self._stale(team):
-            size_bytes, took_s = await asyncio.to_thread(_measured, self._places.sandbox(row.sandbox_id))
-            self._sandboxes[row.sandbox_id] = _Measure(size_bytes, time.monotonic(), took_s, row.changed_at)
-        living = {one.sandbox_id for one in self._table.all()}
-        for gone in self._sandboxes.keys() - living:
-            del self._sandboxes[gone]
+            measured = await asyncio.to_thread(_measured, partial(self._layers.size_bytes, layer_id))
+            self._frozen[layer_id] = measured[0]
+        volumes = {row.volume_id for row in self._volumes.list(team)}
+        for id_, rests_since in self._stale(team).items():
+            if id_ in volumes:
+                work = partial(tree_bytes, self._places.volume(id_))
+                size_bytes, took_s = await asyncio.to_thread(_measured, work)
+            else:
+                size_bytes, took_s = await self._of_sandbox(id_)
+            self._measures[id_] = _Measure(size_bytes, time.monotonic(), took_s, rests_since)
+        self._forget()
+
+    async def _of_sandbox(self, sandbox_id: str) -> tuple[int, float]:
+        try:
+            sandbox = self._table.sandbox(sandbox_id)
+            kept = await _kept_by_engine(sandbox)
+        except (AtollError, OSError):  # it is gone
+            return 0, 0.0
+        size_bytes, took_s = await asyncio.to_thread(_measured, partial(self._disk_and_memory, sandbox))
+        return kept + size_bytes, took_s
+
+    def _disk_and_memory(self, sandbox: Sandbox) -> int:
+        row = sandbox.row
+        disk = (
+            0 if row.engine_disk else self._layers.sizes_changed(self._places.disk(row.sandbox_id, row.disk))
+        )
+        memory = self._places.checkpoint(row.sandbox_id)
+        return disk + (tree_bytes(memory) if memory.is_dir() else 0)
+
+    def _forget(self) -> None:
+        """Forget the sizes of what is there no more."""
+        living = {one.sandbox_id for one in self._table.all()} | {
+            row.volume_id for row in self._volumes.list()
+        }
+        for id_ in self._measures.keys() - living:
+            del self._measures[id_]
         standing = {id_ for one in self._table.all() for id_ in one.row.stack}
         standing |= {id_ for row in self._table.snapshots() for id_ in row.stack}
-        for dropped in self._frozen.keys() - standing:
-            del self._frozen[dropped]
+        for layer_id in self._frozen.keys() - standing:
+            del self._frozen[layer_id]
 
-    def _rows(self, team: str) -> list[SandboxRow]:
-        return [one.row for one in self._table.sandboxes() if one.row.team == team]
+    def _changing(self, team: str) -> dict[str, float | None]:
+        """Ids of what may change, each with the time since which it does not; None is that it may now."""
+        sandboxes = [one for one in self._table.sandboxes() if one.row.team == team]
+        found = {one.sandbox_id: None if one.berth is not None else one.row.changed_at for one in sandboxes}
+        return found | {row.volume_id: None for row in self._volumes.list(team)}
 
-    def _stale(self, team: str) -> list[SandboxRow]:
-        """The sandboxes that may have changed since they were measured."""
+    def _stale(self, team: str) -> dict[str, float | None]:
+        """What may have changed since it was measured."""
         now_s = time.monotonic()
-        return [
-            row for row in self._rows(team) if not _fresh(self._sandboxes.get(row.sandbox_id), row, now_s)
-        ]
+        return {
+            id_: rests_since
+            for id_, rests_since in self._changing(team).items()
+            if not _fresh(self._measures.get(id_), rests_since, now_s)
+        }
 
     def _unknown(self, team: str) -> list[str]:
         return [layer_id for layer_id in self._layers_of(team) if layer_id not in self._frozen]
 
     def _layers_of(self, team: str) -> set[str]:
         snapshots = self._table.snapshots()
-        own = {id_ for row in self._rows(team) for id_ in row.stack}
+        own = {id_ for one in self._table.sandboxes() if one.row.team == team for id_ in one.row.stack}
         own |= {id_ for row in snapshots if row.team == team for id_ in row.stack}
         return own - {id_ for row in snapshots if row.team != team for id_ in row.stack}
 
 
-def _fresh(measure: _Measure | None, row: SandboxRow, now_s: float) -> bool:
+async def _kept_by_engine(sandbox: Sandbox) -> int:
+    """Bytes of a running sandbox's disk where the engine keeps it."""
+    if not sandbox.row.engine_disk or sandbox.berth is None:
+        return 0
+    return (await sandbox.berth.machine.stats()).disk_bytes or 0
+
+
+def _fresh(measure: _Measure | None, rests_since: float | None, now_s: float) -> bool:
     if measure is None:
         return False
-    if row.state not in _AWAKE and measure.changed_at == row.changed_at:
-        return True  # nothing writes to it
+    if rests_since is not None and measure.rests_since == rests_since:
+        return True
     return now_s - measure.at_s <= max(_FRESH_S, _FRESH_TIMES * measure.took_s)
 
 
-def _measured(path: Path) -> tuple[int, float]:
+def _measured(work: Callable[[], int]) -> tuple[int, float]:
     began_s = time.thread_time()
     try:
-        size_bytes = tree_bytes(path)
+        size_bytes = work()
     except FileNotFoundError:  # killed, or dropped, just now
+        size_bytes = 0
+    except OSError as error:
+        _log.warning("the disk of a team is not measured whole: %s", error)
         size_bytes = 0
     return size_bytes, time.thread_time() - began_s

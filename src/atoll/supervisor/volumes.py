@@ -102,6 +102,10 @@ class Volumes:
             )
         return found
 
+    def owned_by(self, team: str) -> tuple[str, ...]:
+        """What volumes a team has, in words for people."""
+        return tuple(f"volume {row.volume_id}" for row in self.list(team))
+
     def _named(self, name: str, team: str | None) -> VolumeRow | None:
         return next((row for row in self._rows.values() if (row.name, row.team) == (name, team)), None)
 

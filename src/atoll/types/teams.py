@@ -18,7 +18,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         suspended: Sandboxes that sleep on disk, crashed ones among them.
         vcpus: Processors of those that run. One without a limit of its own counts as all that the host has.
         memory_mib: Memory limits of those that run, default ones included.
-        disk_mib: What sandboxes and snapshots occupy on the disk.
+        disk_mib: What sandboxes, snapshots and volumes occupy on the disk.
         builds: Builds of templates that go on at once.
         timeout_s: Seconds of one lease, the longest; then no sandbox runs without a lease.
         requests_s: Requests to a server a second; it grants bursts of ten seconds' worth.
@@ -42,7 +42,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         for name, value in msgspec.structs.asdict(self).items():
             if value is not None and not 0 <= value < float("inf"):
                 raise InvalidSpecError(
-                    f"the quota {name} is {value:g}", hint="give 0 or more, or None for no quota"
+                    f"the quota {name} is {value:.10g}", hint="give 0 or more, or None for no quota"
                 )
         return self
 

@@ -16,12 +16,10 @@ from tests.unit.supervisor.world import Answer, World, in_world, in_world_of
 
 def test_who_has_no_limit_of_its_own_counts_as_the_whole_host() -> None:
     awake = {"a": Limits(vcpus=0.5, memory_mib=256), "b": Limits(memory_mib=1024)}
-    assert use_of(awake, ["c", "c"], [], vcpus=4.0) == TeamUse(
-        running=2, suspended=1, vcpus=4.5, memory_mib=1280
-    )
+    assert use_of(awake, ["c"], vcpus=4.0) == TeamUse(running=2, suspended=1, vcpus=4.5, memory_mib=1280)
 
 
-@pytest.mark.parametrize("name", ["running", "suspended", "vcpus", "memory_mib", "builds"])
+@pytest.mark.parametrize("name", ["running", "suspended", "vcpus", "memory_mib"])
 def test_each_quota_holds_to_the_last_one_and_no_further(name: str) -> None:
     quotas = Quotas(**{name: 2})  # type: ignore[arg-type]
     one, two, three = (TeamUse(**{name: count}) for count in (1, 2, 3))  # type: ignore[arg-type]
@@ -37,7 +35,7 @@ def test_what_was_more_before_the_quota_was_lowered_may_stay_and_shrink() -> Non
 
 def test_ten_tenths_of_a_processor_are_one() -> None:
     awake = {str(number): Limits(vcpus=0.1) for number in range(10)}
-    check_growth("reef", Quotas(vcpus=1.0), TeamUse(), use_of(awake, [], [], vcpus=2.0))
+    check_growth("reef", Quotas(vcpus=1.0), TeamUse(), use_of(awake, [], vcpus=2.0))
 
 
 def test_a_team_whose_leases_end_has_no_sandbox_without_one() -> None:
@@ -166,8 +164,7 @@ async def test_processors_and_memory_are_those_of_all_that_run_together(world: W
 async def test_a_team_that_has_used_up_its_disk_gets_no_more_and_can_make_room(world: World) -> None:
     await make_team(world, disk_mib=1)
     made = await world.create(team="reef")
-    disk = world.home.sandboxes / made["sandbox_id"] / "d1" / "upper"
-    (disk / "big").write_bytes(b"x" * (2 << 20))
+    world.layers.changed_bytes = 2 << 20
     assert (await use_now(world))["disk_bytes"] >= 2 << 20
     assert (await world.ask("POST", "/v1/sandboxes", {"team": "reef"})).json["code"] == "quota"
     for what in ("snapshots", "fork", "suspend"):
@@ -175,6 +172,7 @@ async def test_a_team_that_has_used_up_its_disk_gets_no_more_and_can_make_room(w
     await world.system.suspend_all()
     assert (await act(world, made, "wake")).status == 200  # or nobody could tidy up inside
     await world.ask("DELETE", f"/v1/sandboxes/{made['sandbox_id']}")
+    assert (await use_now(world))["disk_bytes"] == 0
     await world.create(team="reef")
 
 
@@ -187,16 +185,22 @@ async def test_who_is_of_no_team_has_no_quotas_and_an_unknown_team_is_none(world
 
 
 @in_world
-async def test_builds_count_from_their_beginning(world: World) -> None:
-    await make_team(world, builds=1)
-    book, going = world.system.parts.quotas, set[str]()
-    book.builds = lambda _: going
-    with book.building("reef", "one"):
-        going.add("one")
-        with pytest.raises(QuotaError), book.building("reef", "two"):
-            pass
-    with pytest.raises(QuotaError), book.building("reef", "two"):
-        pass
-    going.clear()
-    with book.building("reef", "two"):
-        pass
+async def test_volumes_count_as_disk_and_keep_their_team(world: World) -> None:
+    await make_team(world, disk_mib=1)
+    made = (await world.ask("POST", "/v1/volumes", {"name": "data", "team": "reef"})).json
+    (world.home.volumes / made["volume_id"] / "data" / "big").write_bytes(b"x" * (2 << 20))
+    assert (await world.ask("POST", "/v1/sandboxes", {"team": "reef"})).json["code"] == "quota"
+    assert made["volume_id"] in (await world.ask("DELETE", "/v1/teams/reef")).json["message"]
+    assert (await world.ask("POST", "/v1/volumes", {"name": "data", "team": "none"})).status == 404
+
+
+@in_world
+async def test_what_somebody_else_s_snapshot_brings_costs_a_team_nothing(world: World) -> None:
+    await make_team(world)
+    original = await world.create()
+    snapshot = (await act(world, original, "snapshots", {})).json
+    made = await world.create(team="reef", from_snapshot=snapshot["snapshot_id"])
+    assert (await use_now(world))["disk_bytes"] == world.layers.changed_bytes
+    own = (await act(world, made, "snapshots", {})).json
+    used = world.layers.changed_bytes + world.layers.size_bytes("") + own["memory_bytes"]
+    assert (await use_now(world))["disk_bytes"] == used

@@ -126,6 +126,7 @@ class FakeLayers:
         self.directory = directory
         self.seals = LayerSeals(directory)
         self.fail_next_branch = False
+        self.changed_bytes = 11
 
     def mount(self, image: tuple[Path, ...], stack: tuple[str, ...], disk: Path) -> Path:
         assert all((self.directory / layer).is_dir() for layer in stack), "a layer is gone"
@@ -152,7 +153,7 @@ class FakeLayers:
         return 7
 
     def sizes_changed(self, disk: Path) -> int:
-        return 11
+        return self.changed_bytes
 
     def use(self, disk: Path) -> TreeUse:
         return tree_use(disk / "upper")

@@ -20,10 +20,15 @@ STATES = ["creating", "running", "paused", "suspended", "crashed"]
 @click.command(name="ls", cls=Command)
 @click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these; repeatable.")
 @pairs_option("--metadata", text="Only with this label; repeatable.")
+@click.option("--team", metavar="TEAM", help="Only those of this team.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the ids.")
 @json_option
 def command(
-    states: tuple[SandboxState, ...], metadata: tuple[tuple[str, str], ...], quiet: bool, as_json: bool
+    states: tuple[SandboxState, ...],
+    metadata: tuple[tuple[str, str], ...],
+    team: str | None,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     r"""List sandboxes, oldest first. Listing wakes none.
 
@@ -31,7 +36,7 @@ def command(
     Example:
       atoll ls --state suspended
     """
-    infos = list(Sandbox.list(state=states or None, metadata=dict(metadata)))
+    infos = list(Sandbox.list(state=states or None, metadata=dict(metadata), team=team))
     if as_json:
         show_json(infos)
     elif quiet:

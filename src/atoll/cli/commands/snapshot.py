@@ -48,15 +48,16 @@ def make(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
 
 @command.command(name="list")
 @sandbox_option
+@click.option("--team", metavar="TEAM", help="Only those of this team.")
 @json_option
-def list_snapshots(sandbox: str | None, as_json: bool) -> None:
+def list_snapshots(sandbox: str | None, team: str | None, as_json: bool) -> None:
     r"""List snapshots, oldest first.
 
     \b
     Example:
       atoll snapshot list --sandbox work
     """
-    infos = Snapshots.list(sandbox=sandbox)
+    infos = Snapshots.list(sandbox=sandbox, team=team)
     if as_json:
         show_json(infos)
     else:

@@ -122,7 +122,8 @@ def _state_routes(system: System) -> list[Route]:
 
     async def suspend(sandbox: Sandbox, wanted: SuspendRequest) -> None:
         # Who stops the supervisor, or lets a lease end, is not refused: the sandboxes must go somewhere.
-        await system.parts.quotas.check_disk(sandbox.row.team)
+        if wanted.memory:
+            await system.parts.quotas.check_disk(sandbox.row.team)
         with system.parts.quotas.sleeping(sandbox.row):
             await sleep.suspend(sandbox, memory=wanted.memory)
 

@@ -41,7 +41,9 @@ def _template_routes(system: System) -> list[Route]:
         return json_answer([row.info() for row in system.templates.rows.all(_team(request))])
 
     async def create(request: Request) -> Response:
-        return json_answer(await system.templates.create(await read_body(request, TemplateRequest)))
+        wanted = await read_body(request, TemplateRequest)
+        with system.parts.quotas.owning(wanted.team):
+            return json_answer(await system.templates.create(wanted))
 
     async def resolve(request: Request) -> Response:
         ref = request.query_params.get("ref", "")
@@ -56,7 +58,8 @@ def _template_routes(system: System) -> list[Route]:
 
     async def record(request: Request) -> Response:
         wanted, ref = await read_body(request, RecordRequest), request.path_params["ref"]
-        return json_answer(await system.templates.record(ref, wanted.name, wanted.team, wanted.tags))
+        with system.parts.quotas.owning(wanted.team):
+            return json_answer(await system.templates.record(ref, wanted.name, wanted.team, wanted.tags))
 
     async def info(request: Request) -> Response:
         return json_answer(system.templates.rows.find(request.path_params["ref"], _team(request)).info())

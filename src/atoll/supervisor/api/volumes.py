@@ -21,7 +21,8 @@ def volume_routes(system: System) -> list[Route]:
         wanted = await read_body(request, VolumeRequest)
 
         async def work(_: Report) -> object:
-            return (await system.volumes.create(wanted.name, wanted.team)).info()
+            with system.parts.quotas.owning(wanted.team):
+                return (await system.volumes.create(wanted.name, wanted.team)).info()
 
         return await answer(request, system.works, work)
 

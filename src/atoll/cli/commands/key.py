@@ -1,0 +1,106 @@
+"""``atoll key``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from atoll import Keys
+from atoll.cli.lazy import Group
+from atoll.cli.lifecycle import Length
+from atoll.cli.options import json_option
+from atoll.cli.output import note, show_json
+from atoll.cli.text import age, moment, table
+from atoll.types import KeyInfo
+
+
+@click.group(name="key", cls=Group)
+def command() -> None:
+    """Make, list and revoke the keys that teams come with to a server."""
+
+
+@command.command(name="create")
+@click.argument("team")
+@click.option("--name", required=True, metavar="NAME", help="For people, to know it by.")
+@click.option(
+    "--expires",
+    "expires_in_s",
+    type=Length(),
+    metavar="LENGTH",
+    help="How long it opens anything, like 12h or 90d; default: until it is revoked.",
+)
+@json_option
+def create_key(team: str, name: str, expires_in_s: float | None, as_json: bool) -> None:
+    r"""Make a key of a team and print it, this once: only its hash is stored.
+
+    A client sends it as X-API-Key; the E2B SDKs take it from E2B_API_KEY.
+
+    \b
+    Example:
+      atoll key create reef --name laptop --expires 90d
+      export E2B_API_KEY="$(atoll key create reef --name ci)"
+    """
+    made = Keys.create(team, name, expires_in_s)
+    if as_json:
+        show_json(made)
+        return
+    click.echo(made.key)
+    note(f"its id is {made.info.key_id}; keep the key, it is shown no more")
+
+
+@command.command(name="ls")
+@click.option("--team", metavar="TEAM", help="Only those of this team.")
+@json_option
+def list_keys(team: str | None, as_json: bool) -> None:
+    r"""List keys, oldest first, without the keys themselves; those that ended, for 30 days.
+
+    \b
+    Example:
+      atoll key ls --team reef
+    """
+    infos = Keys.list(team)
+    if as_json:
+        show_json(infos)
+    else:
+        click.echo(_as_table(infos))
+
+
+@command.command(name="revoke")
+@click.argument("key_ids", metavar="KEY_ID...", nargs=-1, required=True)
+@json_option
+def revoke_keys(key_ids: tuple[str, ...], as_json: bool) -> None:
+    r"""Have keys open nothing any more; a server hears of it within 5 seconds.
+
+    \b
+    Example:
+      atoll key revoke key-0123456789abcdef
+    """
+    infos = [Keys.revoke(key_id) for key_id in key_ids]
+    if as_json:
+        show_json(infos)
+
+
+def _as_table(infos: list[KeyInfo]) -> str:
+    now_s = time.time()
+    rows = [
+        [
+            info.key_id,
+            info.team,
+            info.name,
+            f"{info.prefix}…",
+            age(info.created_at, now_s),
+            "never" if info.used_at is None else f"{age(info.used_at, now_s)} ago",
+            _state(info, now_s),
+        ]
+        for info in infos
+    ]
+    return table(["ID", "TEAM", "NAME", "KEY", "AGE", "USED", "STATE"], rows)
+
+
+def _state(info: KeyInfo, now_s: float) -> str:
+    if info.revoked_at is not None:
+        return "revoked"
+    if info.expires_at is None:
+        return "open"
+    return f"until {moment(info.expires_at)}" if info.expires_at > now_s else "expired"

@@ -1,0 +1,131 @@
+"""``atoll team``."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+import msgspec
+
+from atoll import Quotas, Teams
+from atoll.cli.lazy import Group
+from atoll.cli.options import json_option
+from atoll.cli.output import show_json
+from atoll.cli.quotas import changed, described, disk_shown, quota_options, used
+from atoll.cli.text import age, moment, table
+from atoll.types import TeamInfo
+
+
+@click.group(name="team", cls=Group)
+def command() -> None:
+    """Make, change and delete teams: who shares a server, and how much each may use."""
+
+
+@command.command(name="create")
+@click.argument("name")
+@quota_options
+@json_option
+def create_team(name: str, as_json: bool, **options: Any) -> None:
+    r"""Make a team. What is not given has no quota.
+
+    NAME is 1 to 32 lowercase letters, digits and dashes. Sandboxes of no team have no quotas at all.
+
+    \b
+    Example:
+      atoll team create reef --running 20 --cpus 8 --memory 16384 --timeout 24h
+      atoll key create reef --name laptop
+    """
+    _show(Teams.create(name, changed(Quotas(), options)), as_json)
+
+
+@command.command(name="set")
+@click.argument("team")
+@quota_options
+@json_option
+def set_quotas(team: str, as_json: bool, **options: Any) -> None:
+    r"""Change the quotas that are given, and leave the others; off removes one.
+
+    What the team uses beyond a quota it keeps; it gets no more.
+
+    \b
+    Example:
+      atoll team set reef --running 50 --disk off
+    """
+    info = Teams.get(team)
+    _show(Teams.set_quotas(team, changed(info.quotas, options)), as_json)
+
+
+@command.command(name="ls")
+@json_option
+def list_teams(as_json: bool) -> None:
+    r"""List teams, oldest first, with what they use.
+
+    \b
+    Example:
+      atoll team ls
+    """
+    infos = Teams.list()
+    if as_json:
+        show_json(infos)
+    else:
+        click.echo(_as_table(infos))
+
+
+@command.command(name="info")
+@click.argument("team")
+@json_option
+def team_info(team: str, as_json: bool) -> None:
+    r"""Show what a team uses, and how much it may.
+
+    \b
+    Example:
+      atoll team info reef
+    """
+    info, use = Teams.get(team), Teams.use(team)
+    if as_json:
+        show_json({**msgspec.to_builtins(info), "use": use})
+        return
+    for title, value in [("name", info.name), ("created", moment(info.created_at)), *used(use, info.quotas)]:
+        click.echo(f"{title:<12}{value}")
+
+
+@command.command(name="rm")
+@click.argument("teams", metavar="TEAM...", nargs=-1, required=True)
+@json_option
+def remove_teams(teams: tuple[str, ...], as_json: bool) -> None:
+    r"""Forget teams, and their keys, which open nothing any more. One that owns anything is refused.
+
+    \b
+    Example:
+      atoll team rm reef
+    """
+    for team in teams:
+        Teams.delete(team)
+    if as_json:
+        show_json({"removed": list(teams)})
+
+
+def _show(info: TeamInfo, as_json: bool) -> None:
+    if as_json:
+        show_json(info)
+    else:
+        click.echo(f"{info.name} {described(info.quotas)}".rstrip())
+
+
+def _as_table(infos: list[TeamInfo]) -> str:
+    now_s = time.time()
+    rows = []
+    for info in infos:
+        use = Teams.use(info.name)
+        counts = [str(use.running), str(use.suspended), f"{use.vcpus:.10g}", f"{use.memory_mib} MiB"]
+        rows.append(
+            [
+                info.name,
+                *counts,
+                disk_shown(use),
+                age(info.created_at, now_s),
+                described(info.quotas) or "-",
+            ]
+        )
+    return table(["NAME", "RUNNING", "ASLEEP", "CPUS", "MEMORY", "DISK", "AGE", "QUOTAS"], rows)

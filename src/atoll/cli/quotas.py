@@ -1,0 +1,98 @@
+"""Quotas as the command line takes and shows them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from atoll.cli.lifecycle import Length
+from atoll.cli.text import size
+from atoll.types import Quotas, TeamUse
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Most(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
+    """A number, 0 or more; infinity from ``off``.
+
+    Args:
+        kind: Reads the number.
+    """
+
+    name = "most"
+
+    def __init__(self, kind: Callable[[str], float]) -> None:
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        if value == "off":
+            return math.inf
+        try:
+            number = self._kind(value)
+        except ValueError:
+            self.fail(f"{value!r} is no number: give one, or off", param, ctx)
+        if not 0 <= number < math.inf:
+            self.fail(f"{value!r} makes no sense: give 0 or more, or off", param, ctx)
+        return number
+
+
+class _MostLength(Length):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds; infinity from ``off``."""
+        length_s = super().convert(value, param, ctx)
+        return math.inf if length_s is None else length_s
+
+
+_COUNT, _AMOUNT = Most(int), Most(float)
+_OPTIONS: tuple[tuple[str, str, click.ParamType, str, str], ...] = (  # type: ignore[type-arg]
+    ("--running", "running", _COUNT, "N", "Sandboxes that run or are paused."),
+    ("--suspended", "suspended", _COUNT, "N", "Sandboxes that sleep."),
+    ("--cpus", "vcpus", _AMOUNT, "N", "Processors of those that run, together."),
+    ("--memory", "memory_mib", _COUNT, "MIB", "Memory of those that run, together."),
+    ("--disk", "disk_mib", _COUNT, "MIB", "Disk of sandboxes, snapshots and volumes, together."),
+    ("--builds", "builds", _COUNT, "N", "Builds of templates at once."),
+    ("--timeout", "timeout_s", _MostLength(), "LENGTH", "The longest lease, like 90s, 10m or 2h."),
+    ("--requests", "requests_s", _AMOUNT, "N", "Requests to a server a second."),
+)
+
+
+def quota_options(command: F) -> F:
+    """Add an option for each quota."""
+    for flag, name, kind, metavar, text in reversed(_OPTIONS):
+        command = click.option(flag, name, type=kind, metavar=metavar, help=text)(command)
+    return command
+
+
+def changed(quotas: Quotas, options: Mapping[str, Any]) -> Quotas:
+    """The quotas with those changed that were given."""
+    given = {name: value for name in Quotas.__struct_fields__ if (value := options[name]) is not None}
+    return msgspec.structs.replace(
+        quotas, **{name: None if value == math.inf else value for name, value in given.items()}
+    )
+
+
+def described(quotas: Quotas) -> str:
+    """The quotas in one line, as one would give them."""
+    given = msgspec.structs.asdict(quotas)
+    return " ".join(f"{flag} {given[name]:.10g}" for flag, name, *_ in _OPTIONS if given[name] is not None)
+
+
+def used(use: TeamUse, quotas: Quotas) -> list[tuple[str, str]]:
+    """What is used of what, line by line: the quota's name and both numbers."""
+    now = {**msgspec.structs.asdict(use), "disk_mib": math.ceil(use.disk_bytes / (1 << 20))}
+    lines = []
+    for _, name, *_rest in _OPTIONS:
+        most = getattr(quotas, name)
+        limit = "no quota" if most is None else f"at most {most:.10g}"
+        lines.append((name, f"{now[name]:.10g}, {limit}" if name in now else limit))
+    return lines
+
+
+def disk_shown(use: TeamUse) -> str:
+    """What a team occupies."""
+    return size(use.disk_bytes)
