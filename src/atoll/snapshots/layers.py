@@ -59,6 +59,7 @@ class Layers(LayerStore):
         if root in mounts_below(sandbox_dir):
             return root
         stack = self.undo_unknown_freeze(sandbox_dir, stack)
+        self._assert_there(stack)
         self._make_upper(sandbox_dir / _UPPER, stack)
         for name in (_WORK, _ROOT):
             _make_directory(sandbox_dir / name)
@@ -112,11 +113,7 @@ class Layers(LayerStore):
         remove_tree(sandbox_dir / _UPPER)
         if not stack:
             return stack
-        if not self.path(stack[0]).is_dir():
-            raise HostError(
-                f"the layer {stack[0]} is missing in {self._directory}",
-                hint="the home has lost a part of its files: restore it from a backup, or delete what stands on it",
-            )
+        self._assert_there(stack[:1])
         if not self._complete:
             self.seed(sandbox_dir, stack[0])
             return stack[1:]
@@ -177,6 +174,14 @@ class Layers(LayerStore):
     def use(self, sandbox_dir: Path) -> TreeUse:
         """What is in the writable layer of a sandbox."""
         return tree_use(sandbox_dir / _UPPER)
+
+    def _assert_there(self, stack: Stack) -> None:
+        for layer_id in stack:
+            if not self.path(layer_id).is_dir():
+                raise HostError(
+                    f"the layer {layer_id} is missing in {self._directory}",
+                    hint="the home has lost a part of its files: restore it from a backup, or delete what stands on it",
+                )
 
     def _overlay(self, lowers: Sequence[Path], sandbox_dir: Path) -> None:
         upper, work, root = (sandbox_dir / name for name in (_UPPER, _WORK, _ROOT))

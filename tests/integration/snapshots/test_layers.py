@@ -12,6 +12,7 @@ import pytest
 from tests.integration.snapshots.disks import Disks
 
 from atoll.errors import HostError, InternalError
+from atoll.host import remove_tree
 
 
 def test_the_same_writable_layer_comes_back_after_an_unmount(disks: Disks) -> None:
@@ -205,6 +206,21 @@ def test_a_home_that_was_copied_to_another_place_still_mounts(disks: Disks) -> N
 def test_a_layer_that_is_not_there_is_an_error_that_says_so(disks: Disks) -> None:
     with pytest.raises(HostError, match="is missing"):
         disks.start("b", ("0" * 20,))
+
+
+def test_a_layer_that_went_missing_in_the_middle_of_a_chain_is_named(disks: Disks) -> None:
+    disks.start("a")
+    (lower,) = disks.freeze("a")
+    disks.start("b", (lower,))
+    chain = disks.freeze("b")
+    disks.start("c", chain)
+    disks.stop("c")
+    remove_tree(disks.layers.path(lower))
+    if disks.complete:
+        with pytest.raises(HostError, match=f"{lower} is missing"):
+            disks.again("c")
+    else:  # there a disk stands on no layer but has its own copy
+        assert disks.again("c").is_dir()
 
 
 def test_sizes_are_those_of_what_changed(disks: Disks) -> None:
