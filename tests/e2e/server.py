@@ -33,7 +33,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        return int(self.url.rpartition(":")[2])
+        return int(self.variables.get("E2B_API_URL", self.variables.get("E2B_DOMAIN", "")).rpartition(":")[2])
 
 
 @contextlib.contextmanager

@@ -15,12 +15,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from atoll.errors import AtollError, NameTakenError
+from atoll.errors import AtollError, InvalidSpecError, NameTakenError
 from atoll.host import Home
 from atoll.sdk import Keys, Teams
 from atoll.server.access import Access
 from atoll.server.accesslog import AccessLog
 from atoll.server.app import make_app
+from atoll.server.certificates import certificates
 from atoll.server.listener import Listener, bound
 from atoll.server.parts import Parts
 from atoll.server.settings import Settings, address_of
@@ -43,6 +44,9 @@ Example:
 @click.option("--domain", metavar="D", help="Serve api.D and PORT-ID.D.")
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="The certificate's chain, for D and *.D.")
 @click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key.")
+@click.option(
+    "--tls", type=click.Choice(["self-signed"]), help="Make a certificate, and say how to trust it."
+)
 @click.option("--env-file", type=click.Path(path_type=Path), help="Write what a client needs there.")
 @click.option(
     "--access-log",
@@ -54,6 +58,7 @@ def serve(
     domain: str | None,
     tls_cert: Path | None,
     tls_key: Path | None,
+    tls: str | None,
     env_file: Path | None,
     access_log: Path | None,
 ) -> None:
@@ -70,6 +75,8 @@ def serve(
         access_log=access_log,
     ).check()
     directory = Home.default().path / "server"
+    if tls is not None:
+        settings = self_signed(settings, directory)
     with bound(settings) as sock, passing_key() as key:
         settings = msgspec.structs.replace(settings, port=sock.getsockname()[1])
         tokens = Tokens(read_secret(directory))
@@ -100,9 +107,28 @@ async def _run(parts: Parts, sock: socket.socket, variables: dict[str, str]) -> 
     await server.serve()
 
 
+def self_signed(settings: Settings, directory: Path) -> Settings:
+    """The settings with a certificate of our own.
+
+    Raises:
+        InvalidSpecError: There is another one already.
+    """
+    if settings.tls_cert is not None:
+        raise InvalidSpecError("there is a certificate already", hint="give --tls or --tls-cert, not both")
+    made = certificates(directory / "tls", settings.domain)
+    click.echo(
+        f"Clients must trust {made.authority}. For Python: SSL_CERT_FILE={made.bundle}, for Node.js: "
+        f"NODE_EXTRA_CA_CERTS={made.authority}",
+        err=True,
+    )
+    return msgspec.structs.replace(settings, tls_cert=made.cert, tls_key=made.key, tls_bundle=made.bundle)
+
+
 def client_variables(settings: Settings, key: str) -> dict[str, str]:
     """What an E2B client must have in its environment."""
     variables = {"E2B_API_KEY": key}
+    if settings.tls_bundle is not None:
+        variables |= {name: str(settings.tls_bundle) for name in ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")}
     if settings.domain is not None and settings.tls_cert is not None:
         return variables | {"E2B_DOMAIN": str(settings.public_domain)}
     host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"

@@ -21,6 +21,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         domain: Serve ``api.DOMAIN`` and ``PORT-ID.DOMAIN``. None serves by headers and ``PORT-ID.localhost`` alone.
         tls_cert: A file with the certificate chain; None speaks plain http.
         tls_key: A file with its private key.
+        tls_bundle: A file with what clients of a self-signed certificate must trust.
         env_file: Where the variables that a client needs are written.
         access_log: Where each request is noted; None is ``server/access.log`` in the home.
     """
@@ -30,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     domain: str | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    tls_bundle: Path | None = None
     env_file: Path | None = None
     access_log: Path | None = None
 

@@ -25,6 +25,7 @@ class Asked:
         host: The ``Host`` that the server inside sees.
         peer: The client's address.
         scheme: How the client came.
+        is_h2: Whether it came over HTTP/2, where a body needs no header.
         named: One value for each header, the last.
     """
 
@@ -36,6 +37,7 @@ class Asked:
     host: bytes
     peer: str
     scheme: str
+    is_h2: bool
     named: dict[bytes, bytes] = field(repr=False)
 
     @classmethod
@@ -51,6 +53,7 @@ class Asked:
             host=named.get(b"host", b""),
             peer=client[0] if client else "",
             scheme={"ws": "http", "wss": "https"}.get(scope["scheme"]) or scope["scheme"],
+            is_h2=scope["http_version"] == "2",
             named=named,
         )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 
 from starlette.types import Message, Receive, Send
 
@@ -14,9 +16,10 @@ from atoll.server.gateway.refusals import Rejection, rejection_of
 from atoll.server.gateway.reply import GuestError, Head, Reply
 from atoll.server.gateway.wires import Wire, Wires
 
-_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE", "TRACE"})
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 # a body of this length is awaited, so that it goes with the head
 _SMALL_BYTES = 16 << 10
+_PATIENCE_S = 0.05
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -59,7 +62,7 @@ class Exchange:
         except ValueError:
             raise Rejection(400, "Invalid request") from None
         # any port may be asked for in its own way, so only what can be said twice goes over a used connection
-        fresh = not (self._asked.is_for_agent or (self._asked.method in _REPEATABLE and self._body_over))
+        fresh = not (self._asked.is_for_agent or self._is_repeatable)
         while not await self._attempt(data, fresh=fresh):
             fresh = True
 
@@ -67,34 +70,42 @@ class Exchange:
         """Try over one connection; False when it was a kept one that had just ended, and nothing is lost."""
         wire = await self._wire(fresh=fresh)
         reply = Reply(bodiless=self._asked.method == "HEAD")
-        try:
-            await wire.send(data)
-            first = await wire.receive() if self._body_over else b""
-        except OSError:
-            first = b""
-            failed = True
-        else:
-            failed = self._body_over and not first
-        if failed and wire.kept and self._body_over and self._asked.method in _REPEATABLE:
-            self._wires.drop(wire)
-            return False
-        await self._exchanged(wire, reply, first, failed=failed)
+        reusable = False
+        with self._pumping(wire):
+            try:
+                await wire.send(data)
+                await self._answer(wire, reply)
+                reusable = reply.reusable and self._body_over
+            except (OSError, GuestError) as error:
+                if wire.kept and reply.is_untouched and self._is_repeatable and not self._client_gone:
+                    return False
+                self._raise(error)
+            finally:
+                if reusable:
+                    self._wires.give(wire)
+                else:
+                    self._wires.drop(wire)
         return True
 
-    async def _exchanged(self, wire: Wire, reply: Reply, first: bytes, *, failed: bool) -> None:
-        pump = asyncio.ensure_future(self._pump(wire))
-        reusable = False
+    @property
+    def _is_repeatable(self) -> bool:
+        return self._body_over and self._asked.method in _REPEATABLE
+
+    @contextlib.contextmanager
+    def _pumping(self, wire: Wire) -> Iterator[None]:
+        """Look after the client's side meanwhile. Most answers are there before anybody could leave."""
+        pumps: list[asyncio.Future[None]] = []
+
+        def start() -> None:
+            pumps.append(asyncio.ensure_future(self._pump(wire)))
+
+        timer = asyncio.get_running_loop().call_later(_PATIENCE_S if self._body_over else 0, start)
         try:
-            await self._answer(wire, reply, first)
-            reusable = reply.reusable and self._body_over
-        except (OSError, GuestError) as error:
-            await self._broken(error)
+            yield
         finally:
-            pump.cancel()
-            if reusable:
-                self._wires.give(wire)
-            else:
-                self._wires.drop(wire)
+            timer.cancel()
+            for pump in pumps:
+                pump.cancel()
 
     async def _wire(self, *, fresh: bool) -> Wire:
         try:
@@ -113,7 +124,10 @@ class Exchange:
                 raise Rejection(400, "Invalid request")
             first = await self._receive() if 0 <= int(length) <= _SMALL_BYTES else None
             return [(b"content-length", length)], first
-        if b"transfer-encoding" not in named and self._asked.method in _BODILESS:
+        if b"transfer-encoding" not in named and (not self._asked.is_h2 or self._asked.method in _BODILESS):
+            self._body_over = True
+            return [], None
+        if self._asked.is_h2 and self._asked.method == "DELETE":
             # over h2 a body may come without its length
             first = await self._receive()
             if not first.get("more_body") and not first.get("body"):
@@ -162,17 +176,14 @@ class Exchange:
 
     # the answer
 
-    async def _answer(self, wire: Wire, reply: Reply, data: bytes) -> None:
-        while True:
-            if data:
-                reply.feed(data)
-            await self._deliver(reply)
-            if reply.complete:
-                return
+    async def _answer(self, wire: Wire, reply: Reply) -> None:
+        while not reply.complete:
             data = await wire.receive()
             if not data:
                 await self._ended(wire, reply)
                 return
+            reply.feed(data)
+            await self._deliver(reply)
 
     async def _deliver(self, reply: Reply) -> None:
         if reply.head is None:
@@ -190,7 +201,7 @@ class Exchange:
             raise ConnectionResetError("the connection ended in the middle")
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _broken(self, error: Exception) -> None:
+    def _raise(self, error: Exception) -> None:
         if self._client_gone:
             raise CutError("the client left")
         if self._started:

@@ -45,6 +45,8 @@ class Gateway:
             target = await self._target(scope, last)
             if target is None:
                 return False
+            noted = note()
+            noted.route, noted.sandbox_id = "gateway", target.sandbox_id
             asked = Asked.of(scope, target, last)
             await self._pass(asked, scope["type"], receive, send)
         except BadHostError as error:

@@ -47,6 +47,7 @@ class Reply:
         self._headers: Headers = []
         self._interim = False
         self._before_head = 0
+        self._left: int | None = None
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
@@ -60,6 +61,9 @@ class Reply:
         elif self.complete:
             self.reusable = False
             return
+        elif self._left is not None:
+            self._count(data)
+            return
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -67,10 +71,23 @@ class Reply:
         if self.head is None and self._before_head > HEAD_BYTES:
             raise GuestError("its head is too long")
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing of it has come."""
+        return self.head is None and self._before_head == 0
+
     def take(self) -> bytes:
         """What of the body has come since the last time."""
         pieces, self.pieces = self.pieces, []
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _count(self, data: bytes) -> None:
+        """More of a body whose length is known: nothing in it needs parsing."""
+        assert self._left is not None
+        self.pieces.append(data if len(data) <= self._left else data[: self._left])
+        self.complete = len(data) >= self._left
+        self.reusable = self.reusable and len(data) == self._left
+        self._left -= len(data)
 
     # what the parser calls
 
@@ -83,8 +100,9 @@ class Reply:
         """The head is there; of a 1xx another one follows."""
         status = self._parser.get_status_code()
         headers, self._headers = self._headers, []
-        if self.head is not None:
-            raise GuestError("a second answer to one request")
+        if self.complete:
+            self.reusable = False  # a second answer to one request
+            return
         if status < 200:
             if status == _SWITCHING:
                 raise GuestError("it changes the protocol unasked")
@@ -93,11 +111,17 @@ class Reply:
         self.until_close = not self._bodiless and _is_until_close(status, headers)
         self.head = Head(status, headers)
         self.complete = self._bodiless
+        lengths = [value for name, value in headers if name == b"content-length"]
+        if lengths and not self._bodiless and status not in (204, 304):
+            self._left = int(lengths[0])
+            self.reusable = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:
         """One more piece of the body."""
-        if not self._bodiless:
+        if not self.complete:
             self.pieces.append(data)
+            if self._left is not None:
+                self._left -= len(data)
 
     def on_message_complete(self) -> None:
         """The answer is over, or the 1xx before it."""

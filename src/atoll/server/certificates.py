@@ -1,0 +1,175 @@
+"""Certificates of our own: a small authority for each domain, which can vouch for nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from atoll.errors import HostError
+
+_AUTHORITY_DAYS = 3650
+_SERVER_DAYS = 397
+_RENEWED_BEFORE = timedelta(days=30)
+_LOCAL = "localhost"
+_NETWORKS = ("127.0.0.0/8", "::1/128")
+_ADDRESSES = ("127.0.0.1", "::1")
+
+
+class Certificates(NamedTuple):
+    """Files with a server's certificate.
+
+    Args:
+        cert: The server's own.
+        key: Its private key.
+        authority: What clients must trust.
+        bundle: The same, and what this host trusts anyway: for variables that replace what a client trusts.
+    """
+
+    cert: Path
+    key: Path
+    authority: Path
+    bundle: Path
+
+
+def certificates(directory: Path, domain: str | None, now: datetime | None = None) -> Certificates:
+    """A certificate for a domain, all names below it and this machine, made or renewed when it must be.
+
+    Args:
+        directory: Where it is kept, with the authority that signed it.
+        domain: None is this machine alone.
+        now: The time; None is now.
+
+    Raises:
+        HostError: What lies there is no certificate.
+    """
+    now = now or datetime.now(UTC)
+    place = directory / (domain or _LOCAL)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files = Certificates(
+        place / "server.pem", place / "server.key", place / "authority.pem", place / "bundle.pem"
+    )
+    try:
+        if not _is_good(files.authority, now):
+            _make_authority(files, place / "authority.key", domain, now)
+            files.cert.unlink(missing_ok=True)
+        if not _is_good(files.cert, now):
+            _make_server(files, place / "authority.key", domain, now)
+    except ValueError as error:
+        raise HostError(f"{place} holds no certificates: {error}", hint=f"remove it: rm -r {place}") from None
+    _write(files.bundle, _trusted_here() + files.authority.read_bytes())
+    return files
+
+
+def _is_good(path: Path, now: datetime) -> bool:
+    if not path.exists():
+        return False
+    return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc - now > _RENEWED_BEFORE
+
+
+def _names(domain: str | None) -> list[str]:
+    return [_LOCAL, *([domain] if domain else [])]
+
+
+def _make_authority(files: Certificates, key_file: Path, domain: str | None, now: datetime) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"atoll for {domain or _LOCAL}"[:64])])
+    permitted: list[x509.GeneralName] = [x509.DNSName(each) for each in _names(domain)]
+    permitted += [x509.IPAddress(ipaddress.ip_network(each)) for each in _NETWORKS]
+    made = (
+        _begun(name, name, key.public_key(), now, _AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.NameConstraints(permitted, None), critical=True)
+        .sign(key, SHA256())
+    )
+    _write_key(key_file, key)
+    _write(files.authority, made.public_bytes(Encoding.PEM))
+
+
+def _make_server(files: Certificates, key_file: Path, domain: str | None, now: datetime) -> None:
+    authority = x509.load_pem_x509_certificate(files.authority.read_bytes())
+    signer = load_pem_private_key(key_file.read_bytes(), None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = _names(domain)
+    named: list[x509.GeneralName] = [x509.DNSName(each) for name in names for each in (name, f"*.{name}")]
+    named += [x509.IPAddress(ipaddress.ip_address(each)) for each in _ADDRESSES]
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[-1][:64])])
+    made = (
+        _begun(subject, authority.subject, key.public_key(), now, _SERVER_DAYS)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(named), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+        .sign(signer, SHA256())
+    )
+    _write_key(files.key, key)
+    _write(files.cert, made.public_bytes(Encoding.PEM) + files.authority.read_bytes())
+
+
+def _begun(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, days: int
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        # a client's clock may be a little behind
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _trusted_here() -> bytes:
+    cafile = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile
+    with contextlib.suppress(OSError):  # then this host trusts nobody
+        if cafile:
+            return Path(cafile).read_bytes().rstrip(b"\n") + b"\n"
+    return b""
+
+
+def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    _write(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def _write(path: Path, data: bytes) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(aside, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+    aside.replace(path)
