@@ -8,7 +8,20 @@ import os
 import sys
 from pathlib import Path
 
-from bench import commands, create, density, disks, footprint, forks, neighbours, states, transfers, work
+from bench import (
+    commands,
+    control,
+    create,
+    density,
+    disks,
+    footprint,
+    forks,
+    interactive,
+    neighbours,
+    states,
+    transfers,
+    work,
+)
 from bench.measure import Number
 
 GROUPS = {
@@ -22,6 +35,8 @@ GROUPS = {
     "work": work,
     "density": density,
     "neighbours": neighbours,
+    "control": control,
+    "interactive": interactive,
 }
 RESULTS = Path(__file__).parent / "results.json"
 HEAD = ("number", "promise", "measured", "against", "is", "ratio", "kept")
