@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from atoll import Sandbox
 from bench.measure import Number
@@ -11,6 +12,7 @@ from bench.rooms import make_dirty, supervisor
 ROUNDS = 3
 DIRTY_COPIES = 20
 NUMPY_COPIES = 100
+ASKED_AT_ONCE = 4
 PORT = 7000
 SERVER = f"""
 import numpy, socket
@@ -59,8 +61,8 @@ def forks_s(sandbox: Sandbox, count: int, *, port: int | None = None) -> tuple[f
     copies = sandbox.fork(count)
     try:
         if port is not None:
-            for copy in copies:
-                ask(copy, port)
+            with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+                list(pool.map(lambda copy: ask(copy, port), copies))
         seconds = time.perf_counter() - began
         sizes = [copy.stats().memory_bytes or 0 for copy in copies]
         return seconds, sum(sizes) / count / (1 << 20)
