@@ -62,8 +62,9 @@ class Creation:
             Refusal: The request makes no sense, or is more than this server can.
         """
         timeout_s = default_s if asked.timeout is None else asked.timeout
+        most_s = team.quotas.timeout_s
         wanted: dict[str, Any] = {
-            "lifecycle": leases.lease_of(asked, leases.bounded(timeout_s, team.quotas.timeout_s)),
+            "lifecycle": leases.lease_of(asked, leases.bounded(timeout_s, most_s), most_s),
             "network": egress_of(asked.network, asked.allow_internet_access),
             "metadata": asked.metadata,
             "volumes": _volumes(asked),

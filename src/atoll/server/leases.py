@@ -23,8 +23,8 @@ def bounded(timeout_s: int, most_s: float | None) -> int:
     return timeout_s
 
 
-def lease_of(asked: NewSandbox, timeout_s: int) -> Lifecycle:
-    """How long a new sandbox runs, and what happens then.
+def lease_of(asked: NewSandbox, timeout_s: int, most_s: float | None = None) -> Lifecycle:
+    """How long a new sandbox runs, and what happens then; ``most_s`` is the longest lease of its team.
 
     Raises:
         Refusal: What is asked for contradicts itself.
@@ -38,16 +38,20 @@ def lease_of(asked: NewSandbox, timeout_s: int) -> Lifecycle:
     on_timeout = "kill"
     if asked.auto_pause:
         on_timeout = "stop" if asked.auto_pause_memory is False else "suspend"
-    return lease(timeout_s, Lifecycle(on_timeout=on_timeout, auto_resume=auto_resume))  # type: ignore[arg-type]
+    like = Lifecycle(on_timeout=on_timeout, auto_resume=auto_resume)  # type: ignore[arg-type]
+    return lease(timeout_s, like, most_s)
 
 
-def lease(timeout_s: int, like: Lifecycle) -> Lifecycle:
-    """A lease of that length that ends as another does; a use that wakes the sandbox gives 5 minutes or more."""
+def lease(timeout_s: int, like: Lifecycle, most_s: float | None = None) -> Lifecycle:
+    """A lease of that length that ends as another does; a use that wakes the sandbox gives 5 minutes or more, if the
+    team may have so much.
+    """
+    woken_s = max(timeout_s, _WOKEN_LEAST_S)
     return Lifecycle(
         timeout_s=timeout_s,
         on_timeout=like.on_timeout,
         auto_resume=like.auto_resume,
-        wake_timeout_s=max(timeout_s, _WOKEN_LEAST_S),
+        wake_timeout_s=woken_s if most_s is None else min(woken_s, most_s),
     )
 
 

@@ -71,6 +71,7 @@ def test_timeouts_become_leases() -> None:
         False,
         300,
     )
+    assert leases.lease_of(asked(), 60, 120).wake_timeout_s == 120
     pause = leases.lease_of(asked(autoPause=True, autoResume={"enabled": True}), 900)
     assert (pause.on_timeout, pause.auto_resume, pause.wake_timeout_s) == ("suspend", True, 900)
     stop = leases.lease_of(asked(autoPause=True, autoPauseMemory=False), 60)

@@ -17,7 +17,7 @@ from atoll.server.attributes import read
 from atoll.server.parts import Parts
 from atoll.server.views import Views
 from atoll.server.wire import Fault, Fork, ForkResult
-from atoll.types import SandboxInfo, TeamInfo
+from atoll.types import Lifecycle, SandboxInfo, TeamInfo
 
 _FORKS_MOST = 100
 
@@ -32,7 +32,8 @@ def fork_routes(parts: Parts, views: Views) -> Sequence[Route]:
         _check_count(wanted.count, asked.team)
         info = await asked.sandbox()
         try:
-            ids = await _forked(info, wanted.count, timeout_s)
+            lifecycle = leases.lease(timeout_s, info.lifecycle, asked.team.quotas.timeout_s)
+            ids = await _forked(info, wanted.count, lifecycle)
         except StateError:
             raise Refusal(
                 409, f"Sandbox '{info.sandbox_id}' cannot be forked while in '{info.state}' state"
@@ -60,9 +61,9 @@ def _check_count(count: int, team: TeamInfo) -> None:
         )
 
 
-async def _forked(info: SandboxInfo, count: int, timeout_s: int) -> list[str]:
+async def _forked(info: SandboxInfo, count: int, lifecycle: Lifecycle) -> list[str]:
     with contextlib.closing(AsyncSandbox.of(info)) as sandbox:
-        copies = await sandbox.fork(count, lifecycle=leases.lease(timeout_s, info.lifecycle))
+        copies = await sandbox.fork(count, lifecycle=lifecycle)
     for copy in copies:
         copy.close()
     return [copy.id for copy in copies]

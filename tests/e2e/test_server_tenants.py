@@ -1,0 +1,218 @@
+"""Teams at a real server: who is let in, what each may have, and that nobody sees what is another's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import e2b
+import httpx
+import pytest
+from tests.e2e.server import Server
+
+from atoll import Keys, Quotas, Sandbox, Teams, Volumes
+from atoll.errors import InUseError, QuotaError
+
+ANSWER_S = 120.0
+MISSING = {
+    "sandbox_id": "nothing0nothing0noth",
+    "volume_id": "nothing0nothing0noth",
+    "template_id": "no0such",
+}
+# What most routes want in their body; each ignores what it does not know.
+BODY = {"timeout": 60, "duration": 60, "count": 1, "name": "foreign", "allow_internet_access": False}
+WRONG = "e2b_" + "0" * 40
+DENIED = (401, '{"code":401,"message":"Invalid API key"}')
+NO_ROUTE = (
+    {(404, '{"code":404,"message":"Not Found"}')},
+    {(405, '{"code":405,"message":"Method Not Allowed"}')},
+)
+
+
+def asking(server: Server, key: str | None = None) -> httpx.Client:
+    headers = {} if key is None else {"x-api-key": key}
+    return httpx.Client(base_url=server.url, headers=headers, timeout=ANSWER_S)
+
+
+def status(client: httpx.Client, key: str, path: str) -> int:
+    return client.get(path, headers={"x-api-key": key}).status_code
+
+
+@contextlib.contextmanager
+def team(name: str, quotas: Quotas | None = None) -> Iterator[str]:
+    """A team, a key of which this gives; at the end it owns nothing and is gone."""
+    Teams.create(name, quotas)
+    try:
+        yield Keys.create(name, "for a test").key
+    finally:
+        for info in list(Sandbox.list(team=name)):
+            with Sandbox.connect(info.sandbox_id, wake=False) as sandbox:
+                sandbox.kill()
+        for volume in Volumes.list(team=name):
+            Volumes.delete(volume.volume_id)
+        Teams.delete(name)
+
+
+def operations(server: Server) -> list[tuple[str, str]]:
+    """Method and path of all that a key opens."""
+    paths = httpx.get(f"{server.url}/openapi.json", timeout=ANSWER_S).json()["paths"]
+    found = [(method, path) for path, methods in paths.items() for method in methods]
+    return [each for each in found if not each[1].startswith(("/health", "/volumecontent"))]
+
+
+def asked(client: httpx.Client, method: str, path: str, ids: dict[str, str]) -> httpx.Response:
+    filled = re.sub(r"\{(\w+)\}", lambda found: ids.get(found[1], "x"), path)
+    body = None if method in ("get", "delete") else BODY
+    return client.request(method, filled, json=body)
+
+
+def told(response: httpx.Response, ids: dict[str, str]) -> tuple[int, str]:
+    text = response.text
+    for id_ in ids.values():
+        text = text.replace(id_, "ID")
+    return response.status_code, text
+
+
+def test_of_thirty_creates_at_once_as_many_pass_as_the_team_may_have(server: Server) -> None:
+    async def creates(key: str) -> list[httpx.Response]:
+        limits = httpx.Limits(max_connections=30)
+        async with httpx.AsyncClient(base_url=server.url, timeout=ANSWER_S, limits=limits) as client:
+            body, headers = {"templateID": "base", "timeout": 300}, {"x-api-key": key}
+            asks = (client.post("/v2/sandboxes", json=body, headers=headers) for _ in range(30))
+            return list(await asyncio.gather(*asks))
+
+    with team("crowd", Quotas(running=5)) as key:
+        answers = asyncio.run(creates(key))
+        made = [answer.json()["sandboxID"] for answer in answers if answer.status_code == 201]
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert (len(made), len(refused)) == (5, 25)
+        assert all("crowd" in answer.json()["message"] for answer in refused)
+        assert all(answer.headers["should-retry"] == "false" for answer in refused)
+        assert {info.sandbox_id for info in Sandbox.list(team="crowd")} == set(made)
+        assert Teams.use("crowd").running == 5
+        with pytest.raises(QuotaError, match="6 running sandboxes and may have 5"):
+            Sandbox.create(team="crowd")
+        with pytest.raises(e2b.RateLimitException):
+            e2b.Sandbox.create(api_key=key, api_url=server.url)
+        with Sandbox.connect(made[0]) as sandbox:
+            with pytest.raises(QuotaError):
+                sandbox.fork(1)
+            with pytest.raises(InUseError):
+                Teams.delete("crowd")
+            sandbox.suspend()
+            Sandbox.create(team="crowd", keep=True).close()
+            with pytest.raises(QuotaError):
+                sandbox.resume()
+            assert sandbox.info().state == "suspended"
+
+
+def test_what_a_team_wrote_counts_as_its_disk(server: Server) -> None:
+    with team("hoard", Quotas(disk_mib=40)):
+        with Sandbox.create(team="hoard") as sandbox:
+            sandbox.run("head -c 60M /dev/urandom > big; sync", timeout_s=ANSWER_S).check()
+            _until_used("hoard", 60 << 20)
+            for work in (lambda: Sandbox.create(team="hoard"), sandbox.snapshot, sandbox.suspend):
+                with pytest.raises(QuotaError, match="MiB of disk"):
+                    work()
+        with Sandbox.create(team="hoard"):
+            assert Teams.use("hoard").disk_bytes < 40 << 20
+
+
+def _until_used(name: str, least_bytes: int) -> None:
+    import time
+
+    deadline = time.monotonic() + ANSWER_S
+    while Teams.use(name).disk_bytes < least_bytes:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_without_a_key_that_opens_nothing_is_told(server: Server) -> None:
+    with team("reef") as key, Sandbox.create(team="reef") as sandbox:
+        expired, revoked = Keys.create("reef", "short", 0.01).key, Keys.create("reef", "gone")
+        Keys.revoke(revoked.info.key_id)
+        ids = dict.fromkeys(MISSING, sandbox.id)
+        with asking(server) as nobody, asking(server, WRONG) as guesser:
+            path = f"/sandboxes/{sandbox.id}"
+            assert [status(nobody, one, path) for one in (key, expired, revoked.key)] == [200, 401, 401]
+            for method, path in operations(server):
+                answers = {
+                    told(asked(nobody, method, path, ids), ids),
+                    told(asked(nobody, method, path, MISSING), MISSING),
+                    told(asked(guesser, method, path, ids), ids),
+                }
+                assert answers in ({DENIED}, *NO_ROUTE), (method, path)
+        with pytest.raises(e2b.AuthenticationException):
+            e2b.Sandbox.connect(sandbox.id, api_key=WRONG, api_url=server.url)
+
+
+def test_what_is_another_team_s_looks_as_if_it_were_not_there(server: Server) -> None:
+    with team("reef"), team("strangers") as key, Sandbox.create(team="reef", name="secret") as sandbox:
+        volume = Volumes.create("data", team="reef")
+        ids = {"sandbox_id": sandbox.id, "volume_id": volume.volume_id, "template_id": sandbox.id}
+        with asking(server, key) as client:
+            for method, path in operations(server):
+                if "{" not in path:
+                    continue
+                theirs = told(asked(client, method, path, ids), ids)
+                assert theirs == told(asked(client, method, path, MISSING), MISSING), (method, path)
+                assert theirs[0] >= 400, (method, path)
+            named = {**MISSING, "sandbox_id": "secret"}
+            assert asked(client, "get", "/sandboxes/{sandbox_id}", named).status_code == 404
+            for path in ("/v2/sandboxes", "/sandboxes", "/snapshots", "/volumes", "/templates"):
+                assert sandbox.id not in client.get(path).text
+                assert volume.volume_id not in client.get(path).text
+        assert sandbox.info().state == "running"
+        assert Volumes.get(volume.volume_id).name == "data"
+
+
+def test_a_team_that_asks_too_often_is_told_when_to_come_back(server: Server) -> None:
+    with team("hasty", Quotas(requests_s=0.01)) as key, asking(server, key) as client:
+        answers = [client.get("/v2/sandboxes") for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 429, 429]
+        assert 1 <= int(answers[-1].headers["retry-after"]) <= 100
+
+
+def test_neither_the_logs_nor_the_home_hold_what_opens_anything(server: Server, module_home: Path) -> None:
+    with team("quiet") as key:
+        sandbox = e2b.Sandbox.create(
+            api_key=key, api_url=server.url, sandbox_url=server.variables["E2B_SANDBOX_URL"]
+        )
+        sandbox.files.write("note", "hello")
+        url = sandbox.download_url("note")
+        assert httpx.get(url, timeout=ANSWER_S).text == "hello"
+        with asking(server) as nobody:
+            assert status(nobody, WRONG, f"/sandboxes/{sandbox.sandbox_id}") == 401
+        token = sandbox._envd_access_token
+        signature = httpx.URL(url).params["signature"]
+        assert token
+        written = [path for path in [*module_home.rglob("*"), server.log] if _is_ours(path, module_home)]
+        for secret in (key, key[4:], token, signature, WRONG):
+            assert [str(path) for path in written if secret.encode() in path.read_bytes()] == []
+        lines = _lines(module_home / "server" / "access.log")
+        mine = [line for line in lines if line["team"] == "quiet"]
+        assert ("POST", "/v2/sandboxes", 201) in {
+            (line["method"], line["route"], line["status"]) for line in mine
+        } | {
+            (line["method"], line["route"].replace("/sandboxes", "/v2/sandboxes"), line["status"])
+            for line in mine
+        }
+        assert {line["key_id"] for line in mine} == {key_info.key_id for key_info in Keys.list("quiet")}
+        passed = [line for line in lines if line["sandbox_id"] == sandbox.sandbox_id]
+        assert {line["route"] for line in passed} == {"gateway"}
+        assert sandbox.kill()
+
+
+def _is_ours(path: Path, home: Path) -> bool:
+    """Whether it is a file that atoll writes, and no disk of a sandbox or image of this machine."""
+    parts = path.relative_to(home).parts if path.is_relative_to(home) else ("log",)
+    return path.is_file() and parts[0] not in ("images", "layers", "bin") and "d1" not in parts
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
