@@ -26,6 +26,8 @@ MISSING = {
 }
 # What most routes want in their body; each ignores what it does not know.
 BODY = {"timeout": 60, "duration": 60, "count": 1, "name": "foreign", "allow_internet_access": False}
+# Ends well when a write fails, as one must long before.
+FILL = "for n in $(seq 100); do head -c 5M /dev/urandom >> big || exit 0; done; exit 1"
 WRONG = "e2b_" + "0" * 40
 DENIED = (401, '{"code":401,"message":"Invalid API key"}')
 NO_ROUTE = (
@@ -113,9 +115,12 @@ def test_of_thirty_creates_at_once_as_many_pass_as_the_team_may_have(server: Ser
 
 def test_what_a_team_wrote_counts_as_its_disk(server: Server) -> None:
     with team("hoard", Quotas(disk_mib=40)):
-        with Sandbox.create(team="hoard") as sandbox:
-            sandbox.run("head -c 60M /dev/urandom > big; sync", timeout_s=ANSWER_S).check()
-            _until_used("hoard", 60 << 20)
+        with Sandbox.create(team="hoard") as other, Sandbox.create(team="hoard") as sandbox:
+            full = sandbox.run(FILL, timeout_s=ANSWER_S)
+            assert (full.exit_code, "No space left" in full.stderr) == (0, True), full.stderr
+            other.run("head -c 20M /dev/urandom > big; sync", timeout_s=ANSWER_S).check()
+            sandbox.run("sync", timeout_s=ANSWER_S).check()
+            _until_used("hoard", 50 << 20)
             for work in (lambda: Sandbox.create(team="hoard"), sandbox.snapshot, sandbox.suspend):
                 with pytest.raises(QuotaError, match="MiB of disk"):
                     work()

@@ -38,7 +38,7 @@ class LimitWatch:
         """Watch a berth that has just become the sandbox's, as long as it lives."""
 
         def limits() -> Limits:
-            return sandbox.row.limits.over(self._parts.default_limits)
+            return self._parts.quotas.limits_within(sandbox.row)
 
         self._works.watch(_until_gone(berth, DiskWatch(berth, self._parts.layers, limits).run()))
         if not self._parts.means.cgroups:

@@ -205,6 +205,14 @@ class QuotaBook:
                 hint=_HINTS["disk_mib"],
             )
 
+    def limits_within(self, row: SandboxRow) -> Limits:
+        """The limits in force of a sandbox that runs: its disk alone may not be more than its team may have."""
+        limits, most_mib = row.limits.over(self._default_limits), self._teams.quotas_of(row.team).disk_mib
+        if most_mib is None or row.engine_disk:
+            return limits
+        own_mib = most_mib if limits.disk_mib is None else limits.disk_mib
+        return msgspec.structs.replace(limits, disk_mib=min(own_mib, most_mib))
+
     def check_lease(self, team: str | None, lifecycle: Lifecycle) -> None:
         """Refuse a lease that is longer than the team may have.
 
