@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,13 @@ async def erase_stale(path: Path) -> None:
         await erase(path)
     except (AtollError, OSError) as error:
         _log.warning("%s is not removed: %s", path, error)
+
+
+async def erase_unknown(directory: Path, known: Collection[str]) -> None:
+    """Remove what a directory holds under other names than these: a crash came before its row, or after."""
+    for entry in list(directory.iterdir()) if directory.is_dir() else ():
+        if entry.name not in known:
+            await erase_stale(entry)
 
 
 class Trash:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from atoll.errors import AtollError, DeniedError, InvalidSpecError, KeyNotFoundError, TeamNotFoundError
-from atoll.supervisor.erasing import erase
+from atoll.supervisor.erasing import erase, erase_unknown
 from atoll.supervisor.records import Records
 from atoll.supervisor.rows import KeyRow
 from atoll.supervisor.teams import Teams
@@ -48,6 +48,7 @@ class Keys:
     async def load(self) -> None:
         """Read what the database has."""
         self._rows = {row.key_id: row for row in await self._records.all(KeyRow)}
+        await erase_unknown(self._directory, self._rows)
 
     def list(self, team: str | None = None) -> list[KeyInfo]:
         """All of them, or a team's, oldest first; those that ended, for 30 days.

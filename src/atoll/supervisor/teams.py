@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from atoll.errors import InUseError, InvalidSpecError, NameTakenError, TeamNotFoundError
-from atoll.supervisor.erasing import erase
+from atoll.supervisor.erasing import erase, erase_unknown
 from atoll.supervisor.records import Records
 from atoll.supervisor.rows import TeamRow
 from atoll.types import Quotas, TeamInfo
@@ -43,6 +43,7 @@ class Teams:
     async def load(self) -> None:
         """Read what the database has."""
         self._rows = {row.name: row for row in await self._records.all(TeamRow)}
+        await erase_unknown(self._directory, self._rows)
 
     def list(self) -> list[TeamInfo]:
         """All of them, oldest first."""

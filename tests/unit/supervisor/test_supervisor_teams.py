@@ -117,3 +117,15 @@ async def test_a_name_or_a_number_that_makes_no_sense_is_refused(world: World) -
         assert (await world.ask("POST", "/v1/keys", {"team": "reef", **body})).status == 400
     assert (await world.ask("POST", "/v1/keys", {"team": "none", "name": "a"})).status == 404
     assert list(world.home.keys.iterdir()) == []
+
+
+@in_world
+async def test_what_a_crash_left_of_a_key_that_never_was_is_removed(world: World) -> None:
+    made = await key_of(world, "reef")
+    await world.crash()
+    (world.home.keys / "key-0000000000000000").mkdir()
+    (world.home.teams / ".erased-gone").mkdir()
+    await world.start()
+    assert [entry.name for entry in world.home.keys.iterdir()] == [made["info"]["key_id"]]
+    assert [entry.name for entry in world.home.teams.iterdir()] == ["reef"]
+    assert await opens(world, made["key"])

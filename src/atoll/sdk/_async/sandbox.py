@@ -133,6 +133,8 @@ class AsyncSandbox(AsyncStates):
             EngineError: The engine could not start it.
             HostError: The host lacks something; `atoll doctor` says what.
             NoSpaceError: The disk under the home is full.
+            TeamNotFoundError: There is no such team.
+            QuotaError: The team may have no more.
         """
         spec = SandboxSpec(
             image=image,
@@ -430,6 +432,7 @@ class AsyncSandbox(AsyncStates):
             InvalidSpecError: ``count`` is out of range.
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; there is no copy.
+            QuotaError: Its team may have no more; there is no copy.
         """
         body = ForkRequest(count=count, lifecycle=lifecycle.check() if lifecycle else None)
         infos = await self._link.call("POST", f"{self._path}/fork", list[SandboxInfo], body, timeout_s=LONG_S)

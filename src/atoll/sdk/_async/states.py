@@ -61,6 +61,7 @@ class AsyncStates:
         Raises:
             StateError: It sleeps: ``resume`` takes a ``timeout_s``.
             InvalidSpecError: ``timeout_s`` is no length.
+            QuotaError: Its team may have no such lease.
         """
         Lifecycle(timeout_s=timeout_s).check()
         body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
@@ -107,6 +108,7 @@ class AsyncStates:
 
         Raises:
             UnsupportedError: Its disk is the engine's own, which is in the memory.
+            QuotaError: Its team may have no more that run, or no such lease.
         """
         Lifecycle(timeout_s=timeout_s).check()
         await self._change("resume", ResumeRequest(timeout_s=timeout_s, memory=memory))
@@ -121,6 +123,7 @@ class AsyncStates:
         Raises:
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; it goes on running.
+            QuotaError: Its team may have no more that sleep, or has used up its disk; it goes on running.
         """
         await self._change("suspend", SuspendRequest(memory=memory))
 
@@ -139,6 +142,7 @@ class AsyncStates:
             NameTakenError: Another snapshot has that name.
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; nothing is kept.
+            QuotaError: Its team has used up its disk; nothing is kept.
         """
         body = SnapshotRequest(name=name, comment=comment)
         return await self._link.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)

@@ -134,6 +134,8 @@ class Sandbox(States):
             EngineError: The engine could not start it.
             HostError: The host lacks something; `atoll doctor` says what.
             NoSpaceError: The disk under the home is full.
+            TeamNotFoundError: There is no such team.
+            QuotaError: The team may have no more.
         """
         spec = SandboxSpec(
             image=image,
@@ -431,6 +433,7 @@ class Sandbox(States):
             InvalidSpecError: ``count`` is out of range.
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; there is no copy.
+            QuotaError: Its team may have no more; there is no copy.
         """
         body = ForkRequest(count=count, lifecycle=lifecycle.check() if lifecycle else None)
         infos = self._link.call("POST", f"{self._path}/fork", list[SandboxInfo], body, timeout_s=LONG_S)

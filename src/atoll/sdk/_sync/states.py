@@ -62,6 +62,7 @@ class States:
         Raises:
             StateError: It sleeps: ``resume`` takes a ``timeout_s``.
             InvalidSpecError: ``timeout_s`` is no length.
+            QuotaError: Its team may have no such lease.
         """
         Lifecycle(timeout_s=timeout_s).check()
         body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
@@ -108,6 +109,7 @@ class States:
 
         Raises:
             UnsupportedError: Its disk is the engine's own, which is in the memory.
+            QuotaError: Its team may have no more that run, or no such lease.
         """
         Lifecycle(timeout_s=timeout_s).check()
         self._change("resume", ResumeRequest(timeout_s=timeout_s, memory=memory))
@@ -122,6 +124,7 @@ class States:
         Raises:
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; it goes on running.
+            QuotaError: Its team may have no more that sleep, or has used up its disk; it goes on running.
         """
         self._change("suspend", SuspendRequest(memory=memory))
 
@@ -140,6 +143,7 @@ class States:
             NameTakenError: Another snapshot has that name.
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; nothing is kept.
+            QuotaError: Its team has used up its disk; nothing is kept.
         """
         body = SnapshotRequest(name=name, comment=comment)
         return self._link.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)

@@ -79,7 +79,7 @@ class Gateway:
         noted = note()
         noted.route = "gateway"
         known = await self._look_up(asked.target)
-        noted.sandbox_id = asked.target.sandbox_id
+        noted.sandbox_id, noted.team = asked.target.sandbox_id, known.team
         asked = admitted(asked, known, time.time())
         if kind == "websocket":
             await Tunnel(asked, known, self._wires, receive, send).run()

@@ -21,12 +21,14 @@ class Known:
 
     Args:
         handle: Dials.
+        team: Whose it is.
         access_token: What its programs and files need; None when they need nothing.
         traffic_token: What its other ports need; None when they are public.
         mask_host: What servers inside see as ``Host``, with ``${PORT}`` for the port; None is what the client said.
     """
 
     handle: AsyncSandbox
+    team: str | None
     access_token: str | None
     traffic_token: str | None
     mask_host: str | None
@@ -77,6 +79,7 @@ class KnownSandboxes:
         told = info.attributes
         return Known(
             handle=AsyncSandbox.of(info),
+            team=info.team,
             access_token=None if told.get("e2b_secure") == "0" else self._tokens.access(info.sandbox_id),
             traffic_token=(
                 self._tokens.traffic(info.sandbox_id) if told.get("e2b_public_traffic") == "0" else None
