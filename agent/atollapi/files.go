@@ -6,6 +6,7 @@ import (
 
 	"atoll/agent/fault"
 	"atoll/agent/files"
+	"atoll/agent/user"
 )
 
 func (a *API) readFile(w http.ResponseWriter, r *http.Request) error {
@@ -36,13 +37,9 @@ func (a *API) writeFile(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	mode := files.NoMode
-	if text := r.URL.Query().Get("mode"); text != "" {
-		bits, err := strconv.ParseUint(text, 8, 12)
-		if err != nil {
-			return fault.New(fault.Invalid, "%q is no octal mode", text)
-		}
-		mode = int(bits)
+	mode, err := queryMode(r)
+	if err != nil {
+		return err
 	}
 	file, err := work.Write(path, mode, r.Body)
 	if err != nil {
@@ -50,6 +47,18 @@ func (a *API) writeFile(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer(w, http.StatusOK, map[string]any{"file": file})
 	return nil
+}
+
+func queryMode(r *http.Request) (int, error) {
+	text := r.URL.Query().Get("mode")
+	if text == "" {
+		return files.NoMode, nil
+	}
+	bits, err := strconv.ParseUint(text, 8, 12)
+	if err != nil {
+		return 0, fault.New(fault.Invalid, "%q is no octal mode", text)
+	}
+	return int(bits), nil
 }
 
 type filesRequest struct {
@@ -129,7 +138,17 @@ func (a *API) writeTree(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	count, err := work.Unpack(path, r.Body)
+	mode, err := queryMode(r)
+	if err != nil {
+		return err
+	}
+	var owner *user.Account
+	if name := r.URL.Query().Get("owner"); name != "" {
+		if owner, err = work.Users.Lookup(name); err != nil {
+			return err
+		}
+	}
+	count, err := work.Unpack(path, r.Body, owner, mode)
 	if err != nil {
 		return err
 	}

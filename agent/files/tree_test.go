@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"atoll/agent/fault"
+	"atoll/agent/user"
 )
 
 func mkfifo(path string) error { return syscall.Mkfifo(path, 0o600) }
@@ -63,7 +64,7 @@ func TestATreeComesBackAsItWas(t *testing.T) {
 	if err := w.Pack(source, body); err != nil {
 		t.Fatal(err)
 	}
-	count, err := w.Unpack(target, body)
+	count, err := w.Unpack(target, body, nil, NoMode)
 	if err != nil || count != 5 {
 		t.Fatalf("%d, %v", count, err)
 	}
@@ -105,7 +106,7 @@ func TestATarCannotReachOutOfItsDirectory(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(outside, "precious"), []byte("gold"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := w.Unpack(filepath.Join(directory, "in/side"), archive(t, headers...))
+		_, err := w.Unpack(filepath.Join(directory, "in/side"), archive(t, headers...), nil, NoMode)
 		if code(err) != fault.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -129,7 +130,7 @@ func TestATarReplacesALinkInsteadOfFollowingIt(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(directory, "file")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Unpack(directory, archive(t, &tar.Header{Name: "file"})); err != nil {
+	if _, err := w.Unpack(directory, archive(t, &tar.Header{Name: "file"}), nil, NoMode); err != nil {
 		t.Fatal(err)
 	}
 	if text, _ := os.ReadFile(outside); string(text) != "gold" {
@@ -139,7 +140,34 @@ func TestATarReplacesALinkInsteadOfFollowingIt(t *testing.T) {
 
 func TestWhatIsNoTarIsRefused(t *testing.T) {
 	w, directory := work(t)
-	if _, err := w.Unpack(directory, strings.NewReader(strings.Repeat("rubbish", 1000))); code(err) != fault.Invalid {
+	if _, err := w.Unpack(directory, strings.NewReader(strings.Repeat("rubbish", 1000)), nil, NoMode); code(err) != fault.Invalid {
 		t.Fatal(err)
+	}
+}
+
+func TestATarIsUnpackedForAnotherOwnerWithAModeOfItsOwn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	w, directory := work(t)
+	if err := os.Mkdir(filepath.Join(directory, "there"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	owner := &user.Account{Name: "app", UID: 1234, GID: 4321}
+	body := archive(t, &tar.Header{Name: "deep/file"}, &tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "x"})
+	if _, err := w.Unpack(filepath.Join(directory, "there/new"), body, owner, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for name, uid := range map[string]uint32{"there": 0, "there/new": 1234, "there/new/deep": 1234, "there/new/deep/file": 1234, "there/new/link": 1234} {
+		info, err := os.Lstat(filepath.Join(directory, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Sys().(*syscall.Stat_t).Uid; got != uid {
+			t.Errorf("%s belongs to %d, not to %d", name, got, uid)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(directory, "there/new/deep/file")); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("the file's mode is %v, %v", info.Mode(), err)
 	}
 }

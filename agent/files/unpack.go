@@ -14,19 +14,23 @@ import (
 	"unsafe"
 
 	"atoll/agent/fault"
+	"atoll/agent/user"
 )
 
 // unpacker makes a tar's entries below one directory. os.Root refuses every way out of it, symbolic links included.
 type unpacker struct {
 	root        *os.Root
 	count       int
+	owner       *user.Account
+	mode        int
 	directories []*tar.Header // their modes and times come last
 }
 
-// Unpack makes what a tar holds below a directory and returns how many entries that were. All of it belongs to the user.
-func (w Work) Unpack(directory string, body io.Reader) (count int, err error) {
+// Unpack makes what a tar holds below a directory and returns how many entries that were. All of it belongs to the
+// user, or to another owner, which takes root's rights. A mode other than NoMode is that of all that is made.
+func (w Work) Unpack(directory string, body io.Reader, owner *user.Account, mode int) (count int, err error) {
 	err = w.Account.Act(func() error {
-		if err := os.MkdirAll(directory, 0o755); err != nil {
+		if err := makeDirectories(directory, owner); err != nil {
 			return err
 		}
 		root, err := os.OpenRoot(directory)
@@ -34,7 +38,7 @@ func (w Work) Unpack(directory string, body io.Reader) (count int, err error) {
 			return err
 		}
 		defer root.Close()
-		u := &unpacker{root: root}
+		u := &unpacker{root: root, owner: owner, mode: mode}
 		// A tar is read by the block, and what the connection keeps of itself is small.
 		err = u.all(tar.NewReader(bufio.NewReaderSize(body, copyBytes)))
 		count = u.count
@@ -44,6 +48,41 @@ func (w Work) Unpack(directory string, body io.Reader) (count int, err error) {
 		err = fault.New(fault.Invalid, "unpack below %s: %v", directory, err)
 	}
 	return count, Named(err, directory)
+}
+
+// makeDirectories makes a directory and those above it; what was not there before gets the owner.
+func makeDirectories(directory string, owner *user.Account) error {
+	var missing []string
+	for above := directory; owner != nil; above = path.Dir(above) {
+		if _, err := os.Lstat(above); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		missing = append(missing, above)
+	}
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return err
+	}
+	for _, made := range missing {
+		if err := os.Lchown(made, int(owner.UID), int(owner.GID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// own gives what was made to the owner.
+func (u *unpacker) own(name string) error {
+	if u.owner == nil {
+		return nil
+	}
+	return u.root.Lchown(name, int(u.owner.UID), int(u.owner.GID))
+}
+
+func (u *unpacker) bits(header *tar.Header) uint32 {
+	if u.mode != NoMode {
+		return uint32(u.mode)
+	}
+	return uint32(header.Mode) & modeBits
 }
 
 func (u *unpacker) all(in *tar.Reader) error {
@@ -82,7 +121,10 @@ func (u *unpacker) entry(name string, header *tar.Header, in io.Reader) error {
 	case tar.TypeReg:
 		return u.file(name, header, in)
 	case tar.TypeSymlink:
-		return u.replace(name, func() error { return u.root.Symlink(header.Linkname, name) })
+		if err := u.replace(name, func() error { return u.root.Symlink(header.Linkname, name) }); err != nil {
+			return err
+		}
+		return u.own(name)
 	case tar.TypeLink:
 		target, err := inside(header.Linkname)
 		if err != nil {
@@ -106,13 +148,33 @@ func (u *unpacker) directory(name string, header *tar.Header) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := u.root.MkdirAll(name, 0o755); err != nil {
+	if err := u.makeBelow(name); err != nil {
 		return err
 	}
 	if name != "." {
 		own := *header
 		own.Name = name
 		u.directories = append(u.directories, &own)
+	}
+	return nil
+}
+
+// makeBelow makes a directory below the root and those above it; what was not there before gets the owner.
+func (u *unpacker) makeBelow(name string) error {
+	var missing []string
+	for above := name; u.owner != nil && above != "."; above = path.Dir(above) {
+		if _, err := u.root.Lstat(above); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		missing = append(missing, above)
+	}
+	if err := u.root.MkdirAll(name, 0o755); err != nil {
+		return err
+	}
+	for _, made := range missing {
+		if err := u.own(made); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -127,8 +189,11 @@ func (u *unpacker) file(name string, header *tar.Header, in io.Reader) error {
 		return err
 	}
 	_, err = Copy(file, in)
+	if err == nil && u.owner != nil {
+		err = file.Chown(int(u.owner.UID), int(u.owner.GID))
+	}
 	if err == nil {
-		err = syscall.Fchmod(int(file.Fd()), uint32(header.Mode)&modeBits)
+		err = syscall.Fchmod(int(file.Fd()), u.bits(header))
 	}
 	if err == nil && !header.ModTime.Before(time.Unix(0, 0)) {
 		err = setTimes(file, header.ModTime)
@@ -155,7 +220,7 @@ func setTimes(file *os.File, at time.Time) error {
 func (u *unpacker) replace(name string, create func() error) error {
 	err := create()
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := u.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		if err := u.makeBelow(path.Dir(name)); err != nil {
 			return err
 		}
 		err = create()
@@ -192,7 +257,7 @@ func (u *unpacker) finish() error {
 		if err != nil {
 			return err
 		}
-		err = syscall.Fchmod(int(directory.Fd()), uint32(header.Mode)&modeBits)
+		err = syscall.Fchmod(int(directory.Fd()), u.bits(header))
 		directory.Close()
 		if err != nil {
 			return err

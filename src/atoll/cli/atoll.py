@@ -35,6 +35,7 @@ COMMANDS = {
     "suspend": "Put sandboxes to sleep on disk.",
     "team": "Make, change and delete teams and their quotas.",
     "timeout": "Say how long a sandbox may run.",
+    "template": "Build, list and remove templates.",
 }
 
 

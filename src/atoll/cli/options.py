@@ -87,6 +87,7 @@ def spec_options(command: F) -> F:
         ),
         pairs_option("--metadata", text="Label to filter lists by; repeatable."),
         click.option("--from-snapshot", metavar="SNAPSHOT", help="Restore this snapshot, memory and disk."),
+        click.option("--template", metavar="NAME[:TAG]", help="Start from this template."),
         click.option("--start", is_flag=True, help="Run the image's own program in it."),
         click.option(
             "--image", metavar="IMAGE", help="Image to start from, like python:3.12; default: base."

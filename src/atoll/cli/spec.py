@@ -23,6 +23,7 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": dict(options["metadata"]),
         "network": options["network"],
         "from_snapshot": options["from_snapshot"],
+        "template": options["template"],
         "limits": limits(options),
         "best_effort": options["best_effort"],
         "on_crash": options["on_crash"],

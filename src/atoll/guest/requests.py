@@ -174,11 +174,13 @@ def get_tree(path: str, user: str | None) -> GuestRequest:
     return GuestRequest("GET", _query("/atoll/tree", path=path, user=user))
 
 
-def put_tree(path: str, user: str | None) -> GuestRequest:
-    """Unpack a tar, sent as it comes, into a directory."""
-    return GuestRequest(
-        "PUT", _query("/atoll/tree", path=path, user=user), (("content-type", "application/x-tar"),), None
-    )
+def put_tree(
+    path: str, user: str | None, *, owner: str | None = None, mode: int | None = None
+) -> GuestRequest:
+    """Unpack a tar, sent as it comes, into a directory; ``owner`` gets it all, as which ``user`` must be root."""
+    mode_text = None if mode is None else f"{mode & 0o7777:o}"
+    target = _query("/atoll/tree", path=path, user=user, owner=owner, mode=mode_text)
+    return GuestRequest("PUT", target, (("content-type", "application/x-tar"),), None)
 
 
 def watch(path: str, user: str | None, *, recursive: bool) -> GuestRequest:

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from atoll.sdk._bytes import CHUNK_BYTES
 
+Entry = tuple[str, str, os.stat_result]
 _BLOCK = 512
 
 
 def tree_bytes(root: Path) -> int:
     """The sum of the sizes of the regular files below ``root``; symbolic links are not followed."""
-    return sum(status.st_size for _, _, status in _walk(root) if stat.S_ISREG(status.st_mode))
+    return sum(status.st_size for _, _, status in walk(root) if stat.S_ISREG(status.st_mode))
 
 
 def packed(root: Path) -> Iterator[tuple[bytes, int]]:
-    """The content of ``root`` as a pax tar: pieces of a size that suits sockets, each with the bytes of file content up
-    to its end.
+    """The content of ``root`` as ``packed_entries`` gives it."""
+    return packed_entries(walk(root))
+
+
+def packed_entries(entries: Iterable[Entry]) -> Iterator[tuple[bytes, int]]:
+    """Files as a pax tar: pieces of a size that suits sockets, each with the bytes of file content up to its end.
 
     Symbolic links stay links; sockets, pipes and devices are left out. A file that shrinks meanwhile is filled with
     zeros, one that grows is cut, one that goes is left out.
     """
     gathered, size, done = [], 0, 0
-    for piece, done in _parts(root):
+    for piece, done in _parts(entries):
         gathered.append(piece)
         size += len(piece)
         if size >= CHUNK_BYTES:
@@ -34,12 +39,12 @@ def packed(root: Path) -> Iterator[tuple[bytes, int]]:
     yield b"".join(gathered), done
 
 
-def _parts(root: Path) -> Iterator[tuple[bytes, int]]:
+def _parts(entries: Iterable[Entry]) -> Iterator[tuple[bytes, int]]:
     """Headers, contents and paddings, however small."""
     import tarfile
 
     done = 0
-    for path, name, status in _walk(root):
+    for path, name, status in entries:
         info = tarfile.TarInfo(name)
         info.mode = stat.S_IMODE(status.st_mode)
         info.mtime = status.st_mtime
@@ -61,7 +66,8 @@ def _parts(root: Path) -> Iterator[tuple[bytes, int]]:
     yield bytes(2 * _BLOCK), done
 
 
-def _walk(root: Path) -> Iterator[tuple[str, str, os.stat_result]]:
+def walk(root: Path) -> Iterator[Entry]:
+    """All below a directory: path, name in it and status; symbolic links are not followed."""
     waiting = [(os.fspath(root), "")]
     while waiting:
         directory, prefix = waiting.pop()

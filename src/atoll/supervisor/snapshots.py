@@ -101,12 +101,12 @@ class Snapshots:
         """
         table = self._parts.table
         row = table.snapshot(ref)
-        SnapshotTree([one.info() for one in table.snapshots()]).removable(row.snapshot_id)
         if template := self._templates.user_of(row.snapshot_id):
             raise InUseError(
                 f"snapshot {ref!r} is needed by the template {template}",
                 hint="delete the template, or let its tags stand for another build",
             )
+        SnapshotTree([one.info() for one in table.snapshots()]).removable(row.snapshot_id)
         users = [one.sandbox_id for one in table.sandboxes() if stands_on(one.row, row)]
         if users or table.holds.has(row.snapshot_id):
             raise InUseError(

@@ -199,13 +199,18 @@ class Templates:
         return None
 
     async def delete(self, ref: str, team: str | None) -> None:
-        """Forget a template; its builds are cancelled, its snapshots go as soon as nothing stands on them.
+        """Forget a template and its steps; its builds are cancelled. Snapshots go as soon as nothing stands on them.
 
         Raises:
             TemplateNotFoundError: The team has none of that name.
         """
         async with self.rows.lock:
-            await self.rows.forget(self.rows.find(split_tag(ref)[0], team, own=True))
+            row = self.rows.find(split_tag(ref)[0], team, own=True)
+            await self.rows.forget(row)
+        builds = {build.build_id for build in row.builds}
+        for snapshot in self._table.snapshots():
+            if snapshot.build_id in builds:
+                await self.steps.forget(snapshot.snapshot_id)
         await self.sweep()
 
     async def tag(self, ref: str, tags: Sequence[str], team: str | None) -> BuildInfo:

@@ -4,12 +4,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+from atoll.errors import AtollError
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest, TemplateRequest
 from atoll.sdk._sync.link import LONG_S, Link, ref
-from atoll.types import BuildInfo, Limits, Resolved, SnapshotInfo, TemplateInfo
+from atoll.sdk._context import Context
+from atoll.sdk._io_sync import shielded
+from atoll.types import BuildInfo, BuildLine, Limits, Resolved, SnapshotInfo, TemplateInfo, TemplateSpec
 
+if TYPE_CHECKING:
+    from atoll.sdk._dockerfile import Dockerfile
+
+BUILD_S = 3600.0
+_END_S = 120.0
 _Templates = list[TemplateInfo]
 
 
@@ -113,6 +123,105 @@ class Templates:
         body = PublishRequest(public=public, team=team)
         with contextlib.closing(Link()) as link:
             return link.call("POST", f"/v1/templates/{ref(template)}/publish", TemplateInfo, body)
+
+    @staticmethod
+    def from_dockerfile(text: str, args: Mapping[str, str] | None = None) -> Dockerfile:
+        """What a Dockerfile says: ``.spec()`` is the template, ``.notes`` is what of it has no effect.
+
+        Args:
+            text: The file's content. It has one stage.
+            args: Values for what it declares with ``ARG``.
+
+        Raises:
+            InvalidSpecError: It is no Dockerfile, or asks for what a template cannot be.
+        """
+        from atoll.sdk._dockerfile import Dockerfile
+
+        return Dockerfile(text, args)
+
+    @staticmethod
+    def build(
+        spec: TemplateSpec,
+        name: str,
+        *,
+        team: str | None = None,
+        tags: Sequence[str] = (),
+        context: str | Path | None = None,
+        public: bool | None = None,
+        on_line: Callable[[BuildLine], Any] | None = None,
+        timeout_s: float = BUILD_S,
+    ) -> BuildInfo:
+        """Build a template, and return when sandboxes can be made of it.
+
+        Its steps run in a sandbox. Those that were built before, for the same team and on the same base, are not run
+        again. A call that is cancelled or fails leaves nothing behind but the steps that were done.
+
+        Args:
+            spec: What to build.
+            name: Lower case letters, digits, ``-`` and ``_``; a tag may follow.
+            team: Whose template.
+            tags: What stands for the build then; none is ``default``.
+            context: Directory of this host that copy steps take files from.
+            public: Whether other teams may use it; None leaves it as it is.
+            on_line: Called with each line of its log.
+            timeout_s: Seconds that all of it may take.
+
+        Raises:
+            InvalidSpecError: The name, a tag or the spec is no good.
+            TemplateBuildError: A step failed.
+            TemplateNotFoundError: There is no template to start from.
+            ImageNotFoundError, ImagePullError: There is no such image.
+            QuotaError: As many builds of the team go on as may.
+            NoSpaceError: The disk under the home is full.
+        """
+        build = Templates.request(name, team=team, tags=tags, limits=spec.limits, public=public)
+        return Templates.carry_out(
+            build.build_id,
+            spec,
+            team=team,
+            context=Context(None if context is None else Path(context)),
+            on_line=on_line,
+            timeout_s=timeout_s,
+        )
+
+    @staticmethod
+    def carry_out(
+        build_id: str,
+        spec: TemplateSpec,
+        *,
+        context: Context,
+        team: str | None = None,
+        on_line: Callable[[BuildLine], Any] | None = None,
+        timeout_s: float = BUILD_S,
+    ) -> BuildInfo:
+        """Do a build that waits; arguments and errors are those of ``build``.
+
+        Raises:
+            StateError: It was begun before.
+        """
+        from atoll.sdk._sync.building import Builder, failure
+
+        with contextlib.closing(Link()) as link:
+            path = f"/v1/builds/{ref(build_id)}"
+            build, hold = link.hold("POST", f"{path}/begin", BuildInfo)
+            builder = Builder(
+                link, build, spec, team=team, context=context, on_line=on_line, timeout_s=timeout_s
+            )
+            try:
+                ready = FinishRequest(state="ready", snapshot_id=builder.run(), image=builder.image)
+                return link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
+            except BaseException as error:
+                state: Literal["failed", "cancelled"] = (
+                    "failed" if isinstance(error, Exception) else "cancelled"
+                )
+                over = FinishRequest(state=state, step=builder.step, reason=failure(error))
+                with shielded(_END_S), contextlib.suppress(AtollError):
+                    # whoever cannot be told finds the hold gone
+                    link.call("POST", f"{path}/finish", BuildInfo, over, timeout_s=_END_S)
+                raise
+            finally:
+                builder.close()
+                hold.close()
 
     @staticmethod
     def request(

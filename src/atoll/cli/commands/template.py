@@ -1,0 +1,169 @@
+"""``atoll template``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from atoll import Templates
+from atoll.cli.lazy import Group
+from atoll.cli.limits import limit_options, limits
+from atoll.cli.options import json_option, pairs_option
+from atoll.cli.output import show_json
+from atoll.cli.text import age, plain, table
+from atoll.errors import InvalidSpecError
+from atoll.types import BuildLine, TemplateInfo
+
+_MOST_BYTES = 1 << 20
+
+
+@click.group(name="template", cls=Group)
+def command() -> None:
+    """Build, list and remove templates: named states that sandboxes start from."""
+
+
+@command.command(name="build")
+@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(exists=True, file_okay=False))
+@click.option("-f", "--file", "dockerfile", metavar="FILE", help="The Dockerfile; default: DIR/Dockerfile.")
+@click.option("--name", metavar="NAME[:TAG]", help="Name of the template; default: that of DIR.")
+@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Another tag for it; repeatable.")
+@click.option("--ready", "ready_command", metavar="LINE", help="Ends with 0 when its program is usable.")
+@pairs_option("--build-arg", text="Value of an ARG; repeatable.")
+@click.option("--no-cache", "force", is_flag=True, help="Use no steps that were built before.")
+@limit_options
+@json_option
+def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any) -> None:
+    r"""Build a template from a Dockerfile. Its steps run in a sandbox; its CMD runs in every sandbox made of it.
+
+    \b
+    Example:
+      atoll template build --name web --ready 'curl -sf http://localhost:8000' .
+      atoll create --template web
+    """
+    root = Path(directory).resolve()
+    path = Path(dockerfile) if dockerfile else root / "Dockerfile"
+    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        raise InvalidSpecError(f"{path} is no Dockerfile", hint="name one with -f")
+    parsed = Templates.from_dockerfile(path.read_text("utf-8", "replace"), dict(options["build_arg"]))
+    for note in parsed.notes:
+        click.echo(f"{path.name}: {note}", err=True)
+    spec = parsed.spec(ready_command=options["ready_command"], limits=limits(options), force=options["force"])
+    info = Templates.build(
+        spec,
+        options["name"] or root.name.lower(),
+        tags=options["tags"],
+        context=root,
+        on_line=None if as_json else _shown,
+    )
+    if as_json:
+        show_json(info)
+    else:
+        click.echo(info.template_id)
+
+
+@command.command(name="ls")
+@click.option("--team", metavar="TEAM", help="Only those of this team.")
+@json_option
+def list_templates(team: str | None, as_json: bool) -> None:
+    r"""List templates.
+
+    \b
+    Example:
+      atoll template ls
+    """
+    infos = Templates.list(team=team)
+    if as_json:
+        show_json(infos)
+        return
+    now_s = time.time()
+    rows = [
+        [
+            info.template_id,
+            _name(info),
+            ",".join(info.tags) or "-",
+            info.builds[-1].state if info.builds else "-",
+            "yes" if info.public else "no",
+            age(info.changed_at, now_s),
+        ]
+        for info in infos
+    ]
+    click.echo(table(["ID", "NAME", "TAGS", "LAST BUILD", "PUBLIC", "CHANGED"], rows))
+
+
+@command.command(name="rm")
+@click.argument("templates", metavar="TEMPLATE...", nargs=-1, required=True)
+@json_option
+def remove_templates(templates: tuple[str, ...], as_json: bool) -> None:
+    r"""Forget templates. What sandboxes still stand on goes with the last of them.
+
+    \b
+    Example:
+      atoll template rm web
+    """
+    for template in templates:
+        Templates.delete(template)
+    if as_json:
+        show_json({"removed": list(templates)})
+
+
+@command.command(name="tag")
+@click.argument("template", metavar="NAME[:TAG]")
+@click.argument("tags", metavar="TAG...", nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Take the tags away instead.")
+@json_option
+def tag_template(template: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
+    r"""Let more tags stand for a build, or fewer.
+
+    \b
+    Example:
+      atoll template tag web:default v1 stable
+    """
+    if remove:
+        Templates.untag(template, tags)
+    else:
+        Templates.tag(template, tags)
+    if as_json:
+        show_json(Templates.get(template.partition(":")[0]))
+
+
+@command.command(name="publish")
+@click.argument("template")
+@click.option("--private", is_flag=True, help="Only its own team may use it.")
+@json_option
+def publish_template(template: str, private: bool, as_json: bool) -> None:
+    r"""Let every team make sandboxes of a template.
+
+    \b
+    Example:
+      atoll template publish web
+    """
+    info = Templates.publish(template, not private)
+    if as_json:
+        show_json(info)
+
+
+@command.command(name="prune")
+@json_option
+def prune_steps(as_json: bool) -> None:
+    r"""Erase what builds have kept of their steps; templates stay.
+
+    \b
+    Example:
+      atoll template prune
+    """
+    Templates.forget_steps()
+    if as_json:
+        show_json({"pruned": True})
+
+
+def _shown(line: BuildLine) -> None:
+    if line.level != "debug":
+        click.echo(plain(line.message), err=True)
+
+
+def _name(info: TemplateInfo) -> str:
+    name = info.name or "-"
+    return f"{info.team}/{name}" if info.team else name

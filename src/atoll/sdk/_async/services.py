@@ -1,0 +1,76 @@
+"""The program that runs in every sandbox of a template: started once, when the template is built."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+from atoll.errors import DeadlineError, ExecTimeoutError, TemplateBuildError
+from atoll.sdk._async.process import AsyncProcess
+from atoll.sdk._async.sandbox import AsyncSandbox
+from atoll.sdk._io_async import in_thread
+
+_READY_S = 600.0
+_TRY_READY_S = 30.0
+_BETWEEN_S = 0.3
+_SETTLE_S = 3.0
+_OUTPUT_BYTES = 16384
+
+
+async def started_service(
+    sandbox: AsyncSandbox,
+    start: str | None,
+    ready: str | None,
+    *,
+    cwd: str,
+    end_at: float,
+    say: Callable[[str], Awaitable[None]],
+) -> None:
+    """Start a program and return when it is usable: when ``ready`` ends with 0, without one a moment later.
+
+    Args:
+        sandbox: Where.
+        start: A shell line that goes on running, or nothing.
+        ready: A shell line that is tried again and again, or nothing.
+        cwd: Where both run.
+        end_at: When to give up, on the monotonic clock; ten minutes at most.
+        say: Is told how far it has come.
+
+    Raises:
+        TemplateBuildError: It failed, or is not ready in time.
+    """
+    process = await sandbox.start(start, cwd=cwd) if start else None
+    if start:
+        await say(f"started {start}")
+    end_at = min(end_at, time.monotonic() + (_READY_S if ready else _SETTLE_S))
+    while True:
+        if ready and await _is_ready(sandbox, ready, cwd):
+            await say("it is ready")
+            return
+        if time.monotonic() >= end_at:
+            break
+        if process is None or await _has_ended(process):
+            process = None
+            await in_thread(time.sleep, _BETWEEN_S)
+    if ready:
+        raise TemplateBuildError(f"the ready command has not ended with 0: {ready}")
+
+
+async def _has_ended(process: AsyncProcess) -> bool:
+    """Wait a moment for the program's end, which must be a good one."""
+    try:
+        ended = await process.wait(timeout_s=_BETWEEN_S, max_output_bytes=_OUTPUT_BYTES)
+    except DeadlineError:
+        return False
+    if ended.exit_code:
+        tail = (ended.stderr or ended.stdout).strip()[-2000:]
+        raise TemplateBuildError(f"the start command ended with exit code {ended.exit_code}: {tail}")
+    return True
+
+
+async def _is_ready(sandbox: AsyncSandbox, command: str, cwd: str) -> bool:
+    try:
+        result = await sandbox.run(command, cwd=cwd, timeout_s=_TRY_READY_S)
+    except ExecTimeoutError:
+        return False
+    return result.exit_code == 0

@@ -1,0 +1,136 @@
+"""Where a build takes files from: a directory of this host, or archives that were handed over."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import hashlib
+import os
+import posixpath
+import stat
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from atoll.errors import InvalidSpecError
+from atoll.sdk._bytes import CHUNK_BYTES
+from atoll.sdk._pack import Entry, packed_entries, walk
+
+IGNORE_FILE = ".dockerignore"
+_GZIP = b"\x1f\x8b"
+_ANY_DEPTH = "**"
+
+
+def pattern_of(source: str) -> tuple[str, ...]:
+    """A source's parts, none for the context itself; what leads out of the context ends at its top."""
+    return tuple(part for part in posixpath.normpath(f"/{source}").split("/") if part)
+
+
+def is_pattern(source: str) -> bool:
+    """Whether it may mean several files."""
+    return any(char in source for char in "*?[")
+
+
+def matched(parts: Sequence[str], pattern: Sequence[str]) -> int | None:
+    """How many of a path's first parts a pattern means, all below them included; None when it means none."""
+    if not pattern:
+        return 0
+    if pattern[0] == _ANY_DEPTH:
+        deeper = (matched(parts[skipped:], pattern[1:]) for skipped in range(len(parts) + 1))
+        return next((n + at for at, n in enumerate(deeper) if n is not None), None)
+    if not parts or not fnmatch.fnmatchcase(parts[0], pattern[0]):
+        return None
+    rest = matched(parts[1:], pattern[1:])
+    return None if rest is None else rest + 1
+
+
+class Context:
+    """The files that a build may copy.
+
+    Args:
+        root: A directory of this host; what its ``.dockerignore`` names is not part of it. None is none.
+        archives: Tars, gzipped or not, by name.
+    """
+
+    def __init__(self, root: Path | None, archives: Mapping[str, Path] | None = None) -> None:
+        self._root = root
+        self._archives = dict(archives or {})
+
+    def digest(self, sources: Sequence[str], archive: str | None) -> str:
+        """What changes when the files that the sources mean do. An archive's name stands for its content.
+
+        Raises:
+            InvalidSpecError: A source means no file, or there is no context.
+        """
+        if archive is not None:
+            return archive
+        total = hashlib.sha256()
+        for source in sources:
+            for path, name, status in self._files(source):
+                is_file, is_link = stat.S_ISREG(status.st_mode), stat.S_ISLNK(status.st_mode)
+                total.update(f"{name}\0{status.st_mode:o}\0{status.st_size if is_file else 0}\0".encode())
+                if is_link:
+                    total.update(os.fsencode(os.readlink(path)))
+                elif is_file:
+                    with open(path, "rb") as file:
+                        total.update(hashlib.file_digest(file, "sha256").digest())
+        return total.hexdigest()
+
+    def pieces(self, source: str, archive: str | None) -> Iterator[bytes]:
+        """A tar with at least what a source means, each file with its name in the context.
+
+        Raises:
+            InvalidSpecError: A source means no file, or there is no such archive.
+        """
+        if archive is None:
+            return (piece for piece, _ in packed_entries(self._files(source)))
+        if archive not in self._archives:
+            raise InvalidSpecError(f"there is no archive {archive!r}", hint="upload it first")
+        return _unzipped(self._archives[archive])
+
+    def _files(self, source: str) -> list[Entry]:
+        pattern = pattern_of(source)
+        found = [entry for entry in self._entries if matched(entry[1].split("/"), pattern) is not None]
+        if not found and pattern:
+            raise InvalidSpecError(f"{source!r} means no file of the context {self._root}")
+        return found
+
+    @functools.cached_property
+    def _entries(self) -> list[Entry]:
+        if self._root is None:
+            raise InvalidSpecError("there is no directory to copy from", hint="name one as the context")
+        ignored = _ignored(self._root / IGNORE_FILE)
+        entries = (entry for entry in walk(self._root) if not ignored(entry[1]))
+        return sorted(entries, key=lambda entry: entry[1].split("/"))
+
+
+def _ignored(path: Path) -> Callable[[str], bool]:
+    """What tells whether a name is left out of the context."""
+    if not path.is_file():
+        return lambda _: False
+    from e2b_dockerfile_utils import PatternMatcher
+
+    try:
+        return PatternMatcher(path.read_text("utf-8", "surrogateescape").splitlines()).matches
+    except ValueError as error:
+        raise InvalidSpecError(f"{path}: {error}") from None
+
+
+def _unzipped(path: Path) -> Iterator[bytes]:
+    """A file's content, unzipped if it is zipped: never more than a piece at once, however much is in it."""
+    with open(path, "rb") as file:
+        piece = file.read(CHUNK_BYTES)
+        if not piece.startswith(_GZIP):
+            while piece:
+                yield piece
+                piece = file.read(CHUNK_BYTES)
+            return
+        unzip = zlib.decompressobj(wbits=31)
+        while piece:
+            try:
+                data = unzip.decompress(piece, CHUNK_BYTES)
+            except zlib.error as error:
+                raise InvalidSpecError(f"the archive is no gzip: {error}") from None
+            if data:
+                yield data
+            piece = unzip.unconsumed_tail or file.read(CHUNK_BYTES)

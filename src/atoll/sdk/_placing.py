@@ -1,0 +1,113 @@
+"""Giving the files of an archive the names that a copy step wants them to have in the sandbox."""
+
+from __future__ import annotations
+
+import posixpath
+import tarfile
+from collections.abc import Generator, Iterable, Iterator
+
+from atoll.errors import AgentError, InvalidSpecError
+from atoll.sdk._context import is_pattern, matched, pattern_of
+from atoll.sdk._tar import Entry, TarReader
+
+_BLOCK = 512
+_TYPES = {
+    "file": tarfile.REGTYPE,
+    "directory": tarfile.DIRTYPE,
+    "symlink": tarfile.SYMTYPE,
+    "hardlink": tarfile.LNKTYPE,
+}
+
+
+class Placing:
+    """One source of a copy step, on its way into a sandbox as a tar.
+
+    A directory gives its content to the target; a file becomes the target, or is put into it where it is a directory.
+
+    Args:
+        source: Which files of the archive, as in ``CopyStep``.
+        target: The absolute path that they get.
+        into: Whether the target is a directory for certain.
+        pieces: The archive. Whoever made it is not trusted.
+
+    Attributes:
+        root: The directory to unpack into, known after the first piece of ``placed``.
+    """
+
+    def __init__(self, source: str, target: str, *, into: bool, pieces: Iterable[bytes]) -> None:
+        self._source = source
+        self._pattern = pattern_of(source)
+        self._into = into or is_pattern(source) or not self._pattern
+        self._target = target
+        self._pieces = pieces
+        self._gathered: list[bytes] = []
+        self.root = posixpath.normpath(target)
+        self.count = 0
+
+    def placed(self) -> Generator[bytes, None, None]:
+        """The pieces of the new tar.
+
+        Raises:
+            InvalidSpecError: The archive is none, or has no such file.
+        """
+        try:
+            yield from self._rewritten()
+        except AgentError:
+            raise InvalidSpecError("what was handed over is no tar") from None
+        if not self.count and self._pattern:
+            raise InvalidSpecError(f"{self._source!r} means no file of what was handed over")
+        yield bytes(2 * _BLOCK)
+
+    def _rewritten(self) -> Iterator[bytes]:
+        reader, is_wanted, padding = TarReader(), False, 0
+        for piece in self._pieces:
+            gathered: list[bytes] = []
+            for event in reader.feed(piece):
+                if isinstance(event, Entry):
+                    header = self._header(event)
+                    is_wanted = header is not None
+                    padding = -event.size_bytes % _BLOCK
+                    gathered.append(header or b"")
+                elif is_wanted:
+                    gathered.append(event if event else bytes(padding))
+            if joined := b"".join(gathered):
+                yield joined
+        if not reader.ended:
+            raise InvalidSpecError("what was handed over ends in the middle")
+
+    def _header(self, entry: Entry) -> bytes | None:
+        """The entry's new header; None when it is not wanted."""
+        name = self._name(entry.name, is_directory=entry.kind == "directory")
+        if name is None or entry.kind == "other":
+            return None
+        info = tarfile.TarInfo(name)
+        info.type = _TYPES[entry.kind]
+        info.mode, info.mtime = entry.mode, entry.modified_at
+        info.size = entry.size_bytes if entry.kind == "file" else 0
+        if entry.kind == "symlink":
+            info.linkname = entry.target
+        elif entry.kind == "hardlink":
+            target = self._name(entry.target, is_directory=False)
+            if target is None:
+                return None
+            info.linkname = target
+        self.count += 1
+        return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+    def _name(self, name: str, *, is_directory: bool) -> str | None:
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        if ".." in parts or name.startswith("/"):
+            raise InvalidSpecError(f"the archive's entry {name[:200]!r} leads out of it")
+        length = matched(parts, self._pattern)
+        if length is None:
+            return None
+        below = parts[length:]
+        if below:
+            return "/".join(below)
+        if is_directory or not parts:
+            self.count += 1
+            return None
+        if self._into:
+            return parts[-1]
+        self.root, self._into = posixpath.split(self.root)[0], True
+        return posixpath.basename(posixpath.normpath(self._target))

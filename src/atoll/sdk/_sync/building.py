@@ -1,0 +1,362 @@
+# Made by scripts/unasync.py from sdk/_async/building.py: do not edit.
+"""Building a template: its steps are done in a sandbox, and snapshots are kept on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from atoll.errors import (
+    AtollError,
+    ExecTimeoutError,
+    FileError,
+    FileMissingError,
+    ImageNotFoundError,
+    InvalidSpecError,
+    TemplateBuildError,
+)
+from atoll.guest import put_tree
+from atoll.protocol import CachedRequest, CachedStep, DefaultsRequest, SnapshotRequest
+from atoll.sdk import _steps
+from atoll.sdk._sync.images import Images
+from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.sandbox import Sandbox
+from atoll.sdk._sync.services import started_service
+from atoll.sdk._sync.templates import Templates
+from atoll.sdk._context import Context
+from atoll.sdk._io_sync import call, in_thread
+from atoll.sdk._lines import Lines
+from atoll.sdk._placing import Placing
+from atoll.types import (
+    BuildInfo,
+    BuildLine,
+    CopyStep,
+    EnvStep,
+    Progress,
+    RunStep,
+    SandboxInfo,
+    SnapshotInfo,
+    Step,
+    TemplateSpec,
+    UserStep,
+    WorkdirStep,
+)
+
+OnLine = Callable[[BuildLine], Any]
+BASE_STEP = "base"
+LAST_STEP = "finalize"
+_OUTPUT_BYTES = 16384
+_LIVE_MOST_BYTES = 16 << 20
+_EMPTY_TAR = bytes(1024)
+
+
+class Builder:
+    """Builds one template.
+
+    Args:
+        link: The way to the supervisor.
+        build: The build, begun.
+        spec: What to build.
+        team: Whose it is.
+        context: Where files come from.
+        on_line: Is told each line of its log.
+        timeout_s: Seconds that all of it may take.
+
+    Attributes:
+        step: Where it is: ``"base"``, the number of a step from 1, or ``"finalize"``.
+        image: The image that it stands on, as soon as that is known.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        build: BuildInfo,
+        spec: TemplateSpec,
+        *,
+        team: str | None,
+        context: Context,
+        on_line: OnLine | None,
+        timeout_s: float,
+    ) -> None:
+        self._link = link
+        self._build = build
+        self._spec = spec
+        self._team = team
+        self._context = context
+        self._on_line = on_line
+        self._end_at = time.monotonic() + timeout_s
+        self._sandbox: Sandbox | None = None
+        self._env: dict[str, str] = {}
+        self._known: dict[str, str] = {}
+        self._user = ""
+        self._cwd = "/"
+        self._changed = False
+        self._sleeps = False
+        self.step = BASE_STEP
+        self.image: str | None = None
+
+    def run(self) -> str:
+        """Build it and return the id of its snapshot. The caller ends the build, which kills its sandboxes.
+
+        Raises:
+            TemplateBuildError: A step failed.
+            AtollError: The base is not to be had, or the host failed.
+        """
+        base = self._base()
+        digests = in_thread(self._digests)
+        keys = _steps.keys(self._spec, base[1], self._team, digests)
+        kept = _steps.points(self._spec.steps)
+        done, snapshot_id = self._cached(keys, kept)
+        if done > len(self._spec.steps):
+            self._say("the whole template was built before")
+            return snapshot_id
+        if done:
+            self._say(f"steps 1 to {done} were built before")
+            base = ("snapshot", snapshot_id)
+        self._start(base)
+        for index in range(done, len(self._spec.steps)):
+            self.step = str(index + 1)
+            self._do(self._spec.steps[index], index)
+            if index in kept:
+                snapshot_id = self._keep(keys[index])
+                if self._sleeps and (index + 1 < len(self._spec.steps) or self._runs_something):
+                    self._start(("snapshot", snapshot_id))
+        self.step = LAST_STEP
+        return self._finish(keys[-1], snapshot_id)
+
+    def _base(self) -> tuple[Literal["image", "snapshot"], str]:
+        """What it starts from: a kind, and what tells it from all others."""
+        if self._spec.template is not None:
+            if self._spec.image is not None:
+                raise InvalidSpecError("a template is built from an image or a template", hint="give one")
+            found = Templates.resolve(self._spec.template, self._team)
+            if found.snapshot_id is not None:
+                self._say(f"FROM template {self._spec.template}")
+                return "snapshot", found.snapshot_id
+        name = self._spec.image or "base"
+        self._say(f"FROM {name}")
+        info = Images.ensure(name, on_progress=_Steps(self._say).told)
+        self.image = info.name
+        return "image", info.digest
+
+    def _digests(self) -> dict[int, str]:
+        return {
+            index: self._context.digest(step.sources, step.archive)
+            for index, step in enumerate(self._spec.steps)
+            if isinstance(step, CopyStep)
+        }
+
+    def _cached(self, keys: list[str], kept: list[int]) -> tuple[int, str]:
+        """How many steps need not be done, and the snapshot of what came of them; one more when all is there."""
+        most = _steps.usable(self._spec)
+        usable = [(index + 1, keys[index]) for index in (*kept, len(keys) - 1) if index < most]
+        if not usable:
+            return 0, ""
+        wanted = CachedRequest(keys=[key for _, key in reversed(usable)])
+        found = self._link.call("POST", f"{self._path}/cached", CachedStep, wanted, repeatable=True)
+        return next(((done, found.snapshot_id) for done, key in usable if key == found.step_key), (0, ""))
+
+    @property
+    def _path(self) -> str:
+        return f"/v1/builds/{ref(self._build.build_id)}"
+
+    def _start(self, base: tuple[str, str]) -> None:
+        """Have a sandbox of that base, and none of what there was before."""
+        before, self._sandbox = self._sandbox, None
+        if before is not None:
+            before.kill()
+            before.close()
+        kind, which = base
+        self._sandbox = Sandbox.create(
+            image=(self.image or which) if kind == "image" else None,
+            from_snapshot=which if kind == "snapshot" else None,
+            limits=self._spec.limits,
+            team=self._team,
+            attributes={"build": self._build.build_id},
+            keep=True,
+        )
+        info = self._sandbox.info()
+        self.image = info.image
+        self._env, self._user, self._cwd = dict(info.env), info.user, info.cwd
+        with contextlib.suppress(ImageNotFoundError):  # its name may stand for another one by now
+            self._known = dict((Images.get(info.image)).env)
+        self._changed = self._sleeps = False
+
+    def _do(self, step: Step, index: int) -> None:
+        self._say(f"[{index + 1}/{len(self._spec.steps)}] {_steps.described(step)}")
+        match step:
+            case EnvStep():
+                for name, value in step.env.items():
+                    self._env[name] = self._expanded(value)
+                self._changed = True
+            case UserStep():
+                self._user = self._expanded(step.user)
+                # who is not there is told now, and not by a step that follows
+                self._made.files.stat("/", user=self._user)
+                self._changed = True
+            case WorkdirStep():
+                self._cwd = self._path_of(step.path)
+                self._unpack(iter([_EMPTY_TAR]), self._cwd, self._user, None)
+                self._changed = True
+            case CopyStep():
+                self._copy(step)
+            case RunStep():
+                self._run(step)
+
+    @property
+    def _made(self) -> Sandbox:
+        assert self._sandbox is not None  # the first thing that is done after the base is known
+        return self._sandbox
+
+    def _expanded(self, text: str) -> str:
+        return _steps.expanded(text, {**self._known, **self._env})
+
+    def _path_of(self, text: str) -> str:
+        return posixpath.normpath(posixpath.join(self._cwd, self._expanded(text)))
+
+    def _copy(self, step: CopyStep) -> None:
+        target = self._path_of(step.target)
+        into = step.target.endswith("/") or len(step.sources) > 1 or self._is_directory(target)
+        owner = self._expanded(step.user) if step.user else self._user
+        for source in step.sources:
+            pieces = self._context.pieces(self._expanded(source), step.archive)
+            placing = Placing(self._expanded(source), target, into=into, pieces=pieces)
+            placed = placing.placed()
+            try:
+                # the first piece decides where it goes
+                first = in_thread(next, placed)
+                self._unpack(_chained(first, placed), placing.root, owner, step.mode)
+            finally:
+                in_thread(placed.close)
+
+    def _unpack(self, pieces: Iterator[bytes], root: str, owner: str, mode: int | None) -> None:
+        request = put_tree(root, "root", owner=owner, mode=mode)
+        self._made._agent.call(request, body=_read(pieces), timeout_s=None)
+
+    def _is_directory(self, path: str) -> bool:
+        try:
+            # with the slash, a link is followed
+            return (self._made.files.stat(f"{path}/.", user="root")).kind == "directory"
+        except (FileMissingError, FileError):
+            return False
+
+    def _run(self, step: RunStep) -> None:
+        self._apply()
+        lines = Lines()
+        out, errors = lines.of("info"), lines.of("warn")
+
+        def told(text: str) -> None:
+            for message in out(text):
+                self._say(message)
+
+        def warned(text: str) -> None:
+            for message in errors(text):
+                self._say(message, "warn")
+
+        left_s = self._end_at - time.monotonic()
+        if left_s <= 0:
+            raise TemplateBuildError("the build took too long")
+        values: dict[str, Any] = {
+            "cwd": self._cwd,
+            "user": self._expanded(step.user) if step.user else None,
+            "timeout_s": left_s,
+            "on_stdout": told,
+            "on_stderr": warned,
+            "max_output_bytes": _OUTPUT_BYTES,
+        }
+        try:
+            if isinstance(step.command, str):
+                result = self._made.run(step.command, **values)
+            else:
+                result = self._made.exec(step.command, **values)
+        except ExecTimeoutError:
+            raise TemplateBuildError("the build took too long") from None
+        for level, message in lines.rest():
+            self._say(message, level)
+        if result.exit_code:
+            tail = (result.stderr or result.stdout).strip()[-2000:]
+            raise TemplateBuildError(
+                f"{_steps.described(step)} ended with exit code {result.exit_code}: {tail}"
+            )
+
+    def _apply(self) -> None:
+        """Let the sandbox have the variables, user and directory that the steps have set."""
+        if self._changed:
+            wanted = DefaultsRequest(env=self._env, user=self._user, cwd=self._cwd)
+            path = f"/v1/sandboxes/{ref(self._made.id)}/defaults"
+            self._link.call("POST", path, SandboxInfo, wanted, repeatable=True)
+            self._changed = False
+
+    def _keep(self, key: str) -> str:
+        """Keep the sandbox as it is now, and remember which steps led to that.
+
+        A live snapshot copies all that the sandbox has changed on its disk. Where that is much it is put to sleep
+        first, which needs no copy where the kernel can freeze a layer; then the next step begins with a new sandbox.
+        """
+        self._apply()
+        if (self._made.stats()).disk_bytes > _LIVE_MOST_BYTES:
+            self._made.suspend()
+            self._sleeps = True
+        body = SnapshotRequest(build_id=self._build.build_id, comment=f"step {self.step} of a template")
+        path = f"/v1/sandboxes/{ref(self._made.id)}/snapshots"
+        kept = self._link.call("POST", path, SnapshotInfo, body, timeout_s=LONG_S)
+        step = CachedStep(step_key=key, snapshot_id=kept.snapshot_id)
+        self._link.send("POST", f"{self._path}/steps", step)
+        return kept.snapshot_id
+
+    def _finish(self, key: str, snapshot_id: str) -> str:
+        """Run what shall run in every sandbox of the template, and keep that."""
+        if not self._runs_something and not self._changed and snapshot_id:
+            step = CachedStep(step_key=key, snapshot_id=snapshot_id)
+            self._link.send("POST", f"{self._path}/steps", step)
+            return snapshot_id
+        self._apply()
+        start, ready = self._spec.start_command, self._spec.ready_command
+        started_service(self._made, start, ready, cwd=self._cwd, end_at=self._end_at, say=self._say)
+        self._say("keeping the template")
+        return self._keep(key)
+
+    @property
+    def _runs_something(self) -> bool:
+        return bool(self._spec.start_command or self._spec.ready_command)
+
+    def _say(self, message: str, level: Literal["debug", "info", "warn", "error"] = "info") -> None:
+        if self._on_line is not None:
+            call(self._on_line, BuildLine(at=time.time(), level=level, message=message, step=self.step))
+
+    def close(self) -> None:
+        """Close the connections to its sandbox."""
+        if self._sandbox is not None:
+            self._sandbox.close()
+
+
+class _Steps:
+    """Tells each step of a long work once."""
+
+    def __init__(self, say: Callable[..., Any]) -> None:
+        self._say = say
+        self._last = ""
+
+    def told(self, progress: Progress) -> None:
+        """Take a report."""
+        if progress.step != self._last:
+            self._last = progress.step
+            self._say(progress.step, "debug")
+
+
+def _chained(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _read(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    while piece := in_thread(next, pieces, b""):
+        yield piece
+
+
+def failure(error: BaseException) -> str:
+    """What is told of the error that ended a build."""
+    return error.message if isinstance(error, AtollError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,77 @@
+# Made by scripts/unasync.py from sdk/_async/services.py: do not edit.
+"""The program that runs in every sandbox of a template: started once, when the template is built."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from atoll.errors import DeadlineError, ExecTimeoutError, TemplateBuildError
+from atoll.sdk._sync.process import Process
+from atoll.sdk._sync.sandbox import Sandbox
+from atoll.sdk._io_sync import in_thread
+
+_READY_S = 600.0
+_TRY_READY_S = 30.0
+_BETWEEN_S = 0.3
+_SETTLE_S = 3.0
+_OUTPUT_BYTES = 16384
+
+
+def started_service(
+    sandbox: Sandbox,
+    start: str | None,
+    ready: str | None,
+    *,
+    cwd: str,
+    end_at: float,
+    say: Callable[[str], None],
+) -> None:
+    """Start a program and return when it is usable: when ``ready`` ends with 0, without one a moment later.
+
+    Args:
+        sandbox: Where.
+        start: A shell line that goes on running, or nothing.
+        ready: A shell line that is tried again and again, or nothing.
+        cwd: Where both run.
+        end_at: When to give up, on the monotonic clock; ten minutes at most.
+        say: Is told how far it has come.
+
+    Raises:
+        TemplateBuildError: It failed, or is not ready in time.
+    """
+    process = sandbox.start(start, cwd=cwd) if start else None
+    if start:
+        say(f"started {start}")
+    end_at = min(end_at, time.monotonic() + (_READY_S if ready else _SETTLE_S))
+    while True:
+        if ready and _is_ready(sandbox, ready, cwd):
+            say("it is ready")
+            return
+        if time.monotonic() >= end_at:
+            break
+        if process is None or _has_ended(process):
+            process = None
+            in_thread(time.sleep, _BETWEEN_S)
+    if ready:
+        raise TemplateBuildError(f"the ready command has not ended with 0: {ready}")
+
+
+def _has_ended(process: Process) -> bool:
+    """Wait a moment for the program's end, which must be a good one."""
+    try:
+        ended = process.wait(timeout_s=_BETWEEN_S, max_output_bytes=_OUTPUT_BYTES)
+    except DeadlineError:
+        return False
+    if ended.exit_code:
+        tail = (ended.stderr or ended.stdout).strip()[-2000:]
+        raise TemplateBuildError(f"the start command ended with exit code {ended.exit_code}: {tail}")
+    return True
+
+
+def _is_ready(sandbox: Sandbox, command: str, cwd: str) -> bool:
+    try:
+        result = sandbox.run(command, cwd=cwd, timeout_s=_TRY_READY_S)
+    except ExecTimeoutError:
+        return False
+    return result.exit_code == 0
