@@ -264,9 +264,7 @@ def test_a_snapshot_of_a_sandbox_becomes_a_template_again_and_again(image: str) 
 
 
 async def begun(build_id: str) -> None:
-    from atoll.sdk._context import Context
-
-    await AsyncTemplates.carry_out(build_id, TemplateSpec(), context=Context(None))
+    await AsyncTemplates.carry_out(build_id, TemplateSpec())
 
 
 DOCKERFILE = """

@@ -84,7 +84,7 @@ class Context:
         """
         if archive is None:
             return (piece for piece, _ in packed_entries(self._files(source)))
-        if archive not in self._archives:
+        if archive not in self._archives or not self._archives[archive].is_file():
             raise InvalidSpecError(f"there is no archive {archive!r}", hint="upload it first")
         return _unzipped(self._archives[archive])
 

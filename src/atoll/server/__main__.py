@@ -22,6 +22,7 @@ from atoll.server.access import Access
 from atoll.server.accesslog import AccessLog
 from atoll.server.app import make_app
 from atoll.server.certificates import certificates
+from atoll.server.imagenames import table_of
 from atoll.server.listener import Listener, bound
 from atoll.server.parts import Parts
 from atoll.server.settings import Settings, address_of
@@ -53,6 +54,13 @@ Example:
     type=click.Path(path_type=Path),
     help="Note each request there, as JSON; default: server/access.log in the home.",
 )
+@click.option(
+    "--map-image",
+    "images",
+    metavar="FROM=TO",
+    multiple=True,
+    help="What an image stands for that templates start from; repeatable. docker.io/=MIRROR/ maps all of a registry.",
+)
 def serve(
     listen: str,
     domain: str | None,
@@ -61,6 +69,7 @@ def serve(
     tls: str | None,
     env_file: Path | None,
     access_log: Path | None,
+    images: tuple[str, ...],
 ) -> None:
     """Serve until a signal ends it."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
@@ -73,6 +82,7 @@ def serve(
         tls_key=tls_key,
         env_file=env_file,
         access_log=access_log,
+        images=table_of(images),
     ).check()
     directory = Home.default().path / "server"
     if tls is not None:

@@ -24,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tls_bundle: A file with what clients of a self-signed certificate must trust.
         env_file: Where the variables that a client needs are written.
         access_log: Where each request is noted; None is ``server/access.log`` in the home.
+        images: What names of images stand for that templates start from.
     """
 
     host: str = "127.0.0.1"
@@ -34,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tls_bundle: Path | None = None
     env_file: Path | None = None
     access_log: Path | None = None
+    images: dict[str, str] = {}
 
     @property
     def scheme(self) -> str:

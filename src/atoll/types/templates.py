@@ -78,6 +78,7 @@ class TemplateSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         image: The image to start from, like ``python:3.12``; None is ``base``.
         template: The template to start from instead, ``NAME`` or ``NAME:TAG``.
         steps: What to do in it, in this order.
+        prepare: Steps before those, which count as a part of what it starts from.
         start_command: A shell line that goes on running: in the snapshot, and so in every sandbox of the template.
         ready_command: A shell line that ends with 0 as soon as the start command's work is usable.
         limits: Limits of the build, and of every sandbox of the template that asks for none.
@@ -87,6 +88,7 @@ class TemplateSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     image: str | None = None
     template: str | None = None
     steps: list[Step] = []
+    prepare: list[Step] = []
     start_command: str | None = None
     ready_command: str | None = None
     limits: Limits = Limits()

@@ -8,6 +8,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Literal
 
+import msgspec
+
 from atoll.errors import (
     AtollError,
     ExecTimeoutError,
@@ -82,7 +84,8 @@ class AsyncBuilder:
     ) -> None:
         self._link = link
         self._build = build
-        self._spec = spec
+        self._spec = msgspec.structs.replace(spec, steps=[*spec.prepare, *spec.steps], prepare=[])
+        self._prepared = len(spec.prepare)
         self._team = team
         self._context = context
         self._on_line = on_line
@@ -113,12 +116,12 @@ class AsyncBuilder:
             await self._say("the whole template was built before")
             return snapshot_id
         if done:
-            await self._say(f"steps 1 to {done} were built before")
             base = ("snapshot", snapshot_id)
+        if done > self._prepared:
+            await self._say(f"steps 1 to {done - self._prepared} were built before")
         await self._start(base)
         for index in range(done, len(self._spec.steps)):
-            self.step = str(index + 1)
-            await self._do(self._spec.steps[index], index)
+            await self._do(self._spec.steps[index], index + 1 - self._prepared)
             if index in kept:
                 snapshot_id = await self._keep(keys[index])
                 if self._sleeps and (index + 1 < len(self._spec.steps) or self._runs_something):
@@ -184,8 +187,11 @@ class AsyncBuilder:
             self._known = dict((await AsyncImages.get(info.image)).env)
         self._changed = self._sleeps = False
 
-    async def _do(self, step: Step, index: int) -> None:
-        await self._say(f"[{index + 1}/{len(self._spec.steps)}] {_steps.described(step)}")
+    async def _do(self, step: Step, number: int) -> None:
+        if number > 0:
+            self.step = str(number)
+            count = len(self._spec.steps) - self._prepared
+            await self._say(f"[{number}/{count}] {_steps.described(step)}")
         match step:
             case EnvStep():
                 for name, value in step.env.items():
@@ -358,4 +364,4 @@ async def _read(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 def failure(error: BaseException) -> str:
     """What is told of the error that ended a build."""
-    return error.message if isinstance(error, AtollError) else f"{type(error).__name__}: {error}"
+    return error.message if isinstance(error, AtollError) else f"it ended with {type(error).__name__}"

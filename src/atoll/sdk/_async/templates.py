@@ -11,7 +11,7 @@ from atoll.errors import AtollError
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest, TemplateRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._context import Context
-from atoll.sdk._io_async import shielded
+from atoll.sdk._io_async import call, shielded
 from atoll.types import BuildInfo, BuildLine, Limits, Resolved, SnapshotInfo, TemplateInfo, TemplateSpec
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class AsyncTemplates:
             build.build_id,
             spec,
             team=team,
-            context=Context(None if context is None else Path(context)),
+            context=context,
             on_line=on_line,
             timeout_s=timeout_s,
         )
@@ -188,25 +188,40 @@ class AsyncTemplates:
         build_id: str,
         spec: TemplateSpec,
         *,
-        context: Context,
         team: str | None = None,
+        context: str | Path | None = None,
+        archives: Mapping[str, Path] | None = None,
+        on_begun: Callable[[BuildInfo], Any] | None = None,
         on_line: Callable[[BuildLine], Any] | None = None,
         timeout_s: float = BUILD_S,
     ) -> BuildInfo:
-        """Do a build that waits; arguments and errors are those of ``build``.
+        """Do a build that waits; the other arguments and errors are those of ``build``.
+
+        Args:
+            build_id: Which.
+            spec: What to build.
+            team: Whose template.
+            context: Directory of this host that copy steps take files from.
+            archives: Tars, gzipped or not, that copy steps may name instead. Their content is not trusted.
+            on_begun: Called when nobody else can begin it any more.
+            on_line: Called with each line of its log.
+            timeout_s: Seconds that all of it may take.
 
         Raises:
             StateError: It was begun before.
         """
         from atoll.sdk._async.building import AsyncBuilder, failure
 
+        files = Context(None if context is None else Path(context), archives)
         with contextlib.closing(AsyncLink()) as link:
             path = f"/v1/builds/{ref(build_id)}"
             build, hold = await link.hold("POST", f"{path}/begin", BuildInfo)
             builder = AsyncBuilder(
-                link, build, spec, team=team, context=context, on_line=on_line, timeout_s=timeout_s
+                link, build, spec, team=team, context=files, on_line=on_line, timeout_s=timeout_s
             )
             try:
+                if on_begun is not None:
+                    await call(on_begun, build)
                 ready = FinishRequest(state="ready", snapshot_id=await builder.run(), image=builder.image)
                 return await link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
             except BaseException as error:

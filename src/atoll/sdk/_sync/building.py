@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+import msgspec
+
 from atoll.errors import (
     AtollError,
     ExecTimeoutError,
@@ -83,7 +85,8 @@ class Builder:
     ) -> None:
         self._link = link
         self._build = build
-        self._spec = spec
+        self._spec = msgspec.structs.replace(spec, steps=[*spec.prepare, *spec.steps], prepare=[])
+        self._prepared = len(spec.prepare)
         self._team = team
         self._context = context
         self._on_line = on_line
@@ -114,12 +117,12 @@ class Builder:
             self._say("the whole template was built before")
             return snapshot_id
         if done:
-            self._say(f"steps 1 to {done} were built before")
             base = ("snapshot", snapshot_id)
+        if done > self._prepared:
+            self._say(f"steps 1 to {done - self._prepared} were built before")
         self._start(base)
         for index in range(done, len(self._spec.steps)):
-            self.step = str(index + 1)
-            self._do(self._spec.steps[index], index)
+            self._do(self._spec.steps[index], index + 1 - self._prepared)
             if index in kept:
                 snapshot_id = self._keep(keys[index])
                 if self._sleeps and (index + 1 < len(self._spec.steps) or self._runs_something):
@@ -185,8 +188,11 @@ class Builder:
             self._known = dict((Images.get(info.image)).env)
         self._changed = self._sleeps = False
 
-    def _do(self, step: Step, index: int) -> None:
-        self._say(f"[{index + 1}/{len(self._spec.steps)}] {_steps.described(step)}")
+    def _do(self, step: Step, number: int) -> None:
+        if number > 0:
+            self.step = str(number)
+            count = len(self._spec.steps) - self._prepared
+            self._say(f"[{number}/{count}] {_steps.described(step)}")
         match step:
             case EnvStep():
                 for name, value in step.env.items():

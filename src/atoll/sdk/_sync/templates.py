@@ -12,7 +12,7 @@ from atoll.errors import AtollError
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest, TemplateRequest
 from atoll.sdk._sync.link import LONG_S, Link, ref
 from atoll.sdk._context import Context
-from atoll.sdk._io_sync import shielded
+from atoll.sdk._io_sync import call, shielded
 from atoll.types import BuildInfo, BuildLine, Limits, Resolved, SnapshotInfo, TemplateInfo, TemplateSpec
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Templates:
             build.build_id,
             spec,
             team=team,
-            context=Context(None if context is None else Path(context)),
+            context=context,
             on_line=on_line,
             timeout_s=timeout_s,
         )
@@ -189,25 +189,40 @@ class Templates:
         build_id: str,
         spec: TemplateSpec,
         *,
-        context: Context,
         team: str | None = None,
+        context: str | Path | None = None,
+        archives: Mapping[str, Path] | None = None,
+        on_begun: Callable[[BuildInfo], Any] | None = None,
         on_line: Callable[[BuildLine], Any] | None = None,
         timeout_s: float = BUILD_S,
     ) -> BuildInfo:
-        """Do a build that waits; arguments and errors are those of ``build``.
+        """Do a build that waits; the other arguments and errors are those of ``build``.
+
+        Args:
+            build_id: Which.
+            spec: What to build.
+            team: Whose template.
+            context: Directory of this host that copy steps take files from.
+            archives: Tars, gzipped or not, that copy steps may name instead. Their content is not trusted.
+            on_begun: Called when nobody else can begin it any more.
+            on_line: Called with each line of its log.
+            timeout_s: Seconds that all of it may take.
 
         Raises:
             StateError: It was begun before.
         """
         from atoll.sdk._sync.building import Builder, failure
 
+        files = Context(None if context is None else Path(context), archives)
         with contextlib.closing(Link()) as link:
             path = f"/v1/builds/{ref(build_id)}"
             build, hold = link.hold("POST", f"{path}/begin", BuildInfo)
             builder = Builder(
-                link, build, spec, team=team, context=context, on_line=on_line, timeout_s=timeout_s
+                link, build, spec, team=team, context=files, on_line=on_line, timeout_s=timeout_s
             )
             try:
+                if on_begun is not None:
+                    call(on_begun, build)
                 ready = FinishRequest(state="ready", snapshot_id=builder.run(), image=builder.image)
                 return link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
             except BaseException as error:

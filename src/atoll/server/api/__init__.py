@@ -11,15 +11,20 @@ from starlette.routing import Route
 from atoll.host import Home
 from atoll.server.answers import answer
 from atoll.server.api.branches import fork_routes
+from atoll.server.api.builds import build_routes
 from atoll.server.api.docs import documentation_routes
 from atoll.server.api.readings import reading_routes
 from atoll.server.api.sandboxes import sandbox_routes
 from atoll.server.api.snapshots import snapshot_routes
 from atoll.server.api.states import state_routes
+from atoll.server.api.templates import template_routes
 from atoll.server.api.unsupported import unsupported_routes
+from atoll.server.builds import Builds
 from atoll.server.idempotency import Idempotency
 from atoll.server.machine import this_machine
 from atoll.server.parts import Parts
+from atoll.server.templateviews import TemplateViews
+from atoll.server.uploads import Uploads
 from atoll.server.views import Views
 
 __all__ = ["routes"]
@@ -27,10 +32,12 @@ __all__ = ["routes"]
 
 def routes(parts: Parts) -> list[Route]:
     """All routes of the API."""
-    settings = parts.settings
+    settings, home = parts.settings, Home.default()
+    machine, builds = this_machine(home.path), Builds()
+    uploads = Uploads(home.path / "server" / "uploads", parts.tokens)
     views = Views(
         parts.tokens,
-        this_machine(Home.default().path),
+        machine,
         domain=settings.public_domain or f"localhost:{settings.port}",
     )
     return [
@@ -41,6 +48,8 @@ def routes(parts: Parts) -> list[Route]:
         *state_routes(parts, views),
         *fork_routes(parts, views),
         *snapshot_routes(parts),
+        *build_routes(parts, builds, uploads),
+        *template_routes(parts, TemplateViews(machine), builds),
         *unsupported_routes(parts),
     ]
 

@@ -1,0 +1,118 @@
+"""Builds of templates: files for them, beginning them, how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.sdk import AsyncTemplates
+from atoll.server.answers import Refusal, answer
+from atoll.server.api.asked import Asked
+from atoll.server.api.templates import own_ref, plain_route
+from atoll.server.builds import Builds
+from atoll.server.buildsteps import archives_of, spec_of
+from atoll.server.parts import Parts
+from atoll.server.templateviews import entry, status_of
+from atoll.server.templatewire import NewBuild, Upload
+from atoll.server.uploads import Uploads
+from atoll.types import BuildInfo
+
+_ENTRIES_MOST = 100
+_BUILD = "/templates/{template_id}/builds/{build_id}"
+_LEVELS = ("debug", "info", "warn", "error")
+
+
+def build_routes(parts: Parts, builds: Builds, uploads: Uploads) -> Sequence[Route]:
+    """Everything about builds."""
+    return [
+        *_upload_routes(parts, uploads),
+        *_work_routes(parts, builds, uploads),
+        *_look_routes(parts, builds),
+    ]
+
+
+def _upload_routes(parts: Parts, uploads: Uploads) -> Sequence[Route]:
+    async def where(asked: Asked) -> Response:
+        team, digest = asked.team.name, asked.request.path_params["digest"]
+        ref = own_ref(asked.request.path_params["template_id"], team)
+        await AsyncTemplates.get(ref, team=team)
+        base = f"{parts.settings.scheme}://{asked.request.url.netloc}"
+        url = f"{base}/uploads/{digest}?{uploads.query(team, digest)}"
+        return answer(Upload(present=uploads.has(team, digest), url=url), 201)
+
+    async def take(request: Request) -> Response:
+        await uploads.take(request.path_params["digest"], dict(request.query_params), _pieces(request))
+        return Response(status_code=200)
+
+    return [
+        plain_route(parts, "GET", "/templates/{template_id}/files/{digest}", where),
+        Route("/uploads/{digest}", take, methods=["PUT"]),
+    ]
+
+
+async def _pieces(request: Request) -> AsyncIterator[bytes]:
+    try:
+        async for piece in request.stream():
+            yield piece
+    except ClientDisconnect:
+        raise Refusal(400, "the body ended early") from None
+
+
+async def _build(asked: Asked) -> BuildInfo:
+    """The team's build that the path names."""
+    team, build_id = asked.team.name, str(asked.request.path_params["build_id"])
+    info = await AsyncTemplates.get(own_ref(asked.request.path_params["template_id"], team), team=team)
+    for build in info.builds:
+        if build.build_id == build_id and info.team == team:
+            return build
+    raise Refusal(404, f"build '{build_id[:64]}' not found")
+
+
+def _work_routes(parts: Parts, builds: Builds, uploads: Uploads) -> Sequence[Route]:
+    async def begin(asked: Asked) -> Response:
+        build, wanted = await _build(asked), await asked.body(NewBuild)
+        spec = spec_of(wanted, build.limits, parts.settings.images)
+        team = asked.team.name
+        archives = {digest: uploads.path(team, digest) for digest in archives_of(spec)}
+        await builds.begin(build.build_id, spec, team, archives)
+        return Response(status_code=202)
+
+    return [plain_route(parts, "POST", f"/v2{_BUILD}", begin)]
+
+
+def _look_routes(parts: Parts, builds: Builds) -> Sequence[Route]:
+    async def status(asked: Asked) -> Response:
+        build = await _build(asked)
+        # the lines after the state: who sees the end sees all that came before it
+        lines = builds.lines(build.build_id)
+        level = asked.query.get("level", "debug")
+        if level not in _LEVELS:
+            raise Refusal(400, "level is debug, info, warn or error")
+        shown = [line for line in lines if _LEVELS.index(line.level) >= _LEVELS.index(level)]
+        offset = _number(asked.query, "logsOffset", 0, 1 << 31)
+        limit = _number(asked.query, "limit", _ENTRIES_MOST, _ENTRIES_MOST)
+        return answer(status_of(build, shown[offset : offset + limit], lines))
+
+    async def logs(asked: Asked) -> Response:
+        build = await _build(asked)
+        lines = builds.lines(build.build_id)
+        offset = _number(asked.query, "cursor", 0, 1 << 31)
+        limit = _number(asked.query, "limit", _ENTRIES_MOST, _ENTRIES_MOST)
+        return answer({"logs": [entry(line) for line in lines[offset : offset + limit]]})
+
+    return [
+        plain_route(parts, "GET", f"{_BUILD}/status", status),
+        plain_route(parts, "GET", f"{_BUILD}/logs", logs),
+    ]
+
+
+def _number(asked: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = asked.get(name)
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise Refusal(400, f"{name} must be a number")
+    return min(int(text), most)

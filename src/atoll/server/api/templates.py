@@ -1,0 +1,167 @@
+"""Templates: asking for builds, lists, names and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.errors import InvalidSpecError, QuotaError, StateError, TemplateNotFoundError
+from atoll.sdk import AsyncTemplates
+from atoll.server.answers import Refusal, answer, no_content
+from atoll.server.api.asked import Asked, Endpoint, route
+from atoll.server.builds import Builds
+from atoll.server.parts import Parts
+from atoll.server.templatepages import page_of
+from atoll.server.templateviews import TemplateViews, tags_of
+from atoll.server.templatewire import Alias, AssignedTags, NewTags, NewTemplate, Published
+from atoll.types import DEFAULT_TAG, Limits
+
+_ONE = "/templates/{ref:path}"
+
+
+def template_routes(parts: Parts, views: TemplateViews, builds: Builds) -> Sequence[Route]:
+    """Everything under ``/templates`` but builds."""
+    return [
+        *_tag_routes(parts),
+        *_name_routes(parts),
+        *_list_routes(parts, views),
+        *_one_routes(parts, views, builds),
+    ]
+
+
+def plainly(endpoint: Endpoint) -> Endpoint:
+    """An endpoint whose refusals have the words that E2B's clients know, and none about commands of this machine."""
+
+    async def told(asked: Asked) -> Response:
+        try:
+            return await endpoint(asked)
+        except TemplateNotFoundError as error:
+            raise Refusal(404, error.message) from None
+        except (InvalidSpecError, StateError) as error:
+            raise Refusal(400, error.message) from None
+        except QuotaError as error:
+            raise Refusal(429, error.message, headers={"Should-Retry": "false"}) from None
+
+    return told
+
+
+def plain_route(
+    parts: Parts, method: str, path: str, endpoint: Callable[[Asked], Awaitable[Response]]
+) -> Route:
+    """A route whose endpoint tells its refusals plainly."""
+    return route(parts, method, path, plainly(endpoint))
+
+
+def own_ref(text: str, team: str) -> str:
+    """A template as a client writes it, without the team's own name before it.
+
+    Raises:
+        Refusal: It has an empty part (400).
+    """
+    name = text.strip().removeprefix(f"{team}/")
+    if not name or name.startswith(":") or name.endswith(":"):
+        raise Refusal(400, f"Invalid template name: {text[:64]}")
+    return name
+
+
+def _name_routes(parts: Parts) -> Sequence[Route]:
+    async def alias(asked: Asked) -> Response:
+        ref = own_ref(asked.request.path_params["alias"], asked.team.name)
+        name = ref.partition(":")[0]
+        info = await AsyncTemplates.get(name, team=asked.team.name)
+        return answer(Alias(template_id=info.template_id, public=info.public))
+
+    return [plain_route(parts, "GET", "/templates/aliases/{alias:path}", alias)]
+
+
+def _tag_routes(parts: Parts) -> Sequence[Route]:
+    async def assign(asked: Asked) -> Response:
+        wanted, team = await asked.body(NewTags), asked.team.name
+        build = await AsyncTemplates.tag(own_ref(wanted.target or "", team), wanted.tags, team=team)
+        return answer(AssignedTags(tags=build.tags, build_id=build.build_id), 201)
+
+    async def remove(asked: Asked) -> Response:
+        wanted, team = await asked.body(NewTags), asked.team.name
+        await AsyncTemplates.untag(own_ref(wanted.name or "", team), wanted.tags, team=team)
+        return no_content()
+
+    async def listed(asked: Asked) -> Response:
+        team = asked.team.name
+        info = await AsyncTemplates.get(own_ref(asked.request.path_params["ref"], team), team=team)
+        if info.team != team:
+            raise Refusal(404, f"template '{info.template_id}' not found")
+        return answer(tags_of(info))
+
+    return [
+        plain_route(parts, "POST", "/templates/tags", assign),
+        plain_route(parts, "DELETE", "/templates/tags", remove),
+        plain_route(parts, "GET", f"{_ONE}/tags", listed),
+    ]
+
+
+def _list_routes(parts: Parts, views: TemplateViews) -> Sequence[Route]:
+    async def create(asked: Asked) -> Response:
+        wanted, team = await asked.body(NewTemplate), asked.team.name
+        name = wanted.name or wanted.alias
+        if not name:
+            raise Refusal(400, "Name is required")
+        limits = Limits(vcpus=wanted.cpu_count, memory_mib=wanted.memory_mb).check()
+        build = await AsyncTemplates.request(
+            own_ref(name, team), team=team, tags=wanted.tags or [], limits=limits
+        )
+        info = await AsyncTemplates.get(build.template_id, team=team)
+        return answer(views.requested(info, build), 202)
+
+    async def list_v1(asked: Asked) -> Response:
+        infos = await AsyncTemplates.list(team=asked.team.name)
+        return answer([views.listed(info) for info in infos])
+
+    async def list_v2(asked: Asked) -> Response:
+        infos, token = page_of(await AsyncTemplates.list(team=asked.team.name), asked.query)
+        headers = {"X-Next-Token": token} if token else None
+        return answer([views.listed(info) for info in infos], headers=headers)
+
+    return [
+        plain_route(parts, "POST", "/v3/templates", create),
+        plain_route(parts, "GET", "/templates", list_v1),
+        plain_route(parts, "GET", "/v2/templates", list_v2),
+    ]
+
+
+def _one_routes(parts: Parts, views: TemplateViews, builds: Builds) -> Sequence[Route]:
+    async def look(asked: Asked) -> Response:
+        team = asked.team.name
+        info = await AsyncTemplates.get(own_ref(asked.request.path_params["ref"], team), team=team)
+        if info.team != team:
+            raise Refusal(404, f"template '{info.template_id}' not found")
+        return answer(views.detail(info))
+
+    async def change(asked: Asked) -> Response:
+        wanted, team = await asked.body(Published), asked.team.name
+        ref = own_ref(asked.request.path_params["ref"], team)
+        if wanted.public is not None:
+            await AsyncTemplates.publish(ref, wanted.public, team=team)
+        info = await AsyncTemplates.get(ref, team=team)
+        return answer({"names": views.detail(info).names})
+
+    async def remove(asked: Asked) -> Response:
+        team = asked.team.name
+        name, _, tag = own_ref(asked.request.path_params["ref"], team).partition(":")
+        info = await AsyncTemplates.get(name, team=team)
+        if tag and tag != DEFAULT_TAG and set(info.tags) != {tag}:
+            if tag not in info.tags:
+                raise Refusal(404, f"tag '{tag[:64]}' does not exist for template '{name[:64]}'")
+            await AsyncTemplates.untag(name, [tag], team=team)
+            return no_content()
+        await AsyncTemplates.delete(name, team=team)
+        await builds.end({build.build_id for build in info.builds})
+        return no_content()
+
+    return [
+        plain_route(parts, "PATCH", f"/v2{_ONE}", change),
+        plain_route(parts, "PATCH", _ONE, change),
+        plain_route(parts, "GET", _ONE, look),
+        plain_route(parts, "DELETE", _ONE, remove),
+    ]
