@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from atoll.errors import InvalidSpecError
 
 BASE = "base"
+_HUB = "docker.io/"
 # What E2B's clients start from when nobody says otherwise; not everyone reaches the registry that has them.
 DEFAULTS = {
     "e2bdev/base": BASE,
@@ -24,16 +25,26 @@ def mapped(reference: str, table: Mapping[str, str]) -> str:
     it, the longest first: ``docker.io/=mirror.example/`` sends everything there to a mirror.
     """
     known = {**DEFAULTS, **table}
-    plain = reference.removeprefix("docker.io/").removeprefix("library/")
-    for name in (reference, plain):
-        if name in known:
-            return known[name]
-    for name in sorted(known, key=len, reverse=True):
-        if name.endswith(("/", ":")):
-            for full in (reference, f"docker.io/{plain}"):
-                if full.startswith(name):
-                    return known[name] + full.removeprefix(name)
+    forms = [reference]
+    if _is_of_hub(reference):
+        plain = reference.removeprefix(_HUB).removeprefix("library/")
+        forms = [plain, reference, _HUB + plain]
+    for form in forms:
+        if form in known:
+            return known[form]
+    for form in forms:
+        for name in sorted(known, key=len, reverse=True):
+            if name.endswith(("/", ":")) and form.startswith(name):
+                return known[name] + form.removeprefix(name)
     return reference
+
+
+def _is_of_hub(reference: str) -> bool:
+    """Whether its registry is the one that is meant where none is named."""
+    first, slash, _ = reference.partition("/")
+    return (
+        not slash or reference.startswith(_HUB) or not ("." in first or ":" in first or first == "localhost")
+    )
 
 
 def table_of(pairs: tuple[str, ...]) -> dict[str, str]:

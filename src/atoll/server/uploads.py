@@ -105,6 +105,7 @@ class Uploads:
                     if size > self._one_bytes:
                         raise Refusal(413, f"an upload has at most {self._one_bytes} bytes")
                     await asyncio.to_thread(file.write, piece)
+            os.utime(aside, (self._clock(), self._clock()))
             aside.rename(path)
         finally:
             aside.unlink(missing_ok=True)

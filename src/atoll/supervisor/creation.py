@@ -113,8 +113,12 @@ class Creation:
     def _resolved(self, spec: SandboxSpec) -> SandboxSpec:
         """The spec with what its template stands for."""
         build_id = spec.attributes.get(BUILD_ATTRIBUTE)
-        if build_id is not None and not self._templates.is_building(build_id):
-            raise StateError(f"the build {build_id} is over")
+        if build_id is not None:
+            if not self._templates.is_building(build_id):
+                raise StateError(f"the build {build_id} is over")
+            # who builds it knows nothing of the team's leases
+            lifecycle = self._parts.quotas.bounded(spec.team, spec.lifecycle)
+            spec = msgspec.structs.replace(spec, lifecycle=lifecycle)
         if spec.template is None:
             return spec
         if spec.image is not None or spec.from_snapshot is not None:

@@ -222,6 +222,18 @@ class QuotaBook:
         if team is not None:
             check_lease(team, self._teams.quotas_of(team), lifecycle)
 
+    def bounded(self, team: str | None, lifecycle: Lifecycle) -> Lifecycle:
+        """The lease, made as long as the team may have where it is longer or none."""
+        most_s = self._teams.quotas_of(team).timeout_s
+        if most_s is None:
+            return lifecycle
+        first_s, woken_s = lifecycle.timeout_s, lifecycle.wake_timeout_s
+        return msgspec.structs.replace(
+            lifecycle,
+            timeout_s=most_s if first_s is None else min(first_s, most_s),
+            wake_timeout_s=None if woken_s is None else min(woken_s, most_s),
+        )
+
     def known_as(self, before: str, sandbox_id: str) -> None:
         """Let what was booked under one id be under another: a warm machine had its own all along."""
         for booking in self._bookings:

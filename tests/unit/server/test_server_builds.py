@@ -1,0 +1,149 @@
+"""Builds of E2B's clients, before anything is built."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import pytest
+
+from atoll.errors import InvalidSpecError, UnsupportedError
+from atoll.server.answers import Refusal
+from atoll.server.builds import BuildLog
+from atoll.server.buildsteps import spec_of
+from atoll.server.imagenames import mapped, table_of
+from atoll.server.templatewire import AskedStep, NewBuild, RegistryLogin
+from atoll.server.tokens import Tokens
+from atoll.server.uploads import Uploads
+from atoll.types import BuildLine, CopyStep, EnvStep, Limits, RunStep
+
+DIGEST = "0123456789abcdef" * 4
+
+
+def test_images_stand_for_others() -> None:
+    table = table_of(
+        ("docker.io/=mirror.example/hub/", "ghost.example/a:1=b:2", "python:=mirror.example/py:")
+    )
+    names = {
+        "ubuntu:22.04": "base",
+        "docker.io/library/ubuntu:22.04": "base",
+        "e2bdev/base:latest": "base",
+        "node:20": "mirror.example/hub/node:20",
+        "python:3.12": "mirror.example/py:3.12",
+        "ghost.example/a:1": "b:2",
+        "ghost.example/b:1": "ghost.example/b:1",
+    }
+    assert {name: mapped(name, table) for name in names} == names
+    assert mapped("node:20", {}) == "node:20"
+    with pytest.raises(InvalidSpecError, match="maps no image"):
+        table_of(("nonsense",))
+
+
+def test_steps_of_clients_become_ours() -> None:
+    steps = [
+        AskedStep(type="RUN", args=["make", "root"], force=True),
+        AskedStep(type="ENV", args=["A", "1", "B", "2"]),
+        AskedStep(type="COPY", args=["src", "/app", "", "0644"], files_hash=DIGEST),
+    ]
+    spec = spec_of(NewBuild(steps=steps, start_cmd="serve", ready_cmd=""), Limits(vcpus=2), {})
+    assert (spec.image, spec.prepare, spec.start_command, spec.ready_command) == ("base", [], "serve", None)
+    assert spec.steps == [
+        RunStep(command="make", user="root", force=True),
+        EnvStep(env={"A": "1", "B": "2"}),
+        CopyStep(sources=["src"], target="/app", mode=0o644, archive=DIGEST),
+    ]
+    assert len(spec_of(NewBuild(from_image="node:20"), Limits(), {}).prepare) == 3
+    assert spec_of(NewBuild(from_template="mine"), Limits(), {}).image is None
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        AskedStep(type="RUN"),
+        AskedStep(type="ENV", args=["A"]),
+        AskedStep(type="COPY", args=["a", "b"]),
+        AskedStep(type="COPY", args=["a", "b", "", "9"], files_hash=DIGEST),
+        AskedStep(type="ONBUILD", args=["x"]),
+    ],
+)
+def test_a_step_that_makes_no_sense_is_refused(step: AskedStep) -> None:
+    with pytest.raises(Refusal) as refused:
+        spec_of(NewBuild(steps=[step]), Limits(), {})
+    assert refused.value.status == 400
+
+
+def test_a_build_has_one_origin() -> None:
+    with pytest.raises(Refusal):
+        spec_of(NewBuild(from_image="a", from_template="b"), Limits(), {})
+    with pytest.raises(UnsupportedError):
+        spec_of(NewBuild(from_image="a", from_image_registry=RegistryLogin(type="aws")), Limits(), {})
+
+
+def test_a_log_is_bounded_in_lines_and_text() -> None:
+    line = BuildLine(at=0, level="info", message="x" * 4096)
+    long, wide = BuildLog(), BuildLog()
+    for _ in range(20_000):
+        long.add(BuildLine(at=0, level="info", message="x"))
+        wide.add(line)
+    assert len(long.lines) == 10_001
+    assert sum(len(each.message) for each in wide.lines) < 3 << 20
+    assert long.lines[-1].level == wide.lines[-1].level == "warn"
+
+
+class Clock:
+    now_s = 1_000_000_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def sent(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+def status_of(uploads: Uploads, digest: str, asked: dict[str, str], data: bytes) -> int:
+    try:
+        asyncio.run(uploads.take(digest, asked, sent(data)))
+    except Refusal as refusal:
+        return refusal.status
+    return 200
+
+
+def kept(uploads: Uploads, team: str, digest: str, data: bytes) -> bool:
+    asked = dict(parse_qsl(uploads.query(team, digest)))
+    return status_of(uploads, digest, asked, data) == 200 and uploads.has(team, digest)
+
+
+def test_an_upload_needs_its_own_address(tmp_path: Path) -> None:
+    clock = Clock()
+    uploads = Uploads(tmp_path / "uploads", Tokens(bytes(32)), clock, (1000, 2500))
+    asked = dict(parse_qsl(uploads.query("blue", DIGEST)))
+    assert not uploads.has("blue", DIGEST)
+    assert status_of(uploads, DIGEST, {**asked, "team": "red"}, b"x") == 403
+    assert status_of(uploads, "f" * 64, asked, b"x") == 403
+    assert status_of(uploads, DIGEST, {**asked, "until": "9" * 12}, b"x") == 403
+    assert status_of(uploads, DIGEST, {}, b"x") == 403
+    assert status_of(uploads, DIGEST, asked, b"x" * 1001) == 413
+    assert status_of(uploads, DIGEST, asked, b"x" * 900) == 200
+    assert uploads.has("blue", DIGEST)
+    assert not uploads.has("red", DIGEST)
+    clock.now_s += 4000
+    assert status_of(uploads, DIGEST, asked, b"x") == 403
+    for name in ("../" * 8 + "etc/passwd", "a", DIGEST.upper()):
+        with pytest.raises(Refusal):
+            uploads.path("blue", name)
+
+
+def test_uploads_go_after_a_day_and_when_there_is_too_much(tmp_path: Path) -> None:
+    clock = Clock()
+    uploads = Uploads(tmp_path / "uploads", Tokens(bytes(32)), clock, (1000, 2500))
+    for digit in "123":
+        clock.now_s += 60
+        assert kept(uploads, "blue", digit * 64, b"y" * 900)
+    assert not uploads.has("blue", "1" * 64), "the oldest goes when there is too much"
+    assert len(list((tmp_path / "uploads").iterdir())) == 2
+    clock.now_s += 90_000
+    uploads.sweep()
+    assert list((tmp_path / "uploads").iterdir()) == []
