@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from atoll import AtollError, Sandbox, SandboxCrashedError, Snapshots, Supervisor
+from atoll import AtollError, Lifecycle, Sandbox, SandboxCrashedError, Snapshots, Supervisor
 from atoll.host import Home
 from tests.crash import victims
 from tests.crash.ledger import PATIENCE_S, Entry, Scribe, begin, look
@@ -24,6 +24,8 @@ OPERATIONS = (
     "pause",
     "resume",
     "suspend",
+    "stop",
+    "timeout",
     "wake",
     "snapshot",
     "fork",
@@ -219,11 +221,13 @@ class Rounds:
             self._known = found
             return
         if found.run == promised.run:
+            assert (now.operation, now.outcome) != ("stop", "done"), f"it still has its memory: {found}"
             low = promised.memory
             assert low <= found.memory <= low + 1, f"memory of another time: {found}, promised {promised}"
         else:
-            assert now.killed, f"the memory is lost: {found}, promised {promised}"
-            self.tally.memory_lost += 1
+            stopped = now.operation == "stop"
+            assert now.killed or stopped, f"the memory is lost: {found}, promised {promised}"
+            self.tally.memory_lost += not stopped
         # A rollback may have come before a crash: then the disk is that of the snapshot, or later.
         low = min(promised.durable, rolled.low.durable) if rolled else promised.durable
         assert low <= found.durable <= promised.durable + 1, f"records are lost: {found}, promised {promised}"
@@ -285,7 +289,7 @@ class Rounds:
         assert len(victims.supervisors(self._home)) == 1
 
     def _made(self) -> Sandbox:
-        made = Sandbox.create(keep=True)
+        made = Sandbox.create(keep=True, lifecycle=Lifecycle(on_timeout="suspend"))
         begin(made)
         return made
 

@@ -88,6 +88,11 @@ def _call(operation: str, ref: str, argument: str) -> Any:
             return [copy.id for copy in copies]
         if operation == "rollback":
             return sandbox.rollback(argument)
+        if operation == "stop":
+            return sandbox.suspend(memory=False)
+        if operation == "timeout":
+            sandbox.resume()
+            return sandbox.set_timeout(0).state
         if operation == "wake":
             sandbox.run("true")
             return None

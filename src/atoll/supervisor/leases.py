@@ -13,6 +13,8 @@ Columns = dict[str, Any]
 NO_LEASE: Columns = {"ends_at": None, "ends_boot_s": None}
 # A heap keeps what was set before until it comes to its top.
 _SPARE = 64
+# What a clock that is being set right gains in a while is none.
+JUMP_S = 1.0
 
 
 class LeaseTable:
@@ -102,10 +104,11 @@ class Leases:
         }
 
     def told(self, row: SandboxRow) -> Columns:
-        """What the calendar says of a lease's end, for when that has jumped."""
-        if row.ends_boot_s is None:
+        """What the calendar says of a lease's end, if it has jumped since the row was written."""
+        if row.ends_boot_s is None or row.ends_at is None:
             return {}
-        return {"ends_at": self.clock.unix_s() + row.ends_boot_s - self.clock.boot_s()}
+        ends_at = self.clock.unix_s() + row.ends_boot_s - self.clock.boot_s()
+        return {"ends_at": ends_at} if abs(ends_at - row.ends_at) > JUMP_S else {}
 
     def is_over(self, row: SandboxRow) -> bool:
         """Whether a sandbox's lease has ended."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
-from atoll.supervisor.leases import NO_LEASE, LeaseTable, due_s
+from atoll.supervisor.leases import JUMP_S, NO_LEASE, LeaseTable, due_s
 from atoll.supervisor.states import check_action
 from atoll.types import Lifecycle
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _LOOK_S = 1.0
 # What could not be ended, on a full disk say, is tried again.
 _AGAIN_S = 10.0
-_JUMP_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -58,6 +58,7 @@ class LeaseWatch:
         self._due = LeaseTable()
         self._ending: set[str] = set()
         self._sooner = asyncio.Event()
+        self._until_s = math.inf
 
     def start(self) -> None:
         """Begin with all that the table has; what was over while no supervisor ran ends now."""
@@ -91,21 +92,25 @@ class LeaseWatch:
                 await self._end_locked(sandbox)
 
     def _changed(self, row: SandboxRow) -> None:
-        self._due.set(row.sandbox_id, None if row.sandbox_id in self._ending else due_s(row))
-        self._sooner.set()
+        due = None if row.sandbox_id in self._ending else due_s(row)
+        self._due.set(row.sandbox_id, due)
+        if due is not None and due < self._until_s:
+            self._sooner.set()
 
     async def _watching(self) -> None:
         clock = self._leases.clock
-        offset_s = clock.unix_s() - clock.boot_s()
+        offset_s = math.inf
         while True:
             self._sooner.clear()
             for sandbox_id in self._due.take(clock.boot_s()):
                 self._end_soon(sandbox_id)
             next_s = self._due.next_s()
-            if next_s is not None and abs(clock.unix_s() - clock.boot_s() - offset_s) > _JUMP_S:
+            if next_s is not None and abs(clock.unix_s() - clock.boot_s() - offset_s) > JUMP_S:
                 offset_s = clock.unix_s() - clock.boot_s()
                 self._works.spawn(self._tell_calendar())
-            wait_s = None if next_s is None else min(_LOOK_S, max(0.0, next_s - clock.boot_s()))
+            now_s = clock.boot_s()
+            wait_s = None if next_s is None else min(_LOOK_S, max(0.0, next_s - now_s))
+            self._until_s = math.inf if wait_s is None else now_s + wait_s
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._sooner.wait(), wait_s)
 

@@ -359,7 +359,7 @@ class World:
                 await asyncio.sleep(0.005)
 
     def _tick(self) -> float:
-        self.now_s += 1
+        self.now_s += 0.001
         return self.now_s
 
 

@@ -1,0 +1,335 @@
+"""Leases: what their end does, and that nothing but time itself brings it about."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from atoll.errors import AsleepError, NoSpaceError, StateError
+from atoll.protocol import DialRequest
+from atoll.supervisor.leases import LeaseTable
+from tests.unit.supervisor.world import World, in_world
+
+
+def test_what_is_due_is_told_once_and_in_order() -> None:
+    table = LeaseTable()
+    table.set("b", 20.0)
+    table.set("a", 10.0)
+    table.set("c", 30.0)
+    assert table.next_s() == 10.0
+    assert table.take(9.9) == []
+    assert table.take(20.0) == ["a", "b"]
+    assert table.take(20.0) == []
+    assert table.next_s() == 30.0
+
+
+def test_only_what_was_said_last_counts() -> None:
+    table = LeaseTable()
+    for due_s in (10.0, 30.0, 20.0):
+        table.set("a", due_s)
+    table.set("b", 5.0)
+    table.set("b", None)
+    assert table.take(15.0) == []
+    assert table.take(25.0) == ["a"]
+    assert table.take(1e9) == []
+    assert table.next_s() is None
+
+
+def test_a_table_agrees_with_a_plain_list_whatever_is_done_and_stays_small() -> None:
+    dice, table, plain, now_s = random.Random(7), LeaseTable(), dict[str, float](), 0.0
+    for _ in range(5000):
+        name, due_s = f"s{dice.randrange(20)}", now_s + dice.uniform(0, 50)
+        if dice.random() < 0.2:
+            table.set(name, None)
+            plain.pop(name, None)
+        else:
+            table.set(name, due_s)
+            plain[name] = due_s
+        now_s += dice.random()
+        due = sorted((due_s, name) for name, due_s in plain.items() if due_s <= now_s)
+        assert table.take(now_s) == [name for _, name in due]
+        for _, name in due:
+            del plain[name]
+        assert table.next_s() == min(plain.values(), default=None)
+    assert len(table._heap) <= 2 * 20 + 64
+
+
+def _one(made: Any, what: str = "") -> str:
+    return f"/v1/sandboxes/{made['sandbox_id']}{what}"
+
+
+async def _info(world: World, made: Any) -> Any:
+    return (await world.ask("GET", _one(made))).json
+
+
+def _state(world: World, made: Any) -> str:
+    found = [one for one in world.system.table.all() if one.sandbox_id == made["sandbox_id"]]
+    return found[0].row.state if found else "gone"
+
+
+@pytest.mark.parametrize(
+    ("then", "state"), [("kill", "gone"), ("suspend", "suspended"), ("stop", "suspended")]
+)
+def test_the_end_of_a_lease_does_what_was_said(then: str, state: str) -> None:
+    @in_world
+    async def test(world: World) -> None:
+        made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": then})
+        other = await world.create()
+        assert made["ends_at"] - made["started_at"] == pytest.approx(60, abs=5)
+        world.boot_s += 59
+        assert (await _info(world, made))["state"] == "running"
+        world.boot_s += 2
+        await world.until(lambda: _state(world, made) == state)
+        assert _state(world, other) == "running"
+        if state != "gone":
+            info = await _info(world, made)
+            assert (info["ends_at"], info["has_memory"]) == (None, then == "suspend")
+            assert world.agents.flushed == (then == "stop")
+
+    test()
+
+
+@in_world
+async def test_what_sleeps_is_woken_by_use_under_a_new_lease(world: World) -> None:
+    made = await world.create(
+        lifecycle={"timeout_s": 60, "on_timeout": "suspend", "wake_timeout_s": 300},
+    )
+    for _ in range(2):
+        world.boot_s += 400
+        await world.until(lambda: _state(world, made) == "suspended")
+        sandbox = world.system.table.sandbox(made["sandbox_id"])
+        await world.system.sleep.use(sandbox)
+        assert sandbox.row.ends_boot_s == world.boot_s + 300
+    await world.ask("POST", _one(made, "/suspend"))
+    await world.ask("POST", _one(made, "/resume"))
+    assert sandbox.row.ends_boot_s == world.boot_s + 60
+
+
+@in_world
+async def test_a_use_of_what_runs_changes_no_lease(world: World) -> None:
+    made = await world.create(lifecycle={"timeout_s": 60})
+    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    before = sandbox.row
+    world.boot_s += 30
+    await world.system.sleep.use(sandbox)
+    assert sandbox.row is before
+
+
+@pytest.mark.parametrize("state", ["pause", "suspend"])
+def test_what_is_to_sleep_on_is_woken_by_no_use_but_when_it_is_asked_for(state: str) -> None:
+    @in_world
+    async def test(world: World) -> None:
+        made = await world.create(lifecycle={"auto_resume": False})
+        sandbox = world.system.table.sandbox(made["sandbox_id"])
+        await world.ask("POST", _one(made, f"/{state}"))
+        with pytest.raises(AsleepError):
+            await world.system.dialling.dial(DialRequest(sandbox=made["sandbox_id"], port=1))
+        assert sandbox.row.state == {"pause": "paused", "suspend": "suspended"}[state]
+        assert (await world.ask("POST", _one(made, "/wake"))).json["state"] == "running"
+        world.machine_of(made["sandbox_id"]).crash()
+        await world.until(lambda: sandbox.row.state == "crashed")
+        await world.system.sleep.use(sandbox)
+
+    test()
+
+
+@in_world
+async def test_a_timeout_is_moved_extended_and_taken_away(world: World) -> None:
+    made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    sandbox = world.system.table.sandbox(made["sandbox_id"])
+
+    async def timeout(timeout_s: float | None, **more: object) -> float | None:
+        answer = await world.ask("POST", _one(made, "/timeout"), {"timeout_s": timeout_s, **more})
+        assert answer.status == 200, answer.body
+        return None if sandbox.row.ends_boot_s is None else sandbox.row.ends_boot_s - world.boot_s
+
+    assert await timeout(10) == 10
+    assert await timeout(90, extend_only=True) == 90
+    assert await timeout(20, extend_only=True) == 90
+    assert (await world.ask("POST", _one(made, "/wake"), {"timeout_s": 30})).status == 200
+    assert (await world.ask("POST", _one(made, "/resume"), {"timeout_s": 95})).status == 200
+    assert await timeout(1, extend_only=True) == 95
+    assert await timeout(None) is None
+    assert await timeout(50, extend_only=True) is None
+    assert await timeout(0) is None
+    assert sandbox.row.state == "suspended"
+    refused = await world.ask("POST", _one(made, "/timeout"), {"timeout_s": 5})
+    assert refused.json["code"] == StateError.code
+    for wrong in (-1, 1e999):
+        answer = await world.ask("POST", _one(made, "/resume"), {"timeout_s": wrong})
+        assert answer.status == 400
+
+
+@in_world
+async def test_a_lease_waits_for_what_is_going_on_and_an_extension_that_came_before_counts(
+    world: World,
+) -> None:
+    made = await world.create(lifecycle={"timeout_s": 60})
+    other = await world.create(lifecycle={"timeout_s": 60})
+    sandbox, kept = (world.system.table.sandbox(one["sandbox_id"]) for one in (made, other))
+    async with kept.lock:
+        async with sandbox.lock:
+            extending = world.system.works.spawn(world.system.leases.set_timeout(kept, 500))
+            await world.until(lambda: kept.lock._waiters)
+            world.boot_s += 61
+            await world.until(lambda: sandbox.lock._waiters)
+            assert {sandbox.row.state, kept.row.state} == {"running"}
+        await world.until(lambda: _state(world, made) == "gone")
+    await extending
+    await world.until(lambda: not kept.lock.locked())
+    assert kept.row.state == "running"
+    world.boot_s += 600
+    await world.until(lambda: _state(world, other) == "gone")
+
+
+@in_world
+async def test_a_lease_that_ended_while_no_supervisor_ran_ends_when_one_starts(world: World) -> None:
+    made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    later = await world.create(lifecycle={"timeout_s": 600})
+    await world.crash()
+    world.boot_s += 100
+    await world.start()
+    await world.until(lambda: _state(world, made) == "suspended")
+    assert _state(world, later) == "running"
+    world.boot_s += 501
+    await world.until(lambda: _state(world, later) == "gone")
+
+
+@in_world
+async def test_a_clock_that_jumps_ends_no_lease_and_no_life_and_keeps_none_going(world: World) -> None:
+    made = await world.create(lifecycle={"timeout_s": 60}, limits={"lifetime_s": 80})
+
+    def ends_in_s() -> float:
+        return (world.system.table.sandbox(made["sandbox_id"]).row.ends_at or 0) - world.now_s
+
+    for jump_s in (-100_000, 200_000):
+        world.now_s += jump_s
+        await world.until(lambda: 30 < ends_in_s() < 90)
+        await world.crash()
+        await world.start()
+        assert _state(world, made) == "running"
+    world.boot_s += 61
+    await world.until(lambda: _state(world, made) == "gone")
+
+
+@in_world
+async def test_after_another_boot_of_the_host_only_the_calendar_tells(world: World) -> None:
+    made = await world.create(lifecycle={"timeout_s": 1000}, limits={"lifetime_s": 5000})
+    await world.crash()
+    world.boot, world.boot_s = "second", 3.0
+    await world.start()
+    row = world.system.table.sandbox(made["sandbox_id"]).row
+    assert row.host_boot == "second"
+    assert row.ends_boot_s == pytest.approx(1000, abs=60)
+    world.boot_s += 2000
+    await world.until(lambda: _state(world, made) == "gone")
+
+
+@in_world
+async def test_a_lease_that_cannot_be_ended_is_tried_again(world: World) -> None:
+    made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    world.host.fail_next("checkpoint", NoSpaceError("full"))
+    machine = world.machine_of(made["sandbox_id"])
+    world.boot_s += 61
+    await world.until(lambda: "resume" in world.host.methods(machine.machine_id))
+    assert (await _info(world, made))["state"] == "running"
+    world.boot_s += 60
+    await world.until(lambda: _state(world, made) == "suspended")
+
+
+@in_world
+async def test_a_crashed_sandbox_is_killed_at_the_end_of_its_lease_if_that_was_said(world: World) -> None:
+    made = await world.create(lifecycle={"timeout_s": 60})
+    kept = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    for one in (made, kept):
+        world.machine_of(one["sandbox_id"]).crash()
+    await world.until(lambda: {_state(world, made), _state(world, kept)} == {"crashed"})
+    world.boot_s += 61
+    await world.until(lambda: _state(world, made) == "gone")
+    await world.until(lambda: world.system.table.sandbox(kept["sandbox_id"]).row.ends_at is None)
+    assert _state(world, kept) == "crashed"
+
+
+@in_world
+async def test_a_fork_has_a_lease_of_its_own(world: World) -> None:
+    made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    world.boot_s += 50
+    alike = (await world.ask("POST", _one(made, "/fork"))).json[0]
+    body = {"count": 2, "lifecycle": {"timeout_s": 500, "auto_resume": False}}
+    others = (await world.ask("POST", _one(made, "/fork"), body)).json
+    world.boot_s += 20
+    await world.until(lambda: _state(world, made) == "suspended")
+    assert _state(world, alike) == "running"
+    world.boot_s += 50
+    await world.until(lambda: _state(world, alike) == "suspended")
+    assert [one["lifecycle"]["auto_resume"] for one in others] == [False, False]
+    world.boot_s += 431
+    await world.until(lambda: {_state(world, one) for one in others} == {"gone"})
+
+
+@in_world
+async def test_what_was_stopped_boots_from_its_disk_and_takes_part_in_nothing_that_needs_memory(
+    world: World,
+) -> None:
+    made = await world.create()
+    world.machine_of(made["sandbox_id"]).memory = "dirty"
+    stopped = await world.ask("POST", _one(made, "/suspend"), {"memory": False})
+    assert (stopped.json["state"], stopped.json["has_memory"]) == ("suspended", False)
+    assert world.links.open == {}
+    for what in ("/fork", "/snapshots"):
+        assert (await world.ask("POST", _one(made, what))).json["code"] == StateError.code
+    await world.crash()
+    await world.start()
+    assert (await _info(world, made))["state"] == "suspended"
+    woken = await world.ask("POST", _one(made, "/resume"))
+    assert (woken.json["state"], woken.json["has_memory"]) == ("running", True)
+    assert world.machine_of(made["sandbox_id"]).memory == "booted"
+
+
+@in_world
+async def test_a_memory_that_was_kept_can_be_dropped(world: World) -> None:
+    made = await world.create()
+    for drop in ("/suspend", "/resume"):
+        world.machine_of(made["sandbox_id"]).memory = "dirty"
+        await world.ask("POST", _one(made, "/suspend"))
+        assert (await world.ask("POST", _one(made, drop), {"memory": False})).status == 200
+        await world.ask("POST", _one(made, "/resume"))
+        assert world.machine_of(made["sandbox_id"]).memory == "booted"
+
+
+@in_world
+async def test_a_sandbox_that_cannot_be_stopped_runs_on(world: World) -> None:
+    made = await world.create()
+    world.host.fail_next("pause")
+    assert (await world.ask("POST", _one(made, "/suspend"), {"memory": False})).status == 500
+    assert (await _info(world, made))["state"] == "running"
+    assert world.machine_of(made["sandbox_id"]).alive
+    await world.ask("POST", _one(made, "/pause"))
+    assert (await world.ask("POST", _one(made, "/suspend"), {"memory": False})).status == 200
+
+
+@in_world
+async def test_a_network_is_changed_where_it_runs_and_where_it_sleeps(world: World) -> None:
+    made = await world.create()
+    (link,) = world.links.open.values()
+    await world.ask("POST", _one(made, "/network"), {"network": "none"})
+    assert link.policy == "none"
+    await world.ask("POST", _one(made, "/suspend"))
+    await world.ask("POST", _one(made, "/network"), {"network": "internet"})
+    await world.ask("POST", _one(made, "/wake"))
+    assert link.policy == "internet"
+
+
+@in_world
+async def test_a_history_begins_at_once_and_is_kept_while_the_sandbox_sleeps(world: World) -> None:
+    made = await world.create(limits={"vcpus": 1, "disk_mib": 100}, best_effort=True)
+    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    await world.until(lambda: world.system.history.of(sandbox))
+    await world.ask("POST", _one(made, "/suspend"))
+    (sample,) = (await world.ask("GET", _one(made, "/stats/history"))).json
+    assert (sample["vcpus"], sample["cpu_percent"], sample["disk_limit_bytes"]) == (1.0, 0.0, 100 << 20)
+    later = f"/stats/history?start={sample['at'] + 0.5}"
+    assert (await world.ask("GET", _one(made, later))).json == []
+    assert (await world.ask("GET", _one(made, "/stats/history?end=x"))).status == 400
