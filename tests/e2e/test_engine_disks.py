@@ -12,7 +12,7 @@ import pytest
 from tests import homes
 from tests.e2e.counter import count, start_counter
 
-from atoll import Sandbox, Snapshots, Supervisor
+from atoll import Lifecycle, Sandbox, Snapshots, Supervisor, UnsupportedError
 from atoll.errors import HostError
 from atoll.host import Home, is_host_root
 from atoll.host.userns import own_ranges
@@ -149,3 +149,16 @@ def _command_line(process: Path) -> bytes:
         return (process / "cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def test_a_disk_that_is_in_the_memory_is_not_kept_without_it(engine_home: Path) -> None:
+    with pytest.raises(UnsupportedError):
+        Sandbox.create(lifecycle=Lifecycle(timeout_s=60, on_timeout="stop"))
+    with Sandbox.create(lifecycle=Lifecycle(timeout_s=600, on_timeout="suspend")) as sandbox:
+        start_counter(sandbox)
+        with pytest.raises(UnsupportedError):
+            sandbox.suspend(memory=False)
+        assert sandbox.set_timeout(0).state == "suspended"
+        with pytest.raises(UnsupportedError):
+            sandbox.resume(memory=False)
+        assert count(sandbox) == 2

@@ -37,10 +37,5 @@ def change(refs: Sequence[str], action: Callable[[Sandbox], Any], *, as_json: bo
 
 
 def held(ref: str) -> Sandbox:
-    """Return the sandbox in whatever state it is: this wakes none."""
+    """Return the sandbox in whatever state it is: only its first use wakes it, if it may."""
     return Sandbox.connect(ref, wake=False)
-
-
-def connected(ref: str) -> Sandbox:
-    """Return the sandbox, awake."""
-    return Sandbox.connect(ref)

@@ -15,7 +15,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import Report, progress_shown
-from atoll.cli.states import connected
+from atoll.cli.states import held
 from atoll.errors import FileMissingError, InvalidSpecError
 from atoll.types import Progress
 
@@ -67,7 +67,7 @@ def parse(text: str) -> Inside | None:
 def _upload(source: Path, target: Inside, report: Report) -> str:
     if not source.exists():
         raise InvalidSpecError(f"there is no file or directory {source}", hint="check the path")
-    with connected(target.sandbox) as sandbox:
+    with held(target.sandbox) as sandbox:
         path = target.path
         if path.endswith("/") or _is_directory(sandbox, path):
             path = posixpath.join(path, source.resolve().name)
@@ -78,7 +78,7 @@ def _upload(source: Path, target: Inside, report: Report) -> str:
 def _download(source: Inside, target: Path, report: Report) -> Path:
     if not target.parent.is_dir():
         raise InvalidSpecError(f"there is no directory {target.parent}", hint="make it first")
-    with connected(source.sandbox) as sandbox:
+    with held(source.sandbox) as sandbox:
         if target.is_dir():
             # The name was given here, but it may end in dots.
             name = posixpath.basename(posixpath.normpath(source.path))

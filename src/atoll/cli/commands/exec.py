@@ -9,7 +9,7 @@ import click
 from atoll.cli.lazy import Command
 from atoll.cli.options import env_option, json_option, program_options, sandbox_argument
 from atoll.cli.programs import ProgramOptions, execute
-from atoll.cli.states import connected
+from atoll.cli.states import held
 
 
 @click.command(name="exec", cls=Command, context_settings={"allow_interspersed_args": False})
@@ -35,6 +35,6 @@ def command(ctx: click.Context, /, sandbox: str, terminal: bool, as_json: bool, 
     if not options["argv"]:
         raise click.UsageError("Missing argument 'ARGV...'.", ctx)
     program = ProgramOptions.of(options, env=dict(options["env"]))
-    with connected(sandbox) as target:
+    with held(sandbox) as target:
         code = execute(target, program, as_json=as_json, terminal=terminal)
     ctx.exit(code)

@@ -9,7 +9,7 @@ import click
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
-from atoll.cli.states import connected
+from atoll.cli.states import held
 
 
 @click.command(name="port", cls=Command)
@@ -26,7 +26,7 @@ def command(sandbox: str, port: int, local: int, as_json: bool) -> None:
     Example:
       atoll port work 8000 --local 8000
     """
-    with connected(sandbox) as target, target.forward(port, local) as forward:
+    with held(sandbox) as target, target.forward(port, local) as forward:
         if as_json:
             show_json({"host": "127.0.0.1", "port": forward.port})
         else:

@@ -7,7 +7,7 @@ import click
 from atoll.cli.lazy import Command
 from atoll.cli.options import env_option, sandbox_argument
 from atoll.cli.programs import ProgramOptions
-from atoll.cli.states import connected
+from atoll.cli.states import held
 from atoll.cli.terminal import session
 
 
@@ -27,6 +27,6 @@ def command(
       atoll shell work
     """
     program = ProgramOptions(argv=(), cwd=cwd, user=user, env=dict(env), timeout_s=None)
-    with connected(sandbox) as target:
+    with held(sandbox) as target:
         code = session(target, program)
     ctx.exit(code)
