@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 _EVERY_S = 5.0
 _KEPT_S = 3600.0
 _KEPT = int(_KEPT_S / _EVERY_S)
-# Walking disks takes at most this share of a processor.
+# Where no cgroup counts, and where disks have many files, looking costs: at most this share of the time.
 _SHARE = 0.1
+_SELDOM_S = 30.0
+# A start has better things to do.
+_FIRST_S = 0.2
 _log = logging.getLogger(__name__)
 
 
@@ -72,7 +75,7 @@ class History:
 
     def follow(self, sandbox: Sandbox, berth: Berth) -> None:
         """Take the first sample of a berth that has just become the sandbox's."""
-        self._works.watch(self._sample(sandbox, berth))
+        self._works.watch(self._first(sandbox, berth))
 
     def of(
         self, sandbox: Sandbox, start_s: float | None = None, end_s: float | None = None
@@ -85,15 +88,23 @@ class History:
             if (start_s is None or sample.at >= start_s) and (end_s is None or sample.at <= end_s)
         ]
 
+    async def _first(self, sandbox: Sandbox, berth: Berth) -> None:
+        await asyncio.sleep(_FIRST_S)
+        if sandbox.berth is berth:
+            await self._sample(sandbox, berth)
+
     async def _sampling(self) -> None:
+        took_s = 0.0
         while True:
-            await asyncio.sleep(_EVERY_S)
+            await asyncio.sleep(min(_SELDOM_S, max(_EVERY_S, took_s / _SHARE)))
+            began_s = self._clock()
             sandboxes = self._parts.table.sandboxes()
             for gone in self._pasts.keys() - {one.sandbox_id for one in sandboxes}:
                 del self._pasts[gone]
             for sandbox in sandboxes:
                 if sandbox.berth is not None and sandbox.row.state == "running":
                     await self._sample(sandbox, sandbox.berth)
+            took_s = self._clock() - began_s
 
     async def _sample(self, sandbox: Sandbox, berth: Berth) -> None:
         try:
