@@ -22,6 +22,15 @@ from atoll.errors import AsleepError
 
 PATIENCE_S = 120.0
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+# A question for a name that nobody has; the answer's code, of which 5 is a refusal.
+ASK_NAME = """python3 -c '
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(60)
+question = "000101000001000000000000076578616d706c6507696e76616c69640000010001"
+s.sendto(bytes.fromhex(question), ("10.254.0.1", 53))
+print(s.recv(512)[3] & 15)
+'"""
 
 
 def until(true: Callable[[], object]) -> None:
@@ -179,6 +188,17 @@ def test_a_fork_and_a_snapshot_in_the_middle_of_which_a_lease_ends_are_whole(mod
                             assert copy.run("md5sum -c sum").exit_code == 0
             until(lambda: sandbox.info().state == "suspended")
             assert sandbox.run("md5sum -c sum").exit_code == 0
+
+
+def test_what_it_may_reach_is_changed_while_it_runs_and_while_it_sleeps(module_home: Path) -> None:
+    with Sandbox.create() as sandbox:
+        assert sandbox.run(ASK_NAME, timeout_s=120).stdout not in ("5\n", "")
+        sandbox.set_network("none")
+        assert sandbox.run(ASK_NAME).stdout == "5\n"
+        sandbox.suspend()
+        sandbox.set_network("internet")
+        assert sandbox.info().network == "internet"
+        assert sandbox.run(ASK_NAME, timeout_s=120).stdout not in ("5\n", "")
 
 
 def test_what_it_used_is_told_afterwards(module_home: Path) -> None:

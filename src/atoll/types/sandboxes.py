@@ -65,7 +65,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     next snapshot. ``reason`` says why a crashed sandbox crashed. ``user`` and ``cwd`` are what ``run``, ``exec``
     and ``files`` act as and in when the call names none. ``limits`` are those that were asked for. With
     ``engine_disk`` its disk is the engine's own, see the guide's page on states. ``started_at`` is when it began to run
-    last, ``ends_at`` when its lease ends, if it runs and has one. ``has_memory`` is False when the processes of one
+    last, ``ends_at`` when its lease ends, if it has one. ``has_memory`` is False when the processes of one
     that sleeps are gone, and only its disk was kept.
     """
 
