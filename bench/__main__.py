@@ -17,6 +17,7 @@ from bench import (
     footprint,
     forks,
     interactive,
+    leases,
     neighbours,
     states,
     transfers,
@@ -37,6 +38,7 @@ GROUPS = {
     "neighbours": neighbours,
     "control": control,
     "interactive": interactive,
+    "leases": leases,
 }
 RESULTS = Path(__file__).parent / "results.json"
 HEAD = ("number", "promise", "measured", "against", "is", "ratio", "kept")
