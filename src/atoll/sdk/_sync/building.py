@@ -365,4 +365,4 @@ def _read(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 def failure(error: BaseException) -> str:
     """What is told of the error that ended a build."""
-    return error.message if isinstance(error, AtollError) else f"{type(error).__name__}: {error}"
+    return error.message if isinstance(error, AtollError) else f"it ended with {type(error).__name__}"
