@@ -40,7 +40,8 @@ def spec_of(asked: NewBuild, limits: Limits, table: Mapping[str, str]) -> Templa
         raise UnsupportedError("credentials for a registry come from the server's own configuration")
     if asked.from_image and asked.from_template:
         raise Refusal(400, "Give either fromImage or fromTemplate")
-    image = None if asked.from_template else mapped(asked.from_image or BASE, table)
+    named = asked.from_image or BASE
+    image = None if asked.from_template else mapped(named, table) or named
     return TemplateSpec(
         image=image,
         template=asked.from_template,

@@ -10,16 +10,16 @@ BASE = "base"
 _HUB = "docker.io/"
 # What E2B's clients start from when nobody says otherwise; not everyone reaches the registry that has them.
 DEFAULTS = {
+    BASE: BASE,
     "e2bdev/base": BASE,
     "e2bdev/base:latest": BASE,
-    "e2bdev/code-interpreter:latest": BASE,
     "ubuntu:22.04": BASE,
     "ubuntu:latest": BASE,
 }
 
 
-def mapped(reference: str, table: Mapping[str, str]) -> str:
-    """What an image's name stands for.
+def mapped(reference: str, table: Mapping[str, str]) -> str | None:
+    """What an image's name stands for; None where the table says nothing of it.
 
     A name of the table is replaced as a whole. One that ends with ``/`` or ``:`` is replaced where a name begins with
     it, the longest first: ``docker.io/=mirror.example/`` sends everything there to a mirror.
@@ -36,7 +36,7 @@ def mapped(reference: str, table: Mapping[str, str]) -> str:
         for name in sorted(known, key=len, reverse=True):
             if name.endswith(("/", ":")) and form.startswith(name):
                 return known[name] + form.removeprefix(name)
-    return reference
+    return None
 
 
 def _is_of_hub(reference: str) -> bool:

@@ -14,6 +14,7 @@ from atoll.server.answers import Refusal
 from atoll.server.builds import BuildLog
 from atoll.server.buildsteps import spec_of
 from atoll.server.imagenames import mapped, table_of
+from atoll.server.registries import refuse_inside, registry_of
 from atoll.server.templatewire import AskedStep, NewBuild, RegistryLogin
 from atoll.server.tokens import Tokens
 from atoll.server.uploads import Uploads
@@ -33,12 +34,39 @@ def test_images_stand_for_others() -> None:
         "node:20": "mirror.example/hub/node:20",
         "python:3.12": "mirror.example/py:3.12",
         "ghost.example/a:1": "b:2",
-        "ghost.example/b:1": "ghost.example/b:1",
+        "ghost.example/b:1": None,
     }
     assert {name: mapped(name, table) for name in names} == names
-    assert mapped("node:20", {}) == "node:20"
+    assert mapped("node:20", {}) is None
+    assert mapped("corp.example/a:1", {"corp.example/": "corp.example/"}) == "corp.example/a:1"
     with pytest.raises(InvalidSpecError, match="maps no image"):
         table_of(("nonsense",))
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "localhost/x",
+        "localhost:5000/x:1",
+        "127.0.0.1:5000/x",
+        "127.1:5000/x",
+        "10.1.2.3/x",
+        "169.254.169.254/latest",
+        "[::1]:5000/x",
+        "[::ffff:10.0.0.1]:5000/x",
+        "0.0.0.0:5000/x",
+    ],
+)
+def test_a_registry_of_this_machine_or_its_network_is_refused(reference: str) -> None:
+    with pytest.raises(Refusal, match="not open to clients"):
+        asyncio.run(refuse_inside(reference))
+
+
+def test_the_registry_is_the_first_part_of_a_name_that_looks_like_a_host() -> None:
+    assert registry_of("ubuntu:22.04") == registry_of("library/ubuntu") == ("docker.io", 443)
+    assert registry_of("ghost.example:5000/a/b:1") == ("ghost.example", 5000)
+    assert registry_of("[::1]:5000/a") == ("::1", 5000)
+    asyncio.run(refuse_inside("198.51.100.7/x"))
 
 
 def test_steps_of_clients_become_ours() -> None:
