@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests import homes
 from tests.e2e.command_line import atoll, said
+from tests.e2e.failing_disk import flip
 from tests.registry import File, ImageSource, Registry, serving
 from tests.registry.images import directory, symlink
 from tests.registry.programs import busybox, musl
@@ -159,3 +160,28 @@ def test_the_command_line_pulls_lists_shows_runs_and_removes(serve: Any) -> None
     assert reference not in said("image", "ls")
     with pytest.raises(ImageNotFoundError):
         Images.get(reference)
+
+
+def test_one_flipped_bit_in_an_image_is_found_and_a_layer_that_two_have_is_read_once(
+    serve: Any, bare_home: Path
+) -> None:
+    one = serve("whole", ImageSource(shell_layers([File("data", b"x" * 100_000)])))
+    two = serve("other", ImageSource(shell_layers([File("data", b"y" * 100_000)])))
+    for reference in (one, two):
+        Images.pull(reference)
+    with Sandbox.create(image=one) as sandbox:
+        sandbox.run("echo more >>/etc/group; rm /etc/passwd; mv /data /bin/data", user="root").check()
+        for _ in range(2):
+            report = Images.verify(one, two)
+        assert [part.state for part in report.parts] == ["whole"] * 3, report
+        shared = next(part for part in report.parts if len(part.needed_by) == 2)
+        flip(bare_home, Path(shared.path) / "etc/group", 3)
+        shown = atoll("image", "verify", two)
+        assert shown.returncode == 1
+        found = f"damaged: {shared.path}: etc/group: its content has changed"
+        assert shown.stdout.decode().splitlines()[-1] == found
+    for reference in (one, two):
+        Images.remove(reference)
+    own = {part.name for part in report.parts if part.needed_by == [two]}
+    assert own
+    assert not any((bare_home / "images" / "layers" / f".seal-{name}").exists() for name in own)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.e2e.command_line import atoll
+from tests.e2e.failing_disk import flip
 
 from atoll import Sandbox, Snapshots
-from atoll.host import Home, find_holder
 from atoll.types import VerifyReport
 
 # Something of each kind, on top of the image: removed and replaced directories too.
@@ -27,17 +24,6 @@ os.setxattr("one", "user.note", b"kept")
 '
 rm -r /usr/share/doc && mkdir /usr/share/doc && touch /usr/share/doc/mine && rm /etc/motd; chown 1000:7 empty
 """
-HURT = """
-import os, sys
-path = sys.argv[1]
-times = os.stat(path)
-with open(path, "r+b") as file:
-    file.seek(2000000)
-    byte = file.read(1)
-    file.seek(2000000)
-    file.write(bytes([byte[0] ^ 1]))
-os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-"""
 
 
 @pytest.fixture
@@ -46,14 +32,6 @@ def forget(module_home: Path) -> object:
     yield
     for snapshot in sorted(Snapshots.list(), key=lambda each: each.created_at, reverse=True):
         Snapshots.delete(snapshot.snapshot_id)
-
-
-def in_holder(home: Path, *argv: str) -> None:
-    """Do something as who owns the layers."""
-    holder = find_holder(Home(home))
-    assert holder is not None
-    enter = ["nsenter", "-U", "-m", "--preserve-credentials"] if os.getuid() else ["nsenter", "-m"]
-    subprocess.run([*enter, "-t", str(holder.pid), *argv], check=True)
 
 
 def states(report: VerifyReport) -> list[tuple[str, str]]:
@@ -76,13 +54,13 @@ def test_one_flipped_byte_in_a_layer_is_found_whatever_a_guest_left_there(module
         memory, layer = report.parts
         assert layer.files > 15
         assert layer.size_bytes >= 3_000_000
-        in_holder(module_home, sys.executable, "-c", HURT, f"{layer.path}/home/user/deep/deeper/random")
+        flip(module_home, Path(layer.path) / "home/user/deep/deeper/random", 2_000_000)
         shown = atoll("snapshot", "verify", "kept")
         assert shown.returncode == 1
         found = f"damaged: {layer.path}: home/user/deep/deeper/random: its content has changed"
         assert shown.stdout.decode().splitlines()[-1] == found
         assert sandbox.run("echo unhurt").stdout == "unhurt\n"
-        in_holder(module_home, sys.executable, "-c", HURT, str(next(Path(memory.path).glob("*pages*"))))
+        flip(module_home, next(Path(memory.path).glob("*pages*")), 2_000_000)
         assert [part.state for part in Snapshots.verify("kept").parts] == ["damaged", "damaged"]
         sandbox.kill()
 

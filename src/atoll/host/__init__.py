@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         to_the_end,
     )
     from atoll.host.rights import lower_rights
-    from atoll.host.sealing import check_tree, seal_tree
     from atoll.host.treecopy import TreeCopy, copy_tree
     from atoll.host.treefacts import Pace
     from atoll.host.trees import (
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
         tree_outgrows,
     )
     from atoll.host.treeseal import BrokenSealError, SealedTree, check_seal, sealed_bytes, write_seal
+    from atoll.host.treeseals import TreeSeals
     from atoll.host.treeuse import TreeUse, tree_use
     from atoll.host.userns import is_host_root, one_id
 
@@ -53,9 +53,8 @@ __all__ = [
     "BrokenSealError",
     "Pace",
     "SealedTree",
+    "TreeSeals",
     "check_seal",
-    "check_tree",
-    "seal_tree",
     "sealed_bytes",
     "write_seal",
     "Cgroup",
@@ -165,11 +164,10 @@ _MODULES = {
     "open_below": "trees",
     "open_top": "trees",
     "lower_rights": "rights",
-    "check_tree": "sealing",
-    "seal_tree": "sealing",
     "Pace": "treefacts",
     "BrokenSealError": "treeseal",
     "SealedTree": "treeseal",
+    "TreeSeals": "treeseals",
     "check_seal": "treeseal",
     "sealed_bytes": "treeseal",
     "write_seal": "treeseal",

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.errors import ImageNotFoundError
-from atoll.host import locked, remove_tree, write_atomically
+from atoll.host import TreeSeals, locked, remove_tree, write_atomically
 from atoll.images.owners import Owner, read_owners
 from atoll.types import ImageInfo
 
@@ -168,6 +168,7 @@ class Catalog:
         aside = self.layers / f"{BUILDING}{path.name}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(path, aside)
+        TreeSeals(self.layers).drop([path.name])
         remove_tree(aside)
 
     @contextlib.contextmanager

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 
 from atoll.errors import HostError, InUseError
-from atoll.host import one_id, remove_tree, sync_tree, tree_bytes
+from atoll.host import TreeSeals, one_id, remove_tree, sync_tree, tree_bytes
 from atoll.images.build import apt_config, build
 from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named, try_lock
 from atoll.images.holding import held
@@ -142,6 +142,7 @@ class Images:
             if path.parent == self._directory:
                 self._catalog.erase(path.name)
             else:
+                TreeSeals(path.parent).drop([path.name])
                 remove_tree(path)
         finally:
             if fd is not None:

@@ -150,7 +150,7 @@ class AttributesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/snapshots/verify`` and ``/v1/images/verify``: ids or names; none are all."""
+    """Body of ``POST /v1/snapshots/verify`` and ``/v1/verified-images``: ids or names; none are all."""
 
     names: list[str] = []
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import anyio.to_thread
 
 from atoll.errors import InternalError
-from atoll.host import remove_tree, sync_directory, sync_tree, tree_bytes
+from atoll.host import TreeSeals, remove_tree, sync_directory, sync_tree, tree_bytes
 from atoll.snapshots.chains import Stack
 from atoll.snapshots.layercopy import copying
 from atoll.snapshots.layermerge import LayerMerge
-from atoll.snapshots.layerseals import LayerSeals
 
 ASIDE = ".part-"
 _ID_BYTES = 10
@@ -30,7 +29,7 @@ class LayerStore:
     def __init__(self, directory: Path, complete: bool) -> None:
         self._directory = directory
         self._complete = complete
-        self.seals = LayerSeals(directory)
+        self.seals = TreeSeals(directory)
 
     def ids(self) -> list[str]:
         """Ids of all frozen layers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,6 +109,24 @@ class ImageShelf:
             )
         await self._images.remove(name)
         self._facts.pop(image.info.digest, None)
+
+    def trees(self, names: Sequence[str]) -> dict[Path, tuple[str, ...]]:
+        """The trees that images are stacked of, each with the names of its images; without names those of all.
+
+        Raises:
+            ImageNotFoundError: There is none of that name.
+        """
+        found: dict[Path, tuple[str, ...]] = {}
+        for name in names or [info.name for info in self._images.list()]:
+            for lower in self._get(name).lowers:
+                found[lower] = (*found.get(lower, ()), name)
+        return found
+
+    def stood_on(self) -> set[Path]:
+        """The trees that sandboxes and snapshots stand on."""
+        digests = {one.row.image_digest for one in self._table.sandboxes()}
+        digests |= {row.image_digest for row in self._table.snapshots()}
+        return {lower for digest in digests for lower in self.facts(digest).lowers}
 
     def in_use(self) -> set[str]:
         """The digests of images that a sandbox or snapshot stands on, or is about to."""

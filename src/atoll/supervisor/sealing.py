@@ -1,4 +1,4 @@
-"""Frozen layers sealed in the background."""
+"""Frozen layers, and the images below them, sealed in the background."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from atoll.errors import AtollError
-from atoll.host import SealedTree
+from atoll.host import SealedTree, TreeSeals
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.works import Works
 
@@ -17,9 +18,9 @@ _log = logging.getLogger(__name__)
 
 
 class Sealing:
-    """Seals the layers that sandboxes and snapshots stand on, one at a time and slowly.
+    """Seals what sandboxes and snapshots stand on, one tree at a time and slowly.
 
-    A layer is begun with when it has been there for two looks: those of forks are often gone by then. Whatever a
+    A tree is begun with when it has been there for two looks: the layers of forks are often gone by then. Whatever a
     supervisor has not come to, the next one does.
 
     Args:
@@ -34,17 +35,17 @@ class Sealing:
         self._works = works
         self._bytes_s = bytes_s
         self._look_s = look_s
-        self._done: set[str] = set()
+        self._done: set[Path] = set()
         self._making: asyncio.Task[SealedTree] | None = None
         self._stops = 0
 
     def start(self) -> None:
-        """Begin to look for layers without a seal."""
+        """Begin to look for what has no seal."""
         self._works.watch(self._looking())
 
     @property
     def busy(self) -> bool:
-        """Whether a layer is being sealed."""
+        """Whether something is being sealed."""
         return self._making is not None
 
     @contextlib.asynccontextmanager
@@ -60,41 +61,43 @@ class Sealing:
             self._stops -= 1
 
     async def _looking(self) -> None:
-        before: set[str] = set()
+        before: set[Path] = set()
         while True:
             await asyncio.sleep(self._look_s)
             due = self._due()
-            for layer_id in sorted(due & before):
-                if not self._stops and layer_id in self._due():
-                    await self._seal(layer_id)
+            for tree in sorted(due & before):
+                if not self._stops and tree in self._due():
+                    await self._seal(tree)
             before = due
 
-    def _due(self) -> set[str]:
-        table = self._parts.table
+    def _due(self) -> set[Path]:
+        table, layers = self._parts.table, self._parts.layers
         stacks = [*(one.row.stack for one in table.sandboxes()), *(row.stack for row in table.snapshots())]
-        needed = {layer for stack in stacks for layer in stack}
+        needed = {layers.path(layer_id) for stack in stacks for layer_id in stack}
+        if not self._parts.engine_disks:  # else images have the mount points of their sandboxes
+            needed |= self._parts.images.stood_on()
         self._done &= needed
-        self._done |= {layer for layer in needed - self._done if self._parts.layers.seals.has(layer)}
+        self._done |= {tree for tree in needed - self._done if TreeSeals(tree.parent).has(tree.name)}
         return needed - self._done
 
-    async def _seal(self, layer_id: str) -> None:
-        self._making = asyncio.create_task(self._parts.layers.seals.make(layer_id, bytes_s=self._bytes_s))
+    async def _seal(self, tree: Path) -> None:
+        self._making = asyncio.create_task(TreeSeals(tree.parent).make(tree.name, bytes_s=self._bytes_s))
         try:
             await asyncio.wait({self._making})
             if not self._making.cancelled():
-                self._note(layer_id, self._making)
+                self._note(tree, self._making)
         finally:
             self._making.cancel()
             await asyncio.wait({self._making})
             self._making = None
 
-    def _note(self, layer_id: str, made: asyncio.Task[SealedTree]) -> None:
+    def _note(self, tree: Path, made: asyncio.Task[SealedTree]) -> None:
         # One that fails is tried again by the next supervisor, and by whoever asks for an examination.
-        self._done.add(layer_id)
+        self._done.add(tree)
         error = made.exception()
         if error is not None and not isinstance(error, AtollError | OSError):
             raise error
         if error is not None or made.result().damaged:
             why = error or made.result().damages[0].what
-            if self._parts.layers.path(layer_id).is_dir():
-                _log.warning("the layer %s cannot be sealed: %s", layer_id, why)
+            if tree.is_dir():
+                _log.warning("%s cannot be sealed: %s", tree, why)

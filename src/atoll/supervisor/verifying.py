@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from atoll.host import SealedTree, tree_bytes
+from atoll.errors import UnsupportedError
+from atoll.host import SealedTree, TreeSeals, tree_bytes
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.rows import SandboxRow
@@ -63,7 +64,34 @@ class Verifying:
                     parts = await self._examine(memories, layers, report)
             finally:
                 await asyncio.shield(drop_unused_layers(self._parts))
-        return VerifyReport(whole=all(part.state != "damaged" for part in parts), parts=parts)
+        return _report(parts)
+
+    async def verify_images(self, names: Sequence[str], report: Report) -> VerifyReport:
+        """Read the layers of images, by name or digest, and say which files are not what they were when they came here.
+
+        With none named those of all images. Each layer is read once; what has no seal yet gets one.
+
+        Raises:
+            ImageNotFoundError: There is none of that name.
+            UnsupportedError: In this home images are changed by those who use them.
+            HostError: A layer could not be examined.
+        """
+        if self._parts.engine_disks:
+            raise UnsupportedError(
+                "in this home, where the engine keeps disks, it makes mount points in the files of an image",
+                hint="pull the image again if it is damaged: `atoll image rm`, then `atoll image pull`",
+            )
+        async with self._turn, self._sealing.stopped():
+            trees = await asyncio.to_thread(self._parts.images.trees, names)
+            sizes = {tree: TreeSeals(tree.parent).size_bytes(tree.name) for tree in trees}
+            steps = _Steps(report, sum(sizes.values()))
+            parts = []
+            for tree, users in trees.items():
+                part = await self._tree("image", tree, list(users), steps.step(f"the layers of {users[0]}"))
+                steps.done(sizes[tree])
+                # One that was removed meanwhile is not damaged.
+                parts += [part] if tree in await asyncio.to_thread(self._parts.images.trees, []) else []
+        return _report(parts)
 
     async def _examine(
         self, memories: list[_Memory], layers: dict[str, list[str]], report: Report
@@ -76,7 +104,8 @@ class Verifying:
             parts += [part] if part else []
             steps.done(sizes[memory.name])
         for layer_id, users in layers.items():
-            parts.append(await self._layer(layer_id, users, steps.step(f"the layer {layer_id}")))
+            layer = self._parts.layers.path(layer_id)
+            parts.append(await self._tree("layer", layer, users, steps.step(f"the layer {layer_id}")))
             steps.done(sizes[layer_id])
         return parts
 
@@ -107,11 +136,14 @@ class Verifying:
             found = SealedTree(0, 0)
         return _part("memory", memory.name, memory.place, found, sealed=sealed, users=[memory.name])
 
-    async def _layer(self, layer_id: str, users: list[str], came: Callable[[int], None]) -> VerifiedPart:
-        seals, place = self._parts.layers.seals, self._parts.layers.path(layer_id)
-        sealed = not seals.has(layer_id)
-        found = await (seals.make if sealed else seals.check)(layer_id, came=came)
-        return _part("layer", layer_id, place, found, sealed=sealed, users=users)
+    async def _tree(
+        self, kind: Literal["layer", "image"], tree: Path, users: list[str], came: Callable[[int], None]
+    ) -> VerifiedPart:
+        seals = TreeSeals(tree.parent)
+        sealed = not seals.has(tree.name)
+        found = await (seals.make if sealed else seals.check)(tree.name, came=came)
+        name = tree.name if tree.name != "rootfs" else tree.parent.name
+        return _part(kind, name, tree, found, sealed=sealed, users=users)
 
     def _snapshot(self, snapshot_id: str, name: str | None) -> _Memory:
         def kept() -> bool:
@@ -152,8 +184,12 @@ class _Steps:
         self._before += count
 
 
+def _report(parts: list[VerifiedPart]) -> VerifyReport:
+    return VerifyReport(whole=all(part.state != "damaged" for part in parts), parts=parts)
+
+
 def _part(
-    kind: Literal["memory", "layer"],
+    kind: Literal["memory", "layer", "image"],
     name: str,
     place: Path,
     found: SealedTree,

@@ -17,10 +17,9 @@ import msgspec
 
 from atoll.errors import AtollError, ImageNotFoundError
 from atoll.guest import AgentStats, GuestInit
-from atoll.host import Home, TreeUse, remove_tree, tree_use
+from atoll.host import Home, TreeSeals, TreeUse, remove_tree, tree_use
 from atoll.images import Image
 from atoll.network import Flow
-from atoll.snapshots import LayerSeals
 from atoll.supervisor.api import make_app
 from atoll.supervisor.clock import Clock
 from atoll.supervisor.programs import Programs
@@ -124,7 +123,7 @@ class FakeLayers:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.seals = LayerSeals(directory)
+        self.seals = TreeSeals(directory)
         self.fail_next_branch = False
         self.changed_bytes = 11
 

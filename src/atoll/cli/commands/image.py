@@ -13,6 +13,7 @@ from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
 from atoll.cli.text import age, moment, plain, size, table
+from atoll.cli.verified import show_report
 from atoll.types import ImageInfo
 
 
@@ -94,6 +95,25 @@ def pull_image(reference: str, as_json: bool) -> None:
         show_json(info)
     else:
         click.echo(plain(info.pinned or info.digest))
+
+
+@command.command(name="verify")
+@click.argument("names", metavar="[NAME...]", nargs=-1)
+@json_option
+@click.pass_context
+def verify_images(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+    r"""Read the files of images, without arguments of all, and name each that is not what it was.
+
+    The exit code is 0 when all of it is whole, else 1.
+
+    \b
+    Example:
+      atoll image verify python:3.12
+    """
+    with progress_shown() as progress:
+        report = Images.verify(*names, on_progress=progress)
+    show_report(report, as_json=as_json)
+    ctx.exit(0 if report.whole else 1)
 
 
 @command.command(name="inspect")

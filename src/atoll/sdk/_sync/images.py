@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from atoll.protocol import VerifyRequest
 from atoll.sdk._sync.link import Link, ref
-from atoll.types import ImageInfo, Progress
+from atoll.types import ImageInfo, Progress, VerifyReport
 
 _Images = list[ImageInfo]
 
@@ -68,6 +69,26 @@ class Images:
         """
         with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/images/{ref(name)}", ImageInfo)
+
+    @staticmethod
+    def verify(*names: str, on_progress: Callable[[Progress], Any] | None = None) -> VerifyReport:
+        """Read the layers of images and say which files are not what they were. With none named, those of all images.
+
+        Nothing is changed: but what has no checksums yet gets them.
+
+        Args:
+            names: Names or digests.
+            on_progress: Called with how much has been read.
+
+        Raises:
+            ImageNotFoundError: There is none of that name.
+            UnsupportedError: In this home, where the engine keeps disks, images are changed by those who use them.
+        """
+        with contextlib.closing(Link()) as link:
+            wanted = VerifyRequest(names=list(names))
+            return link.long_call(
+                "POST", "/v1/verified-images", VerifyReport, wanted, on_progress=on_progress
+            )
 
     @staticmethod
     def remove(name: str) -> None:

@@ -104,6 +104,9 @@ OPERATIONS = (
         protocol.VerifyRequest,
         types.VerifyReport,
     ),
+    Operation(
+        "post", "/v1/verified-images", "Examine their layers", protocol.VerifyRequest, types.VerifyReport
+    ),
     Operation("get", "/v1/images", "All images", None, list[types.ImageInfo]),
     Operation("get", "/v1/images/{name}", "One image", None, types.ImageInfo),
     Operation(

@@ -69,8 +69,17 @@ def image_routes(system: System) -> list[Route]:
 
         return await answer(request, system.works, work)
 
+    async def verify(request: Request) -> Response:
+        wanted = await read_body(request, VerifyRequest)
+
+        async def work(report: Report) -> object:
+            return await system.verifying.verify_images(wanted.names, report)
+
+        return await answer(request, system.works, work)
+
     return [
         Route("/v1/images", listed),
+        Route("/v1/verified-images", verify, methods=["POST"]),
         Route("/v1/images/{name:path}", info),
         Route("/v1/images/{name:path}", ensure, methods=["POST"]),
         Route("/v1/images/{name:path}", remove, methods=["DELETE"]),
