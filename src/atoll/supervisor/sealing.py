@@ -11,6 +11,7 @@ from pathlib import Path
 from atoll.errors import AtollError
 from atoll.host import SealedTree, TreeSeals
 from atoll.supervisor.parts import Parts
+from atoll.supervisor.seals import PARTLY_BYTES
 from atoll.supervisor.works import Works
 
 _LOOK_S = 10.0
@@ -76,6 +77,9 @@ class Sealing:
         needed = {layers.path(layer_id) for stack in stacks for layer_id in stack}
         if not self._parts.engine_disks:  # else images have the mount points of their sandboxes
             needed |= self._parts.images.stood_on()
+        # A memory is sealed when it is made, but not all of a big one.
+        big = (row.snapshot_id for row in table.snapshots() if row.memory_bytes > PARTLY_BYTES)
+        needed |= {self._parts.places.snapshot_checkpoint(snapshot_id) for snapshot_id in big}
         self._done &= needed
         self._done |= {tree for tree in needed - self._done if TreeSeals(tree.parent).has(tree.name)}
         return needed - self._done

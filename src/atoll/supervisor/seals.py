@@ -19,6 +19,7 @@ BOOT = "boot"
 _BLOCK_BYTES = 1 << 20
 # Of a file above this, only its ends and every 16th block are looked at: reading it all would be the waking.
 _WHOLE_BLOCKS = 512
+PARTLY_BYTES = _WHOLE_BLOCKS * _BLOCK_BYTES
 _END_BLOCKS = 64
 _STRIDE = 16
 _SMALL_BYTES = 4 << 20

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from atoll.errors import UnsupportedError
 from atoll.host import SealedTree, TreeSeals, tree_bytes
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.parts import Parts
-from atoll.supervisor.rows import SandboxRow
+from atoll.supervisor.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.sealing import Sealing
+from atoll.supervisor.seals import PARTLY_BYTES
 from atoll.supervisor.table import Sandbox
 from atoll.types import Progress, VerifiedPart, VerifyReport
 
@@ -20,11 +23,15 @@ Report = Callable[[Progress], None]
 
 
 class _Memory(NamedTuple):
-    """A memory to examine, and whether it is still to be kept."""
+    """A memory to examine, and whether it is still to be kept.
+
+    ``whole`` says that it is so big that its own seal does not cover all of it, and that a seal of the tree may.
+    """
 
     name: str
     place: Path
     kept: Callable[[], bool]
+    whole: bool = False
 
 
 class Verifying:
@@ -53,7 +60,7 @@ class Verifying:
         async with self._turn, self._sealing.stopped():
             table = self._parts.table
             rows = [table.snapshot(ref) for ref in refs] or table.snapshots()
-            memories = [self._snapshot(row.snapshot_id, row.name) for row in rows]
+            memories = [self._snapshot(row) for row in rows]
             stacks = [(row.name or row.snapshot_id, row.stack) for row in rows]
             if not refs:
                 memories += [self._sleeping(one) for one in table.sandboxes() if _sleeps(one.row)]
@@ -134,10 +141,17 @@ class Verifying:
         if found is None:
             await asyncio.to_thread(seals.seal, memory.place)
             found = SealedTree(0, 0)
+        if memory.whole and not found.damaged:
+            part = await self._tree("memory", memory.place, [memory.name], came)
+            return msgspec.structs.replace(part, name=memory.name) if memory.kept() else None
         return _part("memory", memory.name, memory.place, found, sealed=sealed, users=[memory.name])
 
     async def _tree(
-        self, kind: Literal["layer", "image"], tree: Path, users: list[str], came: Callable[[int], None]
+        self,
+        kind: Literal["memory", "layer", "image"],
+        tree: Path,
+        users: list[str],
+        came: Callable[[int], None],
     ) -> VerifiedPart:
         seals = TreeSeals(tree.parent)
         sealed = not seals.has(tree.name)
@@ -145,11 +159,12 @@ class Verifying:
         name = tree.name if tree.name != "rootfs" else tree.parent.name
         return _part(kind, name, tree, found, sealed=sealed, users=users)
 
-    def _snapshot(self, snapshot_id: str, name: str | None) -> _Memory:
+    def _snapshot(self, row: SnapshotRow) -> _Memory:
         def kept() -> bool:
-            return any(row.snapshot_id == snapshot_id for row in self._parts.table.snapshots())
+            return any(one.snapshot_id == row.snapshot_id for one in self._parts.table.snapshots())
 
-        return _Memory(name or snapshot_id, self._parts.places.snapshot_checkpoint(snapshot_id), kept)
+        place = self._parts.places.snapshot_checkpoint(row.snapshot_id)
+        return _Memory(row.name or row.snapshot_id, place, kept, whole=row.memory_bytes > PARTLY_BYTES)
 
     def _sleeping(self, sandbox: Sandbox) -> _Memory:
         generation = sandbox.row.generation

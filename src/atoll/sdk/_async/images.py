@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import VerifyRequest
-from atoll.sdk._async.link import AsyncLink, ref
+from atoll.sdk._async.link import AsyncLink, ignored, ref
 from atoll.types import ImageInfo, Progress, VerifyReport
 
 _Images = list[ImageInfo]
@@ -86,7 +86,7 @@ class AsyncImages:
         with contextlib.closing(AsyncLink()) as link:
             wanted = VerifyRequest(names=list(names))
             return await link.long_call(
-                "POST", "/v1/verified-images", VerifyReport, wanted, on_progress=on_progress
+                "POST", "/v1/verified-images", VerifyReport, wanted, on_progress=on_progress or ignored
             )
 
     @staticmethod

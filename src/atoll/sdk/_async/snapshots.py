@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import VerifyRequest
-from atoll.sdk._async.link import AsyncLink, ref
+from atoll.sdk._async.link import AsyncLink, ignored, ref
 from atoll.types import Progress, SnapshotInfo, VerifyReport
 
 _Snapshots = list[SnapshotInfo]
@@ -65,7 +65,7 @@ class AsyncSnapshots:
                 "/v1/snapshots/verify",
                 VerifyReport,
                 VerifyRequest(names=list(names)),
-                on_progress=on_progress,
+                on_progress=on_progress or ignored,
             )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import VerifyRequest
-from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.link import Link, ignored, ref
 from atoll.types import ImageInfo, Progress, VerifyReport
 
 _Images = list[ImageInfo]
@@ -87,7 +87,7 @@ class Images:
         with contextlib.closing(Link()) as link:
             wanted = VerifyRequest(names=list(names))
             return link.long_call(
-                "POST", "/v1/verified-images", VerifyReport, wanted, on_progress=on_progress
+                "POST", "/v1/verified-images", VerifyReport, wanted, on_progress=on_progress or ignored
             )
 
     @staticmethod

@@ -219,6 +219,10 @@ def _checked(answer: Answer) -> Answer:
     return answer
 
 
+def ignored(_: Progress) -> None:
+    """Ask for progress without a need for it: the supervisor then notices when its client leaves."""
+
+
 def _decoded(data: bytes | msgspec.Raw, kind: type[_Value]) -> _Value:
     try:
         return msgspec.json.decode(data, type=kind)

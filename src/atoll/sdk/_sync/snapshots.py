@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import VerifyRequest
-from atoll.sdk._sync.link import Link, ref
+from atoll.sdk._sync.link import Link, ignored, ref
 from atoll.types import Progress, SnapshotInfo, VerifyReport
 
 _Snapshots = list[SnapshotInfo]
@@ -66,7 +66,7 @@ class Snapshots:
                 "/v1/snapshots/verify",
                 VerifyReport,
                 VerifyRequest(names=list(names)),
-                on_progress=on_progress,
+                on_progress=on_progress or ignored,
             )
 
 

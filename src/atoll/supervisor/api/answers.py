@@ -77,11 +77,19 @@ Report = Callable[[Progress], None]
 
 
 async def answer(
-    request: Request, works: Works, work: Callable[[Report], Coroutine[Any, Any, object]]
+    request: Request,
+    works: Works,
+    work: Callable[[Report], Coroutine[Any, Any, object]],
+    *,
+    ends_with_client: bool = False,
 ) -> Response:
-    """Do the work and answer with its result; as a stream with progress when the client asks for that."""
+    """Do the work and answer with its result; as a stream with progress when the client asks for that.
+
+    Args:
+        ends_with_client: Whether work with progress is given up when nobody listens any more.
+    """
     if NDJSON in request.headers.get("accept", ""):
-        return StreamingResponse(_lines(works, work), media_type=NDJSON)
+        return StreamingResponse(_lines(works, work, ends_with_client), media_type=NDJSON)
     try:
         result = await works.run(work(lambda _: None))
     except Exception as error:  # every failure is an answer
@@ -89,12 +97,18 @@ async def answer(
     return Response(status_code=204) if result is None else json_answer(result)
 
 
-async def _lines(works: Works, work: Callable[[Report], Coroutine[Any, Any, object]]) -> AsyncIterator[bytes]:
+async def _lines(
+    works: Works, work: Callable[[Report], Coroutine[Any, Any, object]], ends_with_client: bool
+) -> AsyncIterator[bytes]:
     reports: asyncio.Queue[Progress | None] = asyncio.Queue()
     task = works.spawn(work(reports.put_nowait))
     task.add_done_callback(lambda _: reports.put_nowait(None))
-    while (progress := await reports.get()) is not None:
-        yield _line(StreamLine(progress=progress))
+    try:
+        while (progress := await reports.get()) is not None:
+            yield _line(StreamLine(progress=progress))
+    finally:
+        if ends_with_client:
+            task.cancel()  # which does nothing to one that is done
     try:
         result = await asyncio.shield(task)
     except Exception as error:  # every failure is an answer

@@ -35,7 +35,7 @@ def snapshot_routes(system: System) -> list[Route]:
         async def work(report: Report) -> object:
             return await system.verifying.verify(wanted.names, report)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.works, work, ends_with_client=True)
 
     return [
         Route("/v1/snapshots", listed),
@@ -75,7 +75,7 @@ def image_routes(system: System) -> list[Route]:
         async def work(report: Report) -> object:
             return await system.verifying.verify_images(wanted.names, report)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.works, work, ends_with_client=True)
 
     return [
         Route("/v1/images", listed),
