@@ -1,9 +1,10 @@
 """Seals a tree or compares it with its seal, in a process of its own: it takes long, and the tree may be of any size.
 
 Run as `python -P -m atoll.host.seal_program seal|check TREE SEAL BYTES_S`; a rate of 0 is none. Standard error gets a
-line of JSON now and then, `{"done": BYTES}`, standard output what came out.
+line of JSON now and then, `{"done": BYTES}`, standard output what came out. The exit code is 3 when the disk is full.
 """
 
+import errno
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ from atoll.types import Damage
 
 # Enough to give way; much more would be for ever on a busy machine.
 _NICENESS = 10
+DISK_FULL = 3
 
 
 def _main(step: str, tree: Path, seal: Path, bytes_s: float) -> None:
@@ -29,6 +31,8 @@ def _main(step: str, tree: Path, seal: Path, bytes_s: float) -> None:
     except BrokenSealError as error:
         result = SealedTree(0, 0, [Damage(path=str(seal), what=f"the seal itself is damaged: {error}")], 1)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            sys.exit(DISK_FULL)
         where = os.fsencode(str(error.filename or tree)).decode("utf-8", "backslashreplace")
         damage = Damage(path=where, what=f"it cannot be read: {error.strerror or error}")
         result = SealedTree(0, pace.read_bytes, [damage], 1)

@@ -9,8 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from atoll.errors import HostError
+from atoll.errors import HostError, NoSpaceError
 from atoll.host.processes import RunProgramError, run_program
+from atoll.host.seal_program import DISK_FULL
 from atoll.host.treeseal import SealedTree
 
 
@@ -30,6 +31,7 @@ async def seal_tree(
         came: Called with how many bytes have been read, twice a second.
 
     Raises:
+        NoSpaceError: The disk is full.
         HostError: It could not be done.
     """
     return await _run("seal", tree, seal, bytes_s, came)
@@ -54,6 +56,10 @@ async def _run(
     argv = [sys.executable, "-P", "-m", "atoll.host.seal_program", step, str(tree), str(seal), str(bytes_s)]
     try:
         result = await run_program(argv, timeout_s=None, on_stderr=_Counts(came).feed)
+        if result.exit_code == DISK_FULL:
+            raise NoSpaceError(
+                f"no space is left for the seal of {tree}", hint="free some space under the home"
+            )
         return msgspec.json.decode(result.stdout, type=SealedTree)
     except RunProgramError as error:
         raise HostError(f"{tree} cannot be examined: {error}") from error

@@ -46,6 +46,7 @@ class TreeSeals:
         """Seal a tree, unless it is removed meanwhile. With damages, what could not be read, there is no seal.
 
         Raises:
+            NoSpaceError: The disk is full.
             HostError: It could not be done.
         """
         # Homes may share images, and so their seals.
@@ -72,6 +73,10 @@ class TreeSeals:
         """Forget the seals of trees that are gone."""
         for name in names:
             self.path(name).unlink(missing_ok=True)
+
+    def halves(self) -> list[Path]:
+        """Seals that are being made, or that a crash left so."""
+        return sorted(self._directory.glob(f"{_ASIDE}*"))
 
     def sweep(self) -> None:
         """Erase seals that crashes left without a tree, and halves. For the start, when none is being made."""

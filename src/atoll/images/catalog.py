@@ -136,8 +136,8 @@ class Catalog:
         remove_tree(self.directory / digest)
 
     def unneeded(self, in_use: Collection[str], *, now_s: float | None = None) -> Sequence[Path]:
-        """What nothing needs: images with no name, layers of no image, and downloads that nobody went on with for
-        a day. Nothing where homes share their images. The caller holds the lock on layers.
+        """What nothing needs: images with no name, layers of no image, and downloads and half seals that
+        nobody went on with for a day. Nothing where homes share their images. The caller holds the lock on layers.
 
         Args:
             in_use: Digests of images that are needed without a name, too.
@@ -149,7 +149,8 @@ class Catalog:
         kept = self._layers_needed(without={path.name for path in images})
         layers = [path for path in _entries(self.layers) if path.name not in kept]
         before_s = (time.time() if now_s is None else now_s) - _KEEP_DOWNLOADS_S
-        old = [path for path in _entries(self.downloads) if path.lstat().st_mtime < before_s]
+        passing = [*_entries(self.downloads), *TreeSeals(self.layers).halves()]
+        old = [path for path in passing if path.lstat().st_mtime < before_s]
         return sorted([*images, *layers, *old])
 
     def _layers_needed(self, without: Collection[str] = ()) -> set[str]:

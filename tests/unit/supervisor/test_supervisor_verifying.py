@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from atoll.supervisor.api.answers import NDJSON, Report, answer
 from atoll.supervisor.sealing import Sealing
 from atoll.supervisor.seals import SEAL
+from atoll.supervisor.works import Works
+from atoll.types import Progress
 from tests.unit.supervisor.world import World, in_world
 
 
@@ -130,3 +138,24 @@ async def test_an_examination_stops_the_sealing_in_the_background(world: World) 
         assert not world.layers.seals.has(layer)
         await world.until(lambda: not sealing.busy)
     await world.until(lambda: sealing.busy)
+
+
+@in_world
+async def test_an_examination_ends_with_its_client(_: World) -> None:
+    ended = asyncio.Event()
+
+    async def examine(report: Report) -> None:
+        report(Progress(step="reading"))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    request = Request({"type": "http", "headers": [(b"accept", NDJSON.encode())]})
+    response = await answer(request, Works(), examine, ends_with_client=True)
+    assert isinstance(response, StreamingResponse)
+    lines = cast("AsyncGenerator[bytes, None]", response.body_iterator)
+    assert b"reading" in await anext(lines)
+    await lines.aclose()
+    async with asyncio.timeout(60):
+        await ended.wait()
