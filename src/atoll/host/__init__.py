@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         start_program,
         to_the_end,
     )
-    from atoll.host.rights import lower_rights
+    from atoll.host.rights import give_up_rights, lower_rights
     from atoll.host.treecopy import TreeCopy, copy_tree
     from atoll.host.treefacts import Pace
     from atoll.host.trees import (
@@ -87,6 +87,7 @@ __all__ = [
     "join_holder",
     "kill_process",
     "locked",
+    "give_up_rights",
     "lower_rights",
     "mounts_below",
     "new_netns",
@@ -163,6 +164,7 @@ _MODULES = {
     "copy_node": "filecopy",
     "open_below": "trees",
     "open_top": "trees",
+    "give_up_rights": "rights",
     "lower_rights": "rights",
     "Pace": "treefacts",
     "BrokenSealError": "treeseal",

@@ -48,3 +48,20 @@ def lower_rights() -> None:
     if os.geteuid() == 0:
         last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
         syscalls.drop_capabilities(number for number in NEEDLESS.values() if number <= last)
+
+
+def give_up_rights() -> None:
+    """Give away for good whatever this process may do beyond its user's own files and sockets.
+
+    For a process that faces strangers and starts no program. As root, all of root's rights are gone: what is left is
+    what any user has, over files that are root's. Call it in a process with one thread.
+
+    Raises:
+        OSError: The kernel refuses it.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    if os.geteuid() == 0:
+        last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+        syscalls.drop_capabilities(range(last + 1))

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -55,6 +55,13 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 _checked: dict[str, tuple[int, int]] = {}
+_start_by: Callable[[], None] | None = None
+
+
+def start_by(start: Callable[[], None]) -> None:
+    """Have ``start`` called from now on whenever this process would start the supervisor itself."""
+    global _start_by
+    _start_by = start
 
 
 def supervisor_environment(environ: dict[str, str]) -> dict[str, str]:
@@ -177,6 +184,10 @@ def ensure_supervisor(home: Home) -> None:
         SupervisorError: It did not start; the message ends with its own words.
         VersionMismatchError: One runs, of another version.
     """
+    if _start_by is not None:
+        _start_by()
+        check_version(home)
+        return
     home.make()
     with _locked(home):
         end = time.monotonic() + _START_S

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from atoll.errors import AtollError, InvalidSpecError, NameTakenError
-from atoll.host import Home
+from atoll.host import Home, give_up_rights
 from atoll.sdk import Keys, Teams
 from atoll.server.access import Access
 from atoll.server.accesslog import AccessLog
@@ -26,6 +26,7 @@ from atoll.server.imagenames import table_of
 from atoll.server.listener import Listener, bound
 from atoll.server.parts import Parts
 from atoll.server.settings import Settings, address_of
+from atoll.server.starter import raise_limits, starting_elsewhere
 from atoll.server.tokens import Tokens, read_secret
 
 _FAILED = 125
@@ -91,7 +92,9 @@ def serve(
         settings = msgspec.structs.replace(settings, port=sock.getsockname()[1])
         tokens = Tokens(read_secret(directory))
         log = AccessLog(settings.access_log or directory / "access.log")
-        with contextlib.closing(log):
+        with contextlib.closing(log), starting_elsewhere():
+            raise_limits()
+            give_up_rights()
             parts = Parts(settings=settings, tokens=tokens, access=Access(), log=log)
             asyncio.run(_run(parts, sock, client_variables(settings, key)))
 

@@ -108,7 +108,9 @@ def _make_server(files: Certificates, key_file: Path, domain: str | None, now: d
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
     names = _names(domain)
-    named: list[x509.GeneralName] = [x509.DNSName(each) for name in names for each in (name, f"*.{name}")]
+    named: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
+    # `*.localhost` is a name that some clients take for broken, and the whole certificate with it
+    named += [x509.DNSName(f"*.{name}") for name in names if "." in name]
     named += [x509.IPAddress(ipaddress.ip_address(each)) for each in _ADDRESSES]
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[-1][:64])])
     made = (

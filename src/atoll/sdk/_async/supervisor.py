@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from atoll.errors import SupervisorError
@@ -21,6 +22,14 @@ class AsyncSupervisor:
     async def hello() -> Hello | None:
         """Who runs, of whatever version, or None when none does. Starts nothing."""
         return await _if_running("GET", "/hello", Hello)
+
+    @staticmethod
+    def started_by(start: Callable[[], None]) -> None:
+        """Have ``start`` called whenever this process would start a supervisor, which it does from now on no more.
+
+        For a process that lacks the rights to. ``start`` is called in a thread, and returns when one runs.
+        """
+        _spawn.start_by(start)
 
     @staticmethod
     async def sandboxes() -> Listed | None:

@@ -1,0 +1,77 @@
+"""Who starts the supervisor for a server: a process that keeps the rights to, and hears nobody but the server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+
+from atoll.errors import AtollError, SupervisorError
+from atoll.sdk import Supervisor, Teams
+
+_FILES = 1 << 16
+_START_S = 300.0
+_ANSWER_BYTES = 4096
+_ASKED, _DONE = b"?", b"!"
+
+
+@contextlib.contextmanager
+def starting_elsewhere() -> Iterator[None]:
+    """Fork a process that starts the supervisor whenever this one needs it, as long as the context lasts.
+
+    Call it while this process has its rights and one thread.
+    """
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        # whatever happens, nothing of the server goes on in here
+        with contextlib.suppress(BaseException):
+            number = far.fileno()
+            os.closerange(3, number)
+            os.closerange(number + 1, _FILES)
+            _serve(far)
+        os._exit(0)
+    far.close()
+    near.settimeout(_START_S)
+    lock = threading.Lock()
+
+    def start() -> None:
+        with lock:
+            _ask(near)
+
+    Supervisor.started_by(start)
+    with near:
+        yield
+
+
+def raise_limits() -> None:
+    """Let this process have as many files open as it may: each request has two."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def _ask(near: socket.socket) -> None:
+    try:
+        near.send(_ASKED)
+        told = near.recv(_ANSWER_BYTES)
+    except OSError as error:
+        raise SupervisorError(f"nobody is there who could start the supervisor: {error}") from None
+    if told != _DONE:
+        raise SupervisorError(told.decode(errors="replace") or "who could start the supervisor has ended")
+
+
+def _serve(far: socket.socket) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while far.recv(len(_ASKED)) == _ASKED:
+        try:
+            # any call starts one
+            Teams.list()
+        except AtollError as error:
+            far.send(str(error).encode()[:_ANSWER_BYTES])
+        else:
+            far.send(_DONE)
