@@ -16,6 +16,7 @@ from bench import (
     disks,
     footprint,
     forks,
+    gateway,
     interactive,
     leases,
     neighbours,
@@ -39,6 +40,7 @@ GROUPS = {
     "control": control,
     "interactive": interactive,
     "leases": leases,
+    "gateway": gateway,
 }
 RESULTS = Path(__file__).parent / "results.json"
 HEAD = ("number", "promise", "measured", "against", "is", "ratio", "kept")

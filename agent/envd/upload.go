@@ -38,10 +38,6 @@ type upload struct {
 }
 
 func (a *API) upload(w http.ResponseWriter, r *http.Request) {
-	if why := a.signed(r, "write"); why != "" {
-		answerHTTP(w, http.StatusUnauthorized, why)
-		return
-	}
 	done, err := a.receiveFiles(r)
 	if err != nil {
 		answerFault(w, err)

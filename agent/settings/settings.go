@@ -1,11 +1,10 @@
-// Package settings holds what the host told the agent: the environment, the default user and directory, the token.
+// Package settings holds what the host told the agent: the environment, the default user and directory.
 package settings
 
 import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"atoll/agent/user"
 )
@@ -30,9 +29,7 @@ type Settings struct {
 	user       string
 	cwd        string
 	hostname   string
-	token      string
 	generation int64
-	stamp      time.Time
 	changes    int
 }
 
@@ -48,7 +45,6 @@ type Change struct {
 	User       *string
 	Cwd        *string
 	Hostname   *string
-	Token      *string
 	Generation *int64
 }
 
@@ -72,7 +68,6 @@ func (s *Settings) Apply(change Change) {
 			s.changes++
 		}
 	}
-	set(&s.token, change.Token)
 	set(&s.generation, change.Generation)
 }
 
@@ -80,24 +75,6 @@ func set[T any](target *T, value *T) {
 	if value != nil {
 		*target = *value
 	}
-}
-
-// Newer tells whether a change of that time is not older than the newest one, and remembers it.
-func (s *Settings) Newer(at time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at.Before(s.stamp) {
-		return false
-	}
-	s.stamp = at
-	return true
-}
-
-// Token is the access token of envd's paths, empty when they need none.
-func (s *Settings) Token() string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.token
 }
 
 // Generation is the number that the host gave this life of the guest.

@@ -58,6 +58,7 @@ def serve(connection):
         elif path == "/wait":
             connection.sendall(b"HTTP/1.1 200 OK\r\n\r\nwaiting")
             file.read()
+            open("/tmp/left", "w").close()
         elif path == "/socket":
             websocket(connection, file, named)
         elif method == "HEAD":

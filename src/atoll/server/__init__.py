@@ -9,6 +9,6 @@ from atoll.server.answers import Refusal, refusal_of
 from atoll.server.app import make_app
 from atoll.server.parts import Parts
 from atoll.server.settings import Settings
-from atoll.server.tokens import Tokens
+from atoll.server.tokens import Tokens, read_secret
 
-__all__ = ["Parts", "Refusal", "Settings", "Tokens", "make_app", "refusal_of"]
+__all__ = ["Parts", "Refusal", "Settings", "Tokens", "make_app", "read_secret", "refusal_of"]
