@@ -49,6 +49,12 @@ Example:
 @click.option(
     "--tls", type=click.Choice(["self-signed"]), help="Make a certificate, and say how to trust it."
 )
+@click.option(
+    "--head-timeout", metavar="S", type=float, default=60.0, help="Seconds for a head; default: 60."
+)
+@click.option(
+    "--body-timeout", metavar="S", type=float, default=600.0, help="Seconds of silence; default: 600."
+)
 @click.option("--env-file", type=click.Path(path_type=Path), help="Write what a client needs there.")
 @click.option(
     "--access-log",
@@ -68,6 +74,8 @@ def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     tls: str | None,
+    head_timeout: float,
+    body_timeout: float,
     env_file: Path | None,
     access_log: Path | None,
     images: tuple[str, ...],
@@ -81,6 +89,8 @@ def serve(
         domain=domain,
         tls_cert=tls_cert,
         tls_key=tls_key,
+        head_timeout_s=head_timeout,
+        body_timeout_s=body_timeout,
         env_file=env_file,
         access_log=access_log,
         images=table_of(images),

@@ -17,8 +17,6 @@ from atoll.errors import HostError
 from atoll.server.settings import Settings
 
 HEAD_BYTES = 64 << 10
-# A client that is slow with its head is gone after this; one that keeps a connection without asking, too.
-HEAD_S = 60
 _CONNECTIONS = 20_000
 _BACKLOG = 1024
 _STREAMS = 128
@@ -28,6 +26,7 @@ class Listener(Server):
     """Serves an application on a socket that is bound already, so that its port is known and its rights are gone."""
 
     def __init__(self, app: ASGIApp, settings: Settings, sock: socket.socket) -> None:
+        head_ms = round(settings.head_timeout_s * 1000)
         super().__init__(
             app,
             settings.host,
@@ -36,11 +35,11 @@ class Listener(Server):
             http=HTTPModes.auto,
             backlog=_BACKLOG,
             backpressure=_CONNECTIONS,
-            http1_settings=HTTP1Settings(header_read_timeout=HEAD_S * 1000, max_buffer_size=HEAD_BYTES),
+            http1_settings=HTTP1Settings(header_read_timeout=head_ms, max_buffer_size=HEAD_BYTES),
             http2_settings=HTTP2Settings(
                 max_concurrent_streams=_STREAMS,
                 max_headers_size=HEAD_BYTES,
-                keep_alive_interval=HEAD_S * 1000,
+                keep_alive_interval=head_ms,
                 initial_stream_window_size=1 << 20,
                 initial_connection_window_size=4 << 20,
             ),

@@ -22,6 +22,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tls_cert: A file with the certificate chain; None speaks plain http.
         tls_key: A file with its private key.
         tls_bundle: A file with what clients of a self-signed certificate must trust.
+        head_timeout_s: How long a client may take for a head, and for its next request.
+        body_timeout_s: How long nothing may come of a body while nothing is answered.
         env_file: Where the variables that a client needs are written.
         access_log: Where each request is noted; None is ``server/access.log`` in the home.
         images: What names of images stand for that templates start from.
@@ -33,6 +35,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_bundle: Path | None = None
+    head_timeout_s: float = 60.0
+    body_timeout_s: float = 600.0
     env_file: Path | None = None
     access_log: Path | None = None
     images: dict[str, str] = {}
@@ -59,6 +63,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSpecError(
                 "a certificate and its key belong together", hint="give --tls-cert and --tls-key"
             )
+        if not min(self.head_timeout_s, self.body_timeout_s) >= 0.1:
+            raise InvalidSpecError("a time limit is too short", hint="give at least 0.1 seconds")
         if not 0 <= self.port <= 65535:
             raise InvalidSpecError(f"port {self.port} is not between 0 and 65535")
         if self.domain is not None and (not self.domain.strip(".-") or set(self.domain) - _DOMAIN_CHARS):

@@ -26,6 +26,7 @@ class Asked:
         peer: The client's address.
         scheme: How the client came.
         is_h2: Whether it came over HTTP/2, where a body needs no header.
+        patience_s: How long nothing may come of its body.
         named: One value for each header, the last.
     """
 
@@ -38,10 +39,11 @@ class Asked:
     peer: str
     scheme: str
     is_h2: bool
+    patience_s: float
     named: dict[bytes, bytes] = field(repr=False)
 
     @classmethod
-    def of(cls, scope: Scope, target: Target, named: dict[bytes, bytes]) -> Asked:
+    def of(cls, scope: Scope, target: Target, named: dict[bytes, bytes], patience_s: float) -> Asked:
         """The request of an ASGI scope, HTTP or WebSocket."""
         client = scope.get("client")
         return cls(
@@ -54,6 +56,7 @@ class Asked:
             peer=client[0] if client else "",
             scheme={"ws": "http", "wss": "https"}.get(scope["scheme"]) or scope["scheme"],
             is_h2=scope["http_version"] == "2",
+            patience_s=patience_s,
             named=named,
         )
 

@@ -48,6 +48,7 @@ class Exchange:
         self._body_over = False
         self._client_gone = False
         self._started = False
+        self._late: Rejection | None = None
 
     async def run(self) -> None:
         """Do all of it.
@@ -73,7 +74,8 @@ class Exchange:
         reusable = False
         with self._pumping(wire):
             try:
-                await wire.send(data)
+                with contextlib.suppress(OSError):  # it may have answered before it closed
+                    await wire.send(data)
                 await self._answer(wire, reply)
                 reusable = reply.reusable and self._body_over
             except (OSError, GuestError) as error:
@@ -122,20 +124,33 @@ class Exchange:
         if length is not None:
             if not length.isdigit() or b"transfer-encoding" in named:
                 raise Rejection(400, "Invalid request")
-            first = await self._receive() if 0 <= int(length) <= _SMALL_BYTES else None
+            first = await self._piece() if 0 <= int(length) <= _SMALL_BYTES else None
             return [(b"content-length", length)], first
         if b"transfer-encoding" not in named and (not self._asked.is_h2 or self._asked.method in _BODILESS):
             self._body_over = True
             return [], None
         if self._asked.is_h2 and self._asked.method == "DELETE":
             # over h2 a body may come without its length
-            first = await self._receive()
+            first = await self._piece()
             if not first.get("more_body") and not first.get("body"):
                 return [], first
             self._chunked = True
             return [(b"transfer-encoding", b"chunked")], first
         self._chunked = True
         return [(b"transfer-encoding", b"chunked")], None
+
+    async def _piece(self) -> Message:
+        """The next piece of the body.
+
+        Raises:
+            Rejection: It does not come, and nobody waits for an answer meanwhile.
+        """
+        waited_s = None if self._body_over or self._started else self._asked.patience_s
+        try:
+            async with asyncio.timeout(waited_s):
+                return await self._receive()
+        except TimeoutError:
+            raise Rejection(408, "The request's body did not come", self._asked.target) from None
 
     def _framed(self, message: Message | None) -> bytes:
         """The bytes on the wire for one piece of the body."""
@@ -157,7 +172,7 @@ class Exchange:
         sending = True
         try:
             while True:
-                message = await self._receive()
+                message = await self._piece()
                 if message["type"] != "http.request":
                     self._client_gone = True
                     return
@@ -170,8 +185,10 @@ class Exchange:
                     except OSError:
                         # it may have answered all the same
                         sending = False
+        except Rejection as late:
+            self._late = late
         finally:
-            if self._client_gone:
+            if self._client_gone or self._late:
                 wire.abort()
 
     # the answer
@@ -206,6 +223,8 @@ class Exchange:
             raise CutError("the client left")
         if self._started:
             raise CutError(str(error))
+        if self._late:
+            raise self._late
         if isinstance(error, GuestError):
             raise Rejection(
                 502, "The server in the sandbox sent what is not HTTP", self._asked.target, names_port=True

@@ -30,6 +30,7 @@ class Gateway:
 
     def __init__(self, parts: Parts) -> None:
         self._domain = parts.settings.domain
+        self._patience_s = parts.settings.body_timeout_s
         self._known = KnownSandboxes(parts.tokens)
         self._unnamed = Unnamed(parts.tokens)
         self._wires = Wires()
@@ -47,7 +48,7 @@ class Gateway:
                 return False
             noted = note()
             noted.route, noted.sandbox_id = "gateway", target.sandbox_id
-            asked = Asked.of(scope, target, last)
+            asked = Asked.of(scope, target, last, self._patience_s)
             await self._pass(asked, scope["type"], receive, send)
         except BadHostError as error:
             await _reject(Rejection(400, str(error)), scope, last, send)

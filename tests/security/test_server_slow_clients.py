@@ -1,0 +1,69 @@
+"""Clients that take their time are let go, and hold nothing meanwhile."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from atoll import Sandbox
+from atoll.server.tokens import Tokens, read_secret
+from tests.e2e.server import Server, serving
+
+BOUND_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def impatient(module_home: Path) -> Iterator[Server]:
+    del module_home
+    with serving("--head-timeout", "1", "--body-timeout", "1") as running:
+        yield running
+
+
+def all_of(raw: socket.socket) -> bytes:
+    told = b""
+    while piece := raw.recv(65536):
+        told += piece
+    return told
+
+
+def test_a_head_that_does_not_come_ends_the_connection(impatient: Server) -> None:
+    with socket.create_connection(("127.0.0.1", impatient.port), timeout=BOUND_S) as raw:
+        raw.sendall(b"GET /health HTTP/1.1\r\nHos")
+        assert b"200" not in all_of(raw)
+
+
+def test_a_connection_that_asks_no_more_ends(impatient: Server) -> None:
+    with socket.create_connection(("127.0.0.1", impatient.port), timeout=BOUND_S) as raw:
+        raw.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert all_of(raw).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    "framing", ["Content-Length: 10", "Content-Length: 100000", "Transfer-Encoding: chunked"]
+)
+def test_a_body_that_does_not_come_is_not_waited_for(
+    impatient: Server, framing: str, module_home: Path
+) -> None:
+    with Sandbox.create(team="default") as box:
+        token = Tokens(read_secret(module_home / "server")).access(box.id)
+        head = (
+            f"POST /files?path=/tmp/x HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: {box.id}\r\n"
+            f"E2b-Sandbox-Port: 49983\r\nX-Access-Token: {token}\r\n{framing}\r\n\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", impatient.port), timeout=BOUND_S) as raw:
+            raw.sendall(head.encode())
+            assert all_of(raw).startswith(b"HTTP/1.1 408 ")
+
+
+def test_hundreds_of_silent_connections_keep_nobody_out(impatient: Server) -> None:
+    silent = [socket.create_connection(("127.0.0.1", impatient.port)) for _ in range(300)]
+    try:
+        with socket.create_connection(("127.0.0.1", impatient.port), timeout=BOUND_S) as raw:
+            raw.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert all_of(raw).startswith(b"HTTP/1.1 200 ")
+    finally:
+        for connection in silent:
+            connection.close()
