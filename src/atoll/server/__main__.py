@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 import msgspec
+import uvloop
 
 from atoll.errors import AtollError, InvalidSpecError, NameTakenError
 from atoll.host import Home, give_up_rights
@@ -106,7 +107,7 @@ def serve(
             raise_limits()
             give_up_rights()
             parts = Parts(settings=settings, tokens=tokens, access=Access(), log=log)
-            asyncio.run(_run(parts, sock, client_variables(settings, key)))
+            uvloop.run(_run(parts, sock, client_variables(settings, key)))
 
 
 @contextlib.contextmanager
