@@ -145,6 +145,8 @@ def test_a_background_build_is_ended_with_its_template_and_leaves_nothing(server
     info = Template.build_in_background(template, "endless")
     until(lambda: "going" in [entry.message for entry in Template.get_build_status(info).log_entries])
     assert Template.get_build_status(info).status is TemplateBuildStatus.BUILDING
+    assert len(list(Local.list())) == 1
+    assert asked(server, "GET", "/v2/sandboxes") == (200, [])
     assert asked(server, "DELETE", f"/templates/{info.template_id}") == (204, None)
     assert not list(Local.list())
     assert asked(server, "DELETE", f"/templates/{info.template_id}")[0] == 404

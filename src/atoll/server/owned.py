@@ -11,6 +11,8 @@ from atoll.types import SandboxInfo
 
 _ID = re.compile(r"[a-z][a-z0-9]{19}")
 _SHOWN = 64
+# the attribute of a sandbox in which a template is built
+BUILD = "build"
 
 
 def missing(sandbox_id: str) -> Refusal:
@@ -38,5 +40,5 @@ async def owned(ref: str, team: str) -> SandboxInfo:
 
 
 async def all_of(team: str) -> list[SandboxInfo]:
-    """Every sandbox of the team, oldest first."""
-    return [info async for info in AsyncSandbox.list(team=team)]
+    """Every sandbox of the team, oldest first, but those in which templates are built."""
+    return [info async for info in AsyncSandbox.list(team=team) if BUILD not in info.attributes]
