@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import httpx
 import pytest
 from tests.e2e.server import Server
 
-from atoll import Keys, Quotas, Sandbox, Teams, Volumes
+from atoll import Keys, Quotas, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import InUseError, QuotaError
 
 ANSWER_S = 120.0
@@ -57,7 +58,17 @@ def team(name: str, quotas: Quotas | None = None) -> Iterator[str]:
                 sandbox.kill()
         for volume in Volumes.list(team=name):
             Volumes.delete(volume.volume_id)
+        for template in Templates.list(team=name):
+            Templates.delete(template.template_id, team=name)
+        until(lambda: not Snapshots.list(team=name))
         Teams.delete(name)
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + ANSWER_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def operations(server: Server) -> list[tuple[str, str]]:
@@ -120,21 +131,12 @@ def test_what_a_team_wrote_counts_as_its_disk(server: Server) -> None:
             assert (full.exit_code, "No space left" in full.stderr) == (0, True), full.stderr
             other.run("head -c 20M /dev/urandom > big; sync", timeout_s=ANSWER_S).check()
             sandbox.run("sync", timeout_s=ANSWER_S).check()
-            _until_used("hoard", 50 << 20)
+            until(lambda: Teams.use("hoard").disk_bytes >= 50 << 20)
             for work in (lambda: Sandbox.create(team="hoard"), sandbox.snapshot, sandbox.suspend):
                 with pytest.raises(QuotaError, match="MiB of disk"):
                     work()
         with Sandbox.create(team="hoard"):
             assert Teams.use("hoard").disk_bytes < 40 << 20
-
-
-def _until_used(name: str, least_bytes: int) -> None:
-    import time
-
-    deadline = time.monotonic() + ANSWER_S
-    while Teams.use(name).disk_bytes < least_bytes:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def test_without_a_key_that_opens_nothing_is_told(server: Server) -> None:
@@ -159,7 +161,8 @@ def test_without_a_key_that_opens_nothing_is_told(server: Server) -> None:
 def test_what_is_another_team_s_looks_as_if_it_were_not_there(server: Server) -> None:
     with team("reef"), team("strangers") as key, Sandbox.create(team="reef", name="secret") as sandbox:
         volume = Volumes.create("data", team="reef")
-        ids = {"sandbox_id": sandbox.id, "volume_id": volume.volume_id, "template_id": sandbox.id}
+        template = Templates.record("shop", sandbox.snapshot(), "reef").template_id
+        ids = {"sandbox_id": sandbox.id, "volume_id": volume.volume_id, "template_id": template}
         with asking(server, key) as client:
             for method, path in operations(server):
                 if "{" not in path:
@@ -172,8 +175,10 @@ def test_what_is_another_team_s_looks_as_if_it_were_not_there(server: Server) ->
             for path in ("/v2/sandboxes", "/sandboxes", "/snapshots", "/volumes", "/templates"):
                 assert sandbox.id not in client.get(path).text
                 assert volume.volume_id not in client.get(path).text
+                assert template not in client.get(path).text
         assert sandbox.info().state == "running"
         assert Volumes.get(volume.volume_id).name == "data"
+        assert Templates.get(template, team="reef").public is False
 
 
 def test_a_team_that_asks_too_often_is_told_when_to_come_back(server: Server) -> None:
