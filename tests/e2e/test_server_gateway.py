@@ -17,7 +17,7 @@ from tests.e2e.server import Server
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Request, TextMessage
 
-from atoll import Sandbox
+from atoll import Lifecycle, Sandbox
 from atoll.errors import NotFoundError
 from atoll.server.tokens import Tokens, read_secret
 
@@ -397,6 +397,18 @@ def test_a_request_wakes_a_sleeping_sandbox_and_waits_for_it(port: httpx.Client,
     assert box.info().state == "suspended"
     assert port.get("/plain").text == "plain"
     assert box.info().state == "running"
+
+
+def test_a_sandbox_that_is_to_sleep_on_is_not_woken_by_a_request(server: Server) -> None:
+    with Sandbox.create(team="default", lifecycle=Lifecycle(auto_resume=False)) as asleep:
+        headers = headers_of(asleep.id, AGENT)
+        assert httpx.get(f"{server.url}/health", headers=headers, timeout=BOUND_S).status_code == 204
+        asleep.suspend()
+        refused = httpx.get(f"{server.url}/health", headers=headers, timeout=BOUND_S)
+        assert (refused.status_code, refused.json()["message"]) == (502, "The sandbox was not found")
+        assert asleep.info().state == "suspended"
+        asleep.resume()
+        assert httpx.get(f"{server.url}/health", headers=headers, timeout=BOUND_S).status_code == 204
 
 
 def test_a_client_that_leaves_ends_the_request_inside(server: Server) -> None:
