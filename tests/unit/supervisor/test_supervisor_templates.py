@@ -1,0 +1,145 @@
+"""Templates and builds: what the supervisor keeps of them, and what it does when nobody goes on with one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from atoll.supervisor.stepcache import STEPS_MOST
+from tests.unit.supervisor.world import World, in_world
+
+
+async def begun(world: World, name: str, **more: object) -> tuple[str, asyncio.Task[Any]]:
+    """A build that goes on, and the connection that holds it."""
+    build = (await world.ask("POST", "/v1/templates", {"name": name, **more})).json
+    hold = asyncio.create_task(world.ask("POST", f"/v1/builds/{build['build_id']}/begin"))
+    await world.until(lambda: world.system.templates.rows.is_building(build["build_id"]))
+    return build["build_id"], hold
+
+
+async def kept(world: World, build_id: str, *keys: str) -> str:
+    """A snapshot of a sandbox of a build, after steps of these keys."""
+    sandbox = await world.create(attributes={"build": build_id})
+    path = f"/v1/sandboxes/{sandbox['sandbox_id']}/snapshots"
+    snapshot_id: str = (await world.ask("POST", path, {"build_id": build_id})).json["snapshot_id"]
+    for key in keys:
+        body = {"step_key": key, "snapshot_id": snapshot_id}
+        assert (await world.ask("POST", f"/v1/builds/{build_id}/steps", body)).status == 204
+    return snapshot_id
+
+
+async def built(world: World, name: str, *keys: str, **more: object) -> str:
+    """A template that is ready, of one snapshot."""
+    build_id, hold = await begun(world, name, **more)
+    snapshot_id = await kept(world, build_id, *keys)
+    body = {"state": "ready", "snapshot_id": snapshot_id}
+    assert (await world.ask("POST", f"/v1/builds/{build_id}/finish", body)).json["state"] == "ready"
+    await hold
+    return snapshot_id
+
+
+async def states(world: World, name: str) -> list[str]:
+    return [build["state"] for build in (await world.ask("GET", f"/v1/templates/{name}")).json["builds"]]
+
+
+@in_world
+async def test_a_build_whose_builder_goes_away_has_failed_and_leaves_nothing(world: World) -> None:
+    build_id, hold = await begun(world, "one")
+    await kept(world, build_id)
+    hold.cancel()
+    await world.until(lambda: not world.system.templates.rows.is_building(build_id))
+    await world.until(lambda: not world.system.table.all() and not world.system.table.snapshots())
+    assert await states(world, "one") == ["failed"]
+    late = await world.ask("POST", "/v1/sandboxes", {"attributes": {"build": build_id}})
+    assert late.status == 409
+    assert not world.system.table.all()
+
+
+@in_world
+async def test_a_build_does_not_outlive_its_supervisor_and_templates_do(world: World) -> None:
+    snapshot_id = await built(world, "done")
+    build_id, hold = await begun(world, "going")
+    await kept(world, build_id)
+    await world.crash()
+    hold.cancel()
+    for end in ("", "-wal", "-shm"):
+        world.home.database.with_name(world.home.database.name + end).unlink(missing_ok=True)
+    await world.start()
+    assert await states(world, "going") == ["failed"]
+    assert not world.system.table.all()
+    assert [row.snapshot_id for row in world.system.table.snapshots()] == [snapshot_id]
+    assert (await world.ask("GET", "/v1/resolved?ref=done")).json["snapshot_id"] == snapshot_id
+
+
+@in_world
+async def test_a_snapshot_goes_when_no_tag_step_or_sandbox_needs_it(world: World) -> None:
+    first = await built(world, "web", "key")
+    assert (await world.ask("DELETE", f"/v1/snapshots/{first}")).status == 409
+    sandbox = await world.create(template="web")
+    second = await built(world, "web")
+    found = {row.snapshot_id for row in world.system.table.snapshots()}
+    assert found == {first, second}
+    assert (await world.ask("DELETE", "/v1/steps")).status == 204
+    assert {row.snapshot_id for row in world.system.table.snapshots()} == {first, second}
+    await world.ask("DELETE", f"/v1/sandboxes/{sandbox['sandbox_id']}")
+    await world.system.templates.sweep()
+    assert {row.snapshot_id for row in world.system.table.snapshots()} == {second}
+    assert (await world.ask("DELETE", "/v1/templates/web")).status == 204
+    assert not world.system.table.snapshots()
+
+
+@in_world
+async def test_the_deepest_step_that_is_there_is_found_and_old_ones_go(world: World) -> None:
+    await built(world, "web", "a", "b")
+    build_id, hold = await begun(world, "other")
+
+    async def asked(*keys: str) -> str:
+        answer = await world.ask("POST", f"/v1/builds/{build_id}/cached", {"keys": keys})
+        key: str = answer.json["step_key"]
+        return key
+
+    assert [await asked("c", "b", "a"), await asked("c"), await asked()] == ["b", "", ""]
+    for index in range(STEPS_MOST):
+        await world.system.templates.steps.add(f"more {index}", "nothing")
+        assert await asked("b") == "b"
+    assert await asked("a") == ""
+    assert await asked("more 5") == "", "its snapshot is gone"
+    hold.cancel()
+
+
+@in_world
+async def test_names_are_those_of_a_team_and_public_ones_of_nobody_are_for_all(world: World) -> None:
+    for team in ("red", "blue"):
+        await world.ask("POST", "/v1/teams", {"name": team})
+    own = await built(world, "web", team=None)
+    theirs = await built(world, "web", team="red")
+
+    async def resolved(ref: str, team: str) -> Any:
+        answer = await world.ask("GET", f"/v1/resolved?ref={ref}&team={team}")
+        return answer.json["snapshot_id"] if answer.status == 200 else answer.json["message"]
+
+    assert await resolved("web", "red") == theirs
+    assert await resolved("web", "blue") == "template 'web' not found"
+    assert await resolved("red/web", "blue") == "template 'red/web' not found"
+    assert (await world.ask("POST", "/v1/templates/web/publish", {"public": True})).status == 200
+    assert await resolved("web", "blue") == own
+    assert await resolved("web", "red") == theirs
+    assert await resolved("web:v9", "red") == "tag 'v9' does not exist for template 'web'"
+    assert (await world.ask("DELETE", "/v1/templates/web?team=blue")).status == 404
+    assert (await world.ask("GET", "/v1/resolved?ref=base&team=blue")).json["image"] == "base"
+
+
+@in_world
+async def test_a_team_builds_no_more_at_once_than_its_quota(world: World) -> None:
+    await world.ask("POST", "/v1/teams", {"name": "red", "quotas": {"builds": 1, "timeout_s": 60}})
+    build_id, hold = await begun(world, "one", team="red")
+    sandbox = await world.create(attributes={"build": build_id}, team="red")
+    assert sandbox["lifecycle"]["timeout_s"] == 60
+    other = (await world.ask("POST", "/v1/templates", {"name": "two", "team": "red"})).json
+    assert (await world.ask("POST", f"/v1/builds/{other['build_id']}/begin")).status == 429
+    assert (await world.ask("DELETE", "/v1/teams/red")).status == 409
+    await world.ask("POST", f"/v1/builds/{build_id}/finish", {"state": "cancelled"})
+    await hold
+    hold = asyncio.create_task(world.ask("POST", f"/v1/builds/{other['build_id']}/begin"))
+    await world.until(lambda: world.system.templates.rows.is_building(other["build_id"]))
+    hold.cancel()
