@@ -92,8 +92,10 @@ class LeaseWatch:
                 await self._end_locked(sandbox)
 
     def _changed(self, row: SandboxRow) -> None:
-        due = None if row.sandbox_id in self._ending else due_s(row)
-        self._due.set(row.sandbox_id, due)
+        self._set(row.sandbox_id, None if row.sandbox_id in self._ending else due_s(row))
+
+    def _set(self, sandbox_id: str, due: float | None) -> None:
+        self._due.set(sandbox_id, due)
         if due is not None and due < self._until_s:
             self._sooner.set()
 
@@ -122,7 +124,7 @@ class LeaseWatch:
             self._works.spawn(self._end(sandbox))
 
     async def _end(self, sandbox: Sandbox) -> None:
-        again_s: float | None = None
+        ended = False
         try:
             if self._leases.has_lived(sandbox.row):
                 _log.info("sandbox %s is killed: its lifetime is over", sandbox.sandbox_id)
@@ -132,14 +134,15 @@ class LeaseWatch:
                 async with sandbox.lock:
                     if self._leases.is_over(sandbox.row):
                         await self._end_locked(sandbox)
+            ended = True
         except (AtollError, OSError) as error:
             _log.warning("the lease of sandbox %s is not ended: %s", sandbox.sandbox_id, error)
-            again_s = self._leases.clock.boot_s() + _AGAIN_S
         finally:
             self._ending.discard(sandbox.sandbox_id)
-            self._changed(sandbox.row)
-        if again_s is not None and (due := due_s(sandbox.row)) is not None:
-            self._due.set(sandbox.sandbox_id, max(due, again_s))
+            due = due_s(sandbox.row)
+            if due is not None and not ended:
+                due = max(due, self._leases.clock.boot_s() + _AGAIN_S)
+            self._set(sandbox.sandbox_id, due)
 
     async def _end_locked(self, sandbox: Sandbox) -> None:
         """Do what a sandbox's lifecycle says of its lease's end."""

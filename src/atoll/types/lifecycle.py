@@ -12,6 +12,10 @@ OnTimeout = Literal["kill", "suspend", "stop"]
 """What a lease's end does: erase the sandbox, put it to sleep, or end its processes and keep its disk."""
 
 
+# What no calendar can show is no moment.
+_MOST_S = 1e9
+
+
 class Lifecycle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The lease of a sandbox: how long it runs without being asked for more.
 
@@ -36,8 +40,8 @@ class Lifecycle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
         """
         for name in ("timeout_s", "wake_timeout_s"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < float("inf"):
+            if value is not None and not 0 <= value <= _MOST_S:
                 raise InvalidSpecError(
-                    f"{name} is {value:g}", hint="give 0 seconds or more, or None for no lease"
+                    f"{name} is {value:g}", hint="give 0 to 1,000,000,000 seconds, or None for no lease"
                 )
         return self
