@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         to_the_end,
     )
     from atoll.host.rights import give_up_rights, lower_rights
+    from atoll.host.rooted import Owner, RootedEntry, RootedTree
     from atoll.host.treecopy import TreeCopy, copy_tree
     from atoll.host.treefacts import Pace
     from atoll.host.trees import (
@@ -64,8 +65,11 @@ __all__ = [
     "Holder",
     "Home",
     "Mounts",
+    "Owner",
     "Program",
     "ProgramResult",
+    "RootedEntry",
+    "RootedTree",
     "RunProgramError",
     "TreeCopy",
     "TreeUse",
@@ -173,6 +177,9 @@ _MODULES = {
     "check_seal": "treeseal",
     "sealed_bytes": "treeseal",
     "write_seal": "treeseal",
+    "Owner": "rooted",
+    "RootedEntry": "rooted",
+    "RootedTree": "rooted",
     "TreeCopy": "treecopy",
     "copy_tree": "treecopy",
     "read_below": "trees",

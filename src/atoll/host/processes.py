@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,8 @@ from atoll.host.pids import start_ticks
 
 _LONGEST_OUTPUT_BYTES = 64 << 20
 _CHUNK_BYTES = 64 << 10
+
+_T = TypeVar("_T")
 
 
 class RunProgramError(Exception):
@@ -238,8 +240,8 @@ async def _readable(fd: int) -> None:
         os.close(own)
 
 
-async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Finish ``work`` even when this task is cancelled meanwhile, and only then be cancelled."""
+async def to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Finish ``work`` even when this task is cancelled meanwhile, and only then be cancelled; else give its result."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -247,6 +249,7 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
             await asyncio.shield(task)
         except asyncio.CancelledError as error:
             cancelled = error
-    task.result()
+    result = task.result()
     if cancelled is not None:
         raise cancelled
+    return result

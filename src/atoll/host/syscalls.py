@@ -36,8 +36,11 @@ _FALLOC_KEEP_SIZE = 1
 _FALLOC_PUNCH_HOLE = 2
 _OPENAT2 = 437
 _RESOLVE_NO_XDEV = 1
+_RESOLVE_NO_MAGICLINKS = 2
 _RESOLVE_NO_SYMLINKS = 4
 _RESOLVE_BENEATH = 8
+_RESOLVE_IN_ROOT = 16
+_TRIES = 16
 _MOVE_MOUNT = 429
 _FSOPEN = 430
 _FSCONFIG = 431
@@ -128,6 +131,24 @@ def open_directory_below(fd: int, path: str) -> int:
     how = _OpenHow(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, resolve)
     name = os.fsencode(path)
     return _check(_libc.syscall(_OPENAT2, fd, name, ctypes.byref(how), ctypes.sizeof(how)), path)
+
+
+def open_in_root(fd: int, path: str, flags: int) -> int:
+    """Open what has that path when the directory ``fd`` is the root: symlinks and ``..`` do not lead out of it,
+    nor into another mount.
+    """
+    resolve = _RESOLVE_NO_XDEV | _RESOLVE_NO_MAGICLINKS | _RESOLVE_IN_ROOT
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
+    name = os.fsencode(path)
+    for tries_left in range(_TRIES, 0, -1):
+        try:
+            opened = _libc.syscall(_OPENAT2, fd, name, ctypes.byref(how), ctypes.sizeof(how))
+            return _check(opened, path)
+        except BlockingIOError:
+            # Somebody renames directories meanwhile, so the kernel cannot be sure.
+            if tries_left == 1:
+                raise
+    raise AssertionError("unreachable")
 
 
 class FilesystemContext:

@@ -50,6 +50,10 @@ class Places:
         """What a volume holds: the root of its mounts."""
         return self.volume(volume_id) / "data"
 
+    def volume_aside(self, volume_id: str) -> Path:
+        """What comes into a volume or leaves it, out of its guests' reach."""
+        return self.volume(volume_id) / "aside"
+
     def snapshot(self, snapshot_id: str) -> Path:
         """All of a snapshot but its layer."""
         return self.snapshots / snapshot_id

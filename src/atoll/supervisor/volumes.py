@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from atoll.errors import InUseError, InvalidSpecError, NameTakenError, VolumeNotFoundError
-from atoll.host import sync_directory
+from atoll.errors import AtollError, InUseError, InvalidSpecError, NameTakenError, VolumeNotFoundError
+from atoll.host import RootedTree, remove_tree, sync_directory
 from atoll.supervisor.copies import ROW, Copies
 from atoll.supervisor.erasing import ASIDE, Trash, erase_stale
 from atoll.supervisor.mountpoints import check_mountpoints
@@ -20,10 +20,13 @@ from atoll.supervisor.places import Places
 from atoll.supervisor.records import Records
 from atoll.supervisor.rows import VolumeRow
 from atoll.supervisor.table import Table
+from atoll.supervisor.volumefiles import VolumeFiles
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 # Whoever is in a sandbox that mounts it may use it, whatever that user's number is there.
 _ROOT_MODE = 0o777
+# The default user of the image base, and of most others that have one beside root.
+_OWNER = (1000, 1000)
 _log = logging.getLogger(__name__)
 
 
@@ -54,6 +57,7 @@ class Volumes:
         for row in await self._records.all(VolumeRow):
             if self._places.volume_data(row.volume_id).is_dir():
                 self._rows[row.volume_id] = row
+                await asyncio.to_thread(_sweep, self._places.volume_aside(row.volume_id))
             else:
                 _log.warning("volume %s (%s) has no directory any more", row.volume_id, row.name)
                 await self._records.delete(row)
@@ -151,7 +155,7 @@ class Volumes:
 
         Raises:
             VolumeNotFoundError: There is none.
-            InUseError: A sandbox mounts it, asleep or not, or is about to.
+            InUseError: A sandbox mounts it, asleep or not, or is about to; or its files are being used.
         """
         row = self.get(ref, team)
         users = [
@@ -159,7 +163,7 @@ class Volumes:
         ]
         if users or self._table.holds.has(row.volume_id):
             raise InUseError(
-                f"volume {ref!r} is mounted by {', '.join(users) or 'a sandbox that is being made'}",
+                f"volume {ref!r} is used by {', '.join(users) or 'something that goes on just now'}",
                 hint="kill those sandboxes first",
             )
         del self._rows[row.volume_id]
@@ -172,6 +176,11 @@ class Volumes:
                 raise
             await self._records.delete(row)
             self._trash.take(aside)
+
+    def files(self, row: VolumeRow) -> VolumeFiles:
+        """Its files, to be used without a sandbox."""
+        data, aside = self._places.volume_data(row.volume_id), self._places.volume_aside(row.volume_id)
+        return VolumeFiles(row.volume_id, RootedTree(data, aside, _OWNER), self._table)
 
     def resolve(self, wanted: Mapping[str, str], team: str | None) -> dict[str, str]:
         """The ids of volumes that were named by the paths where they are to appear.
@@ -210,6 +219,14 @@ def _make(directory: Path, data: Path) -> None:
     data.chmod(_ROOT_MODE)
     sync_directory(directory)
     sync_directory(directory.parent)
+
+
+def _sweep(aside: Path) -> None:
+    """Remove what uploads and removals left that were cut short."""
+    try:
+        remove_tree(aside)
+    except (AtollError, OSError) as error:
+        _log.warning("%s is not removed: %s", aside, error)
 
 
 def _set_aside(directory: Path, aside: Path) -> None:

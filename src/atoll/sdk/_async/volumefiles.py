@@ -85,7 +85,7 @@ class AsyncVolumeFiles:
             FileMissingError: The directory above is missing, without ``parents``.
         """
         with contextlib.closing(AsyncLink()) as link:
-            where = self._path("dir", path, force=parents, mode=mode, uid=uid, gid=gid)
+            where = self._path("dir", path, parents=parents, mode=mode, uid=uid, gid=gid)
             return await link.call("POST", where, VolumeEntry)
 
     async def read(self, path: str, *, max_bytes: int = GIB) -> str:
@@ -151,7 +151,7 @@ class AsyncVolumeFiles:
             FileMissingError: The directory above is missing, without ``parents``.
             NoSpaceError: The disk is full.
         """
-        where = self._path("file", path, parents=parents, force=replace, mode=mode, uid=uid, gid=gid)
+        where = self._path("file", path, parents=parents, replace=replace, mode=mode, uid=uid, gid=gid)
         with contextlib.closing(AsyncLink()) as link:
             if isinstance(data, (str, bytes, bytearray, memoryview)):
                 content = as_bytes(data)

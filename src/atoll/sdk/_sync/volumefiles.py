@@ -86,7 +86,7 @@ class VolumeFiles:
             FileMissingError: The directory above is missing, without ``parents``.
         """
         with contextlib.closing(Link()) as link:
-            where = self._path("dir", path, force=parents, mode=mode, uid=uid, gid=gid)
+            where = self._path("dir", path, parents=parents, mode=mode, uid=uid, gid=gid)
             return link.call("POST", where, VolumeEntry)
 
     def read(self, path: str, *, max_bytes: int = GIB) -> str:
@@ -152,7 +152,7 @@ class VolumeFiles:
             FileMissingError: The directory above is missing, without ``parents``.
             NoSpaceError: The disk is full.
         """
-        where = self._path("file", path, parents=parents, force=replace, mode=mode, uid=uid, gid=gid)
+        where = self._path("file", path, parents=parents, replace=replace, mode=mode, uid=uid, gid=gid)
         with contextlib.closing(Link()) as link:
             if isinstance(data, (str, bytes, bytearray, memoryview)):
                 content = as_bytes(data)

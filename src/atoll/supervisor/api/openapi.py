@@ -26,6 +26,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 _ONE = "/v1/sandboxes/{ref}"
+_VOLUME = "/v1/volumes/{ref}"
 OPERATIONS = (
     Operation("get", "/hello", "Who answers; never changes", None, protocol.Hello),
     Operation("get", "/list", "All sandboxes, shortly; never changes", None, protocol.Listed),
@@ -107,6 +108,15 @@ OPERATIONS = (
     Operation(
         "post", "/v1/verified-images", "Examine their layers", protocol.VerifyRequest, types.VerifyReport
     ),
+    Operation("get", f"{_VOLUME}/entry", "What a path is", None, types.VolumeEntry),
+    Operation(
+        "post", f"{_VOLUME}/entry", "Change its owner or mode", protocol.AttributesRequest, types.VolumeEntry
+    ),
+    Operation("delete", f"{_VOLUME}/entry", "Remove it"),
+    Operation("get", f"{_VOLUME}/dir", "A directory's entries", None, list[types.VolumeEntry]),
+    Operation("post", f"{_VOLUME}/dir", "Make a directory", None, types.VolumeEntry),
+    Operation("get", f"{_VOLUME}/file", "A file's bytes"),
+    Operation("put", f"{_VOLUME}/file", "Make the body the content of a file", None, types.VolumeEntry),
     Operation("get", "/v1/images", "All images", None, list[types.ImageInfo]),
     Operation("get", "/v1/images/{name}", "One image", None, types.ImageInfo),
     Operation(
@@ -136,11 +146,14 @@ _QUERY = {
     "/v1/snapshots": ("sandbox", "team"),
     "/v1/keys": ("team",),
     "/v1/volumes": ("team",),
-    "/v1/volumes/{ref}": ("team",),
     "/v1/templates": ("team",),
     "/v1/templates/{ref}": ("team",),
     "/v1/resolved": ("ref", "team"),
     f"{_ONE}/stats/history": ("start", "end"),
+    _VOLUME: ("team",),
+    f"{_VOLUME}/entry": ("path", "team"),
+    f"{_VOLUME}/dir": ("path", "team", "depth", "parents", "mode", "uid", "gid"),
+    f"{_VOLUME}/file": ("path", "team", "parents", "replace", "mode", "uid", "gid"),
     "/stop": ("force",),
 }
 
@@ -168,7 +181,12 @@ def _described(each: Operation, schema_of: dict[str, Any]) -> dict[str, Any]:
         for part in each.path.split("/")
         if part.startswith("{")
     ]
-    if each.method == "get" or each.path == "/stop":
+    if each.method == "get" or each.path in (
+        "/stop",
+        f"{_VOLUME}/entry",
+        f"{_VOLUME}/dir",
+        f"{_VOLUME}/file",
+    ):
         parameters += [
             {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
             for name in _QUERY.get(each.path, ())

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from atoll.protocol import VolumeRequest
+from atoll.errors import InvalidSpecError
+from atoll.host import Owner
+from atoll.protocol import AttributesRequest, VolumeRequest
 from atoll.supervisor.api.answers import Report, answer, json_answer, read_body
 from atoll.supervisor.rows import VolumeRow
 from atoll.supervisor.system import System
+from atoll.supervisor.volumefiles import VolumeFiles
 
 _BASE = "/v1/volumes"
+_ONE = f"{_BASE}/{{ref}}"
+_DIGITS_MOST = 10
 
 
 def volume_routes(system: System) -> list[Route]:
@@ -40,13 +47,119 @@ def volume_routes(system: System) -> list[Route]:
 
         return await answer(request, system.works, work)
 
-    one = f"{_BASE}/{{ref}}"
     return [
         Route(_BASE, create, methods=["POST"]),
         Route(_BASE, listed),
-        Route(one, info),
-        Route(one, remove, methods=["DELETE"]),
+        Route(_ONE, info),
+        Route(_ONE, remove, methods=["DELETE"]),
+        *_entry_routes(system),
+        *_directory_routes(system),
+        *_file_routes(system),
     ]
+
+
+def _entry_routes(system: System) -> list[Route]:
+    async def stat(request: Request) -> Response:
+        return json_answer(await _files(system, request).stat(_path(request)))
+
+    async def set_attributes(request: Request) -> Response:
+        files, wanted = _files(system, request), await read_body(request, AttributesRequest)
+
+        async def work(_: Report) -> object:
+            owner = Owner(wanted.uid, wanted.gid)
+            return await files.set_attributes(_path(request), mode=wanted.mode, owner=owner)
+
+        return await answer(request, system.works, work)
+
+    async def remove(request: Request) -> Response:
+        files = _files(system, request)
+
+        async def work(_: Report) -> None:
+            await files.remove(_path(request))
+
+        return await answer(request, system.works, work)
+
+    return [
+        Route(f"{_ONE}/entry", stat),
+        Route(f"{_ONE}/entry", set_attributes, methods=["POST"]),
+        Route(f"{_ONE}/entry", remove, methods=["DELETE"]),
+    ]
+
+
+def _directory_routes(system: System) -> list[Route]:
+    async def listed(request: Request) -> Response:
+        depth = _number(request, "depth")
+        return json_answer(await _files(system, request).list(_path(request), 1 if depth is None else depth))
+
+    async def make(request: Request) -> Response:
+        files = _files(system, request)
+
+        async def work(_: Report) -> object:
+            return await files.mkdir(
+                _path(request),
+                parents=bool(_number(request, "parents")),
+                mode=_number(request, "mode"),
+                owner=_owner(request),
+            )
+
+        return await answer(request, system.works, work)
+
+    return [Route(f"{_ONE}/dir", listed), Route(f"{_ONE}/dir", make, methods=["POST"])]
+
+
+def _file_routes(system: System) -> list[Route]:
+    async def read(request: Request) -> Response:
+        pieces = _files(system, request).read(_path(request))
+        # What cannot be read is told before the answer begins.
+        first = await anext(pieces, b"")
+        return StreamingResponse(_joined(first, pieces), media_type="application/octet-stream")
+
+    async def write(request: Request) -> Response:
+        # No work of its own: who sends no more has nothing written.
+        return json_answer(
+            await _files(system, request).write(
+                _path(request),
+                request.stream(),
+                parents=bool(_number(request, "parents")),
+                replace=bool(_number(request, "replace")),
+                mode=_number(request, "mode"),
+                owner=_owner(request),
+            )
+        )
+
+    return [Route(f"{_ONE}/file", read), Route(f"{_ONE}/file", write, methods=["PUT"])]
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+def _files(system: System, request: Request) -> VolumeFiles:
+    return system.volumes.files(_volume(system, request))
+
+
+def _path(request: Request) -> str:
+    return request.query_params.get("path", "/")
+
+
+def _owner(request: Request) -> Owner:
+    return Owner(_number(request, "uid"), _number(request, "gid"))
+
+
+def _number(request: Request, name: str) -> int | None:
+    """A number in the query; None when there is none of that name.
+
+    Raises:
+        InvalidSpecError: It is something else.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS_MOST:
+        raise InvalidSpecError(f"{name}={text[:80]!r} is no number")
+    return int(text)
 
 
 def _volume(system: System, request: Request) -> VolumeRow:

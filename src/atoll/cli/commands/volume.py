@@ -1,0 +1,78 @@
+"""``atoll volume``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from atoll import Volumes
+from atoll.cli.lazy import Group
+from atoll.cli.options import json_option
+from atoll.cli.output import show_json
+from atoll.cli.text import age, plain, table
+
+team_option = click.option("--team", metavar="TEAM", help="Whose volumes; default: nobody's.")
+
+
+@click.group(name="volume", cls=Group)
+def command() -> None:
+    """Make, list and delete volumes: directories that outlive sandboxes and appear in several of them."""
+
+
+@command.command(name="create")
+@click.argument("name")
+@team_option
+@json_option
+def create(name: str, team: str | None, as_json: bool) -> None:
+    r"""Make an empty volume and print its id.
+
+    \b
+    Example:
+      atoll volume create data
+      atoll create --volume data:/data
+    """
+    info = Volumes.create(name, team=team)
+    if as_json:
+        show_json(info)
+    else:
+        click.echo(info.volume_id)
+
+
+@command.command(name="ls")
+@click.option("--team", metavar="TEAM", help="Only those of this team.")
+@json_option
+def list_volumes(team: str | None, as_json: bool) -> None:
+    r"""List volumes, oldest first.
+
+    \b
+    Example:
+      atoll volume ls
+    """
+    infos = Volumes.list(team=team)
+    if as_json:
+        show_json(infos)
+        return
+    now_s = time.time()
+    rows = [
+        [info.volume_id, plain(info.name), plain(info.team or "-"), age(info.created_at, now_s)]
+        for info in infos
+    ]
+    click.echo(table(["ID", "NAME", "TEAM", "AGE"], rows))
+
+
+@command.command(name="rm")
+@click.argument("volumes", metavar="VOLUME...", nargs=-1, required=True)
+@team_option
+@json_option
+def remove(volumes: tuple[str, ...], team: str | None, as_json: bool) -> None:
+    r"""Delete volumes with all that is in them. One that a sandbox mounts, asleep or not, is refused.
+
+    \b
+    Example:
+      atoll volume rm data
+    """
+    for volume in volumes:
+        Volumes.delete(volume, team=team)
+    if as_json:
+        show_json({"deleted": volumes})
