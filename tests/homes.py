@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from atoll import Images, Sandbox, Snapshots, Supervisor, Templates
+from atoll import Images, Sandbox, Snapshots, Supervisor, Templates, Volumes
 from atoll.errors import AtollError, SandboxNotFoundError, SnapshotNotFoundError
 from atoll.host import Home, end_holder, find_holder
 
@@ -75,7 +75,7 @@ def make_home(prefix: str = "ah-", *, own_images: bool = False, under: Path | No
 
 
 def empty(path: Path) -> None:
-    """Kill every sandbox of the home and delete every snapshot, children before parents."""
+    """Kill every sandbox of the home and delete every snapshot, children before parents, and every volume."""
     if not (path / "state.db").exists():
         return
     for sandbox in list(Sandbox.list()):
@@ -88,6 +88,8 @@ def empty(path: Path) -> None:
     for snapshot in sorted(Snapshots.list(), key=lambda s: s.created_at, reverse=True):
         with contextlib.suppress(SnapshotNotFoundError):  # what no template needs goes by itself
             Snapshots.delete(snapshot.snapshot_id)
+    for volume in Volumes.list():
+        Volumes.delete(volume.volume_id)
 
 
 def empty_of_images() -> None:
@@ -131,7 +133,9 @@ def assert_nothing_is_left(path: Path) -> None:
     assert str(path) not in mounts
     assert str(home.run) not in mounts
     left = [
-        entry.name for directory in ("sandboxes", "snapshots", "layers") for entry in listed(path / directory)
+        entry.name
+        for directory in ("sandboxes", "snapshots", "layers", "volumes")
+        for entry in listed(path / directory)
     ]
     assert left == []
 

@@ -36,6 +36,7 @@ COMMANDS = {
     "team": "Make, change and delete teams and their quotas.",
     "timeout": "Say how long a sandbox may run.",
     "template": "Build, list and remove templates.",
+    "volume": "Make, list and delete volumes.",
 }
 
 

@@ -27,6 +27,19 @@ def split_pairs(
     return tuple(split)
 
 
+def split_mounts(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """Split each VOLUME:/PATH; the volumes by their paths."""
+    mounts: dict[str, str] = {}
+    for value in values:
+        name, colon, path = value.partition(":")
+        if not name or not colon or not path.startswith("/"):
+            raise click.BadParameter(f"{value!r} is not VOLUME:/PATH", ctx, param)
+        if path in mounts:
+            raise click.BadParameter(f"two volumes are wanted at {path}", ctx, param)
+        mounts[path] = name
+    return mounts
+
+
 def pairs_option(*names: str, text: str) -> Callable[[F], F]:
     """Add an option KEY=VALUE that may be given more than once."""
     return click.option(*names, metavar="KEY=VALUE", multiple=True, callback=split_pairs, help=text)
@@ -84,6 +97,14 @@ def spec_options(command: F) -> F:
             default="internet",
             show_default=True,
             help="What the sandbox may reach.",
+        ),
+        click.option(
+            "--volume",
+            "volumes",
+            metavar="VOLUME:/PATH",
+            multiple=True,
+            callback=split_mounts,
+            help="Mount a volume there; repeatable.",
         ),
         pairs_option("--metadata", text="Label to filter lists by; repeatable."),
         click.option("--from-snapshot", metavar="SNAPSHOT", help="Restore this snapshot, memory and disk."),

@@ -28,4 +28,5 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
         "best_effort": options["best_effort"],
         "on_crash": options["on_crash"],
         "team": options["team"],
+        "volumes": options["volumes"],
     }

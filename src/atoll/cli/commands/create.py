@@ -27,6 +27,7 @@ def command(as_json: bool, **options: Any) -> None:
     Example:
       atoll create --name work --env TOKEN=abc
       atoll create --from-snapshot ready
+      atoll create --volume data:/data
       atoll create --timeout 1h --on-timeout suspend
     """
     with progress_shown() as report:

@@ -57,6 +57,7 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ),
         ("snapshot", info.snapshot_id or "-"),
     ]
+    lines += [("volume", f"{volume} at {path}") for path, volume in sorted(info.volumes.items())]
     lines += [("metadata", f"{key}={value}") for key, value in sorted(info.metadata.items())]
     # The values of variables may be secrets, and a screen may be shared; --json has them.
     lines += [("env", key) for key in sorted(info.env)]
