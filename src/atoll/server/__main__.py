@@ -157,7 +157,7 @@ def client_variables(settings: Settings, key: str) -> dict[str, str]:
         return variables | {"E2B_DOMAIN": str(settings.public_domain)}
     host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"
     url = f"{settings.scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
-    return variables | {"E2B_API_URL": url, "E2B_SANDBOX_URL": url}
+    return variables | {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url}
 
 
 def _tell(variables: dict[str, str], env_file: Path | None) -> None:

@@ -1,11 +1,13 @@
-"""Sandboxes by their id, within the team that asks."""
+"""Sandboxes by their id, within the team that asks. They name their volumes, as clients do."""
 
 from __future__ import annotations
 
 import re
 
+import msgspec
+
 from atoll.errors import SandboxNotFoundError
-from atoll.sdk import AsyncSandbox
+from atoll.sdk import AsyncSandbox, AsyncVolumes
 from atoll.server.answers import Refusal
 from atoll.types import SandboxInfo
 
@@ -36,9 +38,22 @@ async def owned(ref: str, team: str) -> SandboxInfo:
     # the supervisor takes names, too, and a name may look like an id
     if info.team != team or info.sandbox_id != sandbox_id or info.state == "killed":
         raise missing(ref)
-    return info
+    return (await _naming([info], team))[0]
 
 
 async def all_of(team: str) -> list[SandboxInfo]:
     """Every sandbox of the team, oldest first, but those in which templates are built."""
-    return [info async for info in AsyncSandbox.list(team=team) if BUILD not in info.attributes]
+    infos = [info async for info in AsyncSandbox.list(team=team) if BUILD not in info.attributes]
+    return await _naming(infos, team)
+
+
+async def _naming(infos: list[SandboxInfo], team: str) -> list[SandboxInfo]:
+    if not any(info.volumes for info in infos):
+        return infos
+    names = {volume.volume_id: volume.name for volume in await AsyncVolumes.list(team=team)}
+    return [
+        msgspec.structs.replace(
+            info, volumes={path: names.get(volume, volume) for path, volume in info.volumes.items()}
+        )
+        for info in infos
+    ]

@@ -52,6 +52,7 @@ def test_volumes_do_not_lie_in_each_other_and_are_not_many() -> None:
 
 @in_world
 async def test_a_name_is_one_teams_and_an_id_is_everybodys(world: World) -> None:
+    await world.ask("POST", "/v1/teams", {"name": "red"})
     first, second = await made(world), await made(world, team="red")
     assert (await world.ask("GET", "/v1/volumes/data")).json["volume_id"] == first
     assert (await world.ask("GET", "/v1/volumes/data?team=red")).json["volume_id"] == second
@@ -98,6 +99,7 @@ async def test_a_snapshot_may_start_with_another_volume_and_with_no_other_path(w
         "POST", "/v1/sandboxes", {"from_snapshot": "kept", "volumes": {"/else": "other"}}
     )
     assert refused.status == 400
+    await world.ask("POST", "/v1/teams", {"name": "red"})
     # Its memory would bring one team's files to another.
     foreign = await world.ask("POST", "/v1/sandboxes", {"from_snapshot": "kept", "team": "red"})
     assert (foreign.status, foreign.json["code"]) == (404, "volume_not_found")

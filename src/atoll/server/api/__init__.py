@@ -20,6 +20,8 @@ from atoll.server.api.states import state_routes
 from atoll.server.api.templates import template_routes
 from atoll.server.api.unsupported import unsupported_routes
 from atoll.server.builds import Builds
+from atoll.server.api.volumecontent import volume_content_routes
+from atoll.server.api.volumes import volume_routes
 from atoll.server.idempotency import Idempotency
 from atoll.server.machine import this_machine
 from atoll.server.parts import Parts
@@ -50,6 +52,8 @@ def routes(parts: Parts) -> list[Route]:
         *snapshot_routes(parts),
         *build_routes(parts, builds, uploads),
         *template_routes(parts, TemplateViews(machine), builds),
+        *volume_routes(parts),
+        *volume_content_routes(parts),
         *unsupported_routes(parts),
     ]
 

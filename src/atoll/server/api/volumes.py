@@ -1,0 +1,78 @@
+"""Volumes: making and finding them, with a key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.errors import InUseError, VolumeNotFoundError
+from atoll.sdk import AsyncVolumes
+from atoll.server.answers import Refusal, answer, no_content
+from atoll.server.api.asked import Asked, route
+from atoll.server.parts import Parts
+from atoll.types import VolumeInfo
+
+_ID = re.compile(r"[a-z][a-z0-9]{19}")
+_ONE = "/volumes/{volume_id}"
+
+
+class NewVolume(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of ``POST /volumes``."""
+
+    name: Annotated[str, Meta(max_length=512)]
+
+
+class Volume(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A volume, with the token that its files need where one was asked for."""
+
+    volume_id: str = msgspec.field(name="volumeID")
+    name: str
+    token: str | None = None
+
+
+def volume_routes(parts: Parts) -> Sequence[Route]:
+    """``/volumes``."""
+
+    def with_token(info: VolumeInfo) -> Volume:
+        return Volume(volume_id=info.volume_id, name=info.name, token=parts.tokens.volume(info.volume_id))
+
+    async def create(asked: Asked) -> Response:
+        wanted = await asked.body(NewVolume)
+        return answer(with_token(await AsyncVolumes.create(wanted.name, team=asked.team.name)), 201)
+
+    async def listed(asked: Asked) -> Response:
+        infos = await AsyncVolumes.list(team=asked.team.name)
+        return answer([Volume(volume_id=info.volume_id, name=info.name) for info in infos])
+
+    async def info(asked: Asked) -> Response:
+        return answer(with_token(await owned(asked)))
+
+    async def remove(asked: Asked) -> Response:
+        found = await owned(asked)
+        try:
+            await AsyncVolumes.delete(found.volume_id)
+        except InUseError:
+            raise Refusal(409, f"Volume {found.volume_id} is mounted by a sandbox") from None
+        return no_content()
+
+    async def owned(asked: Asked) -> VolumeInfo:
+        volume_id = str(asked.request.path_params["volume_id"])
+        try:
+            if _ID.fullmatch(volume_id):
+                return await AsyncVolumes.get(volume_id, team=asked.team.name)
+        except VolumeNotFoundError:
+            pass
+        raise Refusal(404, f"Volume {volume_id[:64]} not found")
+
+    return [
+        route(parts, "POST", "/volumes", create),
+        route(parts, "GET", "/volumes", listed),
+        route(parts, "GET", _ONE, info),
+        route(parts, "DELETE", _ONE, remove),
+    ]
