@@ -12,7 +12,7 @@ import pytest
 from tests import homes
 from tests.e2e.counter import count, start_counter
 
-from atoll import Lifecycle, Sandbox, Snapshots, Supervisor, UnsupportedError
+from atoll import Lifecycle, Sandbox, Snapshots, Supervisor, UnsupportedError, Volumes
 from atoll.errors import HostError
 from atoll.host import Home, is_host_root
 from atoll.host.userns import own_ranges
@@ -128,6 +128,26 @@ def test_doctor_says_what_such_a_disk_costs(engine_home: Path) -> None:
     (found,) = [finding for finding in Supervisor.doctor().findings if finding.name == "disk kind"]
     assert found.level in ("note", "warning")
     assert "a crash loses what was changed since the last one" in found.message
+
+
+def test_a_volume_serves_every_user_whose_disk_the_engine_keeps(engine_home: Path) -> None:
+    Volumes.create("shared")
+    files = Volumes.files("shared")
+    with (
+        Sandbox.create(volumes={"/data": "shared"}) as one,
+        Sandbox.create(volumes={"/d": "shared"}) as other,
+    ):
+        one.run("mkdir -p /data/dir/deep && echo 1 >/data/dir/file").check()
+        other.run("echo 2 >>/d/dir/file && touch /d/dir/deep/more && sudo touch /d/dir/roots").check()
+        one.suspend()
+        assert files.read("dir/file") == "1\n2\n"
+        files.write("dir/file", "3\n")
+        files.write("new/file", "new\n")
+        assert one.run("echo 4 >>/data/dir/file && echo 5 >>/data/new/file && ls /data/dir").stdout == (
+            "deep\nfile\nroots\n"
+        )
+        assert other.run("cat /d/dir/file /d/new/file").stdout == "3\n4\nnew\n5\n"
+    Volumes.delete("shared")
 
 
 def crash(sandbox: Sandbox) -> None:

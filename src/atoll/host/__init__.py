@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     )
     from atoll.host.rights import give_up_rights, lower_rights
     from atoll.host.rooted import Owner, RootedEntry, RootedTree
-    from atoll.host.sealing import check_tree, seal_tree
     from atoll.host.treecopy import TreeCopy, copy_tree
     from atoll.host.treefacts import Pace
     from atoll.host.trees import (

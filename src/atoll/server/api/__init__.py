@@ -19,9 +19,9 @@ from atoll.server.api.snapshots import snapshot_routes
 from atoll.server.api.states import state_routes
 from atoll.server.api.templates import template_routes
 from atoll.server.api.unsupported import unsupported_routes
-from atoll.server.builds import Builds
 from atoll.server.api.volumecontent import volume_content_routes
 from atoll.server.api.volumes import volume_routes
+from atoll.server.builds import Builds
 from atoll.server.idempotency import Idempotency
 from atoll.server.machine import this_machine
 from atoll.server.parts import Parts
