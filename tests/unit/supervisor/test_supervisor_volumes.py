@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import pytest
 from atoll.errors import InvalidSpecError
 from atoll.supervisor.mountpoints import check_mountpoints
 from atoll.supervisor.rows import VolumeRow
-from tests.unit.supervisor.world import World, in_world
+from tests.unit.supervisor.world import PATIENCE_S, World, in_world
 
 
 async def made(world: World, name: str = "data", team: str | None = None) -> str:
@@ -208,3 +209,17 @@ async def test_files_are_reached_without_a_sandbox_and_errors_say_what_is_wrong(
         assert (await world.ask(method, f"{base}/{path}")).json["code"] == code, path
     assert (await world.ask("DELETE", f"{base}/entry?path=/a")).status == 204
     assert (await world.ask("GET", f"{base}/dir?path=/")).json == []
+
+
+@in_world
+async def test_a_team_that_has_used_up_its_disk_uploads_no_more(world: World) -> None:
+    await world.ask("POST", "/v1/teams", {"name": "red", "quotas": {"disk_mib": 1}})
+    volume = await made(world, team="red")
+    (world.home.volumes / volume / "data" / "big").write_bytes(b"x" * (2 << 20))
+    upload = f"/v1/volumes/{volume}/file?path=/new&replace=1&uid={os.getuid()}&gid={os.getgid()}"
+    async with asyncio.timeout(PATIENCE_S):
+        # Who asks does not wait for long until it is measured.
+        while (answer := await world.ask("PUT", upload, "x")).status == 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert (answer.status, answer.json["code"]) == (429, "quota")
+    assert list((world.home.volumes / volume / "aside").iterdir()) == []

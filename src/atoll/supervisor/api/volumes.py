@@ -19,6 +19,7 @@ from atoll.supervisor.volumefiles import VolumeFiles
 _BASE = "/v1/volumes"
 _ONE = f"{_BASE}/{{ref}}"
 _DIGITS_MOST = 10
+_CHECK_BYTES = 64 << 20
 
 
 def volume_routes(system: System) -> list[Route]:
@@ -119,7 +120,7 @@ def _file_routes(system: System) -> list[Route]:
         return json_answer(
             await _files(system, request).write(
                 _path(request),
-                request.stream(),
+                _within_quota(system, _volume(system, request).team, request.stream()),
                 parents=bool(_number(request, "parents")),
                 replace=bool(_number(request, "replace")),
                 mode=_number(request, "mode"),
@@ -128,6 +129,19 @@ def _file_routes(system: System) -> list[Route]:
         )
 
     return [Route(f"{_ONE}/file", read), Route(f"{_ONE}/file", write, methods=["PUT"])]
+
+
+async def _within_quota(
+    system: System, team: str | None, pieces: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
+    """What is uploaded, as long as its team has disk left."""
+    unchecked = _CHECK_BYTES
+    async for piece in pieces:
+        unchecked += len(piece)
+        if unchecked >= _CHECK_BYTES:
+            await system.parts.quotas.check_disk(team)
+            unchecked = 0
+        yield piece
 
 
 async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
