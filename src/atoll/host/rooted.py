@@ -184,7 +184,9 @@ class RootedTree:
         with self._above(path) as (directory, name):
             os.rename(name, aside, src_dir_fd=directory)
             _sync(directory)
-        remove_tree(aside)
+        # Who is still in such a directory may add to it: what is left goes when the tree is not used any more.
+        with contextlib.suppress(OSError):
+            remove_tree(aside)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
@@ -136,15 +136,18 @@ async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byt
 async def _write(request: Request, files: AsyncVolumeFiles) -> Response:
     # Who says nothing of it may replace a file: only a plain no keeps the old one.
     forced = _is_forced(request) is not False
-    entry = await files.write(
-        _path(request),
-        request.stream(),
-        parents=forced,
-        replace=forced,
-        mode=_optional(request, "mode", _MODE_MOST),
-        uid=_optional(request, "uid", _NUMBER_MOST),
-        gid=_optional(request, "gid", _NUMBER_MOST),
-    )
+    try:
+        entry = await files.write(
+            _path(request),
+            request.stream(),
+            parents=forced,
+            replace=forced,
+            mode=_optional(request, "mode", _MODE_MOST),
+            uid=_optional(request, "uid", _NUMBER_MOST),
+            gid=_optional(request, "gid", _NUMBER_MOST),
+        )
+    except ClientDisconnect:
+        raise Refusal(400, "the body ended early") from None
     return answer(_told(entry), 201)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
@@ -113,40 +113,42 @@ def _file_routes(system: System) -> list[Route]:
         pieces = _files(system, request).read(_path(request))
         # What cannot be read is told before the answer begins.
         first = await anext(pieces, b"")
-        return StreamingResponse(_joined(first, pieces), media_type="application/octet-stream")
+        return StreamingResponse(_joined(system, first, pieces), media_type="application/octet-stream")
 
     async def write(request: Request) -> Response:
         # No work of its own: who sends no more has nothing written.
-        return json_answer(
-            await _files(system, request).write(
+        try:
+            entry = await _files(system, request).write(
                 _path(request),
-                _within_quota(system, _volume(system, request).team, request.stream()),
+                _allowed(system, _volume(system, request).team, request.stream()),
                 parents=bool(_number(request, "parents")),
                 replace=bool(_number(request, "replace")),
                 mode=_number(request, "mode"),
                 owner=_owner(request),
             )
-        )
+        except ClientDisconnect:
+            raise InvalidSpecError("the file was not sent to its end") from None
+        return json_answer(entry)
 
     return [Route(f"{_ONE}/file", read), Route(f"{_ONE}/file", write, methods=["PUT"])]
 
 
-async def _within_quota(
-    system: System, team: str | None, pieces: AsyncIterator[bytes]
-) -> AsyncIterator[bytes]:
-    """What is uploaded, as long as its team has disk left."""
+async def _allowed(system: System, team: str | None, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """What is uploaded, as long as its team has disk left; meanwhile the supervisor is not idle."""
     unchecked = _CHECK_BYTES
     async for piece in pieces:
         unchecked += len(piece)
         if unchecked >= _CHECK_BYTES:
             await system.parts.quotas.check_disk(team)
             unchecked = 0
+        system.keeper.note()
         yield piece
 
 
-async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _joined(system: System, first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield first
     async for piece in rest:
+        system.keeper.note()
         yield piece
 
 
