@@ -29,6 +29,15 @@ def all_of(raw: socket.socket) -> bytes:
     return told
 
 
+def head_of(raw: socket.socket) -> bytes:
+    told = b""
+    while b"\r\n\r\n" not in told:
+        piece = raw.recv(65536)
+        assert piece, told
+        told += piece
+    return told
+
+
 def test_a_head_that_does_not_come_ends_the_connection(impatient: Server) -> None:
     with socket.create_connection(("127.0.0.1", impatient.port), timeout=BOUND_S) as raw:
         raw.sendall(b"GET /health HTTP/1.1\r\nHos")
@@ -55,7 +64,16 @@ def test_a_body_that_does_not_come_is_not_waited_for(
         )
         with socket.create_connection(("127.0.0.1", impatient.port), timeout=BOUND_S) as raw:
             raw.sendall(head.encode())
-            assert all_of(raw).startswith(b"HTTP/1.1 408 ")
+            told = head_of(raw)
+            assert told.startswith(b"HTTP/1.1 408 ")
+            assert b"\r\nconnection: close\r\n" in told
+
+
+def test_a_body_for_the_api_that_does_not_come_is_not_waited_for(impatient: Server) -> None:
+    head = f"POST /v2/sandboxes HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {impatient.key}\r\nContent-Length: 10\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", impatient.port), timeout=BOUND_S) as raw:
+        raw.sendall(head.encode())
+        assert head_of(raw).startswith(b"HTTP/1.1 408 ")
 
 
 def test_hundreds_of_silent_connections_keep_nobody_out(impatient: Server) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from atoll.errors import AtollError
 from atoll.server.accesslog import logged
@@ -27,7 +28,7 @@ def make_app(parts: Parts) -> ASGIApp:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if not await gateway.take(scope, receive, send):
-                await api(scope, receive, send)
+                await api(scope, _bounded(receive, parts.settings.body_timeout_s), send)
         except CutError:
             raise  # the HTTP server breaks the client's stream off
         except Exception:
@@ -45,9 +46,28 @@ def make_api(parts: Parts) -> Starlette:
             Refusal: _refused,
             AtollError: _failed,
             HTTPException: _no_route,
+            TimeoutError: _late,
             Exception: _fault,
         },
     )
+
+
+def _bounded(receive: Receive, patience_s: float) -> Receive:
+    """The client's side of a request, whose body may not stop for so long; what comes after it may."""
+    over = False
+
+    async def bounded() -> Message:
+        nonlocal over
+        async with asyncio.timeout(None if over else patience_s):
+            message = await receive()
+        over = over or not message.get("more_body", False)
+        return message
+
+    return bounded
+
+
+async def _late(request: Request, error: Exception) -> Response:
+    return refused(Refusal(408, "the request's body did not come", headers={"Connection": "close"}))
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -48,7 +48,7 @@ class Exchange:
         self._body_over = False
         self._client_gone = False
         self._started = False
-        self._late: Rejection | None = None
+        self._late = False
 
     async def run(self) -> None:
         """Do all of it.
@@ -57,7 +57,10 @@ class Exchange:
             Rejection: Nothing has been answered, and this should be.
             CutError: The answer has begun and cannot be finished.
         """
-        framing, first = await self._framing()
+        try:
+            framing, first = await self._framing()
+        except TimeoutError:
+            raise self._lateness() from None
         try:
             data = self._asked.head(framing) + self._framed(first)
         except ValueError:
@@ -143,14 +146,13 @@ class Exchange:
         """The next piece of the body.
 
         Raises:
-            Rejection: It does not come, and nobody waits for an answer meanwhile.
+            TimeoutError: It does not come, and nothing has been answered.
         """
-        waited_s = None if self._body_over or self._started else self._asked.patience_s
-        try:
-            async with asyncio.timeout(waited_s):
-                return await self._receive()
-        except TimeoutError:
-            raise Rejection(408, "The request's body did not come", self._asked.target) from None
+        async with asyncio.timeout(None if self._body_over or self._started else self._asked.patience_s):
+            return await self._receive()
+
+    def _lateness(self) -> Rejection:
+        return Rejection(408, "The request's body did not come", self._asked.target)
 
     def _framed(self, message: Message | None) -> bytes:
         """The bytes on the wire for one piece of the body."""
@@ -185,8 +187,9 @@ class Exchange:
                     except OSError:
                         # it may have answered all the same
                         sending = False
-        except Rejection as late:
-            self._late = late
+        except TimeoutError:
+            # kept as no exception: its frames would hold the client's side, and with it the connection
+            self._late = True
         finally:
             if self._client_gone or self._late:
                 wire.abort()
@@ -207,7 +210,11 @@ class Exchange:
             return
         if not self._started:
             self._started = True
-            await self._send({"type": "http.response.start", **_start(reply.head, self._asked.method)})
+            start = _start(reply.head)
+            if not self._body_over and not self._asked.is_h2:
+                # an answer before the request's end: what is left of that may never be read
+                start["headers"].append((b"connection", b"close"))
+            await self._send({"type": "http.response.start", **start})
         data = reply.take()
         if data or reply.complete:
             await self._send({"type": "http.response.body", "body": data, "more_body": not reply.complete})
@@ -224,7 +231,7 @@ class Exchange:
         if self._started:
             raise CutError(str(error))
         if self._late:
-            raise self._late
+            raise self._lateness()
         if isinstance(error, GuestError):
             raise Rejection(
                 502, "The server in the sandbox sent what is not HTTP", self._asked.target, names_port=True
@@ -232,7 +239,7 @@ class Exchange:
         raise Rejection(502, "The connection into the sandbox ended", self._asked.target, names_port=True)
 
 
-def _start(head: Head, method: str) -> Message:
+def _start(head: Head) -> Message:
     headers = to_client(head.headers)
     chunked = any(name == b"transfer-encoding" for name, _ in head.headers)
     lengths = [value for name, value in head.headers if name == b"content-length"]

@@ -96,6 +96,9 @@ class Gateway:
 
 async def _reject(rejection: Rejection, scope: Scope, last: dict[bytes, bytes], send: Send) -> None:
     headers, body = rejection.answer(last.get(b"user-agent", b""))
+    if scope["http_version"] != "2" and (b"content-length" in last or b"transfer-encoding" in last):
+        # what is left of its body is not read, so nothing can follow on the connection
+        headers.append((b"connection", b"close"))
     if scope.get("method") == "HEAD":
         body = b""
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
