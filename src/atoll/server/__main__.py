@@ -18,7 +18,7 @@ import uvloop
 
 from atoll.errors import AtollError, InvalidSpecError, NameTakenError
 from atoll.host import Home, give_up_rights
-from atoll.sdk import Keys, Teams
+from atoll.sdk import AsyncSupervisor, Keys, Teams
 from atoll.server.access import Access
 from atoll.server.accesslog import AccessLog
 from atoll.server.app import make_app
@@ -128,7 +128,8 @@ async def _run(parts: Parts, sock: socket.socket, variables: dict[str, str]) -> 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
     _tell(variables, parts.settings.env_file)
-    await server.serve()
+    with AsyncSupervisor.sharing():
+        await server.serve()
 
 
 def self_signed(settings: Settings, directory: Path) -> Settings:

@@ -108,7 +108,9 @@ async def read_json(request: Request, kind: type[_Value], *, limit_bytes: int = 
         async for piece in request.stream():
             data += piece
             if len(data) > limit_bytes:
-                raise Refusal(413, f"the body has more than {limit_bytes} bytes")
+                # what is left of it is not read, so nothing can follow on the connection
+                headers = {"Connection": "close"}
+                raise Refusal(413, f"the body has more than {limit_bytes} bytes", headers=headers)
     except ClientDisconnect:
         raise Refusal(400, "the body ended early") from None
     try:

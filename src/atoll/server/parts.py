@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from atoll.server.access import Access
 from atoll.server.accesslog import AccessLog
+from atoll.server.owned import OwnedSandboxes
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens
 
@@ -19,9 +20,11 @@ class Parts:
         tokens: Makes and checks the tokens that clients hold for one sandbox or one volume.
         access: Tells whose a request is.
         log: Where each request is noted; None notes none.
+        owned: Sandboxes by id and team.
     """
 
     settings: Settings
     tokens: Tokens
     access: Access
     log: AccessLog | None = None
+    owned: OwnedSandboxes = field(default_factory=OwnedSandboxes)

@@ -55,11 +55,29 @@ def closed_on_error(link: AsyncLink) -> Iterator[AsyncLink]:
 class AsyncLink:
     """Asks the supervisor of one home, and starts it when it does not run."""
 
-    def __init__(self, home: Home | None = None, *, may_start: bool = True) -> None:
+    _shared: AsyncLink | None = None
+
+    def __init__(self, home: Home | None = None, *, may_start: bool = True, kept: int = 8) -> None:
         self.home = home or Home.default()
         self._may_start = may_start
-        # uvicorn closes what is idle for 5 seconds; a call must not meet that moment
-        self._pool = AsyncPool(self._connect, self._explain, idle_s=3.0)
+        shared = AsyncLink._shared
+        self._lent = shared is not None and may_start and shared.home.path == self.home.path
+        if shared is not None and self._lent:
+            self._pool: AsyncPool = shared._pool
+        else:
+            # uvicorn closes what is idle for 5 seconds; a call must not meet that moment
+            self._pool = AsyncPool(self._connect, self._explain, idle_s=3.0, kept=kept)
+
+    @classmethod
+    @contextlib.contextmanager
+    def sharing(cls, kept: int) -> Iterator[None]:
+        """Let all links of the process that are made meanwhile use the same connections; ``kept`` idle ones at most."""
+        AsyncLink._shared = link = cls(kept=kept)
+        try:
+            yield
+        finally:
+            AsyncLink._shared = None
+            link.close()
 
     async def call(
         self,
@@ -207,8 +225,9 @@ class AsyncLink:
         )
 
     def close(self) -> None:
-        """Close idle connections."""
-        self._pool.close()
+        """Close idle connections that are its own."""
+        if not self._lent:
+            self._pool.close()
 
 
 async def _checked(answer: AsyncAnswer) -> AsyncAnswer:

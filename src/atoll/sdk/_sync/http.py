@@ -144,12 +144,16 @@ class Answer:
 
 
 class Pool:
-    """Connections to one peer. An idle one is used again unless the peer closed it or ``idle_s`` seconds passed."""
+    """Connections to one peer. An idle one is used again unless the peer closed it or ``idle_s`` seconds passed.
 
-    def __init__(self, opener: Opener, explain: Explain, *, idle_s: float) -> None:
+    ``kept`` of them are kept at most.
+    """
+
+    def __init__(self, opener: Opener, explain: Explain, *, idle_s: float, kept: int = _KEPT) -> None:
         self._open = opener
         self.explain = explain
         self._idle_s = idle_s
+        self._kept = kept
         self._idle: list[Connection] = []
         self._pid = os.getpid()
 
@@ -233,7 +237,7 @@ class Pool:
 
     def give(self, connection: Connection) -> None:
         """Take back a connection whose exchange is over."""
-        if connection.http.reusable and len(self._idle) < _KEPT:
+        if connection.http.reusable and len(self._idle) < self._kept:
             connection.used_at = time.monotonic()
             self._idle.append(connection)
         else:

@@ -56,11 +56,29 @@ def closed_on_error(link: Link) -> Iterator[Link]:
 class Link:
     """Asks the supervisor of one home, and starts it when it does not run."""
 
-    def __init__(self, home: Home | None = None, *, may_start: bool = True) -> None:
+    _shared: Link | None = None
+
+    def __init__(self, home: Home | None = None, *, may_start: bool = True, kept: int = 8) -> None:
         self.home = home or Home.default()
         self._may_start = may_start
-        # uvicorn closes what is idle for 5 seconds; a call must not meet that moment
-        self._pool = Pool(self._connect, self._explain, idle_s=3.0)
+        shared = Link._shared
+        self._lent = shared is not None and may_start and shared.home.path == self.home.path
+        if shared is not None and self._lent:
+            self._pool: Pool = shared._pool
+        else:
+            # uvicorn closes what is idle for 5 seconds; a call must not meet that moment
+            self._pool = Pool(self._connect, self._explain, idle_s=3.0, kept=kept)
+
+    @classmethod
+    @contextlib.contextmanager
+    def sharing(cls, kept: int) -> Iterator[None]:
+        """Let all links of the process that are made meanwhile use the same connections; ``kept`` idle ones at most."""
+        Link._shared = link = cls(kept=kept)
+        try:
+            yield
+        finally:
+            Link._shared = None
+            link.close()
 
     def call(
         self,
@@ -208,8 +226,9 @@ class Link:
         )
 
     def close(self) -> None:
-        """Close idle connections."""
-        self._pool.close()
+        """Close idle connections that are its own."""
+        if not self._lent:
+            self._pool.close()
 
 
 def _checked(answer: Answer) -> Answer:

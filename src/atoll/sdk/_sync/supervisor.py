@@ -38,6 +38,17 @@ class Supervisor:
         return _if_running("GET", "/list", Listed)
 
     @staticmethod
+    def sharing(kept: int = 64) -> contextlib.AbstractContextManager[None]:
+        """A context in which all calls of this process go over the same connections, for programs that make many.
+
+        Without it each call that is not one of an object, like ``Sandbox.get``, connects anew.
+
+        Args:
+            kept: How many idle connections to keep at most.
+        """
+        return Link.sharing(kept)
+
+    @staticmethod
     def suspend_all() -> SuspendedAll | None:
         """Suspend every sandbox of a supervisor of whatever version; None when none runs. Starts nothing."""
         return _if_running("POST", "/suspend-all", SuspendedAll)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,8 +12,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.errors import SandboxNotFoundError
+from atoll.sdk import AsyncSandbox
 from atoll.server.answers import read_json
-from atoll.server.owned import missing, owned
+from atoll.server.owned import OwnedSandboxes, missing
 from atoll.server.parts import Parts
 from atoll.types import SandboxInfo, TeamInfo
 
@@ -25,6 +27,7 @@ class Asked:
 
     request: Request
     team: TeamInfo
+    owned: OwnedSandboxes
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -45,12 +48,28 @@ class Asked:
         return await read_json(self.request, kind)
 
     async def sandbox(self) -> SandboxInfo:
-        """The team's sandbox that the path names.
+        """The team's sandbox that the path names, as it is now.
 
         Raises:
             Refusal: There is none (404).
         """
-        return await owned(self.ref, self.team.name)
+        return await self.owned.look(self.ref, self.team.name)
+
+    async def handle(self) -> contextlib.closing[AsyncSandbox]:
+        """A handle, as a context, on the team's sandbox that the path names: it may have been killed since.
+
+        Raises:
+            Refusal: There never was one (404).
+        """
+        return contextlib.closing(AsyncSandbox.of(await self.found()))
+
+    async def found(self) -> SandboxInfo:
+        """What never changes of the team's sandbox that the path names.
+
+        Raises:
+            Refusal: There never was one (404).
+        """
+        return await self.owned.find(self.ref, self.team.name)
 
 
 Endpoint = Callable[[Asked], Awaitable[Response]]
@@ -61,7 +80,7 @@ def route(parts: Parts, method: str, path: str, endpoint: Endpoint) -> Route:
 
     async def guarded(request: Request) -> Response:
         team = await parts.access.team_of(request.headers)
-        asked = Asked(request, team)
+        asked = Asked(request, team, parts.owned)
         try:
             return await endpoint(asked)
         except SandboxNotFoundError:

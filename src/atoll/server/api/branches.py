@@ -30,13 +30,14 @@ def fork_routes(parts: Parts, views: Views) -> Sequence[Route]:
         timeout_s = leases.DEFAULT_V1_S if wanted.timeout is None else wanted.timeout
         leases.bounded(timeout_s, asked.team.quotas.timeout_s)
         _check_count(wanted.count, asked.team)
-        info = await asked.sandbox()
+        info = await asked.found()
         try:
             lifecycle = leases.lease(timeout_s, info.lifecycle, asked.team.quotas.timeout_s)
             ids = await _forked(info, wanted.count, lifecycle)
         except StateError:
+            state = (await asked.sandbox()).state
             raise Refusal(
-                409, f"Sandbox '{info.sandbox_id}' cannot be forked while in '{info.state}' state"
+                409, f"Sandbox '{info.sandbox_id}' cannot be forked while in '{state}' state"
             ) from None
         except (QuotaError, NoSpaceError) as error:
             # each fork is told by itself; ours are made all or none

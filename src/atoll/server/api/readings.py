@@ -36,7 +36,7 @@ def _metric_routes(parts: Parts, views: Views) -> Sequence[Route]:
         start, end = _moment(asked.query, "start"), _moment(asked.query, "end")
         if start is not None and end is not None and start > end:
             raise Refusal(400, "start cannot be after end")
-        with contextlib.closing(AsyncSandbox.of(await asked.sandbox())) as sandbox:
+        with await asked.handle() as sandbox:
             samples = await sandbox.stats_history(start, end)
         return answer([views.metric(sample) for sample in samples])
 
@@ -74,7 +74,7 @@ def _log_routes(parts: Parts) -> Sequence[Route]:
         return answer(LogsPage(logs=await entries_of(asked, logs.query_of(asked.query, "cursor"))))
 
     async def entries_of(asked: Asked, query: logs.Query) -> list[LogEntry]:
-        info = await asked.sandbox()
+        info = await asked.found()
         with contextlib.closing(AsyncSandbox.of(info)) as sandbox:
             texts: AsyncIterator[str] = sandbox.logs()
             return await logs.entries_of(texts, query, moment(info.created_at))

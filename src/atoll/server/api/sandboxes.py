@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.sdk import AsyncSandbox
 from atoll.server import leases
 from atoll.server.answers import answer, no_content
 from atoll.server.api.asked import Asked, route
@@ -52,7 +51,8 @@ def sandbox_routes(parts: Parts, views: Views, idempotency: Idempotency) -> Sequ
         return answer(views.detail(await asked.sandbox()))
 
     async def kill(asked: Asked) -> Response:
-        await AsyncSandbox.of(await asked.sandbox()).kill()
+        with await asked.handle() as sandbox:
+            await sandbox.kill()
         return no_content()
 
     return [

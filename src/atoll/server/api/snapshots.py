@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.errors import AtollError, StateError
-from atoll.sdk import AsyncSandbox, AsyncSnapshots, AsyncTemplates
+from atoll.sdk import AsyncSnapshots, AsyncTemplates
 from atoll.server.answers import Refusal, answer
 from atoll.server.api.asked import Asked, route
 from atoll.server.parts import Parts
@@ -26,11 +26,11 @@ def snapshot_routes(parts: Parts) -> Sequence[Route]:
             raise Refusal(409, "Snapshots of the filesystem alone are not supported by this server.")
         team = asked.team.name
         name = name_of(wanted.name, team) if wanted.name else None
-        info = await asked.sandbox()
         try:
-            with contextlib.closing(AsyncSandbox.of(info)) as sandbox:
+            with await asked.handle() as sandbox:
                 snapshot = await sandbox.snapshot()
         except StateError:
+            info = await asked.sandbox()
             raise Refusal(
                 409, f"Sandbox '{info.sandbox_id}' cannot be snapshotted while in '{info.state}' state"
             ) from None

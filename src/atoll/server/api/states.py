@@ -80,12 +80,11 @@ def _sleep_routes(parts: Parts, views: Views) -> Sequence[Route]:
 def _lease_routes(parts: Parts) -> Sequence[Route]:
     async def leased(asked: Asked, timeout_s: int, extend_only: bool) -> Response:
         leases.bounded(timeout_s, asked.team.quotas.timeout_s)
-        info = await asked.sandbox()
-        try:
-            with _handle(info) as sandbox:
+        with await asked.handle() as sandbox:
+            try:
                 await sandbox.set_timeout(timeout_s, extend_only=extend_only)
-        except StateError:
-            raise Refusal(404, f"Sandbox '{info.sandbox_id}' is not running anymore") from None
+            except StateError:
+                raise Refusal(404, f"Sandbox '{sandbox.id}' is not running anymore") from None
         return no_content()
 
     async def timeout(asked: Asked) -> Response:
@@ -106,7 +105,7 @@ def _network_route(parts: Parts) -> Route:
     async def network(asked: Asked) -> Response:
         wanted = await asked.body(Network)
         egress = egress_of(wanted, None)
-        with _handle(await asked.sandbox()) as sandbox:
+        with await asked.handle() as sandbox:
             await sandbox.set_network(egress)
         return no_content()
 
