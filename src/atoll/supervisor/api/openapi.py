@@ -1,9 +1,6 @@
-"""The API's own description: /openapi.json and a page for people that loads nothing from elsewhere."""
+"""The API's own description: ``/openapi.json``, and ``/docs`` for people."""
 
 from __future__ import annotations
-
-import html
-from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -11,20 +8,11 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from atoll import protocol, types
+from atoll.protocol import Operation, api_document, api_page
 from atoll.supervisor.api.answers import json_answer
 from atoll.version import __version__
 
-
-class Operation(msgspec.Struct, frozen=True):
-    """One row of the description; ``body`` and ``result`` are types, None for nothing."""
-
-    method: str
-    path: str
-    summary: str
-    body: Any = None
-    result: Any = None
-
-
+_TITLE = "atoll supervisor"
 _ONE = "/v1/sandboxes/{ref}"
 _VOLUME = "/v1/volumes/{ref}"
 OPERATIONS = (
@@ -158,83 +146,23 @@ _QUERY = {
 }
 
 
-def description() -> dict[str, Any]:
-    """The API as an OpenAPI 3.1 document."""
-    kinds = [kind for each in OPERATIONS for kind in (each.body, each.result) if kind is not None]
-    kinds.append(protocol.ErrorBody)
-    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    schema_of = {str(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
-    paths: dict[str, dict[str, Any]] = {}
-    for each in OPERATIONS:
-        paths.setdefault(each.path, {})[each.method] = _described(each, schema_of)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "atoll supervisor", "version": __version__},
-        "paths": paths,
-        "components": {"schemas": components},
-    }
-
-
-def _described(each: Operation, schema_of: dict[str, Any]) -> dict[str, Any]:
-    parameters = [
-        {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
-        for part in each.path.split("/")
-        if part.startswith("{")
-    ]
-    if each.method == "get" or each.path in (
-        "/stop",
-        f"{_VOLUME}/entry",
-        f"{_VOLUME}/dir",
-        f"{_VOLUME}/file",
-    ):
-        parameters += [
-            {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
-            for name in _QUERY.get(each.path, ())
-        ]
-    good = (
-        {"200": _json("Done", schema_of[str(each.result)])}
-        if each.result
-        else {"204": {"description": "Done"}}
-    )
-    described: dict[str, Any] = {
-        "summary": each.summary,
-        "parameters": parameters,
-        "responses": {**good, "default": _json("An error", schema_of[str(protocol.ErrorBody)])},
-    }
-    if each.body:
-        described["requestBody"] = _json("What is wanted", schema_of[str(each.body)])
-    return described
-
-
-def _json(text: str, schema: Any) -> dict[str, Any]:
-    return {"description": text, "content": {"application/json": {"schema": schema}}}
-
-
-def _page() -> str:
-    rows = "".join(
-        f"<tr><td><code>{each.method.upper()}</code></td><td><code>{html.escape(each.path)}</code></td>"
-        f"<td>{html.escape(each.summary)}</td><td>{_name(each.body)}</td><td>{_name(each.result)}</td></tr>"
+def described() -> list[Operation]:
+    """The operations with what their query parts may have."""
+    return [
+        msgspec.structs.replace(each, query=_QUERY.get(each.path, ()))
+        if each.method == "get" or each.path == "/stop" or each.path.startswith(f"{_VOLUME}/")
+        else each
         for each in OPERATIONS
-    )
-    return (
-        "<!doctype html><meta charset=utf-8><title>atoll supervisor</title>"
-        "<style>body{font-family:sans-serif;margin:2em}td,th{text-align:left;padding:.2em 1em .2em 0}</style>"
-        f"<h1>atoll supervisor {__version__}</h1><p>Machine-readable: <a href=openapi.json>openapi.json</a></p>"
-        f"<table><tr><th><th>Path<th>Does<th>Body<th>Answer</tr>{rows}</table>"
-    )
-
-
-def _name(kind: Any) -> str:
-    return html.escape(getattr(kind, "__name__", str(kind)) if kind is not None else "")
+    ]
 
 
 def documentation_routes() -> list[Route]:
     """``/openapi.json`` and ``/docs``."""
 
     async def openapi(_: Request) -> Response:
-        return json_answer(description())
+        return json_answer(api_document(_TITLE, __version__, described(), protocol.ErrorBody))
 
     async def docs(_: Request) -> Response:
-        return HTMLResponse(_page())
+        return HTMLResponse(api_page(_TITLE, __version__, OPERATIONS))
 
     return [Route("/openapi.json", openapi), Route("/docs", docs)]
