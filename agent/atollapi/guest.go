@@ -53,7 +53,7 @@ func (a *API) init(w http.ResponseWriter, r *http.Request) error {
 // and then, if it goes on from a checkpoint, the hooks.
 func (a *API) become(request *initRequest) error {
 	change := settings.Change{
-		Env: request.Env, User: request.User, Cwd: request.Cwd, Hostname: request.Hostname, Generation: request.Generation,
+		Env: request.Env, User: request.User, Cwd: request.Cwd, Generation: request.Generation,
 	}
 	if request.CAPem != nil {
 		env, err := a.System.TrustCA(*request.CAPem)

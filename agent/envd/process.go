@@ -2,6 +2,7 @@ package envd
 
 import (
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -99,7 +100,7 @@ func (a *API) spec(r *http.Request, request *startRequest) (*process.Spec, error
 	}
 	spec := &process.Spec{
 		Argv: append([]string{request.Process.Cmd}, request.Process.Args...), Cwd: cwd,
-		Env: a.Settings.Environment(account, request.Process.Envs), Asked: request.Process.Envs, Account: account,
+		Env: a.Settings.Environment(account, told(r, request.Process.Envs)), Asked: request.Process.Envs, Account: account,
 		Stdin: request.Stdin == nil || *request.Stdin, Timeout: deadlineOf(r), Tag: request.Tag,
 	}
 	if request.Pty != nil {
@@ -110,6 +111,21 @@ func (a *API) spec(r *http.Request, request *startRequest) (*process.Spec, error
 		spec.Terminal = &size
 	}
 	return spec, nil
+}
+
+// told is what a request asks for, over what programs of E2B's clients know their sandbox by. The server tells it with
+// each request: a copy has an id of its own, and nothing of it need be set inside when a sandbox is made.
+func told(r *http.Request, asked map[string]string) map[string]string {
+	id := r.Header.Get("E2b-Sandbox-Id")
+	if id == "" {
+		return asked
+	}
+	env := map[string]string{"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": id}
+	if template := r.Header.Get("E2b-Template-Id"); template != "" {
+		env["E2B_TEMPLATE_ID"] = template
+	}
+	maps.Copy(env, asked)
+	return env
 }
 
 func (a *API) connect(r *http.Request, out *stream) error {

@@ -12,13 +12,6 @@ import (
 // DefaultPath is the search path of programs whose environment names none.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Programs of E2B's clients know by these that they are in a sandbox, and in which: a copy has an id of its own, so that
-// the second follows the host name.
-const (
-	e2bMark = "E2B_SANDBOX"
-	e2bID   = "E2B_SANDBOX_ID"
-)
-
 // Settings are safe for concurrent use.
 type Settings struct {
 	Users *user.Database
@@ -28,7 +21,6 @@ type Settings struct {
 	caEnv      map[string]string
 	user       string
 	cwd        string
-	hostname   string
 	generation int64
 	changes    int
 }
@@ -44,7 +36,6 @@ type Change struct {
 	CAEnv      map[string]string
 	User       *string
 	Cwd        *string
-	Hostname   *string
 	Generation *int64
 }
 
@@ -62,12 +53,6 @@ func (s *Settings) Apply(change Change) {
 	}
 	set(&s.user, change.User)
 	set(&s.cwd, change.Cwd)
-	if change.Hostname != nil && *change.Hostname != s.hostname {
-		s.hostname = *change.Hostname
-		if s.env[e2bMark] != "" {
-			s.changes++
-		}
-	}
 	set(&s.generation, change.Generation)
 }
 
@@ -88,16 +73,7 @@ func (s *Settings) Generation() int64 {
 func (s *Settings) Env() map[string]string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.own()
-}
-
-// own is the environment that the host set, with the sandbox's id where that is asked for.
-func (s *Settings) own() map[string]string {
-	env := maps.Clone(s.env)
-	if env[e2bMark] != "" {
-		env[e2bID] = s.hostname
-	}
-	return env
+	return maps.Clone(s.env)
 }
 
 // changed counts how often the environment was set.
@@ -161,7 +137,7 @@ func (s *Settings) overlay(env map[string]string) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	maps.Copy(env, s.caEnv)
-	maps.Copy(env, s.own())
+	maps.Copy(env, s.env)
 }
 
 func list(env map[string]string) []string {

@@ -3,7 +3,6 @@ package settings
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"atoll/agent/user"
@@ -57,26 +56,5 @@ func TestOnlyAPathThatHoldsTheHostsExtendsIt(t *testing.T) {
 		if got := extends(row.path, row.host); got != row.wanted {
 			t.Errorf("%+v: %t", row, got)
 		}
-	}
-}
-
-func TestACopyOfASandboxOfE2BHasAnIDOfItsOwn(t *testing.T) {
-	known := New(database(t))
-	account, err := known.Account("user")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, copied := "first", "copied"
-	known.Apply(Change{Hostname: &first})
-	if list := known.Environment(account, nil); slices.Contains(list, "E2B_SANDBOX_ID=first") {
-		t.Errorf("%v", list)
-	}
-	known.Apply(Change{Env: map[string]string{"E2B_SANDBOX": "true"}})
-	if list := known.Environment(account, nil); !slices.Contains(list, "E2B_SANDBOX_ID=first") {
-		t.Errorf("%v", list)
-	}
-	known.Apply(Change{Hostname: &copied})
-	if id := known.Env()["E2B_SANDBOX_ID"]; id != "copied" {
-		t.Error(id)
 	}
 }

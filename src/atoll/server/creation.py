@@ -90,7 +90,7 @@ class Creation:
             sandbox = await AsyncSandbox.create(
                 image=origin.image,
                 from_snapshot=origin.snapshot_id,
-                env={**(asked.env_vars or {}), "E2B_SANDBOX": "true", "E2B_TEMPLATE_ID": origin.template_id},
+                env=asked.env_vars,
                 attributes=attributes.kept(),
                 **wanted,
             )

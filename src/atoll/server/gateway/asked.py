@@ -9,7 +9,7 @@ from starlette.types import Scope
 from atoll.server.gateway.headers import Headers, forwarded, head, to_guest
 from atoll.server.gateway.hosts import AGENT_PORT, Target
 
-_OF_THE_AGENT = frozenset({b"x-access-token"})
+_OF_THE_AGENT = frozenset({b"x-access-token", b"e2b-sandbox-id", b"e2b-template-id"})
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Asked:
         is_h2: Whether it came over HTTP/2, where a body needs no header.
         patience_s: How long nothing may come of its body.
         named: One value for each header, the last.
+        template: What the sandbox is made of, which its agent tells programs.
     """
 
     target: Target
@@ -41,6 +42,7 @@ class Asked:
     is_h2: bool
     patience_s: float
     named: dict[bytes, bytes] = field(repr=False)
+    template: str = ""
 
     @classmethod
     def of(cls, scope: Scope, target: Target, named: dict[bytes, bytes], patience_s: float) -> Asked:
@@ -83,6 +85,11 @@ class Asked:
         """The headers that the server inside sees, the body's framing apart."""
         without = _OF_THE_AGENT if self.is_for_agent else frozenset[bytes]()
         told = forwarded(self.peer, self.scheme, self.named.get(b"host", b""))
+        if self.is_for_agent:
+            told += [
+                (b"e2b-sandbox-id", self.target.sandbox_id.encode()),
+                (b"e2b-template-id", self.template.encode()),
+            ]
         return [(b"host", self.host), *to_guest(self.headers, without=without), *told]
 
     def head(self, framing: Headers) -> bytes:

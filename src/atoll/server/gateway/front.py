@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 
 from starlette.types import Receive, Scope, Send
 
@@ -81,7 +82,7 @@ class Gateway:
         noted.route = "gateway"
         known = await self._look_up(asked.target)
         noted.sandbox_id, noted.team = asked.target.sandbox_id, known.team
-        asked = admitted(asked, known, time.time())
+        asked = replace(admitted(asked, known, time.time()), template=known.template)
         if kind == "websocket":
             await Tunnel(asked, known, self._wires, receive, send).run()
         else:

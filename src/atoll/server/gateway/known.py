@@ -24,6 +24,7 @@ class Known:
         team: Whose it is.
         access_token: What its programs and files need; None when they need nothing.
         traffic_token: What its other ports need; None when they are public.
+        template: What it is made of, as its clients know it.
         mask_host: What servers inside see as ``Host``, with ``${PORT}`` for the port; None is what the client said.
     """
 
@@ -31,6 +32,7 @@ class Known:
     team: str | None
     access_token: str | None
     traffic_token: str | None
+    template: str
     mask_host: str | None
 
     async def dial(self, port: int) -> socket.socket:
@@ -84,5 +86,6 @@ class KnownSandboxes:
             traffic_token=(
                 self._tokens.traffic(info.sandbox_id) if told.get("e2b_public_traffic") == "0" else None
             ),
+            template=told.get("e2b_template", info.image),
             mask_host=told.get("e2b_mask_host"),
         )
