@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from starlette.responses import Response
@@ -23,6 +24,8 @@ from atoll.server.wire import LogEntry, LogLine, Logs, LogsPage, Metric, Metrics
 from atoll.types import SandboxInfo
 
 _SANDBOXES_MOST = 100
+# Two samples of the supervisor are nearer than this.
+_NEWEST_S = 30.0
 _IDS = re.compile(r"[a-z0-9,]{0,4096}")
 
 
@@ -50,7 +53,7 @@ def _metric_routes(parts: Parts, views: Views) -> Sequence[Route]:
     async def newest(info: SandboxInfo) -> Metric | None:
         with contextlib.closing(AsyncSandbox.of(info)) as sandbox:
             try:
-                samples = await sandbox.stats_history()
+                samples = await sandbox.stats_history(time.time() - _NEWEST_S)
             except SandboxNotFoundError:
                 return None
         return views.metric(samples[-1]) if samples else None
