@@ -185,6 +185,12 @@ def test_snapshots_are_named_made_again_listed_started_from_and_deleted(sandbox:
     assert Sandbox.list_snapshots(name="unknown").next_items() == []
     with killed(Sandbox.create(first.snapshot_id, timeout=300)) as copy:
         assert copy.files.read("/home/user/kept") == "two"
+    for snapshot in (first, unnamed):
+        assert Sandbox.delete_snapshot(snapshot.snapshot_id) is True
+        assert Sandbox.delete_snapshot(snapshot.snapshot_id) is False
+    assert sandbox.list_snapshots().next_items() == []
+    with pytest.raises(e2b.SandboxException, match="not found"):
+        Sandbox.create(first.snapshot_id)
 
 
 def test_metrics_tell_what_a_sandbox_uses(sandbox: Sandbox) -> None:
