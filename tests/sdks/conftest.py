@@ -1,0 +1,3 @@
+"""The cases run under the SDKs' own interpreters, not here."""
+
+collect_ignore = ["cases"]
