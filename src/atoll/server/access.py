@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 import time
 from collections import OrderedDict
@@ -14,7 +13,7 @@ from atoll.errors import DeniedError
 from atoll.sdk import AsyncKeys
 from atoll.server.accesslog import note
 from atoll.server.answers import Refusal
-from atoll.server.buckets import Buckets, retry_after
+from atoll.server.buckets import Buckets, network_of, retry_after
 from atoll.types import TeamInfo, key_hash, key_id_of
 
 # A revoked key opens nothing after so long.
@@ -73,19 +72,22 @@ class Access:
         return team
 
     async def _team(self, key: str) -> TeamInfo:
-        digest, peer = key_hash(key), _network(note().peer)
+        digest, peer = key_hash(key), network_of(note().peer)
         known = self._known.get(digest)
         if known is not None and self._clock() - known.at_s < _FRESH_S:
             return known.team
-        wait_s = self._wrong.wait_s(peer, _WRONG_RATE_S, _WRONG_BURST, self._clock())
-        if known is None and wait_s:
+        # taken before the answer, so that many wrong ones at once do not pass together
+        first = known is None and digest not in self._asking
+        wait_s = self._wrong.take(peer, _WRONG_RATE_S, _WRONG_BURST, self._clock()) if first else 0.0
+        if wait_s:
             raise Refusal(429, "Too many wrong API keys", headers=retry_after(wait_s))
         try:
             team = await self._asked(digest, key)
         except DeniedError:
             self._known.pop(digest, None)
-            self._wrong.take(peer, _WRONG_RATE_S, _WRONG_BURST, self._clock())
             raise Refusal(401, "Invalid API key") from None
+        if first:
+            self._wrong.give(peer, _WRONG_BURST)
         return team
 
     async def _asked(self, digest: str, key: str) -> TeamInfo:
@@ -129,14 +131,3 @@ def _given(headers: Mapping[str, str]) -> str | None:
             return None
     key = key.strip()
     return key if _KEY.fullmatch(key) else None
-
-
-def _network(peer: str) -> str:
-    """What counts as one address: of IPv6 whoever has one has 2^64."""
-    try:
-        address = ipaddress.ip_address(peer.partition("%")[0])
-    except ValueError:
-        return peer
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
-        return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
-    return peer

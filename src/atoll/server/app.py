@@ -79,7 +79,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, AtollError)
     refusal = refusal_of(error)
     if refusal.status >= 500:
-        _log.error("%s %s: %s: %s", request.method, request.url.path, error.code, error)
+        _log.error("%s %r: %s: %s", request.method, request.url.path, error.code, error)
     return refused(refusal)
 
 
@@ -89,5 +89,5 @@ async def _no_route(request: Request, error: Exception) -> Response:
 
 
 async def _fault(request: Request, error: Exception) -> Response:
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    _log.error("%s %r failed", request.method, request.url.path, exc_info=error)
     return refused(Refusal(500, "the server failed; its log says why"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -45,6 +46,11 @@ class Buckets:
             self._buckets[name].tokens -= 1
         return wait_s
 
+    def give(self, name: str, burst: float) -> None:
+        """Give back a token that was taken."""
+        if name in self._buckets:
+            self._buckets[name].tokens = min(burst, self._buckets[name].tokens + 1)
+
     def wait_s(self, name: str, rate_s: float, burst: float, now_s: float) -> float:
         """What ``take`` would return; nothing is taken."""
         bucket = self._buckets.setdefault(name, TokenBucket(burst, now_s))
@@ -60,3 +66,14 @@ class Buckets:
 def retry_after(wait_s: float) -> dict[str, str]:
     """The header that tells a client to wait."""
     return {"Retry-After": str(max(1, math.ceil(wait_s)))}
+
+
+def network_of(peer: str) -> str:
+    """What counts as one address: of IPv6 whoever has one has 2^64."""
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
+    return peer

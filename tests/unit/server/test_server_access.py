@@ -61,6 +61,26 @@ async def status_of(access: Access, key: str = KEY) -> int:
     return 200
 
 
+def test_wrong_keys_that_come_at_once_do_not_all_reach_the_supervisor() -> None:
+    async def work() -> None:
+        supervisor = Supervisor()
+        access = Access(supervisor.check, Clock())
+        answers = await asyncio.gather(*(status_of(access, f"wrong{number}") for number in range(300)))
+        assert (answers.count(401), answers.count(429), supervisor.asked) == (100, 200, 100)
+
+    asyncio.run(work())
+
+
+def test_a_right_key_that_comes_often_at_once_is_let_in() -> None:
+    async def work() -> None:
+        access = Access(Supervisor().check, Clock())
+        answers = await asyncio.gather(*(status_of(access) for _ in range(300)))
+        assert set(answers) == {200}
+        assert [await status_of(access, "wrong") for _ in range(101)].count(429) == 1
+
+    asyncio.run(work())
+
+
 def test_a_bucket_holds_its_burst_and_fills_at_its_rate() -> None:
     buckets = Buckets()
     assert [buckets.take("a", 2.0, 3.0, 10.0) for _ in range(4)] == [0, 0, 0, 0.5]

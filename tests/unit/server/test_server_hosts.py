@@ -70,3 +70,9 @@ def test_headers_name_a_port_of_a_sandbox() -> None:
 def test_headers_that_name_nothing_that_can_be_are_refused(sandbox_id: str, port: str) -> None:
     with pytest.raises(BadHostError):
         named({b"e2b-sandbox-id": sandbox_id.encode(), b"e2b-sandbox-port": port.encode()})
+
+
+def test_a_host_that_is_longer_than_any_name_is_refused_and_not_remembered() -> None:
+    with pytest.raises(BadHostError):
+        route("a" * 300, None)
+    assert route("a" * 253 + ".:65535", None) == "api"

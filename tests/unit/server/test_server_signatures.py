@@ -39,6 +39,13 @@ def test_a_signature_to_read_does_not_write() -> None:
         checked(query(path="/a", signature=sign("/a", "read", "", TOKEN, "")), "write", TOKEN, NOW)
 
 
+def test_a_signature_to_read_is_none_to_write_a_shorter_path_for_a_stranger_user() -> None:
+    signature = sign("/a:write:me", "read", "", TOKEN, "")
+    assert signature == sign("/a", "write", "me:read:", TOKEN, "")
+    with pytest.raises(BadSignatureError, match="^invalid signature$"):
+        checked(query(path="/a", username="me:read:", signature=signature), "write", TOKEN, NOW)
+
+
 def test_without_a_signature_it_is_missing() -> None:
     with pytest.raises(BadSignatureError, match="^missing signature query parameter$"):
         checked(query(path="/a"), "read", TOKEN, NOW)

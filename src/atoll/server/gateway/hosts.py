@@ -14,6 +14,8 @@ _SANDBOX_ID = re.compile(r"[a-z0-9]{20}")
 _LABEL = re.compile(r"([0-9]{1,5})-([a-z0-9]{20})(?:-[a-z0-9-]*)?")
 _PORT = re.compile(r"[0-9]{1,5}")
 _HOST_CHARS = 253
+# a last dot, and ":65535"
+_PORT_CHARS = 7
 
 Face = Literal["api", "shared", "unknown"]
 """The API; whatever the headers say, else the API; nobody here."""
@@ -38,16 +40,23 @@ def hostname(host: str) -> str:
     name, colon, port = name.rpartition(":")
     if not colon:
         name = port
-    return name.removesuffix(".")[: _HOST_CHARS + 1]
+    return name.removesuffix(".")
 
 
-@functools.lru_cache(maxsize=4096)
 def route(host: str, domain: str | None) -> Target | Face:
     """What a ``Host`` header asks for at a server for ``domain``.
 
     Raises:
-        BadHostError: It is a name below the domain, and no sandbox can have it.
+        BadHostError: It is too long for a name, or a name below the domain that no sandbox can have.
     """
+    # before anything of it is remembered
+    if len(host) > _HOST_CHARS + _PORT_CHARS:
+        raise BadHostError("Invalid host")
+    return _routed(host, domain)
+
+
+@functools.lru_cache(maxsize=4096)
+def _routed(host: str, domain: str | None) -> Target | Face:
     name = hostname(host)
     if domain is not None:
         if name in (domain, f"api.{domain}"):

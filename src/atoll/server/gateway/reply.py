@@ -9,6 +9,8 @@ import httptools
 from atoll.server.gateway.headers import Headers
 
 HEAD_BYTES = 64 << 10
+# what one read may give, whose last byte may end the head
+_PIECE_BYTES = 512 << 10
 _SWITCHING = 101
 
 
@@ -47,6 +49,7 @@ class Reply:
         self._headers: Headers = []
         self._interim = False
         self._before_head = 0
+        self._idle = 0
         self._left: int | None = None
         self._parser = httptools.HttpResponseParser(self)
 
@@ -70,6 +73,10 @@ class Reply:
             raise GuestError(f"no HTTP: {error}") from None
         if self.head is None and self._before_head > HEAD_BYTES:
             raise GuestError("its head is too long")
+        if self.head is not None and not self.complete:
+            self._idle = 0 if self.pieces else self._idle + len(data)
+            if self._idle > HEAD_BYTES + _PIECE_BYTES:
+                raise GuestError("its chunks have more around them than in them")
 
     @property
     def is_untouched(self) -> bool:
@@ -90,6 +97,11 @@ class Reply:
         self._left -= len(data)
 
     # what the parser calls
+
+    def on_message_begin(self) -> None:
+        """Something begins; after the answer there is nothing that should."""
+        if self.complete:
+            self.reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One more header, of the head or of the trailer; a trailer goes no further."""

@@ -20,9 +20,7 @@ class BadSignatureError(ValueError):
 
 def sign(path: str, operation: Operation, username: str, token: str, expiration: str) -> str:
     """The signature of an address; ``expiration`` is Unix seconds, or empty for one that never ends."""
-    parts = [path, operation, username, token, *([expiration] if expiration else [])]
-    digest = hashlib.sha256(":".join(parts).encode(errors="surrogateescape")).digest()
-    return "v1_" + base64.b64encode(digest).decode().rstrip("=")
+    return _ended(_begun(path, operation, username), token, expiration)
 
 
 def is_signed(query: bytes) -> bool:
@@ -30,24 +28,64 @@ def is_signed(query: bytes) -> bool:
     return b"signature=" in query
 
 
+class Signed:
+    """A signed address, taken apart once: who may have signed it is asked of many.
+
+    Args:
+        query: What follows the ``?``.
+        operation: What is done with it.
+
+    Raises:
+        BadSignatureError: It has no signature, or nobody can have signed it.
+    """
+
+    def __init__(self, query: bytes, operation: Operation) -> None:
+        values = _values(query)
+        self._signature = values.get("signature", "")
+        if not self._signature:
+            raise BadSignatureError("missing signature query parameter")
+        self._path, self._username = values.get("path", ""), values.get("username", "")
+        if ":" in self._username:
+            # no user is called so, and what was signed for one operation would be a signature for another
+            raise BadSignatureError("invalid signature")
+        self._expiration = values.get("signature_expiration", "")
+        self._begun = _begun(self._path, operation, self._username)
+
+    def is_by(self, token: str) -> bool:
+        """Whether the holder of a token signed it."""
+        return same(self._signature, _ended(self._begun.copy(), token, self._expiration))
+
+    def query(self, now: float) -> bytes:
+        """The query that the agent may see: what was signed, spelled in the one plain way.
+
+        Raises:
+            BadSignatureError: It was signed for a time that is over.
+        """
+        if self._expiration and not _is_ahead(self._expiration, now):
+            raise BadSignatureError("signature is already expired")
+        seen = {name: value for name, value in (("path", self._path), ("username", self._username)) if value}
+        return urlencode(seen).encode()
+
+
 def checked(query: bytes, operation: Operation, token: str, now: float) -> bytes:
-    """The query that the agent may see of a signed address: what was signed, spelled in the one plain way.
+    """The query that the agent may see of an address that the holder of ``token`` signed.
 
     Raises:
         BadSignatureError: It was signed for something else, by somebody else, or for a time that is over.
     """
-    values = _values(query)
-    signature = values.get("signature", "")
-    if not signature:
-        raise BadSignatureError("missing signature query parameter")
-    path, username = values.get("path", ""), values.get("username", "")
-    expiration = values.get("signature_expiration", "")
-    if not same(signature, sign(path, operation, username, token, expiration)):
+    signed = Signed(query, operation)
+    if not signed.is_by(token):
         raise BadSignatureError("invalid signature")
-    if expiration and not _is_ahead(expiration, now):
-        raise BadSignatureError("signature is already expired")
-    seen = {name: value for name, value in (("path", path), ("username", username)) if value}
-    return urlencode(seen).encode()
+    return signed.query(now)
+
+
+def _begun(path: str, operation: Operation, username: str) -> hashlib._Hash:
+    return hashlib.sha256(f"{path}:{operation}:{username}:".encode(errors="surrogateescape"))
+
+
+def _ended(digest: hashlib._Hash, token: str, expiration: str) -> str:
+    digest.update(f"{token}:{expiration}".encode() if expiration else token.encode())
+    return "v1_" + base64.b64encode(digest.digest()).decode().rstrip("=")
 
 
 def _values(query: bytes) -> dict[str, str]:

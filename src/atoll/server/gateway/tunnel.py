@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 from collections.abc import Iterator
 
-from starlette.types import Receive, Send
+from starlette.types import Message, Receive, Send
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
     AcceptConnection,
@@ -29,6 +30,10 @@ from atoll.server.gateway.refusals import Rejection, rejection_of
 from atoll.server.gateway.wires import Wire, Wires
 
 _MESSAGE_BYTES = 16 << 20
+# of messages whose ends have not come, in all tunnels together
+_ALL_BYTES = 256 << 20
+# Read at once, for a guest may make frames of two bytes, and the other clients wait while they are taken apart.
+_READ_BYTES = 8 << 10
 _REJECTION_BYTES = 1 << 20
 _GOING_AWAY, _ABNORMAL, _TOO_BIG, _NO_CODE, _NORMAL = 1001, 1011, 1009, 1005, 1000
 _REASON_BYTES = 120
@@ -44,8 +49,10 @@ class Tunnel:
         self._receive = receive
         self._send = send
         self._socket = WSConnection(ConnectionType.CLIENT)
-        self._parts: list[str] | list[bytes] = []
-        self._size = 0
+        # no lists of pieces: a guest may send as many as it likes with nothing in them
+        self._text = io.StringIO()
+        self._bytes = bytearray()
+        self._held = 0
         self._over = False
 
     async def run(self) -> None:
@@ -63,6 +70,7 @@ class Tunnel:
             if rest is not None:
                 await self._carry(wire, rest)
         finally:
+            self._let_go()
             self._wires.drop(wire)
 
     async def _shake_hands(self, wire: Wire) -> list[Event] | None:
@@ -78,7 +86,7 @@ class Tunnel:
         try:
             await wire.send(self._socket.send(request))
             while True:
-                events = self._received(await wire.receive())
+                events = self._received(await wire.receive(_READ_BYTES))
                 for index, event in enumerate(events):
                     if isinstance(event, AcceptConnection):
                         await self._send({"type": "websocket.accept", "subprotocol": event.subprotocol})
@@ -103,7 +111,7 @@ class Tunnel:
                     finished = finished or each.body_finished
             if finished or self._over or len(body) > _REJECTION_BYTES:
                 break
-            events = self._received(await wire.receive())
+            events = self._received(await wire.receive(_READ_BYTES))
         headers = to_client([(name.lower(), value) for name, value in event.headers])
         if event.status_code < 300:
             raise RemoteProtocolError("it says yes and does not mean it")
@@ -153,23 +161,36 @@ class Tunnel:
                     return
             if self._over:
                 return
-            events = self._received(await wire.receive())
+            events = self._received(await wire.receive(_READ_BYTES))
             if self._over and not events:
                 raise ConnectionResetError("it ended without a word")
 
     async def _passed_on(self, event: TextMessage | BytesMessage) -> bool:
         """Pass a message on when all of it is there; False when it is larger than anybody needs."""
-        self._parts.append(event.data)  # type: ignore[arg-type]
-        self._size += len(event.data)
-        if self._size > _MESSAGE_BYTES:
+        if isinstance(event, TextMessage):
+            self._text.write(event.data)
+        else:
+            self._bytes += event.data
+        self._held += len(event.data)
+        self._wires.held_bytes += len(event.data)
+        if self._held > _MESSAGE_BYTES or self._wires.held_bytes > _ALL_BYTES:
             await self._close(_TOO_BIG, "a message is too long")
             return False
         if event.message_finished:
-            kind, empty = ("text", "") if isinstance(event, TextMessage) else ("bytes", b"")
-            whole = empty.join(self._parts)  # type: ignore[arg-type]
-            self._parts, self._size = [], 0
-            await self._send({"type": "websocket.send", kind: whole})
+            await self._send(self._whole(event))
+            self._let_go()
         return True
+
+    def _whole(self, event: TextMessage | BytesMessage) -> Message:
+        if isinstance(event, TextMessage):
+            text, self._text = self._text.getvalue(), io.StringIO()
+            return {"type": "websocket.send", "text": text}
+        data, self._bytes = bytes(self._bytes), bytearray()
+        return {"type": "websocket.send", "bytes": data}
+
+    def _let_go(self) -> None:
+        self._wires.held_bytes -= self._held
+        self._held = 0
 
     def _received(self, data: bytes) -> list[Event]:
         if not data:

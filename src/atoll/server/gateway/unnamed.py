@@ -9,13 +9,20 @@ from starlette.types import Scope
 
 from atoll import AsyncSandbox
 from atoll.errors import AtollError
+from atoll.server.accesslog import note
+from atoll.server.buckets import Buckets, network_of, retry_after
 from atoll.server.gateway.hosts import AGENT_PORT, Target
 from atoll.server.gateway.refusals import Rejection
-from atoll.server.gateway.signatures import BadSignatureError, Operation, checked, is_signed
+from atoll.server.gateway.signatures import BadSignatureError, Operation, Signed, is_signed
 from atoll.server.tokens import Tokens
 
 _OPERATIONS: dict[str, Operation] = {"GET": "read", "HEAD": "read", "POST": "write"}
 _MOST = 20_000
+# Signatures that nobody made, of one address: so many at once, and one more each second.
+_WRONG_BURST = 50.0
+_WRONG_RATE_S = 1.0
+# Others have their turn in between.
+_AT_A_TIME = 500
 
 
 def is_unnamed(scope: Scope) -> bool:
@@ -38,40 +45,57 @@ class Unnamed:
         self._tokens = tokens
         self._listed: list[tuple[str, str]] = []
         self._listed_at = float("-inf")
+        self._pause_s = 0.0
+        self._wrong = Buckets()
         self._lock = asyncio.Lock()
 
     async def target(self, scope: Scope) -> Target:
         """The agent's port of the sandbox whose token signed this request.
 
         Raises:
-            Rejection: None did, or it did for something else or another time.
+            Rejection: None did, or it did for something else or another time; or it comes from where many such do.
         """
         arrived = time.monotonic()
-        found = self._signer(scope)
-        if found is None:
-            await self._list_after(arrived)
-            found = self._signer(scope)
-        if found is None:
-            raise Rejection(401, "invalid signature")
+        try:
+            signed = Signed(scope["query_string"], _OPERATIONS[scope["method"]])
+            found = await self._signer(signed)
+            if found is None:
+                found = await self._signer_of_all(signed, arrived)
+            signed.query(time.time())
+        except BadSignatureError as error:
+            raise Rejection(401, str(error)) from None
         return Target(found, AGENT_PORT)
 
-    def _signer(self, scope: Scope) -> str | None:
-        query, operation, now_s = scope["query_string"], _OPERATIONS[scope["method"]], time.time()
-        for sandbox_id, token in self._listed:
-            try:
-                checked(query, operation, token, now_s)
-            except BadSignatureError as error:
-                if str(error) == "invalid signature":
-                    continue
-                raise Rejection(401, str(error)) from None
-            return sandbox_id
+    async def _signer(self, signed: Signed) -> str | None:
+        for count, (sandbox_id, token) in enumerate(self._listed):
+            if signed.is_by(token):
+                return sandbox_id
+            if count % _AT_A_TIME == _AT_A_TIME - 1:
+                await asyncio.sleep(0)
         return None
+
+    async def _signer_of_all(self, signed: Signed, arrived: float) -> str:
+        peer = network_of(note().peer)
+        wait_s = self._wrong.wait_s(peer, _WRONG_RATE_S, _WRONG_BURST, arrived)
+        if wait_s:
+            headers = [(name.lower().encode(), value.encode()) for name, value in retry_after(wait_s).items()]
+            raise Rejection(429, "Too many wrong signatures", headers=headers)
+        # taken before the work, so that many at once do not pass together
+        self._wrong.take(peer, _WRONG_RATE_S, _WRONG_BURST, arrived)
+        await self._list_after(arrived)
+        found = await self._signer(signed)
+        if found is None:
+            raise BadSignatureError("invalid signature")
+        self._wrong.give(peer, _WRONG_BURST)
+        return found
 
     async def _list_after(self, moment: float) -> None:
         """Have a list that is no older than a moment: one serves all guesses that arrive while it is made."""
         async with self._lock:
             if self._listed_at > moment:
                 return
+            # at most half of the time goes into lists, whatever comes
+            await asyncio.sleep(max(0.0, self._listed_at + 2 * self._pause_s - time.monotonic()))
             began = time.monotonic()
             try:
                 infos = [info async for info in AsyncSandbox.list(limit=_MOST)]
@@ -82,4 +106,4 @@ class Unnamed:
                 for info in infos
                 if info.team is not None
             ]
-            self._listed_at = began
+            self._listed_at, self._pause_s = began, time.monotonic() - began

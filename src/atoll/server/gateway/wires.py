@@ -15,6 +15,7 @@ from atoll.server.gateway.refusals import Rejection
 
 _SMALL_BYTES = 64 << 10
 _LARGE_BYTES = 512 << 10
+_IN_TURN_BYTES = 4 << 20
 _KEPT_EACH = 64
 # The agent keeps an idle connection for minutes. Of other servers nobody knows.
 _AGENT_IDLE_S = 60.0
@@ -34,6 +35,7 @@ class Wire:
         self._socket = sock
         self._loop = asyncio.get_running_loop()
         self._bytes = _SMALL_BYTES
+        self._unheard = 0
 
     async def send(self, data: bytes) -> None:
         """Send all of it.
@@ -43,13 +45,18 @@ class Wire:
         """
         await self._loop.sock_sendall(self._socket, data)
 
-    async def receive(self) -> bytes:
-        """Wait for bytes; empty at the end.
+    async def receive(self, most_bytes: int = _LARGE_BYTES) -> bytes:
+        """Wait for bytes, at most so many; empty at the end.
 
         Raises:
             OSError: The connection broke.
         """
-        data = await self._loop.sock_recv(self._socket, self._bytes)
+        # what is there already is given at once, so that a guest who sends without end would be all that is heard
+        self._unheard += min(self._bytes, most_bytes)
+        if self._unheard > _IN_TURN_BYTES or most_bytes < self._bytes:
+            self._unheard = 0
+            await asyncio.sleep(0)
+        data = await self._loop.sock_recv(self._socket, min(self._bytes, most_bytes))
         if len(data) == self._bytes:
             self._bytes = _LARGE_BYTES
         return data
@@ -81,11 +88,17 @@ class Wire:
 
 
 class Wires:
-    """All connections that the gateway has."""
+    """All connections that the gateway has.
+
+    Attributes:
+        held_bytes: What is kept of messages that came over them and are not whole yet.
+    """
 
     def __init__(self) -> None:
+        self.held_bytes = 0
         self._idle: defaultdict[Target, list[Wire]] = defaultdict(list)
-        self._open: Counter[str] = Counter()
+        # strangers who hold all of one kind leave the other to the owner
+        self._open: Counter[tuple[str, bool]] = Counter()
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def take(self, target: Target, known: Known, *, fresh: bool) -> Wire:
@@ -101,11 +114,11 @@ class Wires:
                 wire.kept = True
                 return wire
             self.drop(wire)
-        if self._open[target.sandbox_id] >= _AT_ONCE:
+        if self._open[_kind(target)] >= _AT_ONCE:
             raise Rejection(
                 503, "The sandbox has too many connections", target, headers=[(b"retry-after", b"1")]
             )
-        self._open[target.sandbox_id] += 1
+        self._open[_kind(target)] += 1
         try:
             sock = await known.dial(target.port)
         except BaseException:
@@ -139,9 +152,10 @@ class Wires:
         self._idle.clear()
 
     def _forget(self, target: Target) -> None:
-        self._open[target.sandbox_id] -= 1
-        if self._open[target.sandbox_id] <= 0:
-            del self._open[target.sandbox_id]
+        kind = _kind(target)
+        self._open[kind] -= 1
+        if self._open[kind] <= 0:
+            del self._open[kind]
 
     def _sweep(self) -> None:
         now = time.monotonic()
@@ -153,6 +167,11 @@ class Wires:
             if not idle:
                 del self._idle[target]
         self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep) if self._idle else None
+
+
+def _kind(target: Target) -> tuple[str, bool]:
+    """Whose connections are counted together: those to a sandbox's agent, and those to all its other ports."""
+    return target.sandbox_id, target.port == AGENT_PORT
 
 
 def _idle_s(target: Target) -> float:
