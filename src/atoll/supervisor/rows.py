@@ -93,7 +93,7 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
 class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot; ``stack`` is its disk, top first, and its memory lies in the directory of its id.
 
-    With ``engine_disk`` the disk lies there too.
+    With ``engine_disk`` the disk lies there too. ``changed_at`` is 0 until it is changed.
     """
 
     snapshot_id: str
@@ -122,6 +122,7 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     volumes: dict[str, str] = {}
     team: str | None = None
     build_id: str | None = None
+    changed_at: float = 0.0
 
     def info(self) -> SnapshotInfo:
         """What a client is told."""

@@ -10,10 +10,12 @@ from atoll.supervisor.records import Records
 from atoll.supervisor.rows import StepRow
 
 STEPS_MOST = 256
+UNUSED_MOST_S = 30 * 86400.0
 
 
 class StepCache:
-    """Which snapshot each step led to; of too many, the one that was not used for longest goes.
+    """Which snapshot each step led to; one that was not used for 30 days goes, and of too many the one
+    that was not used for longest.
 
     Args:
         records: The database, open before ``load``.
@@ -51,6 +53,11 @@ class StepCache:
     async def forget(self, snapshot_id: str | None = None) -> None:
         """Forget the steps that led to a snapshot; None forgets all."""
         await self._drop([row for row in self._rows.values() if snapshot_id in (None, row.snapshot_id)])
+
+    async def tidy(self) -> None:
+        """Forget the steps that were not used for so long that their snapshots are not worth their room."""
+        oldest_s = self._clock() - UNUSED_MOST_S
+        await self._drop([row for row in self._rows.values() if row.used_at < oldest_s])
 
     async def _keep(self, row: StepRow) -> None:
         await self._records.put(row)

@@ -171,7 +171,7 @@ class Table(Reservations):
 
     async def change(self, sandbox: Sandbox, *, durable: bool = False, **changes: object) -> None:
         """Change a sandbox's row; with ``durable`` it is on the disk when this returns."""
-        row = sandbox.row.but(changed_at=self._clock(), **changes)
+        row = sandbox.row.but(changed_at=self._changing_s(sandbox.row.changed_at), **changes)
         await self._records.put(row, durable=durable)
         old, sandbox.row = sandbox.row, row
         self._journal.changed(old, row)
@@ -184,7 +184,9 @@ class Table(Reservations):
 
     async def add_snapshot(self, row: SnapshotRow, sandbox: Sandbox) -> None:
         """Keep a new snapshot, on which its sandbox stands from now on."""
-        changed = sandbox.row.but(snapshot_id=row.snapshot_id)
+        changed = sandbox.row.but(
+            snapshot_id=row.snapshot_id, changed_at=self._changing_s(sandbox.row.changed_at)
+        )
         await self._records.put(row, changed, durable=True)
         self._snapshots[row.snapshot_id] = row
         sandbox.row = changed
@@ -192,7 +194,8 @@ class Table(Reservations):
 
     async def own_snapshot(self, snapshot_id: str, build_id: str) -> None:
         """Let a snapshot belong to the build of a template."""
-        row = self.snapshot(snapshot_id).but(build_id=build_id)
+        row = self.snapshot(snapshot_id)
+        row = row.but(build_id=build_id, changed_at=self._changing_s(row.changed_at))
         await self._records.put(row, durable=True)
         self._snapshots[snapshot_id] = row
 
@@ -204,7 +207,10 @@ class Table(Reservations):
         before = {row.snapshot_id: row for row in self._snapshots.values() if change(row.stack) != row.stack}
         for gone in self._forgetting & before.keys():
             del before[gone]
-        after = {id_: row.but(stack=change(row.stack)) for id_, row in before.items()}
+        after = {
+            id_: row.but(stack=change(row.stack), changed_at=self._changing_s(row.changed_at))
+            for id_, row in before.items()
+        }
         if not after:
             return
         self._snapshots.update(after)
@@ -213,6 +219,10 @@ class Table(Reservations):
         except BaseException:
             self._snapshots.update({id_: before[id_] for id_ in before.keys() & self._snapshots.keys()})
             raise
+
+    def _changing_s(self, before_s: float) -> float:
+        """Unix seconds for a change of a row: its copy, which is written later, must be seen to be older."""
+        return max(self._clock(), before_s + _TICK_S)
 
     async def forget_snapshot(self, row: SnapshotRow) -> None:
         """Remove a snapshot's row. From the call on nobody finds it, lest something be begun on it."""

@@ -77,11 +77,7 @@ class Templates:
 
     async def start(self) -> None:
         """Give up the builds that an earlier supervisor saw begin: who did them has lost its hold."""
-        for row in self.rows.all():
-            for build in row.builds:
-                if build.state == "building":
-                    reason = "the supervisor ended in the middle of it"
-                    await self.rows.change_build(build.build_id, state="failed", reason=reason)
+        await self.rows.give_up("the supervisor ended in the middle of it")
         await self.sweep()
 
     async def tend(self) -> None:
@@ -90,6 +86,10 @@ class Templates:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), _TEND_S)
             self._look.clear()
+            try:
+                await self.steps.tidy()
+            except AtollError as error:
+                _log.warning("the steps that nobody uses are not forgotten: %s", error)
             await self.sweep()
 
     async def create(self, wanted: TemplateRequest) -> BuildInfo:
@@ -166,18 +166,19 @@ class Templates:
         async with self.rows.lock:
             row, build = self.rows.build(build_id)
             if build.state in ("waiting", "building"):
-                if wanted.state == "ready":
+                is_ready = wanted.state == "ready"
+                if is_ready:
                     self._table.snapshot(wanted.snapshot_id or "")
-                row, build = await self.rows.change_build(
+                # With its tags at once: a ready build that no tag stands for is needless.
+                _, build = await self.rows.change_build(
                     build_id,
+                    tags_of=_tagged if is_ready else None,
                     state=wanted.state,
-                    snapshot_id=wanted.snapshot_id if wanted.state == "ready" else None,
+                    snapshot_id=wanted.snapshot_id if is_ready else None,
                     image=wanted.image,
                     step=wanted.step,
                     reason=wanted.reason[:_REASON_MOST] if wanted.reason else None,
                 )
-                if wanted.state == "ready":
-                    await self.rows.put(_tagged(row, build))
         await self.sweep()
         return build
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from atoll.errors import TemplateNotFoundError
+from atoll.errors import AtollError, TemplateNotFoundError
 from atoll.supervisor.images import DEFAULT_IMAGE
 from atoll.supervisor.records import Records
 from atoll.supervisor.rows import TemplateRow
@@ -18,6 +19,7 @@ from atoll.types import DEFAULT_TAG, BuildInfo, Resolved
 BUILD_ATTRIBUTE = "build"
 """The attribute of a sandbox that a build uses: the build's id."""
 _BUILDS_KEPT = 32
+_log = logging.getLogger(__name__)
 
 
 class TemplateTable:
@@ -133,6 +135,20 @@ class TemplateTable:
                 return row.name or row.template_id
         return None
 
+    async def give_up(self, reason: str) -> None:
+        """Have all builds that go on be failed ones; where the disk is full, for as long as the supervisor lives."""
+        for row in self.all():
+            going = [build for build in row.builds if build.state == "building"]
+            for build in going:
+                try:
+                    await self.change_build(build.build_id, state="failed", reason=reason)
+                except (AtollError, OSError) as error:
+                    _log.warning("the end of build %s is not written down: %s", build.build_id, error)
+                    failed = msgspec.structs.replace(build, state="failed", reason=reason)
+                    row = self._rows[row.template_id]
+                    builds = tuple(failed if one is build else one for one in row.builds)
+                    self._rows[row.template_id] = row.but(builds=builds)
+
     async def put(self, row: TemplateRow) -> TemplateRow:
         """Keep a new or changed template; on the disk when this returns."""
         row = row.but(changed_at=self._clock(), builds=_bounded(row))
@@ -142,12 +158,24 @@ class TemplateTable:
         self._tell()
         return row
 
-    async def change_build(self, build_id: str, **changes: object) -> tuple[TemplateRow, BuildInfo]:
-        """Change a build; on the disk when this returns."""
+    async def change_build(
+        self,
+        build_id: str,
+        tags_of: Callable[[TemplateRow, BuildInfo], TemplateRow] | None = None,
+        **changes: object,
+    ) -> tuple[TemplateRow, BuildInfo]:
+        """Change a build; on the disk when this returns.
+
+        Args:
+            build_id: Which.
+            tags_of: Changes its template, too: gets the template and the build, both changed.
+        """
         row, build = self.build(build_id)
-        changed = msgspec.structs.replace(build, changed_at=self._clock(), **changes)
+        now_s = self._clock()
+        changed = msgspec.structs.replace(build, changed_at=now_s, **changes)
         builds = tuple(changed if one.build_id == build_id else one for one in row.builds)
-        return await self.put(row.but(builds=builds)), changed
+        row = row.but(builds=builds, changed_at=now_s)
+        return await self.put(tags_of(row, changed) if tags_of else row), changed
 
     async def forget(self, row: TemplateRow) -> None:
         """Remove a template's row."""

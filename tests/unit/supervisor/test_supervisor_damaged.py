@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from atoll.images import Images
 from atoll.snapshots import Layers
 from atoll.supervisor.captures import FLOWS, read_flows
 from atoll.supervisor.copies import Copies
-from atoll.supervisor.rows import SandboxRow
+from atoll.supervisor.records import Records
+from atoll.supervisor.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.seals import SEAL, Seals
 from tests.unit.supervisor.world import World, in_world
 
@@ -55,3 +57,26 @@ async def test_a_row_that_is_no_text_any_more_is_read_from_its_copy(world: World
     await world.start()
     told = (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json
     assert (told["metadata"], told["state"]) == ({"of": "mine"}, "running")
+
+
+@in_world
+async def test_what_a_snapshot_stands_on_counts_though_its_copy_still_says_what_was_before(
+    world: World,
+) -> None:
+    made = await world.create()
+    path = f"/v1/sandboxes/{made['sandbox_id']}/snapshots"
+    snapshot = (await world.ask("POST", path, {})).json
+    copy = world.home.snapshots / snapshot["snapshot_id"] / "row.json"
+    await world.until(copy.is_file)
+    before = copy.read_bytes()
+    os.rename(world.layers.path(world.system.table.snapshots()[0].stack[0]), world.layers.path("merged"))
+    await world.system.table.restack(lambda stack: ("merged",))
+    await world.system.table.own_snapshot(snapshot["snapshot_id"], "build")
+    await world.crash()
+    copy.write_bytes(before)  # as kill -9 leaves it, right after the row was written
+    records = Records(world.home.database, Copies(world.home))
+    await records.open()
+    (row,) = await records.all(SnapshotRow)
+    await records.aclose()
+    await world.start()
+    assert (row.stack, row.build_id) == (("merged",), "build")

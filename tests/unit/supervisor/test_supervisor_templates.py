@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
-from atoll.supervisor.stepcache import STEPS_MOST
+from atoll.errors import NoSpaceError
+from atoll.supervisor.stepcache import STEPS_MOST, UNUSED_MOST_S
+from atoll.supervisor.templatetable import TemplateTable
 from tests.unit.supervisor.world import World, in_world
 
 
@@ -143,3 +146,46 @@ async def test_a_team_builds_no_more_at_once_than_its_quota(world: World) -> Non
     hold = asyncio.create_task(world.ask("POST", f"/v1/builds/{other['build_id']}/begin"))
     await world.until(lambda: world.system.templates.rows.is_building(other["build_id"]))
     hold.cancel()
+
+
+@in_world
+async def test_a_build_that_is_ready_has_its_tags_however_many_builds_were_asked_for_meanwhile(
+    world: World,
+) -> None:
+    build_id, hold = await begun(world, "one")
+    snapshot_id = await kept(world, build_id)
+    for _ in range(40):
+        await world.ask("POST", "/v1/templates", {"name": "one"})
+    body = {"state": "ready", "snapshot_id": snapshot_id}
+    assert (await world.ask("POST", f"/v1/builds/{build_id}/finish", body)).json["state"] == "ready"
+    await hold
+    assert (await world.ask("GET", "/v1/resolved?ref=one")).json["snapshot_id"] == snapshot_id
+
+
+@in_world
+async def test_a_supervisor_starts_on_a_full_disk_in_the_middle_of_a_build(world: World) -> None:
+    build_id, hold = await begun(world, "one")
+    await kept(world, build_id)
+    await world.crash()
+    hold.cancel()
+    with patch.object(TemplateTable, "put", AsyncMock(side_effect=NoSpaceError("full"))):
+        await world.start()
+    assert await states(world, "one") == ["failed"]
+    assert not world.system.table.all()
+    assert not world.system.table.snapshots()
+
+
+@in_world
+async def test_a_step_that_nobody_used_for_a_month_goes_with_its_snapshot(world: World) -> None:
+    snapshot_id = await built(world, "one", "key")
+    await world.ask("DELETE", "/v1/templates/one")
+    other = await built(world, "two", "other")
+    steps = world.system.templates.steps
+    await steps.add("key", other)
+    world.now_s += UNUSED_MOST_S / 2
+    assert await steps.first(["key"])
+    world.now_s += UNUSED_MOST_S * 0.75
+    await steps.tidy()
+    assert steps.has(other)
+    assert await steps.first(["other"]) is None
+    assert snapshot_id not in {row.snapshot_id for row in world.system.table.snapshots()}

@@ -1,0 +1,1 @@
+ALTER TABLE snapshots ADD COLUMN changed_at REAL NOT NULL DEFAULT 0;
