@@ -164,6 +164,47 @@ def test_an_upload_needs_its_own_address(tmp_path: Path) -> None:
             uploads.path("blue", name)
 
 
+def test_a_team_that_uploads_much_pushes_out_its_own_files_alone(tmp_path: Path) -> None:
+    clock = Clock()
+    uploads = Uploads(tmp_path / "uploads", Tokens(bytes(32)), clock, (1000, 2500))
+    assert kept(uploads, "red", DIGEST, b"y" * 500)
+    for digit in "123456":
+        clock.now_s += 60
+        assert kept(uploads, "blue", digit * 64, b"y" * 900)
+    assert uploads.has("red", DIGEST)
+    assert [digit for digit in "123456" if uploads.has("blue", digit * 64)] == ["5", "6"]
+
+
+def test_uploads_of_one_team_that_do_not_end_leave_room_for_another_s(tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path / "uploads", Tokens(bytes(32)), Clock(), (1000, 1500))
+
+    async def take(team: str, digest: str, pieces: AsyncIterator[bytes]) -> int:
+        try:
+            await uploads.take(digest, dict(parse_qsl(uploads.query(team, digest))), pieces)
+        except Refusal as refusal:
+            return refusal.status
+        return 200
+
+    async def work() -> None:
+        written = asyncio.Barrier(17)
+
+        async def slow() -> AsyncIterator[bytes]:
+            yield b"y" * 80
+            await written.wait()
+            await written.wait()
+
+        going = [asyncio.ensure_future(take("blue", f"{one:064x}", slow())) for one in range(16)]
+        await asyncio.sleep(0)
+        assert await take("blue", DIGEST, sent(b"z")) == 503
+        assert await take("red", DIGEST, sent(b"z")) == 200
+        await written.wait()
+        assert await take("red", "f" * 64, sent(b"z" * 900)) == 503, "all together are too much"
+        await written.wait()
+        assert set(await asyncio.gather(*going)) == {200}
+
+    asyncio.run(work())
+
+
 def test_uploads_go_after_a_day_and_when_there_is_too_much(tmp_path: Path) -> None:
     clock = Clock()
     uploads = Uploads(tmp_path / "uploads", Tokens(bytes(32)), clock, (1000, 2500))
