@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.responses import Response
@@ -19,6 +20,8 @@ from atoll.server.templatewire import Alias, AssignedTags, NewTags, NewTemplate,
 from atoll.types import DEFAULT_TAG, Limits
 
 _ONE = "/templates/{ref:path}"
+# a name, with a team and a tag, or an id
+_REF = re.compile(r"[A-Za-z0-9_.:/@-]{1,256}")
 
 
 def template_routes(parts: Parts, views: TemplateViews, builds: Builds) -> Sequence[Route]:
@@ -58,10 +61,10 @@ def own_ref(text: str, team: str) -> str:
     """A template as a client writes it, without the team's own name before it.
 
     Raises:
-        Refusal: It has an empty part (400).
+        Refusal: Nothing can be called so (400).
     """
     name = text.strip().removeprefix(f"{team}/")
-    if not name or name.startswith(":") or name.endswith(":"):
+    if not _REF.fullmatch(name) or name.startswith(":") or name.endswith(":"):
         raise Refusal(400, f"Invalid template name: {text[:64]}")
     return name
 
