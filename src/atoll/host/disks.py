@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from pathlib import Path
 from typing import Literal
@@ -30,7 +31,10 @@ def disk_kind(home: Path, holder: Holder) -> DiskKind:
 
 
 def _mounts(home: Path, *, complete: bool) -> bool:
-    place = Path(tempfile.mkdtemp(prefix=".trial-", dir=home))
+    try:
+        place = Path(tempfile.mkdtemp(prefix=".trial-", dir=home))
+    except OSError as error:
+        return _is_full(error)
     try:
         for name in ("lower", "upper", "work", "at"):
             (place / name).mkdir()
@@ -39,9 +43,14 @@ def _mounts(home: Path, *, complete: bool) -> bool:
             (place / "at" / "file").touch()
         finally:
             Mounts.unmount(place / "at")
-    except (HostError, OSError):
-        return False
+    except (HostError, OSError) as error:
+        return _is_full(error)
     else:
         return True
     finally:
         remove_tree(place)
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether a trial told nothing: on a full disk nothing can be made, but what is there can be used and erased."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

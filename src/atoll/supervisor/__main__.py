@@ -20,6 +20,7 @@ import msgspec
 
 from atoll.host import Home, disk_kind, end_holder, ensure_holder, join_holder, lower_rights, write_atomically
 from atoll.protocol import error_body
+from atoll.supervisor.ballast import BALLAST, Ballast
 from atoll.supervisor.logs import start_logging
 from atoll.supervisor.settings import Settings, read_settings
 
@@ -55,6 +56,8 @@ def main() -> int:
 
 
 def _supervise(home: Home, settings: Settings) -> None:
+    # First of all: on a full disk not even the way to the database can be gone without some room.
+    Ballast(home.database.with_name(BALLAST)).load()
     start_logging(home.log, settings.log_level)
     holder = ensure_holder(home)
     join_holder(holder)

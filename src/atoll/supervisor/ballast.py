@@ -8,6 +8,7 @@ from pathlib import Path
 
 from atoll.host import free_bytes
 
+BALLAST = "ballast"
 _BYTES = 4 << 20
 _PLENTY_BYTES = 64 << 20
 _FULL_BYTES = 1 << 20

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from atoll.errors import HostError, NameTakenError, NoSpaceError, SupervisorError
-from atoll.supervisor.ballast import Ballast
+from atoll.supervisor.ballast import BALLAST, Ballast
 from atoll.supervisor.copies import Copies
 from atoll.supervisor.rows import (
     KEYS,
@@ -83,7 +83,7 @@ class Records:
     def __init__(self, path: Path, copies: Copies | None = None) -> None:
         self._path = path
         self._copies = copies
-        self._ballast = Ballast(path.with_name("ballast"))
+        self._ballast = Ballast(path.with_name(BALLAST))
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")
         self._database: sqlite3.Connection | None = None
         self._waiting = 0

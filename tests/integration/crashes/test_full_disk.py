@@ -15,6 +15,7 @@ from atoll.errors import AtollError
 from atoll.host import Home, free_bytes
 from tests import homes
 from tests.crash.ledger import begin, look
+from tests.crash.victims import kill_supervisor
 
 _DISK_BYTES = 160 << 20
 _LEFT_BYTES = (0, 12 << 10, 3 << 20)
@@ -93,6 +94,20 @@ def test_no_operation_on_a_full_disk_loses_anything_and_a_kill_makes_room(small_
                     Snapshots.delete(snapshot.snapshot_id)
                 assert look(sandbox).run == before.run, operation
         fill(small_home, 0)
+        other.kill()
+        assert free_bytes(small_home) > 4 << 20
+        assert look(sandbox).run == before.run
+        sandbox.kill()
+    assert Supervisor.leftovers() == []
+
+
+def test_a_supervisor_that_dies_on_a_full_disk_comes_back_and_room_can_be_made(small_home: Path) -> None:
+    with Sandbox.create(name="kept", keep=True) as sandbox, Sandbox.create(name="other", keep=True) as other:
+        begin(sandbox)
+        before = look(sandbox)
+        other.files.write("/home/user/much", b"x" * (8 << 20))
+        fill(small_home, 0)
+        kill_supervisor(Home(small_home))
         other.kill()
         assert free_bytes(small_home) > 4 << 20
         assert look(sandbox).run == before.run
