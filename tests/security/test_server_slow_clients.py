@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from atoll import Sandbox
+from atoll import Keys, Sandbox
+from atoll.errors import DeniedError
 from atoll.server.tokens import Tokens, read_secret
 from tests.e2e.server import Server, serving
 
@@ -85,3 +87,16 @@ def test_hundreds_of_silent_connections_keep_nobody_out(impatient: Server) -> No
     finally:
         for connection in silent:
             connection.close()
+
+
+def test_a_client_that_does_not_end_keeps_the_server_from_nothing(module_home: Path) -> None:
+    del module_home
+    with serving() as running, contextlib.ExitStack() as stack:
+        raw = stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=BOUND_S))
+        asked = f"POST /v2/sandboxes HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {running.key}\r\n"
+        raw.sendall(f"{asked}Expect: 100-continue\r\nContent-Length: 100\r\n\r\n".encode())
+        assert raw.recv(65536).startswith(b"HTTP/1.1 100 ")  # by now it is being answered
+        running.process.terminate()
+        assert running.process.wait(BOUND_S) == 0
+    with pytest.raises(DeniedError):
+        Keys.check(running.key)

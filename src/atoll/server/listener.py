@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from pathlib import Path
@@ -20,6 +21,7 @@ HEAD_BYTES = 64 << 10
 _CONNECTIONS = 20_000
 _BACKLOG = 1024
 _STREAMS = 128
+_STOP_S = 10
 
 
 class Listener(Server):
@@ -49,6 +51,12 @@ class Listener(Server):
             ssl_protocol_min=SSLProtocols.tls12,
         )
         self._socket = sock
+        self.workers_kill_timeout = _STOP_S
+
+    async def serve(self, *arguments: Any) -> None:
+        """Serve until ``stop``; then wait for what goes on, but not for long: clients need never end it."""
+        with contextlib.suppress(TimeoutError):
+            await super().serve(*arguments)
 
     def _init_shared_socket(self) -> None:
         # granian closes the descriptor that it is given
