@@ -28,6 +28,15 @@ type place struct {
 	Insecure  []string            `json:"insecure"`
 	UID       int                 `json:"uid"`
 	GID       int                 `json:"gid"`
+	// Whom to be for the registry itself: its mirrors are not asked then.
+	Login *login `json:"login"`
+	// Without a login: be nobody, whatever the host's own credentials are.
+	Anonymous bool `json:"anonymous"`
+}
+
+type login struct {
+	Username string `json:"username"`
+	Password string `json:"password"`
 }
 
 // source is a repository that may have the image.
@@ -59,7 +68,7 @@ func (p *place) open() ([]*source, error) {
 	inner := plainTransport(pool)
 	var found []*source
 	for _, ref := range append(refs, wanted) {
-		auth, err := credentials(ref)
+		auth, err := p.credentials(ref)
 		if err != nil {
 			return nil, err
 		}
@@ -80,6 +89,9 @@ func (p *place) options(registry string) []name.Option {
 // mirrored gives the references under which mirrors of the registry have the image.
 func (p *place) mirrored(wanted name.Reference) ([]name.Reference, error) {
 	var refs []name.Reference
+	if p.Login != nil {
+		return nil, nil
+	}
 	for host, mirrors := range p.Mirrors {
 		registry, err := name.NewRegistry(host)
 		if err != nil {
@@ -108,7 +120,13 @@ func within(repository name.Repository, wanted name.Reference) name.Reference {
 	return repository.Tag(wanted.Identifier())
 }
 
-func credentials(ref name.Reference) (authn.Authenticator, error) {
+func (p *place) credentials(ref name.Reference) (authn.Authenticator, error) {
+	if p.Login != nil {
+		return authn.FromConfig(authn.AuthConfig{Username: p.Login.Username, Password: p.Login.Password}), nil
+	}
+	if p.Anonymous {
+		return authn.Anonymous, nil
+	}
 	found, err := authn.DefaultKeychain.Resolve(ref.Context())
 	if err != nil {
 		return nil, newFault("credentials", "the credentials for %s cannot be read: %v", ref.Context().RegistryStr(), err)

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 
-from atoll.errors import HostError, InUseError
+from atoll.errors import HostError, ImageNotFoundError, InUseError
 from atoll.host import TreeSeals, one_id, remove_tree, sync_tree, tree_bytes
 from atoll.images.build import apt_config, build
 from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named, try_lock
@@ -19,11 +19,13 @@ from atoll.images.holding import held
 from atoll.images.pull import Pulls, Stacking
 from atoll.images.puller import PullSettings
 from atoll.images.ready import ReadyBase
+from atoll.images.realm import Realm, is_key, realms_of
 from atoll.images.recipe import BASE, CWD, ENV, USER, Recipe, digest, installed_packages
-from atoll.images.reference import image_name
+from atoll.images.reference import image_name, is_digest
 from atoll.images.sources import recipe_of_host, suite_of_host
-from atoll.types import ImageInfo, Progress
+from atoll.types import ImageAccess, ImageInfo, Progress
 
+HOST_ACCESS = ImageAccess()
 _ETC = Path("/etc")
 _LOCK = ".lock"
 
@@ -64,7 +66,31 @@ class Images:
         """
         return self._catalog.get(image_name(name))
 
-    async def ensure(self, name: str, progress: Callable[[Progress], None], *, newest: bool = False) -> Image:
+    def found(self, name: str, access: ImageAccess) -> Image | None:
+        """The image of that name, or digest, that may be used with these rights; None when there is none here.
+
+        Raises:
+            InvalidSpecError: It is no name of an image.
+        """
+        name = image_name(name)
+        if name == BASE:
+            return self.get(name)
+        if not (is_digest(name) or is_key(name)):
+            keys = [realm.key(name) for realm in realms_of(access)]
+            return next((image for image in map(self.get, keys) if image), None)
+        image = self.get(name)
+        if image is None or access.team is None:
+            return image
+        return image if is_digest(name) and image.info.team in (None, access.team) else None
+
+    async def ensure(
+        self,
+        name: str,
+        progress: Callable[[Progress], None],
+        *,
+        newest: bool = False,
+        access: ImageAccess = HOST_ACCESS,
+    ) -> Image:
         """The image of that name, built or pulled first if it is missing. ``base`` is built again if its recipe has
         changed since.
 
@@ -72,7 +98,8 @@ class Images:
 
         Args:
             progress: Called with each report of the work.
-            newest: Ask the registry what it has now under that name.
+            newest: Ask the registry what it has now under that name. Whoever brings credentials always does.
+            access: For whom, and with which rights.
 
         Raises:
             InvalidSpecError: It is no name of an image.
@@ -84,8 +111,11 @@ class Images:
         """
         name = image_name(name)
         if name != BASE:
-            image = None if newest else self.get(name)
-            return image or await self._pulls.pull(name, progress, newest=newest)
+            newest = newest or access.login is not None
+            if is_digest(name) or is_key(name):
+                return self._kept(name, access)
+            image = None if newest else self.found(name, access)
+            return image or await self._pulls.pull(name, progress, access, newest=newest)
         ready = self._ready
         # How this host reaches its mirror is not in the fingerprint, so need not be asked for this.
         fingerprint = ready.about.fingerprint if ready else Recipe(suite=suite_of_host(_ETC)).fingerprint()
@@ -100,6 +130,18 @@ class Images:
                 else:
                     await _build(aside, progress)
                 return await asyncio.to_thread(self._keep, fingerprint, aside)
+
+    def _kept(self, name: str, access: ImageAccess) -> Image:
+        if image := self.found(name, access):
+            return image
+        raise ImageNotFoundError(f"there is no image {name!r}", hint="`atoll image ls` shows those there are")
+
+    async def forget_team(self, team: str) -> None:
+        """Forget the images that a team had for itself."""
+        own = Realm(team).key("")
+        for name in [name for name in self._catalog.names() if name.startswith(own)]:
+            with contextlib.suppress(ImageNotFoundError):
+                await self.remove(name)
 
     def is_only_name(self, name: str) -> bool:
         """Whether removing that name, or digest, erases the image."""

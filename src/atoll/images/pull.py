@@ -10,8 +10,9 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from atoll.errors import ImagePullError, UnsupportedError
 from atoll.host import remove_tree, sync_tree, tree_bytes
@@ -19,8 +20,9 @@ from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named
 from atoll.images.holding import held
 from atoll.images.owners import Owner, stacked_owners, write_owners
 from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig, Unpacked
+from atoll.images.realm import Realm, realm_of
 from atoll.images.reference import directory_name, pinned
-from atoll.types import ImageInfo, Progress
+from atoll.types import ImageAccess, ImageInfo, Progress
 
 Stacking = Literal["trusted", "user", "none"]
 """Whose attributes the overlay of this home reads: those of the host's root, of a user namespace, or there is none."""
@@ -32,7 +34,23 @@ _MOST_OWNERS = 50_000
 _LAYERS_LOCK = ".lock"
 
 Report = Callable[[Progress], None]
-_Missing = list[tuple[str, Blob]]
+
+
+class _Layer(NamedTuple):
+    """A layer to unpack: its directory, its content's digest, and how it comes."""
+
+    directory: str
+    diff_id: str
+    blob: Blob
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is pulled: the name, with which rights, and whose it then is."""
+
+    name: str
+    access: ImageAccess
+    realm: Realm
 
 
 class Pulls:
@@ -50,7 +68,7 @@ class Pulls:
         self._stacking = stacking
         self._puller = Puller(settings)
 
-    async def pull(self, name: str, progress: Report, *, newest: bool) -> Image:
+    async def pull(self, name: str, progress: Report, access: ImageAccess, *, newest: bool) -> Image:
         """Have the image of that name, as its registry has it now with ``newest``, else of whatever age.
 
         Of two callers at once, in whatever processes, one pulls and the other waits. What has come before an error or
@@ -62,36 +80,39 @@ class Pulls:
             ImagePullError: It could not be had, or is no good.
             NoSpaceError: The disk is full.
         """
-        lock = self._catalog.downloads.with_name(".pulls") / hashlib.sha256(name.encode()).hexdigest()[:20]
+        asked = _Asked(name, access, realm_of(access))
+        key = asked.realm.key(name)
+        lock = self._catalog.downloads.with_name(".pulls") / hashlib.sha256(key.encode()).hexdigest()[:20]
         async with held(lock, progress, f"waiting for another pull of {name}"):
-            if not newest and (image := self._catalog.get(name)):
+            if not newest and (image := self._catalog.get(key)):
                 return image
             progress(Progress(step=f"asking for {name}"))
-            resolved = await self._puller.resolve(name)
+            resolved = await self._puller.resolve(name, access)
             self._check(name, resolved)
-            return await self._have(name, resolved, progress)
+            return await self._have(asked, resolved, progress)
 
-    async def _have(self, name: str, resolved: Resolved, progress: Report) -> Image:
-        digest = directory_name(resolved.digest)
+    async def _have(self, asked: _Asked, resolved: Resolved, progress: Report) -> Image:
+        digest = asked.realm.directory(resolved.digest)
         for _ in range(_TRIES):
             if not self._catalog.get(digest):
-                await self._fetch(name, self._missing(resolved), progress)
+                await self._fetch(asked, self._missing(asked.realm, resolved), progress)
             # What is unpacked must have its record before somebody collects what no image needs.
             async with held(self.layers_lock, progress, "waiting for another image"):
                 if image := self._catalog.get(digest):
-                    return self._named(name, image)
-                if all(self._blob(blob).exists() for _, blob in self._missing(resolved)):
-                    image = await self._unpack(name, resolved, progress)
-                    return self._named(name, image)
-        raise ImagePullError(f"the layers of {name} vanish while it is pulled", hint="try again")
+                    return self._named(asked, image)
+                missing = self._missing(asked.realm, resolved)
+                if all(self._blob(asked, layer.blob).exists() for layer in missing):
+                    image = await self._unpack(asked, resolved, progress)
+                    return self._named(asked, image)
+        raise ImagePullError(f"the layers of {asked.name} vanish while it is pulled", hint="try again")
 
     @property
     def layers_lock(self) -> Path:
         """Held while layers become an image's, or are collected."""
         return self._catalog.layers / _LAYERS_LOCK
 
-    def _named(self, name: str, image: Image) -> Image:
-        self._catalog.name(name, Named(digest=image.info.digest))
+    def _named(self, asked: _Asked, image: Image) -> Image:
+        self._catalog.name(asked.realm.key(asked.name), Named(digest=image.info.digest))
         return image
 
     def _check(self, name: str, resolved: Resolved) -> None:
@@ -114,98 +135,102 @@ class Pulls:
                 hint="if it must be so big, set ATOLL_IMAGE_GIB; `atoll stop` makes it count",
             )
 
-    def _missing(self, resolved: Resolved) -> _Missing:
+    def _missing(self, realm: Realm, resolved: Resolved) -> list[_Layer]:
         """The layers to unpack, the lowest first, each content once."""
-        ids = [directory_name(diff_id) for diff_id in resolved.config.rootfs.diff_ids or []]
-        rows = list(zip(ids, resolved.layers, strict=True))
+        ids = resolved.config.rootfs.diff_ids or []
+        rows = [
+            _Layer(realm.directory(diff_id), diff_id, blob)
+            for diff_id, blob in zip(ids, resolved.layers, strict=True)
+        ]
         if self._stacking == "none":
             return rows
-        return [
-            (layer, blob) for layer, blob in dict(rows).items() if not (self._catalog.layers / layer).is_dir()
-        ]
+        layers = {row.directory: row for row in rows}.values()
+        return [layer for layer in layers if not (self._catalog.layers / layer.directory).is_dir()]
 
-    def _blob(self, blob: Blob) -> Path:
-        return self._catalog.downloads / directory_name(blob.digest)
+    def _blob(self, asked: _Asked, blob: Blob) -> Path:
+        return asked.realm.downloads(self._catalog.downloads) / directory_name(blob.digest)
 
-    async def _fetch(self, name: str, missing: _Missing, progress: Report) -> None:
-        blobs = list({blob.digest: blob for _, blob in missing}.values())
+    async def _fetch(self, asked: _Asked, missing: list[_Layer], progress: Report) -> None:
+        blobs = list({layer.blob.digest: layer.blob for layer in missing}.values())
         total = sum(blob.size for blob in blobs)
 
         def came(count: int) -> None:
-            step = f"downloading {name}, {len(blobs)} layer{'s' * (len(blobs) != 1)}"
+            step = f"downloading {asked.name}, {len(blobs)} layer{'s' * (len(blobs) != 1)}"
             progress(Progress(step=step, done=count, total=total, unit="bytes"))
 
         if blobs:
             came(0)
-            await self._puller.fetch(name, blobs, self._catalog.downloads, came)
+            into = asked.realm.downloads(self._catalog.downloads)
+            await self._puller.fetch(asked.name, asked.access, blobs, into, came)
 
-    async def _unpack(self, name: str, resolved: Resolved, progress: Report) -> Image:
-        missing = self._missing(resolved)
+    async def _unpack(self, asked: _Asked, resolved: Resolved, progress: Report) -> Image:
+        name, missing = asked.name, self._missing(asked.realm, resolved)
         left = _Left(self._settings.most_bytes, self._settings.most_entries)
-        flat = self._catalog.directory / directory_name(resolved.digest) / ROOTFS
+        flat = self._catalog.directory / asked.realm.directory(resolved.digest) / ROOTFS
         owners: dict[str, tuple[int, int]] = {}
         if self._stacking == "none":
             await asyncio.to_thread(_fresh, flat)
-        for index, (layer, blob) in enumerate(missing):
+        for index, layer in enumerate(missing):
             progress(Progress(step=f"unpacking {name}", done=index, total=len(missing), unit="layers"))
             if self._stacking == "none":
-                unpacked = await self._layer_into(name, flat, layer, blob, left)
+                unpacked = await self._layer_into(asked, flat, layer, left)
                 stacked_owners(owners, unpacked.owners)
             else:
-                await self._layer(name, layer, blob, left)
+                await self._layer(asked, layer, left)
         if self._stacking == "none":
             await asyncio.to_thread(sync_tree, flat)
         progress(Progress(step=f"unpacking {name}", done=len(missing), total=len(missing), unit="layers"))
         if self._stacking == "none":
             write_owners(flat.parent, _as_rows(name, owners))
-        info = await asyncio.to_thread(self._record, name, resolved, flat)
-        for _, blob in missing:
-            self._blob(blob).unlink(missing_ok=True)
+        info = await asyncio.to_thread(self._record, asked, resolved, flat)
+        for layer in missing:
+            self._blob(asked, layer.blob).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # another pull is at it
+            asked.realm.downloads(self._catalog.downloads).rmdir()
             self._catalog.downloads.rmdir()
         image = self._catalog.get(info.digest)
         assert image, "just recorded"
         return image
 
-    async def _layer(self, name: str, layer: str, blob: Blob, left: _Left) -> None:
+    async def _layer(self, asked: _Asked, layer: _Layer, left: _Left) -> None:
         """Unpack a layer aside, and let it be one when all of it is right and on the disk."""
         aside = Path(tempfile.mkdtemp(prefix=BUILDING, dir=self._catalog.layers))
         try:
-            inside = aside / layer
+            inside = aside / layer.directory
             inside.mkdir(mode=0o755)
             inside.chmod(0o755)
-            await self._layer_into(name, inside, layer, blob, left)
+            await self._layer_into(asked, inside, layer, left)
             await asyncio.to_thread(sync_tree, inside)
-            os.rename(inside, self._catalog.layers / layer)
+            os.rename(inside, self._catalog.layers / layer.directory)
         finally:
             await asyncio.shield(asyncio.to_thread(remove_tree, aside))
 
-    async def _layer_into(self, name: str, directory: Path, layer: str, blob: Blob, left: _Left) -> Unpacked:
+    async def _layer_into(self, asked: _Asked, directory: Path, layer: _Layer, left: _Left) -> Unpacked:
         wanted = {
-            "digest": blob.digest,
-            "diff_id": layer.replace("-", ":", 1),
+            "digest": layer.blob.digest,
+            "diff_id": layer.diff_id,
             "most_bytes": left.bytes,
             "most_entries": left.entries,
             "overlay_prefix": "" if self._stacking == "none" else f"{self._stacking}.",
         }
         try:
-            unpacked = await self._puller.unpack(name, self._blob(blob), directory, wanted)
+            unpacked = await self._puller.unpack(asked.name, self._blob(asked, layer.blob), directory, wanted)
         except ImagePullError:
             # Whatever is wrong with it: the next pull must not find it again.
-            self._blob(blob).unlink(missing_ok=True)
+            self._blob(asked, layer.blob).unlink(missing_ok=True)
             raise
         left.take(unpacked.bytes, unpacked.entries)
         return unpacked
 
-    def _record(self, name: str, resolved: Resolved, flat: Path) -> ImageInfo:
-        ids = [directory_name(diff_id) for diff_id in resolved.config.rootfs.diff_ids or []]
+    def _record(self, asked: _Asked, resolved: Resolved, flat: Path) -> ImageInfo:
+        ids = [asked.realm.directory(diff_id) for diff_id in resolved.config.rootfs.diff_ids or []]
         if not ids:
             ids = [self._empty()]
         stacked = [self._catalog.layers / layer for layer in ids] if self._stacking != "none" else [flat]
         told = resolved.config.config or RunConfig()
         info = ImageInfo(
-            name=name,
-            digest=directory_name(resolved.digest),
+            name=asked.name,
+            digest=asked.realm.directory(resolved.digest),
             size_bytes=sum(tree_bytes(path) for path in set(stacked)),
             created_at=time.time(),
             user=told.user or "root",
@@ -214,7 +239,8 @@ class Pulls:
             entrypoint=told.entrypoint or [],
             cmd=told.cmd or [],
             layers=ids if self._stacking != "none" else [],
-            pinned=pinned(name, resolved.digest),
+            pinned=pinned(asked.name, resolved.digest),
+            team=asked.realm.team,
         )
         self._catalog.record(info)
         return info

@@ -18,6 +18,7 @@ from atoll.errors import (
     UnsupportedError,
 )
 from atoll.host import RunProgramError, puller_path, run_program
+from atoll.types import ImageAccess
 
 _T = TypeVar("_T")
 _RESOLVE_S = 600.0
@@ -141,7 +142,7 @@ class Puller:
     def __init__(self, settings: PullSettings) -> None:
         self._settings = settings
 
-    async def resolve(self, name: str) -> Resolved:
+    async def resolve(self, name: str, access: ImageAccess) -> Resolved:
         """Ask the registry what an image is.
 
         Raises:
@@ -149,10 +150,17 @@ class Puller:
             UnsupportedError: It has none for this machine.
             ImagePullError: The registry cannot be asked, or answers what it must not.
         """
-        answer = await _run("resolve", name, self._place(name), timeout_s=_RESOLVE_S)
+        answer = await _run("resolve", name, self._place(name, access), timeout_s=_RESOLVE_S)
         return _read(answer, Resolved, name)
 
-    async def fetch(self, name: str, blobs: Sequence[Blob], into: Path, came: Callable[[int], None]) -> None:
+    async def fetch(
+        self,
+        name: str,
+        access: ImageAccess,
+        blobs: Sequence[Blob],
+        into: Path,
+        came: Callable[[int], None],
+    ) -> None:
         """Bring layers into a directory, each under its digest. What has come before an error or a cancellation is
         kept there, and gone on with.
 
@@ -163,7 +171,7 @@ class Puller:
             ImagePullError: They cannot be had.
             NoSpaceError: The disk is full.
         """
-        place = self._place(name)
+        place = self._place(name, access)
         into.mkdir(mode=0o700, exist_ok=True, parents=True)
         os.chown(into, place["uid"], place["gid"])
         request = {**place, "blobs": msgspec.to_builtins(blobs)}
@@ -194,8 +202,10 @@ class Puller:
             os.close(blob_fd)
         return _read(answer, Unpacked, name)
 
-    def _place(self, name: str) -> dict[str, Any]:
+    def _place(self, name: str, access: ImageAccess) -> dict[str, Any]:
         return {
+            "login": msgspec.to_builtins(access.login),
+            "anonymous": access.team is not None and not access.trusted,
             "reference": name,
             "mirrors": {host: list(mirrors) for host, mirrors in self._settings.mirrors.items()},
             "insecure": list(self._settings.insecure),
@@ -241,9 +251,17 @@ async def _run(
         said = result.stderr[-500:].decode(errors="replace")
         raise ImagePullError(f"the image {name} could not be pulled: {said}", hint="try again") from None
     kind, hint = _TROUBLE.get(fault.code, _TROUBLE["failed"])
+    said = _without_password(fault.message, request)
     if step == "resolve" and fault.code == "invalid":
         kind, hint = InvalidSpecError, "see the page on images in the guide"
-    raise kind(f"the image {name} could not be pulled: {fault.message[:2000]}", hint=hint)
+    raise kind(f"the image {name} could not be pulled: {said[:2000]}", hint=hint)
+
+
+def _without_password(text: str, request: Mapping[str, Any]) -> str:
+    """What a registry may have said, without what it was told."""
+    login = request.get("login")
+    password = login["password"] if login else ""
+    return text.replace(password, "…") if password else text
 
 
 class _Counts:

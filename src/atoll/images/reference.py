@@ -16,17 +16,22 @@ _REFERENCE = re.compile(
     r"(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
     r"(?P<digest>@sha256:[0-9a-f]{64})?"
 )
+_OWNED = re.compile(r"@[a-z0-9-]{0,64}/")
 _DIGEST = re.compile(r"sha256-[0-9a-f]{64}")
 
 
 def image_name(text: str) -> str:
     """What an image is kept under: the reference itself, with the tag ``latest`` where it says nothing else.
 
+    ``@TEAM/`` may come before it for an image that is a team's alone, and ``@/`` for one of all teams.
+
     Raises:
         InvalidSpecError: It is no reference.
     """
     if text == BASE or _DIGEST.fullmatch(text):
         return text
+    if owned := _OWNED.match(text):
+        return owned[0] + image_name(text.removeprefix(owned[0]).removeprefix("@"))
     match = _REFERENCE.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise InvalidSpecError(
@@ -34,6 +39,11 @@ def image_name(text: str) -> str:
             hint="give `base`, or a reference like `python:3.12`, `ghost.example/team/tool:1` or `tool@sha256:…`",
         )
     return text if match["tag"] or match["digest"] else f"{text}:latest"
+
+
+def is_digest(name: str) -> bool:
+    """Whether a name is that of a content in this home."""
+    return bool(_DIGEST.fullmatch(name))
 
 
 def is_pinned(name: str) -> bool:

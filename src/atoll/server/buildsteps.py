@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from atoll.errors import UnsupportedError
 from atoll.server.answers import Refusal
 from atoll.server.imagenames import BASE, mapped
-from atoll.server.templatewire import AskedStep, NewBuild
-from atoll.types import CopyStep, EnvStep, Limits, RunStep, Step, TemplateSpec, UserStep, WorkdirStep
+from atoll.server.templatewire import AskedLogin, AskedStep, NewBuild
+from atoll.types import (
+    CopyStep,
+    EnvStep,
+    Limits,
+    RegistryLogin,
+    RunStep,
+    Step,
+    TemplateSpec,
+    UserStep,
+    WorkdirStep,
+)
 
 USER = "user"
 HOME = "/home/user"
+_JSON_KEY = "_json_key"
+# How the home itself calls images: by their content, or as those of a team.
+_OF_THIS_HOST = re.compile(r"sha256-|@")
 # Clients expect the user `user`, who may become root, in whatever image a template starts from.
 _ACCOUNT = """
 set -e
@@ -36,14 +50,17 @@ def spec_of(asked: NewBuild, limits: Limits, table: Mapping[str, str]) -> Templa
         Refusal: It makes no sense (400).
         UnsupportedError: It needs what this server has not.
     """
-    if asked.from_image_registry is not None:
-        raise UnsupportedError("credentials for a registry come from the server's own configuration")
     if asked.from_image and asked.from_template:
         raise Refusal(400, "Give either fromImage or fromTemplate")
     named = asked.from_image or BASE
-    image = None if asked.from_template else mapped(named, table) or named
+    if _OF_THIS_HOST.match(named):
+        raise Refusal(400, f"Invalid image: {named[:64]}")
+    known = mapped(named, table)
+    image = None if asked.from_template else known or named
     return TemplateSpec(
         image=image,
+        login=_login(asked.from_image_registry) if asked.from_image_registry is not None else None,
+        trusted_image=known is not None,
         template=asked.from_template,
         prepare=_prepared() if image not in (None, BASE) else [],
         steps=[_step(step) for step in asked.steps],
@@ -52,6 +69,22 @@ def spec_of(asked: NewBuild, limits: Limits, table: Mapping[str, str]) -> Templa
         limits=limits,
         force=bool(asked.force),
     )
+
+
+def _login(asked: AskedLogin) -> RegistryLogin:
+    match asked.type:
+        case "registry" if asked.username:
+            return RegistryLogin(username=asked.username, password=asked.password)
+        case "gcp" if asked.service_account_json:
+            return RegistryLogin(username=_JSON_KEY, password=asked.service_account_json)
+        case "registry" | "gcp":
+            raise Refusal(400, f"The credentials of type '{asked.type}' are incomplete")
+        case "aws":
+            raise UnsupportedError(
+                "this server cannot exchange AWS keys for a registry's password: "
+                "give the user 'AWS' and what `aws ecr get-login-password` prints"
+            )
+    raise Refusal(400, f"Invalid registry type: {asked.type}")
 
 
 def archives_of(spec: TemplateSpec) -> set[str]:

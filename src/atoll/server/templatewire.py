@@ -33,12 +33,16 @@ class NewTemplate(_Asked, frozen=True, kw_only=True):
     memory_mb: Annotated[int, Meta(ge=1, le=1 << 24)] | None = field(default=None, name="memoryMB")
 
 
-class RegistryLogin(_Asked, frozen=True, kw_only=True):
-    """How to get an image of a registry that asks who one is."""
+class AskedLogin(_Asked, frozen=True, kw_only=True):
+    """How to get an image of a registry that asks who one is. What it has depends on its type."""
 
-    type: str
-    username: _Ref = ""
-    password: _Text = ""
+    type: Annotated[str, Meta(max_length=32)]
+    username: Annotated[str, Meta(max_length=512)] = ""
+    password: Annotated[str, Meta(max_length=65_536)] = ""
+    service_account_json: Annotated[str, Meta(max_length=65_536)] = ""
+
+    def __repr__(self) -> str:
+        return "AskedLogin(…)"
 
 
 class AskedStep(_Asked, frozen=True, kw_only=True):
@@ -55,7 +59,7 @@ class NewBuild(_Asked, frozen=True, kw_only=True):
 
     from_image: _Ref | None = None
     from_template: _Ref | None = None
-    from_image_registry: RegistryLogin | None = None
+    from_image_registry: AskedLogin | None = None
     force: bool | None = None
     steps: Annotated[list[AskedStep], Meta(max_length=1024)] = []
     start_cmd: _Text | None = None

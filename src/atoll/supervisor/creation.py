@@ -77,7 +77,7 @@ class Creation:
                 progress(Progress(step="the engine keeps the disks here, see `atoll doctor`"))
             sandbox_id = new_id()
             async with self._parts.quotas.making(spec.team, {sandbox_id: spec.limits}, spec.lifecycle):
-                info = await self._parts.images.have(spec.image or DEFAULT_IMAGE, progress)
+                info = await self._parts.images.have(spec.image or DEFAULT_IMAGE, progress, spec.team)
                 facts = self._parts.images.facts(info.digest)
                 check_start(spec, facts)
                 if spec.lifecycle.on_timeout == "stop":

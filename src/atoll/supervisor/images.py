@@ -14,7 +14,7 @@ from atoll.errors import ImageNotFoundError, InUseError
 from atoll.supervisor.ownership import digests_in_use
 from atoll.supervisor.table import Table
 from atoll.supervisor.trust import host_extra
-from atoll.types import ImageInfo, Progress
+from atoll.types import ImageAccess, ImageInfo, Progress
 
 if TYPE_CHECKING:
     from atoll.images import Image, Images
@@ -59,31 +59,42 @@ class ImageShelf:
         """All that are there."""
         return self._images.list()
 
-    async def have(self, name: str, progress: Callable[[Progress], None]) -> ImageInfo:
-        """Have an image of that name, of whatever age, building or pulling it when it is missing.
+    async def have(
+        self, name: str, progress: Callable[[Progress], None], team: str | None = None
+    ) -> ImageInfo:
+        """Have an image of that name for a team, of whatever age, building or pulling it when it is missing.
 
         Raises:
             ImageNotFoundError: Nobody has that one.
             ImageBuildError: Building it failed.
             ImagePullError: Pulling it failed.
         """
-        image = await asyncio.to_thread(self._images.get, name)
+        access = ImageAccess(team=team)
+        image = await asyncio.to_thread(self._images.found, name, access)
         if image is None:
-            return await self.ensure(name, progress)
+            return await self.ensure(name, progress, access=access)
         await asyncio.to_thread(self._learn, image)
         return image.info
 
     async def ensure(
-        self, name: str, progress: Callable[[Progress], None], *, newest: bool = False
+        self,
+        name: str,
+        progress: Callable[[Progress], None],
+        *,
+        newest: bool = False,
+        access: ImageAccess | None = None,
     ) -> ImageInfo:
         """Have an image; ``base`` as it is built today, with ``newest`` others as their registry has them now.
+
+        Args:
+            access: For whom, and with which rights; None is for the home's owner.
 
         Raises:
             ImageNotFoundError: Nobody has that one.
             ImageBuildError: Building it failed.
             ImagePullError: Pulling it failed.
         """
-        image = await self._images.ensure(name, progress, newest=newest)
+        image = await self._images.ensure(name, progress, newest=newest, access=access or ImageAccess())
         await asyncio.to_thread(self._learn, image)
         return image.info
 
@@ -109,6 +120,10 @@ class ImageShelf:
             )
         await self._images.remove(name)
         self._facts.pop(image.info.digest, None)
+
+    async def forget_team(self, team: str) -> None:
+        """Forget the images that a team, which has no sandboxes and snapshots any more, had for itself."""
+        await self._images.forget_team(team)
 
     def trees(self, names: Sequence[str]) -> dict[Path, tuple[str, ...]]:
         """The trees that images are stacked of, each with the names of its images; without names those of all.

@@ -131,6 +131,7 @@ class System:
         self.parts = self._make_parts(rooms, agents)
         self.teams.owned.append(self.parts.quotas.booked)
         self.images = self.parts.images
+        self.teams.going.append(self.images.forget_team)
         self.volumes = self.parts.volumes
         branches = Branches(self.parts)
         self.rollback = Rollback(self.parts, branches)

@@ -1,7 +1,7 @@
 """Frozen values that cross room borders: what is wanted, what is observed. No input or output happens here."""
 
 from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
-from atoll.types.images import ImageInfo
+from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lifecycle import Lifecycle, OnTimeout
 from atoll.types.limits import Limits
 from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
@@ -40,6 +40,7 @@ __all__ = [
     "ExecResult",
     "FileInfo",
     "FileKind",
+    "ImageAccess",
     "ImageInfo",
     "KeyInfo",
     "Lifecycle",
@@ -51,6 +52,7 @@ __all__ = [
     "ProcessInfo",
     "Progress",
     "Quotas",
+    "RegistryLogin",
     "Resolved",
     "RunStep",
     "SandboxInfo",

@@ -92,6 +92,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     volumes: dict[str, str] = {}
     team: str | None = None
     attributes: dict[str, str] = {}
+    image_digest: str = ""
 
 
 class SandboxPage(msgspec.Struct, frozen=True, kw_only=True):

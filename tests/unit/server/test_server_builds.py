@@ -15,7 +15,7 @@ from atoll.server.builds import BuildLog
 from atoll.server.buildsteps import spec_of
 from atoll.server.imagenames import mapped, table_of
 from atoll.server.registries import refuse_inside, registry_of
-from atoll.server.templatewire import AskedStep, NewBuild, RegistryLogin
+from atoll.server.templatewire import AskedLogin, AskedStep, NewBuild
 from atoll.server.tokens import Tokens
 from atoll.server.uploads import Uploads
 from atoll.types import BuildLine, CopyStep, EnvStep, Limits, RunStep
@@ -106,7 +106,7 @@ def test_a_build_has_one_origin() -> None:
     with pytest.raises(Refusal):
         spec_of(NewBuild(from_image="a", from_template="b"), Limits(), {})
     with pytest.raises(UnsupportedError):
-        spec_of(NewBuild(from_image="a", from_image_registry=RegistryLogin(type="aws")), Limits(), {})
+        spec_of(NewBuild(from_image="a", from_image_registry=AskedLogin(type="aws")), Limits(), {})
 
 
 def test_a_log_is_bounded_in_lines_and_text() -> None:

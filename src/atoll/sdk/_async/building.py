@@ -36,6 +36,7 @@ from atoll.types import (
     BuildLine,
     CopyStep,
     EnvStep,
+    ImageAccess,
     Progress,
     RunStep,
     SandboxInfo,
@@ -140,7 +141,8 @@ class AsyncBuilder:
                 return "snapshot", found.snapshot_id
         name = self._spec.image or "base"
         await self._say(f"FROM {name}")
-        info = await AsyncImages.ensure(name, on_progress=_Steps(self._say).told)
+        access = ImageAccess(team=self._team, login=self._spec.login, trusted=self._spec.trusted_image)
+        info = await AsyncImages.ensure(name, on_progress=_Steps(self._say).told, access=access)
         self.image = info.name
         return "image", info.digest
 
@@ -173,7 +175,7 @@ class AsyncBuilder:
             before.close()
         kind, which = base
         self._sandbox = await AsyncSandbox.create(
-            image=(self.image or which) if kind == "image" else None,
+            image=which if kind == "image" else None,
             from_snapshot=which if kind == "snapshot" else None,
             limits=self._spec.limits,
             team=self._team,
@@ -183,8 +185,8 @@ class AsyncBuilder:
         info = await self._sandbox.info()
         self.image = info.image
         self._env, self._user, self._cwd = dict(info.env), info.user, info.cwd
-        with contextlib.suppress(ImageNotFoundError):  # its name may stand for another one by now
-            self._known = dict((await AsyncImages.get(info.image)).env)
+        with contextlib.suppress(ImageNotFoundError):  # nobody needs that image any more, and it was erased
+            self._known = dict((await AsyncImages.get(info.image_digest)).env)
         self._changed = self._sleeps = False
 
     async def _do(self, step: Step, number: int) -> None:

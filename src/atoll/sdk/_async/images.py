@@ -8,7 +8,7 @@ from typing import Any
 
 from atoll.protocol import VerifyRequest
 from atoll.sdk._async.link import AsyncLink, ignored, ref
-from atoll.types import ImageInfo, Progress, VerifyReport
+from atoll.types import ImageAccess, ImageInfo, Progress, VerifyReport
 
 _Images = list[ImageInfo]
 
@@ -24,9 +24,17 @@ class AsyncImages:
 
     @staticmethod
     async def ensure(
-        name: str = "base", *, on_progress: Callable[[Progress], Any] | None = None
+        name: str = "base",
+        *,
+        on_progress: Callable[[Progress], Any] | None = None,
+        access: ImageAccess | None = None,
     ) -> ImageInfo:
         """Have an image: ``base`` as it is built today, another of whatever age, pulled if it is missing.
+
+        Args:
+            name: A reference, like ``python:3.12``.
+            on_progress: Called with what goes on.
+            access: For which team, and with which credentials; None is for whoever owns the home.
 
         Raises:
             InvalidSpecError: It is no name of an image.
@@ -38,7 +46,9 @@ class AsyncImages:
             NoSpaceError: The disk under the home is full.
         """
         with contextlib.closing(AsyncLink()) as link:
-            return await link.long_call("POST", f"/v1/images/{ref(name)}", ImageInfo, on_progress=on_progress)
+            return await link.long_call(
+                "POST", f"/v1/images/{ref(name)}", ImageInfo, access, on_progress=on_progress
+            )
 
     @staticmethod
     async def pull(name: str, *, on_progress: Callable[[Progress], Any] | None = None) -> ImageInfo:

@@ -37,6 +37,7 @@ from atoll.types import (
     BuildLine,
     CopyStep,
     EnvStep,
+    ImageAccess,
     Progress,
     RunStep,
     SandboxInfo,
@@ -141,7 +142,8 @@ class Builder:
                 return "snapshot", found.snapshot_id
         name = self._spec.image or "base"
         self._say(f"FROM {name}")
-        info = Images.ensure(name, on_progress=_Steps(self._say).told)
+        access = ImageAccess(team=self._team, login=self._spec.login, trusted=self._spec.trusted_image)
+        info = Images.ensure(name, on_progress=_Steps(self._say).told, access=access)
         self.image = info.name
         return "image", info.digest
 
@@ -174,7 +176,7 @@ class Builder:
             before.close()
         kind, which = base
         self._sandbox = Sandbox.create(
-            image=(self.image or which) if kind == "image" else None,
+            image=which if kind == "image" else None,
             from_snapshot=which if kind == "snapshot" else None,
             limits=self._spec.limits,
             team=self._team,
@@ -184,8 +186,8 @@ class Builder:
         info = self._sandbox.info()
         self.image = info.image
         self._env, self._user, self._cwd = dict(info.env), info.user, info.cwd
-        with contextlib.suppress(ImageNotFoundError):  # its name may stand for another one by now
-            self._known = dict((Images.get(info.image)).env)
+        with contextlib.suppress(ImageNotFoundError):  # nobody needs that image any more, and it was erased
+            self._known = dict((Images.get(info.image_digest)).env)
         self._changed = self._sleeps = False
 
     def _do(self, step: Step, number: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from atoll.protocol import VerifyRequest
 from atoll.sdk._sync.link import Link, ignored, ref
-from atoll.types import ImageInfo, Progress, VerifyReport
+from atoll.types import ImageAccess, ImageInfo, Progress, VerifyReport
 
 _Images = list[ImageInfo]
 
@@ -25,9 +25,17 @@ class Images:
 
     @staticmethod
     def ensure(
-        name: str = "base", *, on_progress: Callable[[Progress], Any] | None = None
+        name: str = "base",
+        *,
+        on_progress: Callable[[Progress], Any] | None = None,
+        access: ImageAccess | None = None,
     ) -> ImageInfo:
         """Have an image: ``base`` as it is built today, another of whatever age, pulled if it is missing.
+
+        Args:
+            name: A reference, like ``python:3.12``.
+            on_progress: Called with what goes on.
+            access: For which team, and with which credentials; None is for whoever owns the home.
 
         Raises:
             InvalidSpecError: It is no name of an image.
@@ -39,7 +47,9 @@ class Images:
             NoSpaceError: The disk under the home is full.
         """
         with contextlib.closing(Link()) as link:
-            return link.long_call("POST", f"/v1/images/{ref(name)}", ImageInfo, on_progress=on_progress)
+            return link.long_call(
+                "POST", f"/v1/images/{ref(name)}", ImageInfo, access, on_progress=on_progress
+            )
 
     @staticmethod
     def pull(name: str, *, on_progress: Callable[[Progress], Any] | None = None) -> ImageInfo:

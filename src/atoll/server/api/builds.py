@@ -14,7 +14,6 @@ from atoll.server.api.asked import Asked
 from atoll.server.api.templates import own_ref, plain_route
 from atoll.server.builds import Builds
 from atoll.server.buildsteps import archives_of, spec_of
-from atoll.server.imagenames import BASE, mapped
 from atoll.server.parts import Parts
 from atoll.server.registries import refuse_inside
 from atoll.server.templateviews import entry, status_of
@@ -77,7 +76,7 @@ def _work_routes(parts: Parts, builds: Builds, uploads: Uploads) -> Sequence[Rou
     async def begin(asked: Asked) -> Response:
         build, wanted = await _build(asked), await asked.body(NewBuild)
         spec = spec_of(wanted, build.limits, parts.settings.images)
-        if spec.image is not None and not mapped(wanted.from_image or BASE, parts.settings.images):
+        if spec.image is not None and not spec.trusted_image:
             await refuse_inside(spec.image)
         team = asked.team.name
         archives = {digest: uploads.path(team, digest) for digest in archives_of(spec)}

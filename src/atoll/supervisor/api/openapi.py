@@ -111,7 +111,7 @@ OPERATIONS = (
         "post",
         "/v1/images/{name}",
         "Have an image, building or pulling it if needed; with ?newest=true as its registry has it now",
-        None,
+        types.ImageAccess,
         types.ImageInfo,
     ),
     Operation("delete", "/v1/images/{name}", "Erase it"),

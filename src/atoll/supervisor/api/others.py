@@ -11,6 +11,7 @@ from starlette.routing import Route
 from atoll.protocol import VerifyRequest
 from atoll.supervisor.api.answers import Report, answer, json_answer, read_body
 from atoll.supervisor.system import System
+from atoll.types import ImageAccess
 
 
 def snapshot_routes(system: System) -> list[Route]:
@@ -55,9 +56,12 @@ def image_routes(system: System) -> list[Route]:
         return json_answer(await asyncio.to_thread(system.images.info, request.path_params["name"]))
 
     async def ensure(request: Request) -> Response:
+        access = await read_body(request, ImageAccess)
+
         async def work(report: Report) -> object:
             newest = request.query_params.get("newest") == "true"
-            return await system.images.ensure(request.path_params["name"], report, newest=newest)
+            name = request.path_params["name"]
+            return await system.images.ensure(name, report, newest=newest, access=access)
 
         return await answer(request, system.works, work)
 

@@ -1,0 +1,116 @@
+"""Templates of E2B's own SDK from a registry that asks who one is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2b import BuildException, Sandbox, Template
+from tests import homes
+from tests.e2e.server import Server, serving
+from tests.e2e.test_images import shell_layers
+from tests.e2e.test_server_tenants import asking, team
+from tests.registry import File, ImageSource, Registry
+from tests.registry import serving as serving_registry
+from tests.registry.images import symlink
+
+BOUND_S = 120.0
+PASSWORD = "the-password-that-nobody-finds"
+NAME = "ghost.example/app:1"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[tuple[Server, Registry, Path]]:
+    """A server for which a registry on loopback, with a login, is ``ghost.example``."""
+    with serving_registry() as registry, homes.make_home(own_images=True) as home:
+        more = [symlink(f"bin/{name}", "busybox") for name in ("mkdir", "touch")]
+        layers = shell_layers([*more, File("etc/marker", b"private")])
+        registry.put("app", "1", ImageSource(layers, {"Env": ["PATH=/bin"]}))
+        registry.login = ("me", PASSWORD)
+        with serving("--map-image", f"ghost.example/={registry.host}/") as running:
+            yield running, registry, home
+
+
+@pytest.fixture(autouse=True)
+def client(guarded: tuple[Server, Registry, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("E2B_DEBUG", raising=False)
+    for name, value in guarded[0].variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + BOUND_S
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def processes() -> list[bytes]:
+    """Arguments and environment of all processes of this host that may be read."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            found.append((path / "cmdline").read_bytes())
+            found.append((path / "environ").read_bytes())
+        except OSError:
+            continue
+    return found
+
+
+def state(info: Any) -> str:
+    return str(Template.get_build_status(info).status.value)
+
+
+def test_credentials_of_a_build_open_its_registry_for_one_team_and_are_nowhere_kept(
+    guarded: tuple[Server, Registry, Path],
+) -> None:
+    server, registry, home = guarded
+    with pytest.raises(BuildException, match="could not be pulled") as refused:
+        Template.build(Template().from_image(NAME, username="me", password="a-guess-of-mine"), "wrong")
+    assert "a-guess" not in str(refused.value)
+    registry.gate.clear()
+    try:
+        template = Template().from_image(NAME, username="me", password=PASSWORD).run_cmd("id -un > ~/me")
+        build = Template.build_in_background(template, "private")
+        until(lambda: any(b"puller\0fetch" in told for told in processes()))
+        assert not [told for told in processes() if PASSWORD.encode() in told]
+    finally:
+        registry.gate.set()
+    until(lambda: state(build) not in ("building", "waiting"))
+    assert state(build) == "ready"
+    with Sandbox.create("private") as sandbox:
+        assert sandbox.files.read("/etc/marker") == "private"
+        assert sandbox.files.read("/home/user/me") == "user\n"
+    with team("others") as key:
+        for name in (NAME, f"@team/{NAME}", "sha256-" + "0" * 64):
+            with pytest.raises(BuildException):
+                Template.build(Template().from_image(name), "theirs", api_key=key)
+        other = Template().from_image(NAME, username="me", password="a-guess-of-mine")
+        with pytest.raises(BuildException, match="could not be pulled"):
+            Template.build(other, "theirs", api_key=key)
+    for path in [server.log, *home.rglob("*")]:
+        if path.is_file() and not path.is_symlink():
+            assert PASSWORD.encode() not in path.read_bytes(), path
+
+
+def test_a_service_account_is_a_login_and_keys_that_need_an_exchange_are_refused(
+    guarded: tuple[Server, Registry, Path],
+) -> None:
+    server, registry, _ = guarded
+    before, registry.login = registry.login, ("_json_key", '{"type": "service_account"}')
+    try:
+        account = Template().from_gcp_registry(NAME, service_account_json={"type": "service_account"})
+        Template.build(account.run_cmd("true"), "of-an-account")
+    finally:
+        registry.login = before
+    with asking(server, server.key) as client:
+        made = client.post("/v3/templates", json={"name": "of-keys"}).json()
+        keys = {"type": "aws", "awsAccessKeyId": "a", "awsSecretAccessKey": "b", "awsRegion": "c"}
+        answer = client.post(
+            f"/v2/templates/{made['templateID']}/builds/{made['buildID']}",
+            json={"fromImage": NAME, "fromImageRegistry": keys, "steps": []},
+        )
+        assert (answer.status_code, "AWS" in answer.json()["message"]) == (501, True)
