@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests import homes
 from tests.e2e.command_line import atoll, said
@@ -124,6 +125,25 @@ def test_a_template_has_its_files_settings_and_running_service(image: str, pages
 
 def nothing_but(sandbox_id: str) -> bool:
     return [info.sandbox_id for info in Sandbox.list()] == [sandbox_id]
+
+
+def test_a_service_is_there_again_after_a_boot_from_the_disk(image: str, pages: Path) -> None:
+    spec = msgspec.structs.replace(
+        site(image), start_command=f'echo "$(id -un) $PWD $GREETING" >> /home/app/started; {SERVE}'
+    )
+    Templates.build(spec, "service", context=pages)
+    line = "app /srv/site hello, world\n"
+    with Sandbox.create(template="service") as first, first.fork()[0] as sandbox:
+        sandbox.suspend(memory=False)
+        sandbox.resume()
+        until(lambda: sandbox.run(ASK).stdout == "first")
+        assert sandbox.run("cat /home/app/started").stdout == line * 2
+        # without its page it is never ready, and the sandbox can be used all the same
+        sandbox.run("mv /srv/site/page /home/app/page")
+        sandbox.suspend(memory=False)
+        assert sandbox.run("mv /home/app/page /srv/site/page; cat /home/app/started").stdout == line * 3
+        until(lambda: sandbox.run(ASK).stdout == "first")
+    Templates.delete("service")
 
 
 def test_steps_are_not_run_again_until_something_before_them_changes(image: str, pages: Path) -> None:

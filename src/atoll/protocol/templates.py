@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from atoll.types import Limits
+from atoll.types import Limits, Service
 
 
 class TemplateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,8 +65,12 @@ class FinishRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class DefaultsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/sandboxes/REF/defaults``: what programs get that are started from now on; None stays."""
+    """Body of ``POST /v1/sandboxes/REF/defaults``: what programs get that are started from now on; None stays.
+
+    ``service`` is one more that is started whenever it boots from its disk.
+    """
 
     env: dict[str, str] | None = None
     user: str | None = None
     cwd: str | None = None
+    service: Service | None = None

@@ -84,6 +84,17 @@ class Agents:
         """
         await self._call(link, guest.start_process(program), head_only=True)
 
+    async def ends_well(self, link: Dials, program: Program) -> bool:
+        """Run a program, and say whether it ended with exit code 0.
+
+        Raises:
+            AtollError: It cannot be started, or the agent answered nonsense.
+            DeadlineError: The agent did not answer within the bound.
+        """
+        frames = guest.FrameReader().feed(await self._call(link, guest.start_process(program)))
+        ends = [guest.end_from(frame.payload) for frame in frames if frame.kind == "x"]
+        return bool(ends) and not ends[-1].exit_code
+
     async def flush(self, link: Dials) -> None:
         """Have the guest hand all that its programs have written to the host.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError, HostError
 from atoll.supervisor.identity import first_init
 from atoll.supervisor.imageprograms import start_program_of
+from atoll.supervisor.services import start_services
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -62,6 +63,7 @@ class Boots:
         except AtollError as error:
             # The computer has started; its owner can look into what its program lacks.
             _log.warning("the program of the image of %s did not start: %s", sandbox.sandbox_id, error)
+        await start_services(row, berth, self._parts.agents)
 
     def assert_disk(self, sandbox: Sandbox) -> None:
         """Refuse to go on without the disk: an empty one in its place would hide that its files are lost."""

@@ -245,6 +245,7 @@ class Creation:
             snapshot_id=snapshot.snapshot_id,
             engine_disk=snapshot.engine_disk,
             start=snapshot.start,
+            services=snapshot.services,
         )
         checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
         with self._parts.table.holds.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
 
 from atoll.errors import InvalidSpecError, StateError
 from atoll.guest import GuestInit
@@ -12,6 +12,7 @@ from atoll.supervisor.parts import Parts
 from atoll.supervisor.table import Sandbox
 
 _LONGEST = 4096
+_MOST_SERVICES = 16
 
 
 class Defaults:
@@ -43,9 +44,10 @@ class Defaults:
                     hint="wake it first",
                     sandbox_id=sandbox.sandbox_id,
                 )
-            changes = {
-                name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not None
-            }
+            given = {"env": wanted.env, "user": wanted.user, "cwd": wanted.cwd}
+            changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+            if wanted.service is not None:
+                changes["services"] = (*sandbox.row.services, wanted.service)[-_MOST_SERVICES:]
             row = sandbox.row.but(**changes)
             image = self._parts.images.facts(row.image_digest)
             told = GuestInit(

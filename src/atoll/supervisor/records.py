@@ -61,6 +61,7 @@ _JSON_FIELDS = frozenset(
         "limits",
         "metadata",
         "quotas",
+        "services",
         "stack",
         "tags",
         "versions",

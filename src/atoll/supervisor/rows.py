@@ -15,6 +15,7 @@ from atoll.types import (
     Quotas,
     SandboxInfo,
     SandboxState,
+    Service,
     SnapshotInfo,
     TagInfo,
     TeamInfo,
@@ -63,6 +64,7 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     versions: Versions
     engine_disk: bool = False
     start: bool = False
+    services: tuple[Service, ...] = ()
     on_crash: OnCrash = "reboot"
     lifecycle: Lifecycle = Lifecycle()
     started_at: float = 0.0
@@ -118,6 +120,7 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     engine_disk: bool = False
     start: bool = False
+    services: tuple[Service, ...] = ()
     on_crash: OnCrash = "reboot"
     volumes: dict[str, str] = {}
     team: str | None = None

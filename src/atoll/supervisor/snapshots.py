@@ -169,6 +169,7 @@ class Snapshots:
             team=of.team,
             engine_disk=of.engine_disk,
             start=of.start,
+            services=of.services,
             on_crash=of.on_crash,
         )
 

@@ -72,6 +72,22 @@ class UserStep(msgspec.Struct, frozen=True, kw_only=True, tag="user", tag_field=
 Step = RunStep | CopyStep | EnvStep | WorkdirStep | UserStep
 
 
+class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that goes on in every sandbox of a template. Where only the disk was kept, it is started again.
+
+    Args:
+        start: A shell line that goes on running.
+        ready: A shell line that ends with 0 as soon as it is usable.
+        user: Who runs both.
+        cwd: Where.
+    """
+
+    start: str
+    ready: str | None = None
+    user: str
+    cwd: str
+
+
 class TemplateSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A template that somebody wants built.
 

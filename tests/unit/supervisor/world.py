@@ -27,7 +27,7 @@ from atoll.supervisor.settings import Settings
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.system import Rooms, System
 from atoll.testing import FakeEngine, FakeHost, FakeMachine
-from atoll.types import ImageInfo, Progress
+from atoll.types import ImageAccess, ImageInfo, Progress
 
 PATIENCE_S = 60
 DIGEST = "sha256-" + "0" * 64
@@ -195,7 +195,20 @@ class FakeImages:
         image = self.get("base")
         return [image.info] if image else []
 
-    async def ensure(self, name: str, progress: Callable[[Progress], None], *, newest: bool = False) -> Image:
+    def found(self, name: str, access: ImageAccess) -> Image | None:
+        return self.get(name)
+
+    async def forget_team(self, team: str) -> None:
+        pass
+
+    async def ensure(
+        self,
+        name: str,
+        progress: Callable[[Progress], None],
+        *,
+        newest: bool = False,
+        access: ImageAccess | None = None,
+    ) -> Image:
         if name != "base":
             raise ImageNotFoundError(f"no image {name}", hint="use base")
         self.builds += 1

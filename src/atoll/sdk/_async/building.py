@@ -40,6 +40,7 @@ from atoll.types import (
     Progress,
     RunStep,
     SandboxInfo,
+    Service,
     SnapshotInfo,
     Step,
     TemplateSpec,
@@ -292,10 +293,12 @@ class AsyncBuilder:
     async def _apply(self) -> None:
         """Let the sandbox have the variables, user and directory that the steps have set."""
         if self._changed:
-            wanted = DefaultsRequest(env=self._env, user=self._user, cwd=self._cwd)
-            path = f"/v1/sandboxes/{ref(self._made.id)}/defaults"
-            await self._link.call("POST", path, SandboxInfo, wanted, repeatable=True)
+            await self._default(DefaultsRequest(env=self._env, user=self._user, cwd=self._cwd))
             self._changed = False
+
+    async def _default(self, wanted: DefaultsRequest) -> None:
+        path = f"/v1/sandboxes/{ref(self._made.id)}/defaults"
+        await self._link.call("POST", path, SandboxInfo, wanted, repeatable=wanted.service is None)
 
     async def _keep(self, key: str) -> str:
         """Keep the sandbox as it is now, and remember which steps led to that.
@@ -323,6 +326,9 @@ class AsyncBuilder:
         await self._apply()
         start, ready = self._spec.start_command, self._spec.ready_command
         await started_service(self._made, start, ready, cwd=self._cwd, end_at=self._end_at, say=self._say)
+        if start:
+            service = Service(start=start, ready=ready, user=self._user, cwd=self._cwd)
+            await self._default(DefaultsRequest(service=service))
         await self._say("keeping the template")
         return await self._keep(key)
 

@@ -1,0 +1,2 @@
+ALTER TABLE sandboxes ADD COLUMN services TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE snapshots ADD COLUMN services TEXT NOT NULL DEFAULT '[]';
