@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 
 from atoll import Supervisor
 from tests.e2e.server import Server
@@ -25,6 +26,23 @@ def test_the_server_has_no_rights_and_can_get_none(server: Server) -> None:
         status = status_of(int(thread.name))
         assert {status[name] for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")} == {"0" * 16}
         assert status["NoNewPrivs"] == "1"
+
+
+def test_root_s_server_writes_nowhere_but_in_its_own_directory(server: Server, module_home: Path) -> None:
+    pid = server.process.pid
+    if os.geteuid() != 0:
+        assert status_of(pid)["Uid"].split() == [str(os.geteuid())] * 4
+        return
+    seen = Path(f"/proc/{pid}/root")
+    for place in ("/etc", "/tmp", "/dev/shm", str(module_home), str(module_home / "bin")):
+        with pytest.raises(OSError, match="Read-only file system"):
+            (seen / place[1:] / "planted").write_text("")
+    for setting in ("proc/sys/kernel/core_pattern", "proc/sys/kernel/hostname"):
+        with pytest.raises(OSError, match="Read-only file system"):
+            (seen / setting).open("r+").close()
+    own = seen / str(module_home / "server")[1:] / "own"
+    own.write_text("")
+    own.unlink()
 
 
 def test_a_supervisor_that_was_killed_is_started_again_with_its_own_rights(server: Server) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         start_program,
         to_the_end,
     )
-    from atoll.host.rights import give_up_rights, lower_rights
+    from atoll.host.rights import give_up_rights, lower_rights, write_nowhere_but
     from atoll.host.rooted import Owner, RootedEntry, RootedTree
     from atoll.host.treecopy import TreeCopy, copy_tree
     from atoll.host.treefacts import Pace
@@ -57,6 +57,7 @@ __all__ = [
     "TreeSeals",
     "check_seal",
     "sealed_bytes",
+    "write_nowhere_but",
     "write_seal",
     "Cgroup",
     "CgroupRoot",
@@ -170,6 +171,7 @@ _MODULES = {
     "open_top": "trees",
     "give_up_rights": "rights",
     "lower_rights": "rights",
+    "write_nowhere_but": "rights",
     "Pace": "treefacts",
     "BrokenSealError": "treeseal",
     "SealedTree": "treeseal",

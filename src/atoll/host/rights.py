@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Iterable
 from pathlib import Path
 
+from atoll.errors import HostError
 from atoll.host import syscalls
 
 # Of root's rights, what keeping sandboxes never takes. By number, as in linux/capability.h.
@@ -65,3 +67,31 @@ def give_up_rights() -> None:
     if os.geteuid() == 0:
         last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
         syscalls.drop_capabilities(range(last + 1))
+
+
+def write_nowhere_but(directories: Iterable[Path]) -> None:
+    """As root, give away for good whatever this process may write but what is in ``directories``.
+
+    What root owns needs no rights to be written: without this, a process that gave them all up could still change
+    programs and the kernel's settings. Call it before ``give_up_rights``, in a process with one thread.
+
+    Raises:
+        HostError: The kernel refuses it.
+    """
+    if os.geteuid() != 0:
+        return
+    try:
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        # what the host unmounts later goes here, too
+        syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_SLAVE, "")
+        places = [os.path.realpath(directory) for directory in directories]
+        for place in places:
+            syscalls.mount(place, place, "", syscalls.MS_BIND | syscalls.MS_REC, "")
+        syscalls.set_read_only("/", True, recursive=True)
+        for place in places:
+            syscalls.set_read_only(place, False, recursive=False)
+    except OSError as error:
+        raise HostError(
+            f"the kernel does not keep this process from writing what root owns: {error.strerror}",
+            hint="it takes Linux 5.12 and root's rights; or serve as an ordinary user",
+        ) from error

@@ -50,6 +50,9 @@ _FSCONFIG_SET_STRING = 1
 _FSCONFIG_CMD_CREATE = 6
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 _AT_FDCWD = -100
+_MOUNT_SETATTR = 442
+_MOUNT_ATTR_RDONLY = 1
+_AT_RECURSIVE = 0x8000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -103,6 +106,14 @@ def mount(source: str, target: str, kind: str, flags: int, options: str) -> None
         os.fsencode(options),
     )
     _check(result, target)
+
+
+def set_read_only(target: str, read_only: bool, *, recursive: bool) -> None:
+    """Let nobody write through a mount of this namespace, or let them again; with ``recursive`` those below it, too."""
+    attributes = (ctypes.c_uint64 * 4)(*((_MOUNT_ATTR_RDONLY, 0) if read_only else (0, _MOUNT_ATTR_RDONLY)))
+    flags = _AT_RECURSIVE if recursive else 0
+    size = ctypes.c_size_t(ctypes.sizeof(attributes))
+    _check(_libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), flags, attributes, size), target)
 
 
 def umount(target: str, flags: int) -> None:

@@ -17,7 +17,7 @@ import msgspec
 import uvloop
 
 from atoll.errors import AtollError, InvalidSpecError, NameTakenError
-from atoll.host import Home, give_up_rights
+from atoll.host import Home, give_up_rights, write_nowhere_but
 from atoll.sdk import AsyncSupervisor, Keys, Teams
 from atoll.server.access import Access
 from atoll.server.accesslog import AccessLog
@@ -31,6 +31,7 @@ from atoll.server.starter import raise_limits, starting_elsewhere
 from atoll.server.tokens import Tokens, read_secret
 
 _FAILED = 125
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 _HELP = """Serve the E2B API, and the ports of sandboxes, to other programs and machines.
 
 \b
@@ -105,9 +106,13 @@ def serve(
         log = AccessLog(settings.access_log or directory / "access.log")
         with contextlib.closing(log), starting_elsewhere():
             raise_limits()
+            signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+            # it listens already, and nothing is written where others look afterwards
+            _tell(client_variables(settings, key), settings.env_file)
+            write_nowhere_but({directory, log.path.parent})
             give_up_rights()
             parts = Parts(settings=settings, tokens=tokens, access=Access(), log=log)
-            uvloop.run(_run(parts, sock, client_variables(settings, key)))
+            uvloop.run(_run(parts, sock))
 
 
 @contextlib.contextmanager
@@ -122,12 +127,12 @@ def passing_key(team: str = "default") -> Iterator[str]:
         Keys.revoke(made.info.key_id)
 
 
-async def _run(parts: Parts, sock: socket.socket, variables: dict[str, str]) -> None:
+async def _run(parts: Parts, sock: socket.socket) -> None:
     server = Listener(make_app(parts), parts.settings, sock)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _ENDING:
         loop.add_signal_handler(number, server.stop)
-    _tell(variables, parts.settings.env_file)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     with AsyncSupervisor.sharing():
         await server.serve()
 

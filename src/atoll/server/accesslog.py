@@ -75,6 +75,7 @@ class AccessLog:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path = path
         self._file = _File(path, maxBytes=_FILE_BYTES, backupCount=_OLD_FILES, encoding="utf-8")
 
     def write(self, line: Line) -> None:
