@@ -65,6 +65,10 @@ class Client:
 def _call(operation: str, ref: str, argument: str) -> Any:
     from atoll import Sandbox, Snapshots
 
+    if operation == "volume":
+        return _use_volume(argument)
+    if operation == "build":
+        return _build(argument)
     if operation == "create":
         with Sandbox.create(name=argument, keep=True) as made:
             return made.id
@@ -97,6 +101,27 @@ def _call(operation: str, ref: str, argument: str) -> Any:
             sandbox.run("true")
             return None
         return getattr(sandbox, operation)()
+
+
+def _use_volume(name: str) -> bool:
+    from atoll import Sandbox, Volumes
+
+    Volumes.create(name)
+    with Sandbox.create(volumes={"/data": name}, keep=True) as made:
+        made.run("echo kept > /data/file")
+        made.suspend()
+        kept = made.run("cat /data/file").stdout == "kept\n"
+        made.kill()
+    Volumes.delete(name)
+    return kept
+
+
+def _build(name: str) -> str | None:
+    from atoll import Templates
+    from atoll.types import RunStep, TemplateSpec
+
+    spec = TemplateSpec(steps=[RunStep(command="echo built > /built", user="root")])
+    return Templates.build(spec, name).snapshot_id
 
 
 def main() -> None:
