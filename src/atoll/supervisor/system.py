@@ -262,4 +262,5 @@ class System:
 
     def _look(self) -> tuple[tuple[str, ...], int, bool]:
         states = tuple(sandbox.row.state for sandbox in self.table.sandboxes())
-        return states, self.dial_socket.clients, self.works.busy or self._sealing.busy
+        busy = self.works.busy or self._sealing.busy or self.templates.rows.busy
+        return states, self.dial_socket.clients, busy

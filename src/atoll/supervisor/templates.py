@@ -208,9 +208,10 @@ class Templates:
         async with self.rows.lock:
             row = self.rows.find(split_tag(ref)[0], team, own=True)
             await self.rows.forget(row)
-        builds = {build.build_id for build in row.builds}
+        # Those of builds so old that no template lists them go too: nothing tells any more whose they were.
+        known = {build.build_id for row in self.rows.all() for build in row.builds}
         for snapshot in self._table.snapshots():
-            if snapshot.build_id in builds:
+            if snapshot.build_id is not None and snapshot.build_id not in known:
                 await self.steps.forget(snapshot.snapshot_id)
         await self.sweep()
 

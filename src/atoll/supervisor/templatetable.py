@@ -93,6 +93,11 @@ class TemplateTable:
         rows = [row for row in self._rows.values() if row.team == team]
         return sum(build.state == "building" for row in rows for build in row.builds)
 
+    @property
+    def busy(self) -> bool:
+        """Whether any build goes on."""
+        return any(build.state == "building" for row in self._rows.values() for build in row.builds)
+
     def is_building(self, build_id: str | None) -> bool:
         """Whether a build of that id goes on."""
         builds = (build for row in self._rows.values() for build in row.builds)

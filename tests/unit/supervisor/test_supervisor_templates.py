@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import AsyncMock, patch
 
 from atoll.errors import NoSpaceError
+from atoll.supervisor.idle import Keeper
 from atoll.supervisor.stepcache import STEPS_MOST, UNUSED_MOST_S
 from atoll.supervisor.templatetable import TemplateTable
 from tests.unit.supervisor.world import World, in_world
@@ -189,3 +190,23 @@ async def test_a_step_that_nobody_used_for_a_month_goes_with_its_snapshot(world:
     assert steps.has(other)
     assert await steps.first(["other"]) is None
     assert snapshot_id not in {row.snapshot_id for row in world.system.table.snapshots()}
+
+
+@in_world
+async def test_a_build_keeps_the_supervisor_awake_before_it_has_a_sandbox(world: World) -> None:
+    build_id, hold = await begun(world, "one")
+    world.system.keeper = Keeper(0.0, world.system._look)
+    assert not world.system.keeper.may_leave()
+    await world.ask("POST", f"/v1/builds/{build_id}/finish", {"state": "cancelled"})
+    await hold
+    await world.until(world.system.keeper.may_leave)
+
+
+@in_world
+async def test_a_deleted_template_leaves_no_steps_of_builds_that_it_had_forgotten(world: World) -> None:
+    await built(world, "one", "key")
+    await built(world, "one", "other")
+    for _ in range(40):
+        await world.ask("POST", "/v1/templates", {"name": "one"})
+    await world.ask("DELETE", "/v1/templates/one")
+    await world.until(lambda: not world.system.table.snapshots())
