@@ -42,16 +42,15 @@ class Traffic:
         self._works.watch(self._watching(sandbox, berth))
 
     async def _watching(self, sandbox: Sandbox, berth: Berth) -> None:
-        # The ends of the connections that were shut at the pause are still under way.
-        await asyncio.sleep(_LOOK_S)
+        # What comes before the first look are the ends of the connections that were shut at the pause.
+        before: int | None = None
         try:
-            before, _ = berth.link.traffic()
             while True:
                 await asyncio.sleep(_LOOK_S)
                 if sandbox.row.state != "paused" or sandbox.berth is not berth:
                     return
                 now, _ = berth.link.traffic()
-                if wanted(before, now):
+                if before is not None and wanted(before, now):
                     _log.info("sandbox %s wakes: it gets traffic", sandbox.sandbox_id)
                     await self._wake(sandbox)
                     return
