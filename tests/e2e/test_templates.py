@@ -283,6 +283,20 @@ def test_a_snapshot_of_a_sandbox_becomes_a_template_again_and_again(image: str) 
     until(lambda: not Snapshots.list())
 
 
+def test_a_build_that_was_cancelled_at_its_very_end_is_not_told_to_be_done(image: str) -> None:
+    spec = TemplateSpec(image=image, steps=[RunStep(command="echo 1 > ~/n")])
+    Templates.build(spec, "late")
+
+    def cancel(line: BuildLine) -> None:
+        if "built before" in line.message:
+            Templates.cancel(Templates.get("late").builds[-1].build_id)
+
+    with pytest.raises(TemplateBuildError, match="the build is cancelled"):
+        Templates.build(spec, "late", on_line=cancel)
+    Templates.delete("late")
+    until(lambda: not Snapshots.list())
+
+
 async def begun(build_id: str) -> None:
     await AsyncTemplates.carry_out(build_id, TemplateSpec())
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from atoll.errors import AtollError
+from atoll.errors import AtollError, TemplateBuildError
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest, TemplateRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._context import Context
@@ -223,7 +223,10 @@ class AsyncTemplates:
                 if on_begun is not None:
                     await call(on_begun, build)
                 ready = FinishRequest(state="ready", snapshot_id=await builder.run(), image=builder.image)
-                return await link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
+                build = await link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
+                if build.state != "ready":  # somebody else ended it: who cancelled it, or a new supervisor
+                    raise TemplateBuildError(f"the build is {build.state}: {build.reason}")
+                return build
             except BaseException as error:
                 state: Literal["failed", "cancelled"] = (
                     "failed" if isinstance(error, Exception) else "cancelled"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from atoll.errors import AtollError
+from atoll.errors import AtollError, TemplateBuildError
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest, TemplateRequest
 from atoll.sdk._sync.link import LONG_S, Link, ref
 from atoll.sdk._context import Context
@@ -224,7 +224,10 @@ class Templates:
                 if on_begun is not None:
                     call(on_begun, build)
                 ready = FinishRequest(state="ready", snapshot_id=builder.run(), image=builder.image)
-                return link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
+                build = link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
+                if build.state != "ready":  # somebody else ended it: who cancelled it, or a new supervisor
+                    raise TemplateBuildError(f"the build is {build.state}: {build.reason}")
+                return build
             except BaseException as error:
                 state: Literal["failed", "cancelled"] = (
                     "failed" if isinstance(error, Exception) else "cancelled"
