@@ -194,10 +194,15 @@ class Table(Reservations):
 
     async def own_snapshot(self, snapshot_id: str, build_id: str) -> None:
         """Let a snapshot belong to the build of a template."""
-        row = self.snapshot(snapshot_id)
-        row = row.but(build_id=build_id, changed_at=self._changing_s(row.changed_at))
-        await self._records.put(row, durable=True)
+        before = self.snapshot(snapshot_id)
+        row = before.but(build_id=build_id, changed_at=self._changing_s(before.changed_at))
+        # At once: whoever restacks it meanwhile must not write it without its build.
         self._snapshots[snapshot_id] = row
+        try:
+            await self._records.put(row, durable=True)
+        except BaseException:
+            self._snapshots[snapshot_id] = self._snapshots[snapshot_id].but(build_id=before.build_id)
+            raise
 
     async def restack(self, change: Callable[[Stack], Stack]) -> None:
         """Have snapshots stand on other layers that say the same; durable when this returns.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from pathlib import Path
@@ -70,8 +71,11 @@ async def test_what_a_snapshot_stands_on_counts_though_its_copy_still_says_what_
     await world.until(copy.is_file)
     before = copy.read_bytes()
     os.rename(world.layers.path(world.system.table.snapshots()[0].stack[0]), world.layers.path("merged"))
-    await world.system.table.restack(lambda stack: ("merged",))
-    await world.system.table.own_snapshot(snapshot["snapshot_id"], "build")
+    table = world.system.table
+    await asyncio.gather(
+        table.own_snapshot(snapshot["snapshot_id"], "build"), table.restack(lambda stack: ("merged",))
+    )
+    assert [(row.stack, row.build_id) for row in table.snapshots()] == [(("merged",), "build")]
     await world.crash()
     copy.write_bytes(before)  # as kill -9 leaves it, right after the row was written
     records = Records(world.home.database, Copies(world.home))
