@@ -40,6 +40,8 @@ def test_root_s_server_writes_nowhere_but_in_its_own_directory(server: Server, m
     for setting in ("proc/sys/kernel/core_pattern", "proc/sys/kernel/hostname"):
         with pytest.raises(OSError, match="Read-only file system"):
             (seen / setting).open("r+").close()
+    with pytest.raises(PermissionError):
+        (seen / "dev/null").open("r+b", buffering=0).close()
     own = seen / str(module_home / "server")[1:] / "own"
     own.write_text("")
     own.unlink()

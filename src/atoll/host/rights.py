@@ -70,10 +70,10 @@ def give_up_rights() -> None:
 
 
 def write_nowhere_but(directories: Iterable[Path]) -> None:
-    """As root, give away for good whatever this process may write but what is in ``directories``.
+    """As root, give away for good whatever this process may write but what is in ``directories``, and all devices.
 
     What root owns needs no rights to be written: without this, a process that gave them all up could still change
-    programs and the kernel's settings. Call it before ``give_up_rights``, in a process with one thread.
+    programs, disks and the kernel's settings. Call it before ``give_up_rights``, in a process with one thread.
 
     Raises:
         HostError: The kernel refuses it.
@@ -87,9 +87,9 @@ def write_nowhere_but(directories: Iterable[Path]) -> None:
         places = [os.path.realpath(directory) for directory in directories]
         for place in places:
             syscalls.mount(place, place, "", syscalls.MS_BIND | syscalls.MS_REC, "")
-        syscalls.set_read_only("/", True, recursive=True)
+        syscalls.lock_mounts("/")
         for place in places:
-            syscalls.set_read_only(place, False, recursive=False)
+            syscalls.let_write(place)
     except OSError as error:
         raise HostError(
             f"the kernel does not keep this process from writing what root owns: {error.strerror}",

@@ -52,6 +52,8 @@ _MOVE_MOUNT_F_EMPTY_PATH = 4
 _AT_FDCWD = -100
 _MOUNT_SETATTR = 442
 _MOUNT_ATTR_RDONLY = 1
+_MOUNT_ATTR_NOSUID = 2
+_MOUNT_ATTR_NODEV = 4
 _AT_RECURSIVE = 0x8000
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -108,10 +110,18 @@ def mount(source: str, target: str, kind: str, flags: int, options: str) -> None
     _check(result, target)
 
 
-def set_read_only(target: str, read_only: bool, *, recursive: bool) -> None:
-    """Let nobody write through a mount of this namespace, or let them again; with ``recursive`` those below it, too."""
-    attributes = (ctypes.c_uint64 * 4)(*((_MOUNT_ATTR_RDONLY, 0) if read_only else (0, _MOUNT_ATTR_RDONLY)))
-    flags = _AT_RECURSIVE if recursive else 0
+def lock_mounts(target: str) -> None:
+    """Let nobody write through a mount of this namespace and those below it, nor use devices there."""
+    _set_mount(target, _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOSUID, 0, _AT_RECURSIVE)
+
+
+def let_write(target: str) -> None:
+    """Let others write through one mount again."""
+    _set_mount(target, 0, _MOUNT_ATTR_RDONLY, 0)
+
+
+def _set_mount(target: str, more: int, less: int, flags: int) -> None:
+    attributes = (ctypes.c_uint64 * 4)(more, less)
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
     _check(_libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), flags, attributes, size), target)
 
