@@ -104,7 +104,10 @@ class _Handler(BaseHTTPRequestHandler):
         login = self.registry.login or ("", "")
         wanted = "Basic " + base64.b64encode(":".join(login).encode()).decode()
         if self.headers.get("Authorization") != wanted:
-            return self._send(401, b"{}")
+            # one that tells whoever listens what it was told
+            given = self.headers.get("Authorization", "").removeprefix("Basic ")
+            message = f"not {given} {base64.b64decode(given).decode()}"
+            return self._send(401, json.dumps({"errors": [{"code": "DENIED", "message": message}]}).encode())
         return self._send(200, json.dumps({"token": "the-token"}).encode())
 
     def _manifest(self, name: str, ref: str) -> None:

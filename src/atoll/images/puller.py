@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -260,8 +261,12 @@ async def _run(
 def _without_password(text: str, request: Mapping[str, Any]) -> str:
     """What a registry may have said, without what it was told."""
     login = request.get("login")
-    password = login["password"] if login else ""
-    return text.replace(password, "…") if password else text
+    if not login or not login["password"]:
+        return text
+    both = f"{login['username']}:{login['password']}".encode()
+    for secret in (login["password"], base64.b64encode(both).decode()):
+        text = text.replace(secret, "…")
+    return text
 
 
 class _Counts:

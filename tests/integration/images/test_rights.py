@@ -55,7 +55,9 @@ async def test_credentials_of_a_team_bring_an_image_for_that_team_alone(tmp_path
                 await asked(tmp_path, other, "bees")
         with pytest.raises(ImagePullError, match="could not be pulled") as refused:
             await asked(tmp_path, name, "ants", WRONG)
-        assert WRONG.password not in str(refused.value)
+        told = base64.b64encode(f"{WRONG.username}:{WRONG.password}".encode()).decode()
+        assert "not … me:…" in str(refused.value)
+        assert not [secret for secret in (WRONG.password, told) if secret in str(refused.value)]
         asked_before = registry.blob_requests()
         other_image = await asked(tmp_path, name, "bees", RIGHT)
         assert other_image.info.digest != image.info.digest

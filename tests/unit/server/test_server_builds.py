@@ -18,7 +18,7 @@ from atoll.server.registries import refuse_inside, registry_of
 from atoll.server.templatewire import AskedLogin, AskedStep, NewBuild
 from atoll.server.tokens import Tokens
 from atoll.server.uploads import Uploads
-from atoll.types import BuildLine, CopyStep, EnvStep, Limits, RunStep
+from atoll.types import BuildLine, CopyStep, EnvStep, Limits, RegistryLogin, RunStep
 
 DIGEST = "0123456789abcdef" * 4
 
@@ -107,6 +107,32 @@ def test_a_build_has_one_origin() -> None:
         spec_of(NewBuild(from_image="a", from_template="b"), Limits(), {})
     with pytest.raises(UnsupportedError):
         spec_of(NewBuild(from_image="a", from_image_registry=AskedLogin(type="aws")), Limits(), {})
+
+
+def test_what_a_registry_is_told_depends_on_its_type() -> None:
+    logins = [
+        AskedLogin(type="registry", username="me", password="secret"),
+        AskedLogin(type="gcp", service_account_json="{}"),
+    ]
+    specs = [
+        spec_of(NewBuild(from_image="a", from_image_registry=login), Limits(), {"a": "b"}) for login in logins
+    ]
+    assert [spec.login for spec in specs] == [
+        RegistryLogin(username="me", password="secret"),
+        RegistryLogin(username="_json_key", password="{}"),
+    ]
+    assert "secret" not in repr(specs) + repr(logins)
+    for unfit in (AskedLogin(type="registry"), AskedLogin(type="gcp"), AskedLogin(type="carrier")):
+        with pytest.raises(Refusal):
+            spec_of(NewBuild(from_image="a", from_image_registry=unfit), Limits(), {})
+
+
+def test_only_what_whoever_runs_the_server_maps_is_pulled_with_the_login_of_the_host() -> None:
+    assert spec_of(NewBuild(from_image="a:1"), Limits(), {"a:1": "b"}).trusted_image
+    assert not spec_of(NewBuild(from_image="a:1"), Limits(), {}).trusted_image
+    for name in ("@team/a:1", "@/a:1", f"sha256-{DIGEST}"):
+        with pytest.raises(Refusal):
+            spec_of(NewBuild(from_image=name), Limits(), {})
 
 
 def test_a_log_is_bounded_in_lines_and_text() -> None:
