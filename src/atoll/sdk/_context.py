@@ -19,11 +19,21 @@ from atoll.sdk._pack import Entry, packed_entries, walk
 IGNORE_FILE = ".dockerignore"
 _GZIP = b"\x1f\x8b"
 _ANY_DEPTH = "**"
+LONGEST_PATH = 4096
+_DEEPEST = 64
 
 
 def pattern_of(source: str) -> tuple[str, ...]:
-    """A source's parts, none for the context itself; what leads out of the context ends at its top."""
-    return tuple(part for part in posixpath.normpath(f"/{source}").split("/") if part)
+    """A source's parts, none for the context itself; what leads out of the context ends at its top.
+
+    Raises:
+        InvalidSpecError: It is too long, or too deep.
+    """
+    if len(source) <= LONGEST_PATH:
+        parts = tuple(part for part in posixpath.normpath(f"/{source}").split("/") if part)
+        if len(parts) <= _DEEPEST:
+            return parts
+    raise InvalidSpecError(f"the source {source[:80]!r}… is too long", hint=f"name {_DEEPEST} levels at most")
 
 
 def is_pattern(source: str) -> bool:
@@ -33,15 +43,16 @@ def is_pattern(source: str) -> bool:
 
 def matched(parts: Sequence[str], pattern: Sequence[str]) -> int | None:
     """How many of a path's first parts a pattern means, all below them included; None when it means none."""
-    if not pattern:
-        return 0
-    if pattern[0] == _ANY_DEPTH:
-        deeper = (matched(parts[skipped:], pattern[1:]) for skipped in range(len(parts) + 1))
-        return next((n + at for at, n in enumerate(deeper) if n is not None), None)
-    if not parts or not fnmatch.fnmatchcase(parts[0], pattern[0]):
-        return None
-    rest = matched(parts[1:], pattern[1:])
-    return None if rest is None else rest + 1
+    # Step by step, and not by trying: clients of a server write patterns and paths.
+    reached: Sequence[int] = [0]
+    for piece in pattern:
+        if piece == _ANY_DEPTH:
+            reached = range(reached[0], len(parts) + 1)
+        else:
+            reached = [at + 1 for at in reached if at < len(parts) and fnmatch.fnmatchcase(parts[at], piece)]
+        if not reached:
+            return None
+    return reached[0]
 
 
 class Context:

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Generator, Iterable, Iterator
 
 from atoll.errors import AgentError, InvalidSpecError
-from atoll.sdk._context import is_pattern, matched, pattern_of
+from atoll.sdk._context import LONGEST_PATH, is_pattern, matched, pattern_of
 from atoll.sdk._tar import Entry, TarReader
 
 _BLOCK = 512
@@ -98,6 +98,8 @@ class Placing:
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if ".." in parts or name.startswith("/"):
             raise InvalidSpecError(f"the archive's entry {name[:200]!r} leads out of it")
+        if len(name) > LONGEST_PATH:
+            raise InvalidSpecError(f"the archive's entry {name[:200]!r}… has too long a name")
         length = matched(parts, self._pattern)
         if length is None:
             return None

@@ -93,8 +93,20 @@ def test_a_path_matches_part_by_part() -> None:
     assert matched(["a", "b"], pattern_of("a")) == 1
     assert matched(["a", "b"], pattern_of("*/b")) == 2
     assert matched(["x", "y", "b.py", "z"], pattern_of("**/*.py")) == 3
+    assert matched(["a", "b", "a", "c", "a"], pattern_of("**/a/**/c")) == 4
+    assert matched(["a", "b"], pattern_of("a/**")) == 1
+    assert matched(["a"], pattern_of("a/b")) is None
     assert matched(["ab"], pattern_of("a")) is None
     assert pattern_of("/../../a/./b/") == ("a", "b")
+
+
+def test_no_pattern_and_no_name_takes_long_to_compare() -> None:
+    assert matched(["a"] * 2000, pattern_of("**/" * 60 + "z")) is None
+    for source in ("a/" * 65, "a" * 4097):
+        with pytest.raises(InvalidSpecError, match="too long"):
+            pattern_of(source)
+    with pytest.raises(InvalidSpecError, match="too long"):
+        placed("src", "/app", tarred(("a/" * 5000, b"x")))
 
 
 def test_a_context_leaves_out_what_is_ignored_and_knows_when_files_change(tmp_path: Path) -> None:
