@@ -8,17 +8,34 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from atoll.errors import InvalidSpecError
 from atoll.types import CopyStep, EnvStep, RunStep, Step, TemplateSpec, UserStep, WorkdirStep
 
 _VARIABLE = re.compile(r"\\(\$)|\$(?:(\w+)|\{(\w+)(?::?([-+])([^{}]*))?\})")
 _VERSION = "1"
 _SHOWN = 120
+_LONGEST = 128 << 10
+_TOGETHER = 1 << 20
+_VARIABLES_MOST = 4096
 
 
 def expanded(text: str, env: Mapping[str, str]) -> str:
-    """The text with the values of ``$A``, ``${A}``, ``${A:-other}``, ``${A:+other}``; a backslash saves a dollar."""
+    """The text with the values of ``$A``, ``${A}``, ``${A:-other}``, ``${A:+other}``; a backslash saves a dollar.
+
+    Raises:
+        InvalidSpecError: It would be longer than a variable can be: step by step, a few could be all of the memory.
+    """
+    length = len(text)
 
     def value(found: re.Match[str]) -> str:
+        nonlocal length
+        said = meant(found)
+        length += len(said)
+        if length > _LONGEST:
+            raise InvalidSpecError(f"{text[:80]!r} would be longer than {_LONGEST} characters")
+        return said
+
+    def meant(found: re.Match[str]) -> str:
         dollar, plain, name, how, other = found.groups()
         if dollar:
             return dollar
@@ -30,6 +47,18 @@ def expanded(text: str, env: Mapping[str, str]) -> str:
         return known
 
     return _VARIABLE.sub(value, text)
+
+
+def check_env(env: Mapping[str, str]) -> None:
+    """Refuse more variables than a sandbox can have, before they are all of the memory.
+
+    Raises:
+        InvalidSpecError: They are too many, or too long together.
+    """
+    if len(env) > _VARIABLES_MOST or sum(map(len, env.values())) > _TOGETHER:
+        raise InvalidSpecError(
+            "the variables are too many", hint=f"give {_VARIABLES_MOST}, of {_TOGETHER >> 10} KiB together"
+        )
 
 
 def points(steps: Sequence[Step]) -> list[int]:

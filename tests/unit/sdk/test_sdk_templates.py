@@ -16,7 +16,7 @@ from atoll.sdk._context import Context, matched, pattern_of
 from atoll.sdk._dockerfile import Dockerfile
 from atoll.sdk._lines import LONGEST_LINE, Lines
 from atoll.sdk._placing import Placing
-from atoll.sdk._steps import expanded, keys, points, usable
+from atoll.sdk._steps import check_env, expanded, keys, points, usable
 from atoll.types import CopyStep, EnvStep, RunStep, Step, TemplateSpec, UserStep, WorkdirStep
 
 
@@ -98,6 +98,15 @@ def test_a_path_matches_part_by_part() -> None:
     assert matched(["a"], pattern_of("a/b")) is None
     assert matched(["ab"], pattern_of("a")) is None
     assert pattern_of("/../../a/./b/") == ("a", "b")
+
+
+def test_no_variables_that_stand_for_each_other_become_all_of_the_memory() -> None:
+    env = {"A": "x"}
+    with pytest.raises(InvalidSpecError, match="would be longer than"):
+        for _ in range(40):
+            env["A"] = expanded("$A$A", env)
+    with pytest.raises(InvalidSpecError, match="too many"):
+        check_env({str(number): env["A"] for number in range(20)})
 
 
 def test_no_pattern_and_no_name_takes_long_to_compare() -> None:

@@ -199,6 +199,7 @@ class AsyncBuilder:
             case EnvStep():
                 for name, value in step.env.items():
                     self._env[name] = self._expanded(value)
+                _steps.check_env(self._env)
                 self._changed = True
             case UserStep():
                 self._user = self._expanded(step.user)
