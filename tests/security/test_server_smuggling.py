@@ -113,6 +113,11 @@ def test_of_two_lengths_the_chunks_hold_and_the_connection_ends(server: Server, 
     assert b"content-length" not in seen
 
 
+def test_after_a_small_body_the_connection_takes_another_request(server: Server, box: Sandbox) -> None:
+    told = answers(server, head(box, "POST /first HTTP/1.1", "Content-Length: 2") + b"ab")
+    assert told.count(b"HTTP/1.1 200 ") == 2
+
+
 def test_a_body_that_looks_like_a_request_stays_a_body(server: Server, box: Sandbox) -> None:
     inner = b"GET /inner HTTP/1.1\r\nHost: x\r\n\r\n"
     told = answers(

@@ -46,6 +46,7 @@ class Exchange:
         self._send = send
         self._chunked = False
         self._body_over = False
+        self._left: int | None = None
         self._client_gone = False
         self._started = False
         self._late = False
@@ -127,7 +128,8 @@ class Exchange:
         if length is not None:
             if not length.isdigit() or b"transfer-encoding" in named:
                 raise Rejection(400, "Invalid request")
-            first = await self._piece() if 0 <= int(length) <= _SMALL_BYTES else None
+            self._left = int(length)
+            first = await self._piece() if self._left <= _SMALL_BYTES else None
             return [(b"content-length", length)], first
         if b"transfer-encoding" not in named and (not self._asked.is_h2 or self._asked.method in _BODILESS):
             self._body_over = True
@@ -162,7 +164,14 @@ class Exchange:
             self._client_gone = True
             raise CutError("the client left")
         data: bytes = message.get("body", b"")
-        if not message.get("more_body", False):
+        ends = not message.get("more_body", False)
+        if self._left is not None:
+            # whatever the HTTP server makes of it: no byte less or more goes over a wire that others use after this
+            self._left -= len(data)
+            if self._left < 0 or (ends and self._left):
+                raise CutError("the body is not as long as it was said to be")
+            ends = not self._left
+        if ends:
             self._body_over = True
         if not self._chunked:
             return data
@@ -190,6 +199,8 @@ class Exchange:
         except TimeoutError:
             # kept as no exception: its frames would hold the client's side, and with it the connection
             self._late = True
+        except CutError:
+            self._client_gone = True
         finally:
             if self._client_gone or self._late:
                 wire.abort()
