@@ -27,6 +27,9 @@ const (
 	lookSeldom = time.Second
 	// biggestShare is what a process must hold of all that is used to be killed for it.
 	biggestShare = 20
+	// sparing is how long the kernel of a busy host may take to give back what a killed process held. Until then only
+	// those that hold about as much are killed too.
+	sparing = 2 * time.Second
 )
 
 // MemoryGuard kills the biggest process when memory runs out: the kernel of the guest does not, and the host would end
@@ -35,6 +38,9 @@ type MemoryGuard struct {
 	Root    string
 	Console io.Writer
 	limit   atomic.Int64
+
+	killedBytes int64
+	killedAt    time.Time
 }
 
 // SetLimit says how much memory the guest may use, in bytes; 0 leaves that to what its kernel says.
@@ -100,9 +106,10 @@ func (g *MemoryGuard) use() (used, total int64, ok bool) {
 
 func (g *MemoryGuard) killBiggest(used, total int64, last bool) {
 	found := g.biggest()
-	if len(found) == 0 || found[0].resident < used/biggestShare {
+	if len(found) == 0 || found[0].resident < used/biggestShare || g.spares(found[0].resident, time.Now()) {
 		return
 	}
+	g.killedBytes, g.killedAt = found[0].resident, time.Now()
 	for _, each := range found {
 		// One alone may free too little in time when there are many like it.
 		if each == found[0] || last && each.resident > found[0].resident/2 {
@@ -110,6 +117,11 @@ func (g *MemoryGuard) killBiggest(used, total int64, last bool) {
 		}
 	}
 	g.awaitEnd(found[0].pid)
+}
+
+// spares tells whether a process is small beside the one that was killed last, whose memory may still be counted.
+func (g *MemoryGuard) spares(resident int64, now time.Time) bool {
+	return resident < g.killedBytes/2 && now.Sub(g.killedAt) < sparing
 }
 
 func (g *MemoryGuard) kill(each held, used, total int64) {

@@ -45,6 +45,20 @@ func TestALimitThatWasSetCountsInsteadOfTheKernelsTotal(t *testing.T) {
 	}
 }
 
+func TestASmallProcessIsNotKilledForWhatADeadOneStillHolds(t *testing.T) {
+	now := time.Now()
+	guard := &MemoryGuard{killedBytes: 200 << 20, killedAt: now}
+	if !guard.spares(22<<20, now.Add(time.Second)) {
+		t.Error("a small one is killed while the big one's memory is still counted")
+	}
+	if guard.spares(150<<20, now) {
+		t.Error("one as big is spared")
+	}
+	if guard.spares(22<<20, now.Add(sparing)) {
+		t.Error("a small one is spared for ever")
+	}
+}
+
 func TestItLooksMoreOftenTheLessIsLeft(t *testing.T) {
 	if pause(-1) != lookOften || pause(1<<40) != lookSeldom {
 		t.Error("the pause has no bounds")
