@@ -11,6 +11,9 @@ import pytest
 from tests import homes
 from tests.e2e.server import Server, serving
 
+# Whoever runs the tests in the background has children that ignore Ctrl-C, which some tests press.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture
 def home() -> Iterator[Path]:
