@@ -53,6 +53,8 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
         for task in (idle, asked, holding):
             task.cancel()
         await api.aclose()
+        if stopping.asleep:
+            await system.fall_asleep()
         await system.aclose()
         if rooms.cgroups is not None:
             rooms.cgroups.remove()

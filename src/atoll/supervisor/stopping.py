@@ -10,9 +10,11 @@ class Stopping:
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
+        self.asleep = False
 
-    def ask(self) -> None:
-        """Want the supervisor to leave."""
+    def ask(self, *, asleep: bool = False) -> None:
+        """Want the supervisor to leave; ``asleep`` wants no sandbox to run when it has left."""
+        self.asleep |= asleep
         self._asked.set()
 
     async def asked(self) -> None:

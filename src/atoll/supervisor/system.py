@@ -246,6 +246,12 @@ class System:
                 failed[sandbox.sandbox_id] = str(error)
         return SuspendedAll(suspended=suspended, failed=failed)
 
+    async def fall_asleep(self) -> None:
+        """Suspend what was still being made when a client asked for the stop; there are no clients any more."""
+        await self.works.settle(_FINISH_S)
+        for sandbox_id, why in (await self.suspend_all()).failed.items():
+            _log.warning("sandbox %s goes on without a supervisor: %s", sandbox_id, why)
+
     def _running_ids(self) -> list[str]:
         return [one.sandbox_id for one in self.table.sandboxes() if one.row.state == "running"]
 

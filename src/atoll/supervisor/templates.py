@@ -26,7 +26,7 @@ from atoll.supervisor.names import new_id
 from atoll.supervisor.rows import StepRow, TemplateRow
 from atoll.supervisor.snapshots import Snapshots
 from atoll.supervisor.stepcache import StepCache
-from atoll.supervisor.table import Table
+from atoll.supervisor.table import Sandbox, Table
 from atoll.supervisor.templatetable import BUILD_ATTRIBUTE, TemplateTable, split_tag
 from atoll.types import DEFAULT_TAG, BuildInfo, Quotas, Resolved, TagInfo
 
@@ -257,6 +257,17 @@ class Templates:
         """
         async with self.rows.lock:
             return await self.rows.put(self.rows.find(ref, team, own=True).but(public=public))
+
+    async def made(self, sandbox: Sandbox) -> None:
+        """Take note of a new sandbox: one for a build that has ended meanwhile is killed.
+
+        Raises:
+            StateError: It was for such a build.
+        """
+        build_id = sandbox.row.attributes.get(BUILD_ATTRIBUTE)
+        if build_id is not None and not self.rows.is_building(build_id):
+            await self._kills.kill(sandbox)
+            raise StateError(f"the build {build_id} is over")
 
     async def sweep(self) -> None:
         """Kill the sandboxes of builds that are over, and erase the snapshots that nothing needs any more."""

@@ -40,12 +40,17 @@ class Works:
         """Begin to watch something, until the supervisor leaves."""
         return self._begin(work, self._watches)
 
-    async def finish(self, timeout_s: float) -> None:
-        """Wait for all operations, at most ``timeout_s`` seconds; cancel those that are left, and all watches."""
+    async def settle(self, timeout_s: float) -> None:
+        """Wait for all operations that go on now, at most ``timeout_s`` seconds."""
         mine = asyncio.current_task()
         works = [task for task in self._works if task is not mine]
         if works:
             await asyncio.wait(works, timeout=timeout_s)
+
+    async def finish(self, timeout_s: float) -> None:
+        """Wait for all operations, at most ``timeout_s`` seconds; cancel those that are left, and all watches."""
+        await self.settle(timeout_s)
+        mine = asyncio.current_task()
         rest = [task for task in (*self._works, *self._watches) if task is not mine]
         for task in rest:
             task.cancel()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.settings import Settings
 from tests.unit.supervisor.world import World, in_world, in_world_of
@@ -141,6 +143,16 @@ async def test_stop_suspends_everything_and_wants_to_leave(world: World) -> None
     answer = await world.ask("POST", "/stop")
     assert answer.json == {"stopping": True, "failed": {}}
     await world.stopping.asked()
+    assert world.system.table.sandbox(made["sandbox_id"]).row.state == "suspended"
+
+
+@in_world
+async def test_what_is_still_being_made_at_a_stop_sleeps_too(world: World) -> None:
+    making = asyncio.create_task(world.create())
+    assert (await world.ask("POST", "/stop")).json["stopping"]
+    assert world.stopping.asleep
+    await world.system.fall_asleep()
+    made = await making
     assert world.system.table.sandbox(made["sandbox_id"]).row.state == "suspended"
 
 

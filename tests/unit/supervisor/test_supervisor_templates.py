@@ -60,6 +60,23 @@ async def test_a_build_whose_builder_goes_away_has_failed_and_leaves_nothing(wor
 
 
 @in_world
+async def test_a_sandbox_that_was_still_being_made_when_its_build_ended_is_killed(world: World) -> None:
+    build_id, hold = await begun(world, "one")
+    create = world.system.creation.create
+
+    async def slow(*arguments: Any) -> Any:
+        made = await create(*arguments)
+        hold.cancel()
+        await world.until(lambda: not world.system.templates.rows.is_building(build_id))
+        return made
+
+    with patch.object(world.system.creation, "create", slow):
+        late = await world.ask("POST", "/v1/sandboxes", {"attributes": {"build": build_id}})
+    assert late.status == 409
+    await world.until(lambda: not world.system.table.all())
+
+
+@in_world
 async def test_a_build_does_not_outlive_its_supervisor_and_templates_do(world: World) -> None:
     snapshot_id = await built(world, "done")
     build_id, hold = await begun(world, "going")

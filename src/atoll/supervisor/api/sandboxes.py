@@ -53,7 +53,9 @@ def _plain_routes(system: System) -> list[Route]:
         spec = await read_body(request, SandboxSpec)
 
         async def work(report: Report) -> object:
-            return (await system.creation.create(spec, report)).info()
+            sandbox = await system.creation.create(spec, report)
+            await system.templates.made(sandbox)
+            return sandbox.info()
 
         return await answer(request, system.works, work)
 

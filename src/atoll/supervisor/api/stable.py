@@ -56,7 +56,7 @@ def stable_routes(system: System, stopping: Stopping) -> list[Route]:
                     f"cannot suspend {', '.join(f'{id_}: {why}' for id_, why in failed.items())}",
                     hint="kill those, or stop with force: they go on without a supervisor",
                 )
-            stopping.ask()
+            stopping.ask(asleep=not force)
             return {"stopping": True, "failed": failed}
 
         return await answer(request, system.works, work)
