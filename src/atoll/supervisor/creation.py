@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from atoll.network import Link
 
 
+# A boot waits for processes to start half of its time; more of them beside each other only take longer, all of them.
+_BOOTS_PER_PROCESSOR = 2
+
+
 class Creation:
     """Makes sandboxes.
 
@@ -46,6 +51,8 @@ class Creation:
         self._pool = pool
         self._branches = branches
         self._templates = templates
+        # Not for copies: what a guest was when its memory was kept may keep one waiting for long.
+        self._boots = asyncio.Semaphore(_BOOTS_PER_PROCESSOR * (os.cpu_count() or 1))
 
     async def create(self, spec: SandboxSpec, progress: Callable[[Progress], None]) -> Sandbox:
         """Make a sandbox and have it running.
@@ -99,7 +106,8 @@ class Creation:
                     await asyncio.shield(self._pool.discard(warm))
                     raise
             with self._parts.table.holds.during(row.sandbox_id, facts.digest):
-                return await self._boot(row, facts)
+                async with self._boots:
+                    return await self._boot(row, facts)
         finally:
             self._pool.refill(facts.digest)
 
