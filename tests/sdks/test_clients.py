@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.names import names_on
 from tests.e2e.server import Server, serving
 from tests.sdks.installed import javascript_sdk, python_sdk
-from tests.sdks.names import proxy
 
 CASES = Path(__file__).parent / "cases"
 OLD, NEW = "2.45.1", "2.63.0"
@@ -63,14 +63,14 @@ def test_the_old_python_sdk_works_over_http(plain: Server, tmp_path: Path) -> No
 
 
 def test_the_python_sdk_of_today_works_over_tls_with_wildcard_names(secure: Server, tmp_path: Path) -> None:
-    with proxy(port_of(secure)) as address:
+    with names_on(port_of(secure)) as address:
         run_python(
             NEW, {**secure.variables, "HTTPS_PROXY": address, "SSL_CERT_FILE": authority(secure)}, tmp_path
         )
 
 
 def test_the_old_python_sdk_works_over_tls_with_wildcard_names(secure: Server, tmp_path: Path) -> None:
-    with proxy(port_of(secure)) as address:
+    with names_on(port_of(secure)) as address:
         variables = {**secure.variables, "HTTPS_PROXY": address, "SSL_CERT_FILE": authority(secure)}
         run_python(OLD, variables, tmp_path, "cases_commands.py", "cases_files.py")
 
