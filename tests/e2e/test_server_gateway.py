@@ -13,12 +13,12 @@ import pytest
 from e2b import CommandExitException, ConnectionConfig, TimeoutException
 from e2b import Sandbox as RemoteSandbox
 from packaging.version import Version
+from tests.e2e.listening import until_listening
 from tests.e2e.server import Server
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Request, TextMessage
 
 from atoll import Lifecycle, Sandbox
-from atoll.errors import NotFoundError
 from atoll.server.tokens import Tokens, read_secret
 
 BOUND_S = 120.0
@@ -29,14 +29,7 @@ AGENT = 49983
 def start_port_server(box: Sandbox) -> None:
     box.files.write("/tmp/port_server.py", (Path(__file__).parent / "port_server.py").read_bytes())
     box.start(["python3", "/tmp/port_server.py", str(PORT)])
-    deadline = time.monotonic() + BOUND_S
-    while True:
-        try:
-            box.dial(PORT).close()
-            return
-        except NotFoundError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    until_listening(box, PORT)
 
 
 @pytest.fixture(scope="module")

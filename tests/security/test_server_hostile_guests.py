@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from atoll import Sandbox
-from atoll.errors import NotFoundError
+from tests.e2e.listening import until_listening
 from tests.e2e.server import Server
 
 BOUND_S = 120.0
@@ -58,12 +58,7 @@ def box(server: Server) -> Iterator[Sandbox]:
     with Sandbox.create(team="default") as made:
         made.files.write("/tmp/flooder.py", FLOODER % PORT)
         made.start(["python3", "/tmp/flooder.py"])
-        while True:
-            try:
-                made.dial(PORT).close()
-                break
-            except NotFoundError:
-                continue
+        until_listening(made, PORT)
         yield made
 
 
