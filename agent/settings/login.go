@@ -125,7 +125,7 @@ func (l *Logins) capture(account *user.Account) map[string]string {
 		cwd = "/"
 	}
 	p, err := l.table.Start(process.Spec{
-		Argv: []string{shell, "-l", "-c", loginLine}, Cwd: cwd, Env: list(env),
+		Argv: []string{shell, "-l", "-c", loginLine}, Cwd: cwd, Env: append(list(env), withoutProfile+"=1"),
 		Account: account, Timeout: loginTimeout, Hidden: true,
 	})
 	if err != nil {
@@ -162,7 +162,7 @@ func merge(env map[string]string, text []byte) {
 	for line := range strings.SplitSeq(string(text), "\x00") {
 		name, value, found := strings.Cut(line, "=")
 		switch name {
-		case "", "PWD", "OLDPWD", "SHLVL", "_":
+		case "", "PWD", "OLDPWD", "SHLVL", "_", withoutProfile:
 		default:
 			if found {
 				env[name] = value

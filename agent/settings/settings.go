@@ -23,11 +23,12 @@ type Settings struct {
 	cwd        string
 	generation int64
 	changes    int
+	profile    profile
 }
 
 // New has nothing set.
 func New(users *user.Database) *Settings {
-	return &Settings{Users: users, env: map[string]string{}}
+	return &Settings{Users: users, env: map[string]string{}, profile: profile{root: users.Root}}
 }
 
 // Change holds what to set; nil leaves a value as it is.
@@ -46,6 +47,7 @@ func (s *Settings) Apply(change Change) {
 	if change.Env != nil {
 		s.env = maps.Clone(change.Env)
 		s.changes++
+		s.profile.keep(s.env["PATH"])
 	}
 	if change.CAEnv != nil {
 		s.caEnv = maps.Clone(change.CAEnv)
