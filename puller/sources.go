@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"syscall"
@@ -32,6 +33,8 @@ type place struct {
 	Login *login `json:"login"`
 	// Without a login: be nobody, whatever the host's own credentials are.
 	Anonymous bool `json:"anonymous"`
+	// Networks in which neither the registry may be nor what it leads to; its mirrors may be anywhere.
+	Refused []netip.Prefix `json:"refused"`
 }
 
 type login struct {
@@ -48,8 +51,17 @@ type source struct {
 	known http.RoundTripper
 }
 
-// open finds the repositories to ask, mirrors first, reads the credentials for each, and then gives up all rights.
+// open finds the repositories to ask, and then gives up all rights.
 func (p *place) open() ([]*source, error) {
+	found, err := p.sources()
+	if err != nil {
+		return nil, err
+	}
+	return found, becomeUser(p.UID, p.GID)
+}
+
+// sources finds the repositories to ask, mirrors first, and reads the credentials for each.
+func (p *place) sources() ([]*source, error) {
 	wanted, err := name.ParseReference(p.Reference, p.options("")...)
 	if err != nil {
 		return nil, newFault("invalid", "%v", err)
@@ -65,9 +77,16 @@ func (p *place) open() ([]*source, error) {
 	if err != nil {
 		return nil, newFault("failed", "the host's CA certificates cannot be read: %v", err)
 	}
-	inner := plainTransport(pool)
+	anywhere := plainTransport(pool, &net.Dialer{Timeout: connectTimeout})
 	var found []*source
 	for _, ref := range append(refs, wanted) {
+		inner := http.RoundTripper(anywhere)
+		if ref == wanted && len(p.Refused) > 0 {
+			made := func(dialer *net.Dialer) *http.Transport { return plainTransport(pool, dialer) }
+			if inner, err = newOutside(p.Refused, made); err != nil {
+				return nil, err
+			}
+		}
 		auth, err := p.credentials(ref)
 		if err != nil {
 			return nil, err
@@ -76,7 +95,7 @@ func (p *place) open() ([]*source, error) {
 		base := &guarded{inner: inner, insecure: p.Insecure, local: local}
 		found = append(found, &source{ref: ref, auth: auth, base: base})
 	}
-	return found, becomeUser(p.UID, p.GID)
+	return found, nil
 }
 
 func (p *place) options(registry string) []name.Option {
@@ -138,10 +157,10 @@ func (p *place) credentials(ref name.Reference) (authn.Authenticator, error) {
 	return authn.FromConfig(*config), nil
 }
 
-func plainTransport(pool *x509.CertPool) http.RoundTripper {
+func plainTransport(pool *x509.CertPool, dialer *net.Dialer) *http.Transport {
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		DialContext:           dialer.DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:   connectTimeout,
 		ResponseHeaderTimeout: answerTimeout,
