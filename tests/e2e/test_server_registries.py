@@ -114,3 +114,13 @@ def test_a_service_account_is_a_login_and_keys_that_need_an_exchange_are_refused
             json={"fromImage": NAME, "fromImageRegistry": keys, "steps": []},
         )
         assert (answer.status_code, "AWS" in answer.json()["message"]) == (501, True)
+
+
+def test_a_registry_of_this_machine_that_only_a_client_names_is_not_asked(
+    guarded: tuple[Server, Registry, Path],
+) -> None:
+    with serving_registry() as hidden:
+        name = hidden.put("app", "1", ImageSource(shell_layers()))
+        with pytest.raises(BuildException, match="on this machine or in its network"):
+            Template.build(Template().from_image(name), "hidden")
+        assert not hidden.asked

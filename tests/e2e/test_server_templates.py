@@ -134,6 +134,10 @@ def test_a_build_that_fails_says_where_and_shows_its_log() -> None:
     assert status.reason is not None
     assert status.reason.step == "2"
     assert "bad news" in [entry.message for entry in status.reason.log_entries]
+    with serving() as restarted:
+        path = f"/templates/{info.template_id}/builds/{info.build_id}/logs"
+        told = [entry["message"] for entry in asked(restarted, "GET", path)[1]["logs"]]
+    assert "so far" in told and "bad news" in told
     with pytest.raises(SandboxException, match="template 'broken' not found"):
         Sandbox.create("broken")
     assert not list(Local.list())
@@ -165,8 +169,10 @@ def test_names_and_tags(server: Server) -> None:
         assert new.commands.run("cat ~/n").stdout == "1\n2\n"
     Template.remove_tags("numbered", ["v1"])
     assert {tag.tag for tag in Template.get_tags("numbered")} == {"default", "second", "stable"}
-    with pytest.raises(SandboxException, match="not found"):
+    with pytest.raises(SandboxException, match="tag 'v1' does not exist for template 'numbered'"):
         Sandbox.create("numbered:v1")
+    with pytest.raises(SandboxException, match="template 'unnumbered:v1' not found"):
+        Sandbox.create("unnumbered:v1")
     with pytest.raises(TemplateException, match="Cannot delete the 'default' tag"):
         Template.remove_tags("numbered", ["default"])
     with pytest.raises(TemplateException, match="Invalid tag"):

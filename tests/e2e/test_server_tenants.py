@@ -14,10 +14,11 @@ from typing import Any
 import e2b
 import httpx
 import pytest
-from tests.e2e.server import Server
+from tests.e2e.server import Server, serving
 
 from atoll import Keys, Quotas, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import InUseError, QuotaError
+from atoll.types import key_id_of
 
 ANSWER_S = 120.0
 MISSING = {
@@ -156,6 +157,28 @@ def test_without_a_key_that_opens_nothing_is_told(server: Server) -> None:
                 assert answers in ({DENIED}, *NO_ROUTE), (method, path)
         with pytest.raises(e2b.AuthenticationException):
             e2b.Sandbox.connect(sandbox.id, api_key=WRONG, api_url=server.url)
+
+
+def test_the_key_of_a_server_dies_with_it_however_it_dies(server: Server) -> None:
+    with serving() as doomed, asking(server) as client:
+        doomed.process.kill()
+        doomed.process.wait()
+        end = time.monotonic() + ANSWER_S
+        while is_open(key_id_of(doomed.key)):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert status(client, doomed.key, "/v2/sandboxes") == 401
+        assert status(client, server.key, "/v2/sandboxes") == 200
+    # nobody was left to revoke it: process 1 began at another time
+    left = Keys.create("default", "serve 1 18446744073709551615").info
+    with serving():
+        assert not is_open(left.key_id)
+        assert is_open(key_id_of(server.key))
+
+
+def is_open(key_id: str) -> bool:
+    (info,) = [info for info in Keys.list() if info.key_id == key_id]
+    return info.revoked_at is None
 
 
 def test_what_is_another_team_s_looks_as_if_it_were_not_there(server: Server) -> None:

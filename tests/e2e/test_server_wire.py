@@ -73,6 +73,10 @@ def test_connecting_has_a_status_of_its_own_for_a_sandbox_that_slept(api: httpx.
     assert (running.status_code, running.json()["sandboxID"]) == (200, sandbox)
     assert api.post(f"{one}/resume", json={}).status_code == 409
     assert api.post(f"{one}/pause", json={"memory": True}).status_code == 204
+    ended = api.get(one).json()["endAt"]
+    snapshot = api.post(f"{one}/snapshots", json={}).json()
+    assert api.get(one).json()["endAt"] == ended
+    assert api.delete(f"/templates/{snapshot['snapshotID']}").status_code == 204
     again = api.post(f"{one}/pause")
     message = f"Error pausing sandbox - sandbox '{sandbox}' is already paused"
     assert (again.status_code, again.json()) == (409, {"code": 409, "message": message})
@@ -216,6 +220,16 @@ def test_bodies_are_bounded_however_they_come(api: httpx.Client, sandbox: str) -
     assert api.post(path, content=pieces(2)).status_code == 204
     assert api.post(path, content=pieces(64)).status_code == 413
     assert api.request("DELETE", f"/sandboxes/{NOBODY}", content=b'{"unused": 1}').status_code == 404
+
+
+def test_an_answer_before_the_end_of_a_body_says_that_its_connection_ends(server: Server) -> None:
+    with httpx.Client(base_url=server.url, timeout=WAIT_S) as stranger:
+        for _ in range(20):
+            for path in (f"/uploads/{'0' * 64}", "/v2/sandboxes"):
+                refused = stranger.put(path, content=bytes(200_000))
+                assert (refused.status_code >= 400, refused.headers["connection"]) == (True, "close")
+                assert stranger.get("/health").status_code == 200
+            assert stranger.post("/v2/sandboxes", content=b"{}").headers.get("connection") != "close"
 
 
 @pytest.mark.parametrize("sandbox_id", ["A" * 20, "x", "%2e%2e%2fsecret", "%00", "é" * 20, "a" * 4000])

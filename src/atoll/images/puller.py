@@ -41,6 +41,7 @@ _TROUBLE: dict[str, tuple[type[AtollError], str | None]] = {
         "is it spelled so? A private image needs `docker login` on this host first",
     ),
     "credentials": (ImagePullError, "mend the Docker configuration of this host (`docker login` writes it)"),
+    "inside": (ImagePullError, "take an image of a registry that is open to all"),
     "insecure": (
         ImagePullError,
         "if you trust the way there, name it in ATOLL_INSECURE_REGISTRIES",
@@ -110,12 +111,14 @@ class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         mirrors: Where to ask first, by the registry's host: hosts, each with a path where it needs one.
         insecure: Hosts, with ports, with which plain http will do.
+        private: Networks in which no registry is asked for what a stranger named.
         most_bytes: The most that an image may have, unpacked.
         most_entries: The most files that an image may have.
     """
 
     mirrors: Mapping[str, Sequence[str]] = {}
     insecure: Sequence[str] = ()
+    private: Sequence[str] = ()
     most_bytes: int = 64 << 30
     most_entries: int = 4_000_000
 
@@ -210,6 +213,7 @@ class Puller:
             "reference": name,
             "mirrors": {host: list(mirrors) for host, mirrors in self._settings.mirrors.items()},
             "insecure": list(self._settings.insecure),
+            "refused": list(self._settings.private) if access.public else [],
             "uid": _stranger(Path("/proc/self/uid_map").read_text()),
             "gid": _stranger(Path("/proc/self/gid_map").read_text()),
         }

@@ -9,22 +9,23 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import click
 import msgspec
 import uvloop
 
-from atoll.errors import AtollError, InvalidSpecError, NameTakenError
+from atoll.errors import AtollError, InvalidSpecError
 from atoll.host import Home, give_up_rights, write_nowhere_but
-from atoll.sdk import AsyncSupervisor, Keys, Teams
+from atoll.sdk import AsyncSupervisor, Keys
 from atoll.server.access import Access
 from atoll.server.accesslog import AccessLog
 from atoll.server.app import make_app
 from atoll.server.certificates import certificates
 from atoll.server.imagenames import table_of
 from atoll.server.listener import Listener, bound
+from atoll.server.ownkey import passing_key
 from atoll.server.parts import Parts
 from atoll.server.settings import Settings, address_of
 from atoll.server.starter import raise_limits, starting_elsewhere
@@ -100,31 +101,19 @@ def serve(
     directory = Home.default().path / "server"
     if tls is not None:
         settings = self_signed(settings, directory)
-    with bound(settings) as sock, passing_key() as key:
+    with bound(settings) as sock, passing_key() as made:
         settings = msgspec.structs.replace(settings, port=sock.getsockname()[1])
         tokens = Tokens(read_secret(directory))
         log = AccessLog(settings.access_log or directory / "access.log")
-        with contextlib.closing(log), starting_elsewhere():
+        with contextlib.closing(log), starting_elsewhere(at_crash=partial(Keys.revoke, made.info.key_id)):
             raise_limits()
             signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
             # it listens already, and nothing is written where others look afterwards
-            _tell(client_variables(settings, key), settings.env_file)
+            _tell(client_variables(settings, made.key), settings.env_file)
             write_nowhere_but({directory, log.path.parent})
             give_up_rights()
             parts = Parts(settings=settings, tokens=tokens, access=Access(), log=log)
             uvloop.run(_run(parts, sock))
-
-
-@contextlib.contextmanager
-def passing_key(team: str = "default") -> Iterator[str]:
-    """A key that opens what the team has as long as the context lasts; the team is made if there is none."""
-    with contextlib.suppress(NameTakenError):
-        Teams.create(team)
-    made = Keys.create(team, "serve")
-    try:
-        yield made.key
-    finally:
-        Keys.revoke(made.info.key_id)
 
 
 async def _run(parts: Parts, sock: socket.socket) -> None:

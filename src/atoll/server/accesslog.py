@@ -6,6 +6,7 @@ import contextlib
 import logging
 import logging.handlers
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -99,7 +100,7 @@ class _File(logging.handlers.RotatingFileHandler):
         now_s = time.monotonic()
         if now_s - self._complained_s >= _COMPLAIN_S:
             self._complained_s = now_s
-            _log.exception("%s is not written", self.baseFilename)
+            _log.error("%s is not written: %s", self.baseFilename, sys.exc_info()[1])
 
 
 def logged(app: ASGIApp, log: AccessLog, clock: Callable[[], float] = time.time) -> ASGIApp:

@@ -12,11 +12,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from atoll.errors import AtollError
+from atoll.protocol import ours
 from atoll.server.accesslog import logged
 from atoll.server.answers import Refusal, refusal_of, refused
 from atoll.server.api import routes
 from atoll.server.gateway import CutError, Gateway
 from atoll.server.parts import Parts
+from atoll.server.unread import telling_of_the_end
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +37,8 @@ def make_app(parts: Parts) -> ASGIApp:
             _log.exception("%s failed", scope.get("method", scope["type"]))
             raise
 
-    return logged(app, parts.log) if parts.log else app
+    told = telling_of_the_end(app)
+    return logged(told, parts.log) if parts.log else told
 
 
 def make_api(parts: Parts) -> Starlette:
@@ -47,6 +50,7 @@ def make_api(parts: Parts) -> Starlette:
             AtollError: _failed,
             HTTPException: _no_route,
             TimeoutError: _late,
+            OSError: _of_host,
             Exception: _fault,
         },
     )
@@ -81,6 +85,13 @@ async def _failed(request: Request, error: Exception) -> Response:
     if refusal.status >= 500:
         _log.error("%s %r: %s: %s", request.method, request.url.path, error.code, error)
     return refused(refusal)
+
+
+async def _of_host(request: Request, error: Exception) -> Response:
+    known = ours(error)
+    if isinstance(known, AtollError):
+        return await _failed(request, known)
+    raise error
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

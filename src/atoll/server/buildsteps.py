@@ -61,6 +61,7 @@ def spec_of(asked: NewBuild, limits: Limits, table: Mapping[str, str]) -> Templa
         image=image,
         login=_login(asked.from_image_registry) if asked.from_image_registry is not None else None,
         trusted_image=known is not None,
+        public_image=known is None,
         template=asked.from_template,
         prepare=_prepared() if image not in (None, BASE) else [],
         steps=[_step(step) for step in asked.steps],

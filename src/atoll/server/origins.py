@@ -29,6 +29,11 @@ def missing_template(ref: str) -> Refusal:
     return Refusal(404, f"template '{ref[:_SHOWN]}' not found")
 
 
+def missing_tag(name: str, tag: str) -> Refusal:
+    """What is answered for a template that is there, without that tag."""
+    return Refusal(404, f"tag '{tag[:_SHOWN]}' does not exist for template '{name[:_SHOWN]}'")
+
+
 async def origin_of(ref: str, team: str) -> Origin:
     """The origin that a client names as ``NAME``, ``NAME:TAG`` or an id.
 
@@ -40,7 +45,18 @@ async def origin_of(ref: str, team: str) -> Origin:
     try:
         found = await AsyncTemplates.resolve(ref, team)
     except NotFoundError:
-        raise missing_template(ref) from None
+        raise await _missing(ref, team) from None
     return Origin(
         template_id=found.template_id, alias=found.name, image=found.image, snapshot_id=found.snapshot_id
     )
+
+
+async def _missing(ref: str, team: str) -> Refusal:
+    name, _, tag = ref.partition(":")
+    if not tag:
+        return missing_template(ref)
+    try:
+        await AsyncTemplates.get(name, team=team)
+    except NotFoundError:
+        return missing_template(ref)
+    return missing_tag(name, tag)

@@ -1,4 +1,7 @@
-"""Who starts the supervisor for a server: a process that keeps the rights to, and hears nobody but the server."""
+"""Who starts the supervisor for a server: a process that keeps the rights to, and hears nobody but the server.
+
+It sees the server's death, too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from atoll.errors import AtollError, SupervisorError
 from atoll.sdk import Supervisor, Teams
@@ -16,14 +19,17 @@ from atoll.sdk import Supervisor, Teams
 _FILES = 1 << 16
 _START_S = 300.0
 _ANSWER_BYTES = 4096
-_ASKED, _DONE = b"?", b"!"
+_ASKED, _DONE, _OVER = b"?", b"!", b"."
 
 
 @contextlib.contextmanager
-def starting_elsewhere() -> Iterator[None]:
+def starting_elsewhere(at_crash: Callable[[], object]) -> Iterator[None]:
     """Fork a process that starts the supervisor whenever this one needs it, as long as the context lasts.
 
     Call it while this process has its rights and one thread.
+
+    Args:
+        at_crash: Called in that process when this one has died inside the context.
     """
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
@@ -32,7 +38,7 @@ def starting_elsewhere() -> Iterator[None]:
             number = far.fileno()
             os.closerange(3, number)
             os.closerange(number + 1, _FILES)
-            _serve(far)
+            _serve(far, at_crash)
         os._exit(0)
     far.close()
     near.settimeout(_START_S)
@@ -44,7 +50,11 @@ def starting_elsewhere() -> Iterator[None]:
 
     Supervisor.started_by(start)
     with near:
-        yield
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # it may have died
+                near.send(_OVER)
 
 
 def raise_limits() -> None:
@@ -64,10 +74,10 @@ def _ask(near: socket.socket) -> None:
         raise SupervisorError(told.decode(errors="replace") or "who could start the supervisor has ended")
 
 
-def _serve(far: socket.socket) -> None:
+def _serve(far: socket.socket, at_crash: Callable[[], object]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    while far.recv(len(_ASKED)) == _ASKED:
+    while (heard := far.recv(len(_ASKED))) == _ASKED:
         try:
             # any call starts one
             Teams.list()
@@ -75,3 +85,5 @@ def _serve(far: socket.socket) -> None:
             far.send(str(error).encode()[:_ANSWER_BYTES])
         else:
             far.send(_DONE)
+    if heard != _OVER:
+        at_crash()

@@ -128,7 +128,8 @@ def moment(at_s: float) -> datetime:
 
 def _end(info: SandboxInfo, started: datetime) -> datetime:
     if state_of(info) == "paused":
-        return moment(info.changed_at)
+        # before it was written down, the last change had to do
+        return moment(info.stopped_at or info.changed_at)
     return moment(info.ends_at) if info.ends_at is not None else started + _ENDLESS
 
 

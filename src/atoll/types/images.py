@@ -50,8 +50,10 @@ class ImageAccess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             Teams have what anybody gets from its registry, and what they pulled with credentials of their own.
         login: Credentials of its registry. Pulled with them, an image of a team is for that team alone.
         trusted: The owner of the home has chosen its name for the team: the host's own login counts.
+        public: A stranger has chosen its name: nothing on this machine or in its network is asked for it.
     """
 
     team: str | None = None
     login: RegistryLogin | None = None
     trusted: bool = False
+    public: bool = False

@@ -95,6 +95,7 @@ class TemplateSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         image: The image to start from, like ``python:3.12``; None is ``base``.
         login: Credentials of the image's registry, which are kept nowhere. The image is then the team's alone.
         trusted_image: Whoever owns the home chose the image, so that the host's own login counts for a team, too.
+        public_image: A stranger chose it: no registry on this machine or in its network is asked for it.
         template: The template to start from instead, ``NAME`` or ``NAME:TAG``.
         steps: What to do in it, in this order.
         prepare: Steps before those, which count as a part of what it starts from.
@@ -107,6 +108,7 @@ class TemplateSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     image: str | None = None
     login: RegistryLogin | None = None
     trusted_image: bool = False
+    public_image: bool = False
     template: str | None = None
     steps: list[Step] = []
     prepare: list[Step] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -11,10 +12,9 @@ import pytest
 
 from atoll.errors import InvalidSpecError, UnsupportedError
 from atoll.server.answers import Refusal
-from atoll.server.builds import BuildLog
+from atoll.server.buildlogs import BuildLog, BuildLogs
 from atoll.server.buildsteps import spec_of
 from atoll.server.imagenames import mapped, table_of
-from atoll.server.registries import refuse_inside, registry_of
 from atoll.server.templatewire import AskedLogin, AskedStep, NewBuild
 from atoll.server.tokens import Tokens
 from atoll.server.uploads import Uploads
@@ -43,30 +43,12 @@ def test_images_stand_for_others() -> None:
         table_of(("nonsense",))
 
 
-@pytest.mark.parametrize(
-    "reference",
-    [
-        "localhost/x",
-        "localhost:5000/x:1",
-        "127.0.0.1:5000/x",
-        "127.1:5000/x",
-        "10.1.2.3/x",
-        "169.254.169.254/latest",
-        "[::1]:5000/x",
-        "[::ffff:10.0.0.1]:5000/x",
-        "0.0.0.0:5000/x",
-    ],
-)
-def test_a_registry_of_this_machine_or_its_network_is_refused(reference: str) -> None:
-    with pytest.raises(Refusal, match="not open to clients"):
-        asyncio.run(refuse_inside(reference))
+def test_what_a_client_names_is_asked_of_public_registries_only() -> None:
+    def public(name: str) -> bool:
+        return spec_of(NewBuild(from_image=name), Limits(), {"corp.example/": "10.0.0.1/"}).public_image
 
-
-def test_the_registry_is_the_first_part_of_a_name_that_looks_like_a_host() -> None:
-    assert registry_of("ubuntu:22.04") == registry_of("library/ubuntu") == ("docker.io", 443)
-    assert registry_of("ghost.example:5000/a/b:1") == ("ghost.example", 5000)
-    assert registry_of("[::1]:5000/a") == ("::1", 5000)
-    asyncio.run(refuse_inside("198.51.100.7/x"))
+    assert public("10.0.0.1/a:1") and public("python:3.12")
+    assert not public("corp.example/a:1")
 
 
 def test_steps_of_clients_become_ours() -> None:
@@ -135,15 +117,34 @@ def test_only_what_whoever_runs_the_server_maps_is_pulled_with_the_login_of_the_
             spec_of(NewBuild(from_image=name), Limits(), {})
 
 
-def test_a_log_is_bounded_in_lines_and_text() -> None:
+def test_a_log_is_bounded_in_lines_and_text(tmp_path: Path) -> None:
     line = BuildLine(at=0, level="info", message="x" * 4096)
-    long, wide = BuildLog(), BuildLog()
+    long, wide = BuildLog(tmp_path / "long"), BuildLog(tmp_path / "wide")
     for _ in range(20_000):
         long.add(BuildLine(at=0, level="info", message="x"))
         wide.add(line)
     assert len(long.lines) == 10_001
     assert sum(len(each.message) for each in wide.lines) < 3 << 20
     assert long.lines[-1].level == wide.lines[-1].level == "warn"
+
+
+def test_a_log_outlives_its_server_and_a_torn_line_and_the_oldest_of_too_many_goes(tmp_path: Path) -> None:
+    logs = BuildLogs(tmp_path / "builds", most_bytes=300)
+    first = BuildLine(at=0, level="info", message="\u00fc\nfirst", step="1")
+    logs.begin("old").add(first)
+    os.utime(tmp_path / "builds" / "old.jsonl", (1, 1))
+    log = logs.begin("new")
+    for number in range(3):
+        log.add(BuildLine(at=number, level="warn", message="x"))
+    with (tmp_path / "builds" / "new.jsonl").open("ab") as file:
+        file.write(b'{"at":3,"level":"in')
+    again = BuildLogs(tmp_path / "builds", most_bytes=200)
+    assert again.read("old") == [first]
+    assert again.read("new") == log.lines
+    again.begin("newest")
+    assert (again.read("old"), again.read("newest"), len(again.read("new"))) == ([], [], 3)
+    again.forget({"new", "never"})
+    assert again.read("new") == []
 
 
 class Clock:

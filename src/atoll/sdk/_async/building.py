@@ -142,7 +142,12 @@ class AsyncBuilder:
                 return "snapshot", found.snapshot_id
         name = self._spec.image or "base"
         await self._say(f"FROM {name}")
-        access = ImageAccess(team=self._team, login=self._spec.login, trusted=self._spec.trusted_image)
+        access = ImageAccess(
+            team=self._team,
+            login=self._spec.login,
+            trusted=self._spec.trusted_image,
+            public=self._spec.public_image,
+        )
         info = await AsyncImages.ensure(name, on_progress=_Steps(self._say).told, access=access)
         self.image = info.name
         return "image", info.digest

@@ -143,7 +143,12 @@ class Builder:
                 return "snapshot", found.snapshot_id
         name = self._spec.image or "base"
         self._say(f"FROM {name}")
-        access = ImageAccess(team=self._team, login=self._spec.login, trusted=self._spec.trusted_image)
+        access = ImageAccess(
+            team=self._team,
+            login=self._spec.login,
+            trusted=self._spec.trusted_image,
+            public=self._spec.public_image,
+        )
         info = Images.ensure(name, on_progress=_Steps(self._say).told, access=access)
         self.image = info.name
         return "image", info.digest

@@ -21,6 +21,7 @@ from atoll.server.api.templates import template_routes
 from atoll.server.api.unsupported import unsupported_routes
 from atoll.server.api.volumecontent import volume_content_routes
 from atoll.server.api.volumes import volume_routes
+from atoll.server.buildlogs import BuildLogs
 from atoll.server.builds import Builds
 from atoll.server.idempotency import Idempotency
 from atoll.server.machine import this_machine
@@ -35,7 +36,7 @@ __all__ = ["routes"]
 def routes(parts: Parts) -> list[Route]:
     """All routes of the API."""
     settings, home = parts.settings, Home.default()
-    machine, builds = this_machine(home.path), Builds()
+    machine, builds = this_machine(home.path), Builds(BuildLogs(home.path / "server" / "builds"))
     uploads = Uploads(home.path / "server" / "uploads", parts.tokens)
     views = Views(
         parts.tokens,

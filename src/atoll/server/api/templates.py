@@ -13,6 +13,7 @@ from atoll.sdk import AsyncTemplates
 from atoll.server.answers import Refusal, answer, no_content
 from atoll.server.api.asked import Asked, Endpoint, route
 from atoll.server.builds import Builds
+from atoll.server.origins import missing_tag
 from atoll.server.parts import Parts
 from atoll.server.templatepages import page_of
 from atoll.server.templateviews import TemplateViews, tags_of
@@ -155,11 +156,11 @@ def _one_routes(parts: Parts, views: TemplateViews, builds: Builds) -> Sequence[
         info = await AsyncTemplates.get(name, team=team)
         if tag and tag != DEFAULT_TAG and set(info.tags) != {tag}:
             if tag not in info.tags:
-                raise Refusal(404, f"tag '{tag[:64]}' does not exist for template '{name[:64]}'")
+                raise missing_tag(name, tag)
             await AsyncTemplates.untag(name, [tag], team=team)
             return no_content()
         await AsyncTemplates.delete(name, team=team)
-        await builds.end({build.build_id for build in info.builds})
+        await builds.forget({build.build_id for build in info.builds})
         return no_content()
 
     return [

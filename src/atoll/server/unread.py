@@ -1,0 +1,43 @@
+"""Answers to requests whose body is not read to its end: their connection is for no other request."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# The HTTP server reads what is left of less by itself.
+_SMALL_BYTES = 4096
+
+
+def telling_of_the_end(app: ASGIApp) -> ASGIApp:
+    """The application, whose answers say when the connection ends with them; else a client would use it again.
+
+    The HTTP server says so only if it knows when it sends the head.
+    """
+
+    async def around(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["http_version"].startswith("2") or not _has_much(scope):
+            await app(scope, receive, send)
+            return
+        over = False
+
+        async def noticing() -> Message:
+            nonlocal over
+            message = await receive()
+            over = over or not message.get("more_body", False)
+            return message
+
+        async def telling(message: Message) -> None:
+            if message["type"] == "http.response.start" and not over:
+                kept = [(name, value) for name, value in message.get("headers", ()) if name != b"connection"]
+                message = {**message, "headers": [*kept, (b"connection", b"close")]}
+            await send(message)
+
+        await app(scope, noticing, telling)
+
+    return around
+
+
+def _has_much(scope: Scope) -> bool:
+    named = dict(scope["headers"])
+    length = named.get(b"content-length", b"0")
+    return b"transfer-encoding" in named or not length.isdigit() or int(length) > _SMALL_BYTES
