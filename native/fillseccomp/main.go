@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
+	"gvisor.dev/gvisor/pkg/sentry/platform/systrap"
 	sentry "gvisor.dev/gvisor/runsc/boot/filter/config"
 	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
 )
@@ -27,8 +28,9 @@ var switchOff = strings.Replace(switchOn, "false", "true", 1)
 
 func main() {
 	for path, compile := range map[string]func() ([]precompiledseccomp.Program, error){
-		"boot/filter/filter_precompiled.go":    sentry.PrecompiledPrograms,
-		"fsgofer/filter/filter_precompiled.go": gofer.PrecompiledPrograms,
+		"boot/filter/filter_precompiled.go":              sentry.PrecompiledPrograms,
+		"fsgofer/filter/filter_precompiled.go":           gofer.PrecompiledPrograms,
+		"../pkg/sentry/platform/systrap/stub_filters.go": systrap.PrecompiledPrograms,
 	} {
 		if err := fill(filepath.Join(os.Args[1], path), compile); err != nil {
 			log.Fatal(err)
