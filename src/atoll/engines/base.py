@@ -93,18 +93,34 @@ class Machine(ABC):
     async def resume(self) -> None:
         """Undo ``pause``."""
 
-    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
-        """Write the guest's memory and state into the empty directory ``into``.
+    async def prepare(self, into: Path | None = None) -> None:  # noqa: B027
+        """Make the next checkpoint shorter while the guest runs: read what memory a restore has left in its file.
+
+        With ``into``, an empty directory, memory is also written there. Then the machine is to be paused soon, and that
+        checkpoint made into it; ``resume`` forgets what was written.
+        """
+
+    async def checkpoint(self, into: Path, *, durable: bool = False, late: bool = False) -> None:
+        """Write the guest's memory and state into the directory ``into``: empty, or the one of ``prepare``.
 
         The disk is in it only where the plan had ``changes``.
 
         The machine goes on, on an error too; a paused guest stays paused. With ``durable`` the files are on the
-        disk when this returns, not only in its cache.
+        disk when this returns, not only in its cache. With ``late`` the state is that of this moment, but memory
+        may still be being written when this returns, beside the guest if it is resumed: see ``written``.
 
         Connections to the outside are in it too: they go on where it is restored on the same network, and whoever
         restores it elsewhere has them reset.
         """
         raise UnsupportedError(f"the engine of {self.machine_id} keeps no checkpoints")
+
+    async def written(self) -> None:  # noqa: B027
+        """Return when the last checkpoint, made ``late``, is whole.
+
+        Raises:
+            NoSpaceError: The disk was full: the checkpoint is of no use.
+            EngineError: Nor is it then.
+        """
 
     @abstractmethod
     async def stats(self) -> MachineStats:

@@ -56,7 +56,10 @@ class FakeHost:
 
 
 class FakeMachine(Machine):
-    """A guest that is only a word of memory. ``memory`` goes into a checkpoint and comes back from it."""
+    """A guest that is only a word of memory. ``memory`` goes into a checkpoint and comes back from it.
+
+    With ``doomed`` its agent was killed while it stood still: it ends as soon as it goes on.
+    """
 
     def __init__(self, host: FakeHost, plan: MachinePlan, memory: str) -> None:
         self.machine_id = plan.machine_id
@@ -64,6 +67,7 @@ class FakeMachine(Machine):
         self.memory = memory
         self.paused = False
         self.alive = True
+        self.doomed = False
         self.limits = plan.limits
         self.growth: DiskGrowth | None = None
         self.event_fd: int | None = None
@@ -86,11 +90,21 @@ class FakeMachine(Machine):
         """See ``Machine.resume``."""
         await self._used("resume")
         self.paused = False
+        if self.doomed:
+            self.crash()
 
-    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
+    async def checkpoint(self, into: Path, *, durable: bool = False, late: bool = False) -> None:
         """See ``Machine.checkpoint``."""
         await self._used("checkpoint")
         (into / CHECKPOINT_FILE).write_bytes(msgspec.json.encode(self.memory))
+
+    async def prepare(self, into: Path | None = None) -> None:
+        """See ``Machine.prepare``."""
+        await self._used("prepare")
+
+    async def written(self) -> None:
+        """See ``Machine.written``."""
+        await self._used("written")
 
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""

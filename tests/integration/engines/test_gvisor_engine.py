@@ -101,6 +101,31 @@ def test_a_full_disk_fails_a_checkpoint_and_the_machine_goes_on(
     workshop.run(test)
 
 
+def test_a_full_disk_fails_what_of_a_checkpoint_is_written_late_and_the_next_one_is_whole(
+    workshop: GvisorWorkshop,
+) -> None:
+    async def test() -> None:
+        plan = workshop.plan("m1")
+        shell, option, count = plan.argv
+        much = f"much=$(head -c 4000000 /dev/zero | tr '\\0' x); {count}"
+        plan = msgspec.structs.replace(plan, argv=(shell, option, much))
+        machine = await workshop.engine().start(plan)
+        await ticks_beyond(workshop, plan, 1)
+        small, into = workshop.directory(), workshop.directory()
+        # Room for the state and what is shared, not for the private memory of the guest.
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", small], check=True)
+        with pytest.raises(NoSpaceError):
+            await machine.checkpoint(small, late=True)
+            await machine.written()
+        await ticks_beyond(workshop, plan, workshop.ticks(plan)[-1].number)
+        for late in (False, True):
+            await machine.checkpoint(workshop.directory() if not late else into, late=late)
+            await machine.written()
+        await machine.kill()
+
+    workshop.run(test)
+
+
 def test_a_machine_works_below_a_path_longer_than_a_sockets_address(workshop: GvisorWorkshop) -> None:
     async def test() -> None:
         plan = workshop.plan("m1")

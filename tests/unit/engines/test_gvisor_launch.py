@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,10 +13,11 @@ import pytest
 
 from atoll.engines import MachinePlan, make_engine
 from atoll.engines.gvisor.engine import _processes
-from atoll.engines.gvisor.launch import last_words
+from atoll.engines.gvisor.launch import Bounds, last_words, launch
 from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.record import MachineRecord, decode_record
-from atoll.errors import EngineError, UnsupportedError
+from atoll.errors import EngineError, NoSpaceError, UnsupportedError
+from atoll.types import Limits
 
 
 def test_the_newest_error_of_a_log_is_its_last_words(tmp_path: Path) -> None:
@@ -28,6 +30,18 @@ def test_the_newest_error_of_a_log_is_its_last_words(tmp_path: Path) -> None:
 
 def test_a_missing_log_has_no_words(tmp_path: Path) -> None:
     assert last_words(tmp_path / "none") == "it left no message"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [("writing json: No space left on device", NoSpaceError), ("no such file", EngineError)],
+)
+def test_a_full_disk_is_told_as_such(tmp_path: Path, words: str, kind: type[Exception]) -> None:
+    argv = ["/bin/sh", "-c", f'echo \'{{"msg":"{words}","level":"error"}}\' >{tmp_path}/runsc.log; exit 128']
+    places = Places(tmp_path)
+    places.make()
+    with pytest.raises(kind, match=words):
+        asyncio.run(launch(argv, places, (), Bounds(Limits(), None)))
 
 
 def test_a_record_comes_back_as_it_was() -> None:

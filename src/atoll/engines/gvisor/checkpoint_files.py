@@ -15,8 +15,14 @@ NAMES = ("checkpoint.img", "pages_meta.img", "pages.img")
 _PAUSE_S = 0.002
 
 
+def open_new(path: Path, *, or_old: bool = False) -> int:
+    """A descriptor of a file that is made, or with ``or_old`` of one that is there."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (0 if or_old else os.O_EXCL)
+    return os.open(path, flags, 0o600)
+
+
 class CheckpointFiles:
-    """Three new files in an empty directory, open inside ``with``.
+    """Three new files in a directory, open inside ``with``; the last one may be there, then it is written further.
 
     Args:
         into: The directory.
@@ -28,14 +34,15 @@ class CheckpointFiles:
         self._into = into
         self._flushed = flushed
         self.fds: list[int] = []
+        self.prepared = (into / NAMES[-1]).exists()
         self._written = threading.Event()
+        self._failure: OSError | None = None
         self._flusher = threading.Thread(target=self._flush, name="checkpoint-flush")
 
     def __enter__(self) -> CheckpointFiles:
         try:
             for name in NAMES:
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                self.fds.append(os.open(self._into / name, flags, 0o600))
+                self.fds.append(open_new(self._into / name, or_old=self.prepared and name == NAMES[-1]))
             if self._flushed:
                 self._flusher.start()
         except BaseException:
@@ -56,6 +63,8 @@ class CheckpointFiles:
             OSError: The disk is full or broken.
         """
         self._end_flusher()
+        if self._failure is not None:  # the kernel tells of it once
+            raise self._failure
         for fd in self.fds:
             os.fsync(fd)
         sync_directory(self._into)
@@ -66,8 +75,11 @@ class CheckpointFiles:
             self._flusher.join()
 
     def _flush(self) -> None:
-        while not self._written.wait(_PAUSE_S):
-            os.fdatasync(self.fds[-1])
+        try:
+            while not self._written.wait(_PAUSE_S):
+                os.fdatasync(self.fds[-1])
+        except OSError as error:
+            self._failure = error
 
     def _close(self) -> None:
         for fd in self.fds:

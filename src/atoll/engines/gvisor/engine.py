@@ -19,7 +19,7 @@ from atoll.engines.gvisor.spec import bundle_spec
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, run_program, to_the_end
 
-RUNSC_VERSION = "atoll-20260905.2"
+RUNSC_VERSION = "atoll-20260905.3"
 
 # The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its
 # table of descriptors grows, and a child is born with a table like its parent's: so runsc gets a high descriptor.
@@ -72,7 +72,7 @@ class GvisorEngine(Engine):
             plan.machine_id, plan.state_dir, HostParts(sentry, gofer, cgroup, plan.limits)
         )
         try:
-            await machine.limit(plan.limits)
+            await machine.limit_tasks(plan.limits)
         except BaseException:
             await machine.kill()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +13,15 @@ import msgspec
 
 from atoll.engines.gvisor.limiting import on_processors
 from atoll.engines.gvisor.places import Places
-from atoll.errors import EngineError
-from atoll.host import Cgroup, Program, start_program
+from atoll.errors import EngineError, NoSpaceError
+from atoll.host import Cgroup, Program, free_bytes, start_program
 from atoll.types import Limits
 
 START_TIMEOUT_S = 120.0
+_FULL_BYTES = 1 << 20
+
+# A start has nothing to do in two threads at once; the sentry and the gofer take all processors when they serve.
+_ENV = {"GOMAXPROCS": "1"}
 
 # A process with one thread enters a cgroup at once, one with many waits for the kernel; so a shell does it.
 _ENTER = 'until [ "$1" = -- ]; do echo 0 >"$1" || exit; shift; done; shift; exec "$@"'
@@ -37,6 +42,7 @@ async def launch(argv: Sequence[str], places: Places, pass_fds: Sequence[int], b
 
     Raises:
         EngineError: It failed; the message has its own words.
+        NoSpaceError: It found the disk full.
     """
     program = _start(argv, places.console, pass_fds, bounds)
     try:
@@ -49,7 +55,15 @@ async def launch(argv: Sequence[str], places: Places, pass_fds: Sequence[int], b
     finally:
         await program.kill()
     if code != 0:
-        raise EngineError(f"runsc ended with {code}: {last_words(places.log)}")
+        raise _failure(code, places.log)
+
+
+def _failure(code: int, log: Path) -> EngineError | NoSpaceError:
+    message = f"runsc ended with {code}: {last_words(log)}"
+    # On a disk that is quite full its log has no room either.
+    if is_full(message) or free_bytes(log.parent) < _FULL_BYTES:
+        return NoSpaceError(message, hint="free some space under the home, or kill a sandbox")
+    return EngineError(message)
 
 
 def _start(argv: Sequence[str], console: Path, pass_fds: Sequence[int], bounds: Bounds) -> Program:
@@ -59,9 +73,14 @@ def _start(argv: Sequence[str], console: Path, pass_fds: Sequence[int], bounds: 
     log = os.open(console, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         with on_processors(bounds.limits, argv[-1], cgroup=cgroup is not None):
-            return start_program(argv, stdout=log, stderr=log, pass_fds=pass_fds, env={})
+            return start_program(argv, stdout=log, stderr=log, pass_fds=pass_fds, env=_ENV)
     finally:
         os.close(log)
+
+
+def is_full(message: str) -> bool:
+    """Whether a program of the engine failed because a disk of the host is full."""
+    return os.strerror(errno.ENOSPC).lower() in message.lower()
 
 
 def last_words(log: Path) -> str:

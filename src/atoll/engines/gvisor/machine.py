@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import errno
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from atoll.engines.base import DiskGrowth, Machine, MachineStats
-from atoll.engines.gvisor.checkpoint_files import CheckpointFiles
+from atoll.engines.gvisor.checkpoint_files import NAMES, CheckpointFiles, open_new
 from atoll.engines.gvisor.control import ControlSocket
+from atoll.engines.gvisor.launch import is_full
 from atoll.engines.gvisor.limiting import limit_growth, limit_tasks
 from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import HostProcess, end_processes, end_processes_of
 from atoll.engines.gvisor.record import MachineRecord
-from atoll.engines.gvisor.usage import Usage, guest_memory_bytes, own_disk_bytes, usage_of
+from atoll.engines.gvisor.usage import (
+    Usage,
+    fits_twice,
+    guest_memory_bytes,
+    open_guest_memory,
+    own_disk_bytes,
+    usage_of,
+)
 from atoll.errors import EngineError, NoSpaceError, UnsupportedError
-from atoll.host import Cgroup, free_bytes, to_the_end
+from atoll.host import Cgroup, free_bytes, read_memory, to_the_end
 from atoll.types import Limits
 
 CHECKPOINT_TIMEOUT_S = 900.0
@@ -42,6 +51,7 @@ class GvisorMachine(Machine):
         self._places = Places(state_dir)
         self._parts = parts
         self._control = ControlSocket(self._places.control_socket(machine_id))
+        self._late = False
         self._killing = asyncio.Lock()
         self._killed = False
 
@@ -53,35 +63,65 @@ class GvisorMachine(Machine):
         """See ``Machine.resume``."""
         await self._control.call("containerManager.Resume")
 
-    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
+    async def checkpoint(self, into: Path, *, durable: bool = False, late: bool = False) -> None:
         """See ``Machine.checkpoint``."""
+        self._late = late and not durable and await asyncio.to_thread(self._may_be_copied)
         await to_the_end(self._checkpoint(into, durable=durable))
+
+    async def prepare(self, into: Path | None = None) -> None:
+        """See ``Machine.prepare``."""
+        # First: what is still in the file of a restore is memory all the same.
+        await self._control.call("containerManager.ReadPages", timeout_s=CHECKPOINT_TIMEOUT_S)
+        if into is None or not await asyncio.to_thread(self._may_be_copied):
+            return
+        pages = open_new(into / NAMES[-1])
+        try:
+            with _telling_of_a_full_disk(into):
+                await self._control.call(
+                    "containerManager.SavePages", {}, fds=[pages], timeout_s=CHECKPOINT_TIMEOUT_S
+                )
+        finally:
+            os.close(pages)
+
+    async def written(self) -> None:
+        """See ``Machine.written``."""
+        if not self._late:  # the sentry would tell of an earlier one that was
+            return
+        with _telling_of_a_full_disk(self._state_dir):
+            await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_TIMEOUT_S)
+
+    def _may_be_copied(self) -> bool:
+        """Whether there is room for a second copy of its memory: what the guest writes to meanwhile is copied."""
+        used = self.memory_bytes()
+        if used is None:
+            return False
+        return fits_twice(used, _memory_bytes(self._parts.limits), read_memory().available_bytes)
 
     async def _checkpoint(self, into: Path, *, durable: bool) -> None:
         if durable:
             await self._assert_room(into)
-        argument = {
-            "metadata": {"compression": "none"},
-            "have_pages_file": True,
-            "Resume": True,
-            "app_mf_exclude_committed_zero_pages": True,
-        }
         with CheckpointFiles(into, flushed=durable) as files:
-            try:
+            pages = "since" if files.prepared else "late" if self._late else "now"
+            argument = {
+                "metadata": {"compression": "none", "pages": pages},
+                "have_pages_file": True,
+                "Resume": True,
+                "app_mf_exclude_committed_zero_pages": True,
+            }
+            with _telling_of_a_full_disk(into):
                 await self._control.call(
                     "containerManager.Checkpoint", argument, fds=files.fds, timeout_s=CHECKPOINT_TIMEOUT_S
                 )
-            except EngineError as error:
-                if os.strerror(errno.ENOSPC).lower() in error.message:
-                    raise NoSpaceError(error.message, hint=f"free some space on the disk of {into}") from None
-                raise
             if durable:
                 await asyncio.to_thread(files.sync)
 
     async def _assert_room(self, into: Path) -> None:
         """Whoever suspends may have little room left: what cannot fit need not fill the disk before it fails."""
+        free, most = free_bytes(into), _memory_bytes(self._parts.limits)
+        if most is not None and most + SPARE_BYTES <= free:
+            return
         usage = await self._control.call("Usage.Collect", {"Full": False})
-        needed, free = int(usage["Total"]) + SPARE_BYTES, free_bytes(into)
+        needed = int(usage["Total"]) + SPARE_BYTES
         if needed > free:
             raise NoSpaceError(
                 f"the memory of {self.machine_id} may take {needed >> 20} MiB, the disk has {free >> 20} MiB",
@@ -121,7 +161,7 @@ class GvisorMachine(Machine):
                 "processors cannot be changed while it runs, for there is no cgroup",
                 hint="suspend it first",
             )
-        await limit_tasks(self._control, limits)
+        await self.limit_tasks(limits)
         if cgroup is not None:
             try:
                 await asyncio.to_thread(cgroup.limit, limits)
@@ -131,6 +171,14 @@ class GvisorMachine(Machine):
                     hint="it may use more memory just now than that",
                 ) from None
         self._parts = self._parts._replace(limits=limits)
+
+    async def limit_tasks(self, limits: Limits) -> None:
+        """Set those limits that the sentry itself holds.
+
+        Raises:
+            EngineError: The sentry does not answer.
+        """
+        await limit_tasks(self._control, limits)
 
     async def mark_disk(self) -> None:
         """See ``Machine.mark_disk``."""
@@ -168,7 +216,13 @@ class GvisorMachine(Machine):
         async with self._killing:
             if self._killed:
                 return
-            await end_processes(self._processes())
+            memory = open_guest_memory(self._parts.sentry.pid) if self._parts.sentry else None
+            try:
+                await end_processes(self._processes())
+            finally:
+                if memory is not None:
+                    # Giving a gigabyte back takes the kernel a while, which the sentry's end need not wait for.
+                    asyncio.get_running_loop().run_in_executor(None, os.close, memory)
             if self._parts.sentry is None or self._parts.gofer is None:
                 await end_processes_of(self._places.bundle)
             if self._parts.cgroup is not None:
@@ -190,6 +244,16 @@ class GvisorMachine(Machine):
             gofer_started=gofer.started_ticks,
             limits=self._parts.limits,
         ).encode()
+
+
+@contextlib.contextmanager
+def _telling_of_a_full_disk(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except EngineError as error:
+        if is_full(error.message):
+            raise NoSpaceError(error.message, hint=f"free some space on the disk of {directory}") from None
+        raise
 
 
 def _memory_bytes(limits: Limits) -> int | None:

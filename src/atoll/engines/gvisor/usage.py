@@ -10,6 +10,7 @@ from typing import NamedTuple
 _PROC = Path("/proc")
 _MEMORY_FILE = "/memfd:runsc-memory"
 _DISK_FILE = "/runsc-filestore-"
+_KEPT_BYTES = 64 << 20
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -38,17 +39,43 @@ def guest_memory_bytes(sentry_pid: int) -> int | None:
     return _open_file_bytes(sentry_pid, lambda name: name.startswith(_MEMORY_FILE))
 
 
+def fits_twice(used_bytes: int, most_bytes: int | None, available_bytes: int) -> bool:
+    """Whether a guest may use twice as much for a moment, of its limit and of what the host has free."""
+    room_bytes = available_bytes
+    if most_bytes is not None:
+        # The agent ends the biggest process when less than that is left.
+        room_bytes = min(room_bytes, most_bytes - max(_KEPT_BYTES, most_bytes // 8))
+    return 2 * used_bytes < room_bytes
+
+
+def open_guest_memory(sentry_pid: int) -> int | None:
+    """A descriptor of that file, which keeps the memory when the sentry has ended; None when it has already."""
+    path = _open_file(sentry_pid, lambda name: name.startswith(_MEMORY_FILE))
+    try:
+        return None if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
 def own_disk_bytes(sentry_pid: int) -> int | None:
     """What the file takes in which a sentry keeps its guest's changes to the disk, where the disk is its own."""
     return _open_file_bytes(sentry_pid, lambda name: _DISK_FILE in name and name.endswith(" (deleted)"))
 
 
 def _open_file_bytes(pid: int, is_wanted: Callable[[str], bool]) -> int | None:
+    path = _open_file(pid, is_wanted)
+    try:
+        return None if path is None else os.stat(path).st_blocks * 512
+    except OSError:  # it has ended
+        return None
+
+
+def _open_file(pid: int, is_wanted: Callable[[str], bool]) -> str | None:
     try:
         for entry in os.scandir(_PROC / str(pid) / "fd"):
             if is_wanted(os.readlink(entry.path)):
-                return os.stat(entry.path).st_blocks * 512
-    except OSError:  # it has ended
+                return entry.path
+    except OSError:
         return None
     return None
 
