@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     )
     from atoll.host.home import Home
     from atoll.host.logfiles import append_log, forget_log_head, read_log
-    from atoll.host.mounts import Mounts, mounts_below
-    from atoll.host.netns import in_netns, new_netns, unpin
+    from atoll.host.memory import Memory, read_memory
+    from atoll.host.mounts import Mounts, is_mounted, mounts_below
+    from atoll.host.netns import in_netns, in_spare_thread, new_netns, unpin
     from atoll.host.pids import boot_id, kill_process, open_process, process_alive, start_ticks
     from atoll.host.processes import (
         Program,
@@ -65,6 +66,7 @@ __all__ = [
     "DiskKind",
     "Holder",
     "Home",
+    "Memory",
     "Mounts",
     "Owner",
     "Program",
@@ -88,7 +90,9 @@ __all__ = [
     "forget_log_head",
     "free_bytes",
     "in_netns",
+    "in_spare_thread",
     "is_host_root",
+    "is_mounted",
     "join_holder",
     "kill_process",
     "locked",
@@ -101,6 +105,7 @@ __all__ = [
     "process_alive",
     "puller_path",
     "read_below",
+    "read_memory",
     "read_log",
     "remove_tree",
     "run_program",
@@ -148,9 +153,13 @@ _MODULES = {
     "append_log": "logfiles",
     "forget_log_head": "logfiles",
     "read_log": "logfiles",
+    "Memory": "memory",
+    "read_memory": "memory",
     "Mounts": "mounts",
+    "is_mounted": "mounts",
     "mounts_below": "mounts",
     "in_netns": "netns",
+    "in_spare_thread": "netns",
     "new_netns": "netns",
     "unpin": "netns",
     "boot_id": "pids",

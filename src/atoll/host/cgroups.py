@@ -127,6 +127,7 @@ class CgroupRoot:
     def __init__(self, directories: Mapping[str, Path], *, unified: bool) -> None:
         self._directories = directories
         self._unified = unified
+        self._is_made = False
 
     def make(self, name: str, limits: Limits) -> Cgroup:
         """Make a group with these limits (None: no limit). One of that name that is left over is replaced.
@@ -166,12 +167,21 @@ class CgroupRoot:
 
     def _make_directories(self, name: str) -> None:
         for directory in dict.fromkeys(self._directories.values()):
-            for above in (directory.parent, directory):
-                # Any of them may have been removed, being empty, by another process just now.
-                above.mkdir(parents=True, exist_ok=True)
-                if self._unified:
-                    _give_controllers(above)
-            (directory / name).mkdir(exist_ok=True)
+            if not self._is_made:
+                self._make_above(directory)
+            try:
+                (directory / name).mkdir(exist_ok=True)
+            except FileNotFoundError:
+                # Those above were removed just now by another process, being empty.
+                self._make_above(directory)
+                (directory / name).mkdir(exist_ok=True)
+        self._is_made = True
+
+    def _make_above(self, directory: Path) -> None:
+        for above in (directory.parent, directory):
+            above.mkdir(parents=True, exist_ok=True)
+            if self._unified:
+                _give_controllers(above)
 
     def _cgroup(self, name: str) -> Cgroup:
         directories = {key: directory / name for key, directory in self._directories.items()}

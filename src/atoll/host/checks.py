@@ -27,6 +27,8 @@ from atoll.host.userns import is_host_root, own_ranges, range_remedy, user_name
 GIB = 1 << 30
 _TRIAL = Path(__file__).with_name("trial_program.py")
 _OLDEST_KERNEL = (5, 11)
+# Before, mounts cannot be made read-only in one step, which the server's enclosure takes.
+_OLDEST_KERNEL_TO_SERVE = (5, 12)
 _LEAST_DISK_BYTES = 2 * GIB
 _SMALL_DISK_BYTES = 10 * GIB
 _TRIAL_S = 15.0
@@ -63,7 +65,7 @@ async def check_host(home: Home) -> list[Check]:
     ids, lacks_ids = await asyncio.to_thread(_tried_ids, home)
     settings = {} if is_host_root() else {name: _setting(name) for name in _USERNS_SETTINGS}
     checks = [
-        kernel_check(os.uname().release, os.uname().machine),
+        kernel_check(os.uname().release, os.uname().machine, is_root=os.geteuid() == 0),
         namespaces_check(trial.get("namespaces", "it could not be tried"), settings),
         ids,
         disk_kind_check(
@@ -82,13 +84,20 @@ async def check_host(home: Home) -> list[Check]:
     return [check for check in checks if check is not None]
 
 
-def kernel_check(release: str, machine: str) -> Check:
-    """Whether the kernel is new enough, and of a processor that the engine is built for."""
+def kernel_check(release: str, machine: str, *, is_root: bool) -> Check:
+    """Whether the kernel is new enough, and of a processor that the engine is built for.
+
+    Args:
+        is_root: Whether this is root, whose server takes a newer one.
+    """
     numbers = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     if machine not in ("x86_64", "aarch64"):
         return Check("kernel", "error", f"there is no engine for the processor {machine}", "use another host")
     if numbers < _OLDEST_KERNEL:
         return Check("kernel", "error", f"Linux {release} is too old: 5.11 is needed", "upgrade the kernel")
+    if is_root and numbers < _OLDEST_KERNEL_TO_SERVE:
+        message = f"Linux {release} has sandboxes, but `atoll serve` needs 5.12 as root"
+        return Check("kernel", "warning", message, "upgrade the kernel, or serve as an ordinary user")
     return Check("kernel", "ok", f"Linux {release} on {machine}")
 
 

@@ -92,6 +92,14 @@ class Mounts:
             time.sleep(0.02)
 
 
+def is_mounted(path: Path) -> bool:
+    """Whether a file system of its own begins at ``path``: a look takes microseconds, however many mounts there are."""
+    try:
+        return os.lstat(path).st_dev != os.lstat(path.parent).st_dev
+    except FileNotFoundError:
+        return False
+
+
 def mounts_below(path: Path) -> list[Path]:
     """The mount points at and below ``path``, in the order in which they can be unmounted."""
     top = os.fsencode(os.path.realpath(path))

@@ -19,6 +19,7 @@ _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
 
 _T = TypeVar("_T")
+_thread = threading.local()
 
 
 def new_netns(pin: Path) -> None:
@@ -64,6 +65,19 @@ def in_netns(pin: Path, function: Callable[[], _T]) -> _T:
     return _in_fresh_thread(enter)
 
 
+def in_spare_thread(function: Callable[[], _T]) -> _T:
+    """Call ``function`` in a fresh thread, in which ``new_netns`` and ``in_netns`` need none of their own.
+
+    Whatever namespace it leaves the thread in, nothing else runs there.
+    """
+
+    def call() -> _T:
+        _thread.is_spare = True
+        return function()
+
+    return _in_fresh_thread(call)
+
+
 def unpin(pin: Path) -> None:
     """Let the namespace go: it ends when its last process and socket have. Idempotent."""
     # EINVAL: a plain file, whose pinning failed or whose holder died.
@@ -81,6 +95,8 @@ def _bring_loopback_up() -> None:
 
 def _in_fresh_thread(function: Callable[[], _T]) -> _T:
     # A thread that has changed its namespace must never serve anything else, so it is used once.
+    if getattr(_thread, "is_spare", False):
+        return function()
     results: list[_T] = []
     failures: list[BaseException] = []
 

@@ -1,7 +1,7 @@
 """The way in and out of sandboxes: namespaces, the relay of TCP and DNS, and what may be reached."""
 
 from atoll.network.addresses import GATEWAY_ADDRESS, GUEST_ADDRESS
-from atoll.network.decide import Policy, Refusal, decide
+from atoll.network.decide import REFUSED, Policy, Refusal, decide
 from atoll.network.flows import Flow
 from atoll.network.link import Link
 from atoll.network.links import Links
@@ -10,6 +10,7 @@ from atoll.network.shaping import can_shape
 __all__ = [
     "GATEWAY_ADDRESS",
     "GUEST_ADDRESS",
+    "REFUSED",
     "Flow",
     "Link",
     "Links",

@@ -8,7 +8,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from atoll.host import in_netns, new_netns, unpin
+from atoll.host import in_netns, in_spare_thread, new_netns, unpin
 from atoll.network import filters, flows, netlink, shaping, veth
 from atoll.network.addresses import DNS_PORT, GATEWAY_ADDRESS, RELAY_PORT
 from atoll.network.netlink import NetlinkSocket
@@ -50,6 +50,10 @@ def make(pins: Pins) -> EdgeSockets:
     Raises:
         OSError: The kernel refused it; nothing is left.
     """
+    return in_spare_thread(lambda: _make(pins))
+
+
+def _make(pins: Pins) -> EdgeSockets:
     with contextlib.ExitStack() as failed:
         for pin in (pins.inner, pins.edge):
             new_netns(pin)
@@ -112,13 +116,13 @@ def dialled_flows(pins: Pins) -> list[flows.Flow]:
     return in_netns(pins.edge, _dialled_flows)
 
 
-def challenge(pins: Pins, gone: list[flows.Flow]) -> None:
-    """Make the guest forget connections that are gone.
+def challenger(pins: Pins) -> socket.socket:
+    """Make the socket for ``flows.challenge`` in the edge.
 
     Raises:
         OSError: There is no such edge.
     """
-    in_netns(pins.edge, lambda: flows.challenge(gone))
+    return in_netns(pins.edge, flows.challenger)
 
 
 def remove(pins: Pins) -> None:

@@ -19,7 +19,10 @@ _DESTROY = 21
 _ID_AT, _ID_BYTES = 4, 48
 _ESTABLISHED, _FIN_WAIT1, _FIN_WAIT2, _CLOSE_WAIT = 1, 4, 5, 8
 _STATES = 1 << _ESTABLISHED | 1 << _FIN_WAIT1 | 1 << _FIN_WAIT2 | 1 << _CLOSE_WAIT
+_HELD = 1 << _ESTABLISHED | 1 << _CLOSE_WAIT
 _ACK_FLAG = 0x10
+_ANY_COOKIE = (1 << 64) - 1
+_FEW = 16
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -41,29 +44,54 @@ def dialled_flows() -> list[Flow]:
     return [Flow(theirs, GATEWAY_ADDRESS, ours) for ours, theirs in found]
 
 
-def end_dialled(kernel: NetlinkSocket) -> int:
-    """End the connections that were dialled into the guest, whoever holds their sockets now: both ends get an error.
+class Dialled:
+    """The connections that were dialled into one guest.
+
+    Few are noted one by one: to list those of one edge, the kernel goes through a table for all of the host's.
 
     Args:
         kernel: A conversation of protocol SOCK_DIAG that was opened in the edge.
-
-    Returns:
-        How many there were.
-
-    Raises:
-        OSError: The kernel cannot do that.
+        known: Whether there are none yet; else somebody else may have dialled.
     """
-    bodies = _dialled(kernel)
-    for body in bodies:
-        socket_id = body[_ID_AT : _ID_AT + _ID_BYTES]
-        # One that has just ended by itself is what was wanted.
-        with contextlib.suppress(FileNotFoundError):
-            kernel.change([Message(_DESTROY, ACK, _request(1 << body[1], socket_id))])
-    return len(bodies)
+
+    def __init__(self, kernel: NetlinkSocket, *, known: bool) -> None:
+        self._kernel = kernel
+        self._ports: set[tuple[int, int]] | None = set() if known else None
+
+    def note(self, own_port: int, port: int) -> None:
+        """A connection from ``own_port`` to the guest's ``port`` is there."""
+        if self._ports is not None:
+            self._ports.add((own_port, port))
+            if len(self._ports) > _FEW:
+                self._ports = None
+
+    def end(self) -> None:
+        """End them, whoever holds their sockets now: both ends get an error.
+
+        Raises:
+            OSError: The kernel cannot do that.
+        """
+        ports, self._ports = self._ports, None
+        if ports is None:
+            found = [body[_ID_AT : _ID_AT + _ID_BYTES] for body in _dialled(self._kernel)]
+        else:
+            found = [_socket_id(own_port, port) for own_port, port in ports]
+        refusal: OSError | None = None
+        for socket_id in found:
+            try:
+                self._kernel.change([Message(_DESTROY, ACK, _request(_STATES, socket_id))])
+            except FileNotFoundError:
+                pass  # it has ended by itself, which is what was wanted
+            except OSError as error:
+                # Before Linux 6.0 also for one that nobody holds any more; the others are to be ended all the same.
+                refusal = error
+        if refusal is not None and _dialled(self._kernel, _HELD):
+            raise refusal
+        self._ports = set()
 
 
-def _dialled(kernel: NetlinkSocket) -> list[bytes]:
-    bodies = kernel.ask(Message(_DIAG_BY_FAMILY, DUMP, _request(_STATES, bytes(_ID_BYTES))))
+def _dialled(kernel: NetlinkSocket, states: int = _STATES) -> list[bytes]:
+    bodies = kernel.ask(Message(_DIAG_BY_FAMILY, DUMP, _request(states, bytes(_ID_BYTES))))
     return [body for body in bodies if _ports(body)[0] not in (RELAY_PORT, DNS_PORT)]
 
 
@@ -71,13 +99,28 @@ def _request(states: int, socket_id: bytes) -> bytes:
     return struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, states) + socket_id
 
 
+def _socket_id(own_port: int, port: int) -> bytes:
+    own, guest = socket.inet_aton(GATEWAY_ADDRESS), socket.inet_aton(GUEST_ADDRESS)
+    return struct.pack(">HH4s12x4s12x4xQ", own_port, port, own, guest, _ANY_COOKIE)
+
+
 def _ports(body: bytes) -> tuple[int, int]:
     ours, theirs = struct.unpack_from(">HH", body, _ID_AT)
     return ours, theirs
 
 
-def challenge(flows: Iterable[Flow]) -> None:
-    """Send one packet of each flow that cannot be right, from the calling thread's namespace, an edge.
+def challenger() -> socket.socket:
+    """Make the socket that ``challenge`` sends with, in the calling thread's namespace, an edge.
+
+    Raises:
+        OSError: The kernel lets no such packets be sent.
+    """
+    kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK
+    return socket.socket(socket.AF_INET, kind, socket.IPPROTO_RAW)
+
+
+def challenge(raw: socket.socket, flows: Iterable[Flow]) -> None:
+    """Send one packet of each flow that cannot be right, with a socket of ``challenger``.
 
     A guest that has the connection answers with what it expects instead, and the edge, which does not know
     the connection, answers that with a fitting reset. A guest that does not have it answers with a reset.
@@ -85,9 +128,10 @@ def challenge(flows: Iterable[Flow]) -> None:
     Raises:
         OSError: The kernel lets no such packets be sent.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
-        for flow in flows:
-            raw.sendto(challenge_packet(flow, secrets.randbits(32), secrets.randbits(32)), (GUEST_ADDRESS, 0))
+    for flow in flows:
+        packet = challenge_packet(flow, secrets.randbits(32), secrets.randbits(32))
+        with contextlib.suppress(BlockingIOError):  # what is lost is sent again
+            raw.sendto(packet, (GUEST_ADDRESS, 0))
 
 
 def challenge_packet(flow: Flow, sequence: int, acknowledged: int) -> bytes:

@@ -14,7 +14,7 @@ from atoll.network.addresses import GUEST_ADDRESS
 from atoll.network.decide import Policy
 from atoll.network.dns import NameForwarder, Nameservers
 from atoll.network.edge import EdgeSockets, Pins
-from atoll.network.flows import Flow, end_dialled
+from atoll.network.flows import Dialled, Flow, challenge
 from atoll.network.relay import Decide, Relay
 
 # After the guest runs again its stack takes a moment to look at its interface, and packets may get lost.
@@ -38,15 +38,24 @@ class Link:
         sockets: What was opened in the edge; they belong to the link from now on.
         judge: What it asks about connections and names.
         closed: Called when the link is closed.
+        adopted: Whether an earlier supervisor may have dialled on it.
     """
 
     def __init__(
-        self, link_id: str, pins: Pins, sockets: EdgeSockets, judge: Judge, closed: Callable[[Link], None]
+        self,
+        link_id: str,
+        pins: Pins,
+        sockets: EdgeSockets,
+        judge: Judge,
+        closed: Callable[[Link], None],
+        *,
+        adopted: bool,
     ) -> None:
         self.link_id = link_id
         self._pins = pins
         self._counters = sockets.counters
         self._diag = sockets.diag
+        self._dialled = Dialled(sockets.diag, known=not adopted)
         self._relay = Relay(sockets.relay, judge.decide)
         self._names = NameForwarder(sockets.dns, sockets.dns_stream, judge.nameservers)
         self._ready = list(sockets.ready)
@@ -99,15 +108,15 @@ class Link:
         except TimeoutError as error:
             raise TimeoutError(f"the guest did not answer on port {port} within {timeout_s:g} s") from error
 
-    def end_dialled(self) -> int:
-        """End every connection that was dialled, whoever holds its socket now, and return how many there were.
+    def end_dialled(self) -> None:
+        """End every connection that was dialled, whoever holds its socket now.
 
         A paused guest's network stack still takes connections and data, so a client would wait on one for ever.
 
         Raises:
             OSError: The kernel cannot do that, or the link is closed.
         """
-        return end_dialled(self._diag)
+        self._dialled.end()
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes that the guest has received and sent since the link was made.
@@ -146,8 +155,10 @@ class Link:
         self._relay.reset()
         flows = list(gone)
         if flows:
-            await asyncio.to_thread(edge.challenge, self._pins, flows)
-            self._spawn(self._challenge_again(flows))
+            raw = await asyncio.to_thread(edge.challenger, self._pins)
+            again = self._spawn(self._challenge_again(raw, flows))
+            again.add_done_callback(lambda _: raw.close())
+            challenge(raw, flows)
 
     async def aclose(self) -> None:
         """Close everything and let both namespaces go. Idempotent."""
@@ -186,6 +197,7 @@ class Link:
         dialled = await self._socket()
         try:
             await asyncio.get_running_loop().sock_connect(dialled, (GUEST_ADDRESS, port))
+            self._dialled.note(dialled.getsockname()[1], port)
         except BaseException:
             dialled.close()
             raise
@@ -203,14 +215,15 @@ class Link:
         with contextlib.suppress(OSError):
             await self._fill()
 
-    async def _challenge_again(self, flows: list[Flow]) -> None:
+    async def _challenge_again(self, raw: socket.socket, flows: list[Flow]) -> None:
         for pause_s in _CHALLENGE_PAUSES_S:
             await asyncio.sleep(pause_s)
             # The link may be closed meanwhile, and then the guest is gone too.
             with contextlib.suppress(OSError):
-                await asyncio.to_thread(edge.challenge, self._pins, flows)
+                challenge(raw, flows)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

@@ -65,7 +65,7 @@ class Links:
             sockets = await asyncio.to_thread(edge.reopen, pins)
         except OSError:
             return None
-        link = self._link(link_id, sockets)
+        link = self._link(link_id, sockets, adopted=True)
         self._links[link_id] = link
         return link
 
@@ -106,8 +106,8 @@ class Links:
             self._making.discard(link_id)
         return self._link(link_id, sockets)
 
-    def _link(self, link_id: str, sockets: EdgeSockets) -> Link:
-        return Link(link_id, self._pins(link_id), sockets, self._judge, self._forget)
+    def _link(self, link_id: str, sockets: EdgeSockets, *, adopted: bool = False) -> Link:
+        return Link(link_id, self._pins(link_id), sockets, self._judge, self._forget, adopted=adopted)
 
     def _forget(self, link: Link) -> None:
         self._links.pop(link.link_id, None)

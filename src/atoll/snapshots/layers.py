@@ -14,6 +14,7 @@ from atoll.host import (
     Mounts,
     TreeUse,
     copy_tree,
+    is_mounted,
     mounts_below,
     remove_tree,
     tree_bytes,
@@ -56,7 +57,7 @@ class Layers(LayerStore):
             HostError: The kernel refuses the mount.
         """
         root = sandbox_dir / _ROOT
-        if root in mounts_below(sandbox_dir):
+        if is_mounted(root):
             return root
         stack = self.undo_unknown_freeze(sandbox_dir, stack)
         self._assert_there(stack)
@@ -76,7 +77,7 @@ class Layers(LayerStore):
     def unmount(self, sandbox_dir: Path) -> None:
         """Unmount the sandbox's disk, if it is mounted. Nothing runs on it any more."""
         root = sandbox_dir / _ROOT
-        if root in mounts_below(sandbox_dir):
+        if is_mounted(root):
             self._settle(sandbox_dir)
             Mounts.unmount(root)
 
@@ -199,7 +200,7 @@ class Layers(LayerStore):
 
     def _settle(self, sandbox_dir: Path) -> None:
         root = sandbox_dir / _ROOT
-        if self._complete and root in mounts_below(sandbox_dir):
+        if self._complete and is_mounted(root):
             settle_links(root, sandbox_dir / _UPPER, sandbox_dir / _WORK, sandbox_dir / _LINKED)
 
     def undo_unknown_freeze(self, sandbox_dir: Path, stack: Stack) -> Stack:

@@ -5,9 +5,10 @@ import socket
 import struct
 
 import pytest
+from tests.integration.network.island import Guest, serving
 
 from atoll.host import in_netns
-from atoll.network import netlink
+from atoll.network import Links, decide, netlink
 from atoll.network.addresses import GUEST_ADDRESS, INTERFACE_INDEX
 from atoll.network.netlink import ACK, Message, NetlinkSocket, attribute
 
@@ -55,6 +56,37 @@ async def test_many_dials_at_once_all_arrive(island):
             assert len({end.getsockname() for end in dialled}) == 50
             for end in dialled:
                 end.close()
+
+
+@pytest.mark.parametrize("count", [2, 20])
+async def test_dialled_connections_are_ended_and_no_others(island, count):
+    async with serving() as port, island.guest() as guest:
+        with guest.listen(5000), await guest.connect(island.public, port) as other:
+            (await guest.link.dial(5000, 90)).close()
+            dialled = [await guest.link.dial(5000, 90) for _ in range(count)]
+            guest.link.end_dialled()
+            for end in dialled:
+                with end, pytest.raises(ConnectionAbortedError):
+                    end.recv(1)
+            with await guest.link.dial(5000, 90) as later:
+                guest.link.end_dialled()
+                with pytest.raises(ConnectionAbortedError):
+                    later.recv(1)
+            other.sendall(b"x")
+            assert await asyncio.to_thread(other.recv, 1) == b"x"
+
+
+async def test_a_new_supervisor_ends_what_the_one_before_has_dialled(island):
+    first = Links(island.pins, decide=decide)
+    link = await first.take()
+    with Guest(link).listen(5000), await link.dial(5000, 90) as dialled:
+        await first.aclose()
+        async with island.links() as second:
+            adopted = await second.adopt(link.link_id)
+            assert adopted is not None
+            adopted.end_dialled()
+            with pytest.raises(ConnectionAbortedError):
+                dialled.recv(1)
 
 
 async def test_traffic_counts_what_passed_the_cable(island):

@@ -8,6 +8,7 @@ from tests.integration.network.island import PATIENCE_S, Guest, reset_comes, ser
 
 from atoll.network import Flow, Links, decide, edge
 from atoll.network.edge import Pins
+from atoll.network.flows import challenge
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -131,9 +132,8 @@ async def test_challenges_leave_living_connections_alone(island):
         with await guest.connect(island.public, port) as connected, guest.listen(5000) as listener:
             with await guest.link.dial(5000, PATIENCE_S) as dialled:
                 accepted, _ = listener.accept()
-                edge.challenge(
-                    Pins(guest.link.netns, guest.link.netns.with_suffix(".edge")), await guest.link.flows()
-                )
+                with edge.challenger(Pins(guest.link.netns, guest.link.netns.with_suffix(".edge"))) as raw:
+                    challenge(raw, await guest.link.flows())
                 with accepted:
                     accepted.settimeout(PATIENCE_S)
                     connected.sendall(b"on")

@@ -58,9 +58,16 @@ def test_a_user_with_one_number_is_told_what_mends_it() -> None:
 
 
 def test_old_kernels_and_foreign_processors_are_refused() -> None:
-    assert kernel_check("5.10.0-28-amd64", "x86_64").level == "error"
-    assert kernel_check("6.1.0", "riscv64").level == "error"
-    assert kernel_check("6.8.0-41-generic", "aarch64").level == "ok"
+    assert kernel_check("5.10.0-28-amd64", "x86_64", is_root=False).level == "error"
+    assert kernel_check("6.1.0", "riscv64", is_root=True).level == "error"
+    assert kernel_check("6.8.0-41-generic", "aarch64", is_root=True).level == "ok"
+
+
+def test_the_server_of_root_takes_a_newer_kernel_than_sandboxes_do() -> None:
+    check = kernel_check("5.11.0-49-generic", "x86_64", is_root=True)
+    assert (check.level, "`atoll serve` needs 5.12 as root" in check.message) == ("warning", True)
+    assert kernel_check("5.11.0-49-generic", "x86_64", is_root=False).level == "ok"
+    assert kernel_check("5.12.0", "x86_64", is_root=True).level == "ok"
 
 
 def test_a_disk_is_judged_by_the_room_on_it() -> None:
