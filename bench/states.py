@@ -12,6 +12,7 @@ from bench.rooms import make_dirty, supervisor
 FAST_ROUNDS = 30
 SLOW_ROUNDS = 10
 READ_S = 1.0
+END_S = 0.3
 CHANGED_BYTES = 8 << 20
 
 
@@ -27,8 +28,8 @@ def numbers() -> list[Number]:
             make_dirty(sandbox)
             fork_ms = one_fork_ms(sandbox)
             suspend_ms = median_ms(sandbox.suspend, SLOW_ROUNDS, between=lambda: awake(sandbox))
-            sandbox.suspend()
-            wake_ms = median_ms(lambda: sandbox.exec(["true"]), SLOW_ROUNDS, between=sandbox.suspend)
+            asleep(sandbox)
+            wake_ms = median_ms(lambda: sandbox.exec(["true"]), SLOW_ROUNDS, between=lambda: asleep(sandbox))
         with Sandbox.create() as sandbox:
             stopped_ms = live_snapshot_ms(sandbox)
     return [
@@ -45,6 +46,12 @@ def awake(sandbox: Sandbox) -> None:
     """Wake it, and wait until all of its memory is read: a suspend right after waking has to read it first."""
     sandbox.exec(["true"])
     time.sleep(READ_S)
+
+
+def asleep(sandbox: Sandbox) -> None:
+    """Suspend it, and wait until what it ran on has ended: a waking right after a suspend waits for that first."""
+    sandbox.suspend()
+    time.sleep(END_S)
 
 
 def one_fork_ms(sandbox: Sandbox) -> float:

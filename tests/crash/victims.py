@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from atoll.host import Home, kill_process, start_ticks
+from atoll.host import Home, find_holder, kill_process, start_ticks
 
 _NOTICED_S = 5.0
 VICTIMS = ("supervisor", "engine", "agent", "client", "nobody")
@@ -53,7 +53,10 @@ def kill_engine(home: Home, dice: random.Random) -> bool:
 
 def kill_agent(home: Home, dice: random.Random) -> bool:
     """End process 1 of any one guest, the way the engine does it; whether its machine has ended then."""
-    roots = sorted(home.run.glob("m/*/runsc"))
+    holder = find_holder(home)
+    # What lies there is seen in the holder's mount namespace only.
+    inside = Path(f"/proc/{holder.pid}/root{home.run}") if holder else home.run
+    roots = sorted(inside.glob("m/*/runsc"))
     runsc = next(iter(sorted(home.bin.glob("*/runsc"))), None)
     if roots and runsc:
         root = dice.choice(roots)

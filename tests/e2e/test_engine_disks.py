@@ -14,7 +14,7 @@ from tests.e2e.counter import count, start_counter
 
 from atoll import Lifecycle, Sandbox, Snapshots, Supervisor, UnsupportedError, Volumes
 from atoll.errors import HostError
-from atoll.host import Home, is_host_root
+from atoll.host import Home, find_holder, is_host_root
 from atoll.host.userns import own_ranges
 
 OWNED = ("/home/user", "/workspace", "~/.bashrc", "/etc/shadow", "/usr/bin/chage", "/usr/bin/sudo")
@@ -152,11 +152,14 @@ def test_a_volume_serves_every_user_whose_disk_the_engine_keeps(engine_home: Pat
 
 def crash(sandbox: Sandbox) -> None:
     """End the processes of its machine as the host's OOM killer would, and wait until that was noticed."""
-    run = Home(Path(os.environ["ATOLL_HOME"])).run
-    console = [path for path in run.glob("m/*/console.log") if sandbox.id in os.readlink(path)]
-    (machine,) = [path.parent for path in console]
+    home = Home(Path(os.environ["ATOLL_HOME"]))
+    holder = find_holder(home)
+    assert holder is not None
+    # Machines' directories are seen in the holder's mount namespace only.
+    consoles = Path(f"/proc/{holder.pid}/root{home.run}").glob("m/*/console.log")
+    (machine,) = [path.parent.name for path in consoles if sandbox.id in os.readlink(path)]
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and str(machine).encode() in _command_line(entry):
+        if entry.name.isdigit() and f"{home.run}/m/{machine}".encode() in _command_line(entry):
             os.kill(int(entry.name), signal.SIGKILL)
     deadline = time.monotonic() + CRASH_S
     while Sandbox.get(sandbox.id).state != "crashed" and time.monotonic() < deadline:

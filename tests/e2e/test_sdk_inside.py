@@ -283,6 +283,8 @@ def test_a_search_path_that_a_profile_extends_is_used(sandbox: Sandbox) -> None:
     assert sandbox.run("atool", env={"PATH": "/usr/bin:/bin"}).exit_code == 127
     with Sandbox.create(env={"PATH": "/opt/bin:/usr/bin:/bin"}) as other:
         assert other.run("echo $PATH").stdout == "/opt/bin:/usr/bin:/bin\n"
+        for argv in (["bash", "-lc", "echo $PATH"], ["sh", "-lc", "echo $PATH"]):
+            assert "/opt/bin:/usr/bin:/bin" in other.exec(argv).stdout
 
 
 def test_text_is_utf_8_and_full_screen_programs_draw(sandbox: Sandbox) -> None:

@@ -57,7 +57,7 @@ def main() -> int:
 
 def _supervise(home: Home, settings: Settings) -> None:
     # First of all: on a full disk not even the way to the database can be gone without some room.
-    Ballast(home.database.with_name(BALLAST)).load()
+    Ballast(home.database.with_name(BALLAST)).begin()
     start_logging(home.log, settings.log_level)
     holder = ensure_holder(home)
     join_holder(holder)

@@ -24,13 +24,17 @@ class Ballast:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def load(self) -> None:
-        """Take the room while there is plenty; give it back when there is none."""
-        with contextlib.suppress(OSError):  # without it, things go on as long as there is room
-            free = free_bytes(self._path.parent)
-            if free < _FULL_BYTES:
+    def begin(self) -> None:
+        """Take the room while there is plenty; give it back when there is none, for whoever begins on a full disk."""
+        with contextlib.suppress(OSError):
+            if free_bytes(self._path.parent) < _FULL_BYTES:
                 self.drop()
-            elif free > _PLENTY_BYTES and not self._path.exists():
+        self.load()
+
+    def load(self) -> None:
+        """Take the room while there is plenty, if it was given back."""
+        with contextlib.suppress(OSError):  # without it, things go on as long as there is room
+            if not self._path.exists() and free_bytes(self._path.parent) > _PLENTY_BYTES:
                 fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 try:
                     os.posix_fallocate(fd, 0, _BYTES)

@@ -16,6 +16,7 @@ import msgspec
 from atoll.engines import Bind, Engine, Machine, MachinePlan
 from atoll.errors import AtollError, DamagedError, HostError, SandboxCrashedError
 from atoll.guest import GuestInit
+from atoll.host import to_the_end
 from atoll.supervisor.names import new_id
 from atoll.supervisor.programs import AGENT_ARGV, Programs
 from atoll.supervisor.rows import SandboxRow, Versions
@@ -171,6 +172,17 @@ class Berth:
         except OSError as error:
             _log.warning("connections into a guest could not be ended: %s", error)
 
+    def leave(self, *, hang_up: bool = True) -> None:
+        """Let its end be on purpose from now on. Does nothing the second time.
+
+        Args:
+            hang_up: False keeps the connections that clients hold into it, for a guest that goes on in a moment.
+        """
+        if not self.leaving:
+            self.leaving = True
+            if hang_up:
+                self.hang_up()
+
     def close(self) -> None:
         """Stop watching the machine."""
         self._watch.cancel()
@@ -234,13 +246,12 @@ class Berths:
         self._owned[machine_id] = plan.disk
         try:
             await link.set_rate(plan.limits.network_mib_s)
-            root = await asyncio.to_thread(self._root, plan)
-            self._make_state_dir(state_dir, plan.sandbox_id)
+            root, sealed = await asyncio.to_thread(self._prepare, plan, state_dir)
             engine = self._engine(plan.versions.engine)
             start = engine.start(self._machine_plan(plan, machine_id, state_dir, root, link))
-            machine = await self._whole(plan.checkpoint, start)
+            machine = await self._whole(plan.checkpoint if sealed else None, start)
         except BaseException:
-            await asyncio.shield(self._clear(plan.disk, state_dir))
+            await to_the_end(self._clear(plan.disk, state_dir))
             raise
         berth = Berth(machine, link, plan.disk, state_dir)
         try:
@@ -249,7 +260,7 @@ class Berths:
             told = msgspec.structs.replace(wanted, memory_bytes=memory_bytes)
             await berth.alive(self._agents.first(link, told), plan.sandbox_id)
         except BaseException:
-            await asyncio.shield(self.end(berth))
+            await to_the_end(self.end(berth))
             raise
         return berth
 
@@ -260,16 +271,11 @@ class Berths:
         except OSError as error:
             _log.warning("the memory of sandbox %s is not sealed: %s", sandbox_id, error)
 
-    async def _whole(self, checkpoint: Path | None, start: Coroutine[Any, Any, Machine]) -> Machine:
-        """Start a machine, and see to it meanwhile that the memory it is restored from is what was written."""
-        if checkpoint is None:
+    async def _whole(self, sealed: Path | None, start: Coroutine[Any, Any, Machine]) -> Machine:
+        """Start a machine, and see to it meanwhile that the memory it is restored from is what its seal says."""
+        if sealed is None:
             return await start
-        try:
-            await asyncio.to_thread(self.seals.check, checkpoint, small=True)
-        except BaseException:
-            start.close()
-            raise
-        check = asyncio.create_task(asyncio.to_thread(self.seals.check, checkpoint, small=False))
+        check = asyncio.create_task(asyncio.to_thread(self.seals.check, sealed, small=False))
         try:
             machine = await start
         except BaseException:
@@ -280,7 +286,7 @@ class Berths:
         try:
             await check
         except BaseException:
-            await asyncio.shield(machine.kill())
+            await to_the_end(machine.kill())
             raise
         return machine
 
@@ -311,19 +317,14 @@ class Berths:
                     found.append((state_dir.name, (state_dir / _RECORD).read_bytes()))
         return found
 
-    async def end(self, berth: Berth, *, hang_up: bool = True) -> None:
+    async def end(self, berth: Berth) -> None:
         """End the machine and unmount its disk, whatever state they are in. The link is still the caller's.
 
         What the host refuses to end is logged, and nothing is started on that disk before it has ended.
 
-        Args:
-            hang_up: False keeps the connections that clients hold into it, for a guest that goes on in a moment.
-
         Postcondition: no process or mount of it is left; its disk is.
         """
-        berth.leaving = True
-        if hang_up:
-            berth.hang_up()
+        berth.leave()
         try:
             await berth.machine.kill()
         except (AtollError, OSError) as error:
@@ -333,6 +334,13 @@ class Berths:
         # The watch may not have had its turn, and whatever follows a machine until its end would go on for ever.
         berth.gone.set()
         await self._clear(berth.disk, berth.state_dir)
+
+    def _prepare(self, plan: BerthPlan, state_dir: Path) -> tuple[Path, bool]:
+        """Mount the disk and make the machine's directory; where the disk is, and whether the memory has a seal."""
+        sealed = plan.checkpoint is not None and self.seals.check(plan.checkpoint, small=True)
+        root = self._root(plan)
+        self._make_state_dir(state_dir, plan.sandbox_id)
+        return root, sealed
 
     def _root(self, plan: BerthPlan) -> Path:
         if not plan.image:

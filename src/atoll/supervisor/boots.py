@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, HostError
+from atoll.host import to_the_end
 from atoll.supervisor.identity import first_init
 from atoll.supervisor.imageprograms import start_program_of
 from atoll.supervisor.services import start_services
@@ -53,10 +53,10 @@ class Boots:
                 }
                 await self._parts.take_up(sandbox, berth, **changes)
             except BaseException:
-                await asyncio.shield(self._parts.berths.end(berth))
+                await to_the_end(self._parts.berths.end(berth))
                 raise
         except BaseException:
-            await asyncio.shield(link.aclose())
+            await to_the_end(link.aclose())
             raise
         try:
             await start_program_of(row, image, berth, self._parts.agents)

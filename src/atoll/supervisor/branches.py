@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atoll.host import to_the_end
 from atoll.supervisor.captures import read_flows
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.identity import branched_init
@@ -51,7 +52,7 @@ class Branches:
             link.set_policy(row.network)
             berth = await self._begin(row, checkpoint, env_inside, link)
         except BaseException:
-            await asyncio.shield(self._give_up(link, disk))
+            await to_the_end(self._give_up(link, disk))
             raise
         return Sandbox(row.but(**berth_columns(berth))), berth
 
@@ -71,7 +72,7 @@ class Branches:
             # The guest believes in connections that belong to its original.
             await link.reset_connections(read_flows(checkpoint))
         except BaseException:
-            await asyncio.shield(self._parts.berths.end(berth))
+            await to_the_end(self._parts.berths.end(berth))
             raise
         return berth
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atoll.host import sync_tree
+from atoll.errors import AtollError, SandboxCrashedError
+from atoll.host import sync_tree, to_the_end
 from atoll.network import Flow
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.parts import Parts
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.sleep import Sleep
 
 FLOWS = "flows.json"
+# Copying as little takes a millisecond or two: it is done while the guest stands still for its memory.
+_AT_ONCE_BYTES = 1 << 20
+_log = logging.getLogger(__name__)
 
 
 class Capture(msgspec.Struct, frozen=True):
@@ -79,8 +84,25 @@ class Captures:
                 return await self._frozen_below(sandbox, into, disk, flushed=flushed)
             return await self._copied(sandbox, into, disk, layer_id)
         except BaseException:
-            await asyncio.shield(erase(into))
+            await to_the_end(erase(into))
             raise
+
+    async def assert_lives(self, sandbox: Sandbox) -> None:
+        """See that the guest of a sandbox that was captured goes on: one that was killed while it stood still ends as
+        soon as it is thawed, and so would each copy of it.
+
+        Raises:
+            SandboxCrashedError: It has ended.
+        """
+        if sandbox.row.state != "running":
+            return
+        berth = self._parts.berth_of(sandbox)
+        try:
+            await berth.alive(self._parts.agents.ready(berth.link), sandbox.sandbox_id)
+        except SandboxCrashedError:
+            raise
+        except (AtollError, OSError) as error:
+            _log.warning("sandbox %s does not answer after it was captured: %s", sandbox.sandbox_id, error)
 
     async def _link(self, sandbox: Sandbox, into: Path) -> None:
         await asyncio.to_thread(link_files, self._parts.places.checkpoint(sandbox.sandbox_id), into)
@@ -100,9 +122,7 @@ class Captures:
         if flushed:
             # Whatever waits for the disk while the guest stands still would wait for all of this.
             await asyncio.to_thread(sync_tree, disk)
-        began = time.perf_counter()
-        capture = await self._sleep.nap_locked(sandbox, freeze)
-        stopped_ms = (time.perf_counter() - began) * 1000
+        capture, stopped_ms = await self._sleep.nap_locked(sandbox, freeze)
         # The stack may have been shortened meanwhile.
         return Capture(capture.layer_id, sandbox.row.stack, stopped_ms)
 
@@ -115,7 +135,7 @@ class Captures:
                 stack = (layer_id, *old_stack)
                 await self._parts.table.change(sandbox, durable=durable, stack=stack)
             except BaseException:
-                await asyncio.shield(asyncio.to_thread(layers.undo_unknown_freeze, disk, old_stack))
+                await to_the_end(asyncio.to_thread(layers.undo_unknown_freeze, disk, old_stack))
                 raise
             await asyncio.to_thread(layers.branch, disk, stack)
         return Capture(layer_id, stack, 0.0)
@@ -129,36 +149,38 @@ class Captures:
         copy = self._parts.layers.copy(disk, layer_id)
         try:
             if sandbox.row.state == "suspended":
-                await copy.first()
                 await copy.last()
                 stopped_ms = 0.0
             else:
                 berth = self._parts.berth_of(sandbox)
+                if await asyncio.to_thread(self._parts.layers.outgrows, disk, _AT_ONCE_BYTES):
+                    await berth.alive(copy.first(), sandbox.sandbox_id)
                 work = self._of_running(berth, into, copy, paused=sandbox.row.state == "paused")
                 stopped_ms = await berth.alive(work, sandbox.sandbox_id)
         except BaseException:
-            await asyncio.shield(copy.abandon())
+            await to_the_end(copy.abandon())
             raise
         return Capture(layer_id, (layer_id, *sandbox.row.stack), stopped_ms)
 
     async def _of_running(self, berth: Berth, into: Path, copy: LayerCopy | None, *, paused: bool) -> float:
-        if copy is not None:
-            await copy.first()
+        if not paused:
+            await berth.machine.prepare()
         began = time.perf_counter()
         try:
             if not paused:
                 await berth.freeze()
             flows = await berth.link.flows()
             async with asyncio.TaskGroup() as both:
-                both.create_task(berth.machine.checkpoint(into))
+                both.create_task(berth.machine.checkpoint(into, late=not paused))
                 if copy is not None:
                     both.create_task(copy.last())
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
             if not paused:
-                await asyncio.shield(thaw_or_end(self._parts.agents, berth))
+                await to_the_end(thaw_or_end(self._parts.agents, berth))
         stopped_ms = (time.perf_counter() - began) * 1000
+        await berth.machine.written()
         write_flows(into, flows)
         note_boot(into)
         return stopped_ms

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atoll.errors import AtollError, ImageNotFoundError, InvalidSpecError, StateError
+from atoll.host import to_the_end
 from atoll.images import image_name
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.erasing import erase
@@ -103,7 +104,7 @@ class Creation:
                     await self._pool.discard(warm)
                     self._parts.quotas.known_as(warm.sandbox_id, row.sandbox_id)
                 except BaseException:
-                    await asyncio.shield(self._pool.discard(warm))
+                    await to_the_end(self._pool.discard(warm))
                     raise
             with self._parts.table.holds.during(row.sandbox_id, facts.digest):
                 async with self._boots:
@@ -202,12 +203,12 @@ class Creation:
                 await start_program_of(row, facts, berth, self._parts.agents)
                 await self._parts.table.add(sandbox)
             except BaseException:
-                await asyncio.shield(self._parts.berths.end(berth))
+                await to_the_end(self._parts.berths.end(berth))
                 raise
         except BaseException:
             if link is not None:
-                await asyncio.shield(link.aclose())
-            await asyncio.shield(erase(directory))
+                await to_the_end(link.aclose())
+            await to_the_end(erase(directory))
             raise
         self._parts.attach(sandbox, berth)
         return sandbox
@@ -262,7 +263,7 @@ class Creation:
                 try:
                     await self._parts.table.add(sandbox)
                 except BaseException:
-                    await asyncio.shield(self._branches.undo(sandbox, berth))
+                    await to_the_end(self._branches.undo(sandbox, berth))
                     raise
             keep_instant(self._parts, sandbox.row, checkpoint)
         self._parts.attach(sandbox, berth)

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 from atoll.errors import InvalidSpecError
+from atoll.host import to_the_end
 from atoll.supervisor.berths import Berth
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.captures import Capture, Captures
-from atoll.supervisor.erasing import erase_stale
 from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.merging import Merging
@@ -77,7 +77,7 @@ class Forks:
             ):
                 return await self._fork(sandbox, directory, layer_id, ids, lifecycle)
         finally:
-            await asyncio.shield(drop_unused_layers(self._parts))
+            await to_the_end(drop_unused_layers(self._parts))
             self._merging.look()
 
     async def _fork(
@@ -97,7 +97,7 @@ class Forks:
                     rows = [self._row(original, capture, sandbox_id) for sandbox_id in ids]
                     copies = await self._copies(rows, directory)
             finally:
-                await asyncio.shield(erase_stale(directory))
+                self._parts.trash.take(directory)
         return [copy.row.info() for copy in copies]
 
     async def _copies(self, rows: list[SandboxRow], directory: Path) -> list[Sandbox]:
@@ -113,7 +113,7 @@ class Forks:
             made = [task.result()[0] for task in tasks]
             await self._parts.table.add(*made)
         except BaseException:
-            await asyncio.shield(self._undo(tasks))
+            await to_the_end(self._undo(tasks))
             raise
         for task in tasks:
             copy, berth = task.result()
@@ -130,6 +130,7 @@ class Forks:
             created_at=now_s,
             changed_at=now_s,
             started_at=now_s,
+            stopped_at=None,
             ends_at=None,
             ends_boot_s=None,
             disk=FIRST_DISK,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from atoll.errors import AtollError
+from atoll.host import to_the_end
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.parts import Parts
@@ -45,7 +45,7 @@ class Kills:
         await self._parts.table.change(sandbox, durable=True, state="killed", name=None)
         try:
             with self._parts.table.holds.during(sandbox.sandbox_id):
-                await asyncio.shield(self.finish(sandbox))
+                await to_the_end(self.finish(sandbox))
         except (AtollError, OSError) as error:
             # It never comes back: its row says so, until `gc` or the next supervisor has erased the rest.
             _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)

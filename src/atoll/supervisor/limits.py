@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Literal
 
 from atoll.errors import AtollError
 from atoll.guest import GuestInit
+from atoll.host import to_the_end
 from atoll.supervisor.holding import refuse_unheld
 from atoll.supervisor.states import check_action
 from atoll.types import Limits
@@ -63,7 +63,7 @@ class LimitChanges:
                 await self._apply(sandbox, wanted)
                 await self._parts.table.change(sandbox, limits=wanted)
             except BaseException:
-                await asyncio.shield(self._put_back(sandbox, old))
+                await to_the_end(self._put_back(sandbox, old))
                 raise
 
     async def change_network(self, sandbox: Sandbox, network: Literal["internet", "none"]) -> None:

@@ -33,6 +33,8 @@ def read_page(path: Path, offset: int) -> LogsPage:
 
 def start_logging(path: Path, level: str) -> None:
     """Write this process's log into a file that is rotated at 4 MiB, twice."""
+    # Its trouble would be told on standard error, which is the same file: a full disk is told to whoever asks.
+    logging.raiseExceptions = False
     handler = logging.handlers.RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=_LOGS_KEPT)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()

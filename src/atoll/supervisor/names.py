@@ -9,6 +9,7 @@ import string
 from atoll.errors import InvalidSpecError
 
 _ALPHABET = string.ascii_lowercase + string.digits
+_REST = len(_ALPHABET) ** 19
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ENV_LIMIT_BYTES = 256 * 1024
@@ -17,7 +18,12 @@ METADATA_LIMIT_BYTES = 64 * 1024
 
 def new_id() -> str:
     """A sandbox or snapshot id: 20 lowercase letters and digits, the first a letter."""
-    return secrets.choice(string.ascii_lowercase) + "".join(secrets.choice(_ALPHABET) for _ in range(19))
+    first, rest = divmod(secrets.randbelow(len(string.ascii_lowercase) * _REST), _REST)
+    digits = [string.ascii_lowercase[first]]
+    for _ in range(19):
+        rest, digit = divmod(rest, len(_ALPHABET))
+        digits.append(_ALPHABET[digit])
+    return "".join(digits)
 
 
 def new_machine_uid() -> str:

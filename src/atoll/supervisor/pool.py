@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from atoll.errors import AtollError
+from atoll.host import Memory, read_memory, to_the_end
 from atoll.supervisor.berths import Berth, BerthPlan
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.identity import pool_init
@@ -42,22 +41,6 @@ class Warm:
     machine_uid: str
     versions: Versions
     berth: Berth
-
-
-class Memory(msgspec.Struct, frozen=True):
-    """The host's memory in bytes."""
-
-    total_bytes: int
-    available_bytes: int
-
-
-def read_memory(meminfo: Path = Path("/proc/meminfo")) -> Memory:
-    """What the host has and what is free for new work."""
-    kib = {}
-    for line in meminfo.read_text("ascii").splitlines():
-        name, _, rest = line.partition(":")
-        kib[name] = int(rest.split()[0])
-    return Memory(kib["MemTotal"] * 1024, kib["MemAvailable"] * 1024)
 
 
 def under_pressure(memory: Memory) -> bool:
@@ -166,7 +149,7 @@ class Pool:
             await asyncio.sleep(_REFILL_PAUSE_S)
             warm = await self._make(digest)
             if self._closed:
-                await asyncio.shield(self.discard(warm))
+                await to_the_end(self.discard(warm))
             else:
                 self._warm.setdefault(digest, []).append(warm)
         except (AtollError, OSError) as error:
@@ -191,7 +174,7 @@ class Pool:
                 berth = await self._parts.berths.begin(plan, link, wanted)
                 await self._parts.agents.warm(link, facts.user)
         except BaseException:
-            await asyncio.shield(self._give_up(berth, link, directory))
+            await to_the_end(self._give_up(berth, link, directory))
             raise
         return Warm(sandbox_id, machine_uid, plan.versions, berth)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from atoll.errors import AtollError
-from atoll.host import sync_tree
+from atoll.host import sync_tree, to_the_end
 from atoll.supervisor.berths import crash_error
 from atoll.supervisor.leases import NO_LEASE
 from atoll.supervisor.thawing import thaw_or_end
@@ -30,8 +32,10 @@ class PowerOff:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    async def stop(self, sandbox: Sandbox) -> None:
-        """Flush what a running one has written, end its machine, and keep the disk; durable when this returns.
+    async def stop(self, sandbox: Sandbox) -> Callable[[], Coroutine[Any, Any, None]]:
+        """Flush what a running one has written, and have it sleep with its disk alone; durable when this returns.
+
+        What is left to be done, which is to end what it ran on, is returned.
 
         Postcondition: on any exception it runs, or has crashed.
         """
@@ -51,12 +55,13 @@ class PowerOff:
                 **NO_LEASE,
             )
         except BaseException:
-            await asyncio.shield(self._undo(sandbox, berth))
+            await to_the_end(self._undo(sandbox, berth))
             if sandbox.row.state == "crashed":
                 raise crash_error(sandbox.sandbox_id) from None
             raise
         sandbox.berth = None
-        await asyncio.shield(self._leave(berth))
+        berth.leave()
+        return partial(self._leave, berth)
 
     async def drop_memory(self, sandbox: Sandbox) -> None:
         """Erase the memory of one that sleeps, and with it the connections that it had."""

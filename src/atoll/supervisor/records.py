@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import re
@@ -87,6 +88,7 @@ class Records:
         self._ballast = Ballast(path.with_name(BALLAST))
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")
         self._database: sqlite3.Connection | None = None
+        self._is_durable: bool | None = None
         self._waiting = 0
         self._pending: dict[tuple[type[_Row], str], _Row] = {}
         self._keeping: asyncio.TimerHandle | None = None
@@ -172,7 +174,7 @@ class Records:
         self._waiting -= 1
 
     def _open(self) -> None:
-        self._ballast.load()
+        self._ballast.begin()
         is_new = not self._path.exists()
         try:
             self._database = _opened(self._path)
@@ -252,8 +254,6 @@ class Records:
             statements.append((f"DELETE FROM {table} WHERE {key} = ?", [key_of(row)]))
         # What goes durably has files, which have gone before or go next.
         self._transact(statements, durable, freeing=durable)
-        if durable:
-            self._ballast.load()
 
     def _transact(
         self, statements: list[tuple[str, list[object]]], durable: bool, *, freeing: bool = False
@@ -265,10 +265,14 @@ class Records:
             if not (freeing and self._ballast.drop()):
                 raise
             self._try(statements, durable)
+        if durable:
+            self._ballast.load()
 
     def _try(self, statements: list[tuple[str, list[object]]], durable: bool) -> None:
         database = self._connected()
-        database.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+        if durable != self._is_durable:
+            database.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._is_durable = durable
         try:
             database.execute("BEGIN IMMEDIATE")
             for statement, values in statements:
@@ -368,16 +372,16 @@ def migrate(database: sqlite3.Connection) -> None:
 
 
 def _upsert(row: _Row) -> tuple[str, list[object]]:
-    table, key = _TABLES[type(row)], KEYS[type(row)]
-    names = row.__struct_fields__
+    return _upsert_text(type(row)), [_written(name, getattr(row, name)) for name in row.__struct_fields__]
+
+
+@functools.cache
+def _upsert_text(kind: type[_Row]) -> str:
+    table, key, names = _TABLES[kind], KEYS[kind], kind.__struct_fields__
     columns = ", ".join(f'"{name}"' for name in names)
     changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != key)
     marks = ", ".join("?" for _ in names)
-    values = [_written(name, getattr(row, name)) for name in names]
-    return (
-        f"INSERT INTO {table} ({columns}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}",
-        values,
-    )
+    return f"INSERT INTO {table} ({columns}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}"
 
 
 def _written(name: str, value: object) -> object:

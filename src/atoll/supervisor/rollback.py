@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from typing import TYPE_CHECKING, Any
 
 from atoll.errors import AtollError, InvalidSpecError
+from atoll.host import to_the_end
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
@@ -91,10 +91,10 @@ class Rollback:
                 sandbox, durable=True, state="running", **changes, **berth_columns(berth)
             )
         except BaseException:
-            await asyncio.shield(self._branches.undo(fresh, berth))
+            await to_the_end(self._branches.undo(fresh, berth))
             raise
         self._parts.attach(sandbox, berth)
-        await asyncio.shield(self._give_up_old(sandbox, old_row.disk, old_berth, old_link))
+        await to_the_end(self._give_up_old(sandbox, old_row.disk, old_berth, old_link))
         keep_instant(self._parts, sandbox.row, checkpoint)
 
     async def _give_up_old(self, sandbox: Sandbox, disk: str, berth: Berth | None, link: Link | None) -> None:

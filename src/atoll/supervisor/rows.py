@@ -68,6 +68,7 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     on_crash: OnCrash = "reboot"
     lifecycle: Lifecycle = Lifecycle()
     started_at: float = 0.0
+    stopped_at: float | None = None
     ends_at: float | None = None
     has_memory: bool = True
     volumes: dict[str, str] = {}

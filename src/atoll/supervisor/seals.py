@@ -50,8 +50,8 @@ class Seals:
         # Half a seal would condemn a memory that is whole.
         write_atomically(checkpoint / SEAL, msgspec.json.encode(Seal(files)))
 
-    def check(self, checkpoint: Path, *, small: bool) -> None:
-        """Compare either the small or the big files of a checkpoint with its seal, if it has one. Blocks.
+    def check(self, checkpoint: Path, *, small: bool) -> bool:
+        """Compare either the small or the big files of a checkpoint with its seal; False when it has none. Blocks.
 
         One without a seal that was not on the disk is good until the host is started again.
 
@@ -62,12 +62,13 @@ class Seals:
             seal = msgspec.json.decode((checkpoint / SEAL).read_bytes(), type=Seal)
         except FileNotFoundError:
             _check_boot(checkpoint)
-            return
+            return False
         except (OSError, ValueError) as error:
             raise _damaged(checkpoint / SEAL, str(error)) from None
         for name, (size, wanted) in seal.files.items():
             if (size <= _SMALL_BYTES) == small:
                 self._compare(checkpoint / name, size, wanted)
+        return True
 
     def examine(self, checkpoint: Path, came: Callable[[int], None]) -> SealedTree | None:
         """Compare all files of a checkpoint with its seal, reading what the disk has; None without a seal. Blocks.

@@ -13,7 +13,7 @@ from atoll.engines import Engine, GvisorEngine
 from atoll.errors import AtollError
 from atoll.host import DiskKind, Home, agent_path, cgroup_root, find_holder, replace_holder, runsc_path
 from atoll.images import Images, PullSettings, Stacking, ready_base
-from atoll.network import GATEWAY_ADDRESS, Links, can_shape
+from atoll.network import GATEWAY_ADDRESS, REFUSED, Links, can_shape
 from atoll.snapshots import Layers
 from atoll.supervisor.api import ApiServer, make_app
 from atoll.supervisor.idle import may_end_holder
@@ -104,6 +104,7 @@ def _pull_settings(settings: Settings) -> PullSettings:
     return PullSettings(
         mirrors=settings.mirrors(),
         insecure=settings.insecure(),
+        private=tuple(REFUSED),
         most_bytes=int(settings.image_gib * (1 << 30)),
     )
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from atoll.errors import AtollError, DamagedError
-from atoll.host import sync_directory, sync_tree
+from atoll.errors import AtollError, DamagedError, SandboxCrashedError
+from atoll.host import to_the_end
 from atoll.supervisor.berths import Berth, crash_error
 from atoll.supervisor.boots import Boots
-from atoll.supervisor.captures import read_flows, write_flows
-from atoll.supervisor.erasing import erase, erase_stale
+from atoll.supervisor.captures import read_flows
 from atoll.supervisor.identity import woken_init
 from atoll.supervisor.instants import same_instant
 from atoll.supervisor.leases import NO_LEASE, Columns, length_after_use
+from atoll.supervisor.memories import Memory
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.poweroff import PowerOff
 from atoll.supervisor.revival import Revival
-from atoll.supervisor.seals import note_boot
 from atoll.supervisor.states import check_action, check_parts, check_use
 from atoll.supervisor.table import CRASH_REASON, Sandbox
 from atoll.supervisor.thawing import thaw_or_end
@@ -31,8 +31,11 @@ from atoll.types import Lifecycle
 if TYPE_CHECKING:
     from atoll.network import Link
     from atoll.supervisor.merging import Merging
+    from atoll.supervisor.rows import OperationKind
+    from atoll.supervisor.works import Works
 
 _T = TypeVar("_T")
+Rest = Callable[[], Coroutine[Any, Any, None]]
 _log = logging.getLogger(__name__)
 PARTED_REASON = (
     "it ran for a moment while it was being woken, so its memory and its disk are not of one instant"
@@ -45,11 +48,15 @@ class Sleep:
     Args:
         parts: What sandboxes are made of.
         merging: Makes long chains of layers shorter.
+        works: Owner of what goes on after a sandbox sleeps.
         roll_back: Brings a snapshot back in place, for a caller that holds the sandbox's lock.
     """
 
-    def __init__(self, parts: Parts, merging: Merging, roll_back: Callable[..., Awaitable[None]]) -> None:
+    def __init__(
+        self, parts: Parts, merging: Merging, works: Works, roll_back: Callable[..., Awaitable[None]]
+    ) -> None:
         self._parts = parts
+        self._works = works
         self._merging = merging
         self._boots = Boots(parts, merging)
         self._power_off = PowerOff(parts)
@@ -71,12 +78,15 @@ class Sleep:
                 berth.hang_up()
                 await self._parts.table.change(sandbox, state="paused")
             except BaseException:
-                await asyncio.shield(thaw_or_end(self._parts.agents, berth))
+                await to_the_end(thaw_or_end(self._parts.agents, berth))
                 raise
         self._parts.watch_paused(sandbox, berth)
 
     async def suspend(self, sandbox: Sandbox, *, memory: bool = True) -> None:
-        """Write its memory to the disk and free everything else; durable when this returns. Its lease is over.
+        """Write its memory to the disk, durable when this returns, and free everything else soon. Its lease is over.
+
+        Nothing of the guest runs any more, and nobody reaches it. What it ran on ends after this has returned; only
+        then another operation has its turn.
 
         Args:
             memory: False ends its processes instead, and keeps the disk alone.
@@ -98,14 +108,12 @@ class Sleep:
         if sandbox.row.state == "suspended":
             if not memory and sandbox.row.has_memory:
                 await self._power_off.drop_memory(sandbox)
-        elif memory:
-            async with self._parts.operations.during(sandbox.sandbox_id, "suspend"):
-                await self._suspend(sandbox)
         else:
-            async with self._parts.operations.during(sandbox.sandbox_id, "stop"):
-                if sandbox.row.state == "paused":
-                    await self._thaw(sandbox, {})
-                await self._power_off.stop(sandbox)
+            async with contextlib.AsyncExitStack() as under_way:
+                kind: OperationKind = "suspend" if memory else "stop"
+                await under_way.enter_async_context(self._parts.operations.during(sandbox.sandbox_id, kind))
+                rest = await (self._keep_memory(sandbox) if memory else self._stop(sandbox))
+                sandbox.lock.outlast(self._works.spawn(_leave(rest, under_way.pop_all())))
 
     async def use(self, sandbox: Sandbox) -> Berth:
         """Have it running for a use, whatever it was: paused, suspended or crashed.
@@ -171,74 +179,75 @@ class Sleep:
                     await self._boots.boot(sandbox, columns)
         return self._parts.berth_of(sandbox)
 
-    async def nap_locked(self, sandbox: Sandbox, meanwhile: Callable[[], Awaitable[_T]]) -> _T:
+    async def nap_locked(self, sandbox: Sandbox, meanwhile: Callable[[], Awaitable[_T]]) -> tuple[_T, float]:
         """Have a running sandbox sleep only while ``meanwhile`` is awaited; its memory does not reach the disk.
 
-        Clients keep their connections. For a caller that holds the sandbox's lock.
+        Clients keep their connections. For a caller that holds the sandbox's lock. Returns what ``meanwhile`` does,
+        and the milliseconds that it slept.
         """
+        berth = self._parts.berth_of(sandbox)
         with self._parts.quotas.running(sandbox.row):  # lest somebody take its place
-            await self._suspend(sandbox, briefly=True)
+            memory = Memory(self._parts, sandbox)
+            await memory.begin()
             try:
-                return await meanwhile()
+                await berth.alive(berth.machine.prepare(memory.aside), sandbox.sandbox_id)
+                began = time.perf_counter()
+                rest = await self._suspend(sandbox, memory, briefly=True)
+            except BaseException:
+                await to_the_end(memory.undo())
+                raise
+            try:
+                await to_the_end(rest())
+                done = await meanwhile()
             finally:
-                await asyncio.shield(self._restore(sandbox, {}, durable=False))
+                await to_the_end(self._restore(sandbox, {}, durable=False))
+            return done, (time.perf_counter() - began) * 1000
 
-    async def _suspend(self, sandbox: Sandbox, *, briefly: bool = False) -> None:
+    async def _keep_memory(self, sandbox: Sandbox) -> Rest:
+        berth = self._parts.berth_of(sandbox)
+        if sandbox.row.state == "running":
+            await berth.alive(berth.machine.prepare(), sandbox.sandbox_id)
+        memory = Memory(self._parts, sandbox)
+        await memory.begin()
+        return await self._suspend(sandbox, memory)
+
+    async def _stop(self, sandbox: Sandbox) -> Rest:
+        if sandbox.row.state == "paused":
+            await self._thaw(sandbox, {})
+        return await self._power_off.stop(sandbox)
+
+    async def _suspend(self, sandbox: Sandbox, memory: Memory, *, briefly: bool = False) -> Rest:
+        """Have it sleep, but for what is left to be done: that is returned."""
         berth = self._parts.berth_of(sandbox)
         paused = sandbox.row.state == "paused"
-        into = self._parts.places.checkpoint(sandbox.sandbox_id)
-        aside = into.with_name("checkpoint.new")
-        for left in self._stale(sandbox, aside, into):
-            await erase(left)
         if not briefly:
             berth.hang_up()
         berth.link.hold()
         try:
             if not paused:
                 await berth.freeze()
-            work = self._write(sandbox, berth, aside, into, durable=not briefly)
-            await berth.alive(work, sandbox.sandbox_id)
+            await berth.alive(memory.write(berth, durable=not briefly), sandbox.sandbox_id)
             # Until here the frozen guest could go on, from here the memory on the disk counts.
             lease = {} if briefly else NO_LEASE
             await self._parts.table.change(
                 sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None, **lease
             )
         except BaseException:
-            await asyncio.shield(self._undo_suspend(sandbox, berth, aside, into, paused=paused))
+            await to_the_end(self._undo_suspend(sandbox, berth, memory, paused=paused))
             if sandbox.row.state == "crashed":
                 raise crash_error(sandbox.sandbox_id) from None
             raise
         sandbox.berth, sandbox.link = None, berth.link
-        await asyncio.shield(self._leave(sandbox, berth, into, briefly=briefly))
-
-    async def _leave(self, sandbox: Sandbox, berth: Berth, into: Path, *, briefly: bool) -> None:
-        """End what a sandbox ran on that sleeps now; its memory is sealed meanwhile, which takes about as long."""
-        ending = self._parts.berths.end(berth, hang_up=not briefly)
+        berth.leave(hang_up=not briefly)
         if briefly:
-            await ending
-        else:
-            await asyncio.gather(ending, self._parts.berths.seal(into, sandbox.sandbox_id))
+            return partial(self._parts.berths.end, berth)
+        return partial(self._end_and_seal, berth, memory.place, sandbox.sandbox_id)
 
-    async def _write(self, sandbox: Sandbox, berth: Berth, aside: Path, into: Path, *, durable: bool) -> None:
-        aside.mkdir(mode=0o700)
-        flows = await berth.link.flows()
-        await berth.machine.checkpoint(aside, durable=durable)
-        write_flows(aside, flows)
-        if durable:
-            # The disk that an engine keeps is in it: it must be known as whole before the one before goes.
-            early = self._parts.berths.seals.seal if sandbox.row.engine_disk else None
-            await asyncio.to_thread(_make_durable, aside, berth.disk, early)
-        else:
-            note_boot(aside)
-        # Not before: where the engine keeps the disk, the one before is all that a power cut would leave.
-        self._parts.trash.take(into)
-        os.rename(aside, into)
-        if durable:
-            await asyncio.to_thread(sync_directory, into.parent)
+    async def _end_and_seal(self, berth: Berth, into: Path, sandbox_id: str) -> None:
+        """End what a sandbox ran on that sleeps now; its memory is sealed meanwhile, which takes about as long."""
+        await asyncio.gather(self._parts.berths.end(berth), self._parts.berths.seal(into, sandbox_id))
 
-    async def _undo_suspend(
-        self, sandbox: Sandbox, berth: Berth, aside: Path, into: Path, *, paused: bool
-    ) -> None:
+    async def _undo_suspend(self, sandbox: Sandbox, berth: Berth, memory: Memory, *, paused: bool) -> None:
         berth.link.release()
         if not paused:
             await thaw_or_end(self._parts.agents, berth)
@@ -246,13 +255,7 @@ class Sleep:
             await self._parts.crashes.crashed_locked(sandbox, berth, "it ended while it was being suspended")
         elif paused:
             self._parts.watch_paused(sandbox, berth)
-        for left in self._stale(sandbox, aside, into):
-            await erase_stale(left)
-
-    @staticmethod
-    def _stale(sandbox: Sandbox, aside: Path, into: Path) -> list[Path]:
-        """What an operation that failed halfway may have left; a whole memory is all that an engine's disk has."""
-        return [aside] if sandbox.row.engine_disk else [aside, into]
+        await memory.undo()
 
     async def _thaw(self, sandbox: Sandbox, columns: Columns) -> None:
         berth = self._parts.berth_of(sandbox)
@@ -261,7 +264,7 @@ class Sleep:
         try:
             runs = await berth.alive(thaw_or_end(self._parts.agents, berth), sandbox.sandbox_id)
         except BaseException:
-            await asyncio.shield(self._parts.table.change(sandbox, state="paused"))
+            await to_the_end(self._parts.table.change(sandbox, state="paused"))
             raise
         if not runs:
             await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
@@ -287,14 +290,14 @@ class Sleep:
                     changes = {**columns, "generation": row.generation, "reason": None}
                     await self._parts.take_up(sandbox, berth, durable=durable, **changes)
                 except BaseException:
-                    await asyncio.shield(self._parts.berths.end(berth))
+                    await to_the_end(self._parts.berths.end(berth))
                     raise
             except DamagedError as error:
-                await asyncio.shield(self._give_up_memory(sandbox, link, error.message))
+                await to_the_end(self._give_up_memory(sandbox, link, error.message))
                 raise
-            except BaseException:
-                await asyncio.shield(self._put_back(sandbox, link, kept))
-                raise
+            except BaseException as error:
+                await to_the_end(self._put_back(sandbox, link, kept))
+                raise _woken_badly(sandbox, error) from None
         if not row.engine_disk:  # else all that a crash would leave
             self._parts.trash.take(checkpoint)
 
@@ -330,8 +333,23 @@ class Sleep:
             await self._boots.boot(sandbox, columns)
 
 
-def _make_durable(aside: Path, disk: Path, seal: Callable[[Path], None] | None) -> None:
-    """Have a memory, and all that its guest has written, on the disk."""
-    if seal is not None:
-        seal(aside)
-    sync_tree(disk)
+async def _leave(rest: Rest, under_way: contextlib.AsyncExitStack) -> None:
+    """Do what is left, and only then let the operation be over: a next supervisor would do it otherwise."""
+    async with under_way:
+        await rest()
+
+
+def _woken_badly(sandbox: Sandbox, error: BaseException) -> BaseException:
+    """What is told of a waking that failed; a guest that was killed while it stood still always ends with it."""
+    if not isinstance(error, SandboxCrashedError) or sandbox.row.state != "suspended":
+        return error
+    remedy = (
+        "roll it back to a snapshot"
+        if sandbox.row.engine_disk
+        else "`atoll resume --no-memory` boots its disk"
+    )
+    return SandboxCrashedError(
+        f"sandbox {sandbox.sandbox_id} ended while it was being woken, and sleeps again",
+        hint=f"use it again; if it always ends so, {remedy}",
+        sandbox_id=sandbox.sandbox_id,
+    )

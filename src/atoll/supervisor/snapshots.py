@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from atoll.errors import InUseError, InvalidSpecError
-from atoll.host import sync_directory, sync_tree, tree_bytes
+from atoll.host import sync_directory, sync_tree, to_the_end, tree_bytes
 from atoll.snapshots import SnapshotTree
 from atoll.supervisor.captures import Capture, Captures
 from atoll.supervisor.erasing import erase, erase_stale
@@ -89,7 +89,7 @@ class Snapshots:
                     async with self._parts.operations.during(sandbox.sandbox_id, "snapshot"):
                         return await self._make(sandbox, name, comment, build_id)
                 except BaseException:
-                    await asyncio.shield(drop_unused_layers(self._parts))
+                    await to_the_end(drop_unused_layers(self._parts))
                     raise
 
     async def remove(self, ref: str) -> None:
@@ -130,6 +130,7 @@ class Snapshots:
                 capture = await self._captures.capture(
                     sandbox, aside / "checkpoint", layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=True
                 )
+                await self._captures.assert_lives(sandbox)
                 await asyncio.to_thread(self._parts.berths.seals.seal, aside / "checkpoint")
                 await asyncio.to_thread(_make_durable, aside, final)
                 row = await self._row(sandbox.row, capture, snapshot_id)
@@ -137,7 +138,7 @@ class Snapshots:
                 keep_instant(self._parts, sandbox.row, final / "checkpoint")
                 await self._parts.table.add_snapshot(row, sandbox)
             except BaseException:
-                await asyncio.shield(self._undo(aside, final))
+                await to_the_end(self._undo(aside, final))
                 raise
         self._merging.look()
         return row.info()

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
-from atoll.host import Home
+from atoll.host import Home, read_memory
 from atoll.protocol import SuspendedAll
 from atoll.supervisor.agents import Agents
 from atoll.supervisor.berths import Berth, Berths
@@ -41,7 +41,7 @@ from atoll.supervisor.operations import Operations
 from atoll.supervisor.ownership import owned_by
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import Places
-from atoll.supervisor.pool import Pool, read_memory
+from atoll.supervisor.pool import Pool
 from atoll.supervisor.programs import Programs
 from atoll.supervisor.quotas import QuotaBook
 from atoll.supervisor.reconcile import Reconcile
@@ -136,7 +136,7 @@ class System:
         branches = Branches(self.parts)
         self.rollback = Rollback(self.parts, branches)
         self._merging = Merging(self.parts, self.works)
-        self.sleep = Sleep(self.parts, self._merging, self.rollback.roll_back_locked)
+        self.sleep = Sleep(self.parts, self._merging, self.works, self.rollback.roll_back_locked)
         self._traffic = Traffic(self.works, self.sleep.use)
         captures = Captures(self.parts, self.sleep)
         self.pool = Pool(self.parts, self.works, settings.pool_size)

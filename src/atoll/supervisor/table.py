@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from atoll.supervisor.leases import Leases
 from atoll.supervisor.records import Records
 from atoll.supervisor.reservations import Reservations
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.turns import Turns
 from atoll.types import SandboxInfo
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Sandbox:
         self.row = row
         self.berth = berth
         self.link: Link | None = None
-        self.lock = asyncio.Lock()
+        self.lock = Turns()
 
     @property
     def sandbox_id(self) -> str:
@@ -171,7 +171,10 @@ class Table(Reservations):
 
     async def change(self, sandbox: Sandbox, *, durable: bool = False, **changes: object) -> None:
         """Change a sandbox's row; with ``durable`` it is on the disk when this returns."""
-        row = sandbox.row.but(changed_at=self._changing_s(sandbox.row.changed_at), **changes)
+        now_s = self._changing_s(sandbox.row.changed_at)
+        if sandbox.row.state == "running" and changes.get("state", "running") != "running":
+            changes["stopped_at"] = now_s
+        row = sandbox.row.but(changed_at=now_s, **changes)
         await self._records.put(row, durable=durable)
         old, sandbox.row = sandbox.row, row
         self._journal.changed(old, row)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from atoll.errors import UnsupportedError
-from atoll.host import SealedTree, TreeSeals, tree_bytes
+from atoll.host import SealedTree, TreeSeals, to_the_end, tree_bytes
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
@@ -70,7 +70,7 @@ class Verifying:
                 with table.holds.during(*layers):
                     parts = await self._examine(memories, layers, report)
             finally:
-                await asyncio.shield(drop_unused_layers(self._parts))
+                await to_the_end(drop_unused_layers(self._parts))
         return _report(parts)
 
     async def verify_images(self, names: Sequence[str], report: Report) -> VerifyReport:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from atoll.errors import AtollError, InUseError, InvalidSpecError, NameTakenError, VolumeNotFoundError
-from atoll.host import RootedTree, remove_tree, sync_directory
+from atoll.host import RootedTree, remove_tree, sync_directory, to_the_end
 from atoll.supervisor.copies import ROW, Copies
 from atoll.supervisor.erasing import ASIDE, Trash, erase_stale
 from atoll.supervisor.mountpoints import check_mountpoints
@@ -133,7 +133,7 @@ class Volumes:
                 await asyncio.to_thread(_make, directory, self._places.volume_data(volume_id))
                 await self._records.put(row, durable=True)
             except BaseException:
-                await asyncio.shield(erase_stale(directory))
+                await to_the_end(erase_stale(directory))
                 raise
             self._rows[volume_id] = row
         return row

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from atoll.errors import AtollError
+from atoll.protocol import ours
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -48,13 +49,19 @@ class Works:
             await asyncio.wait(works, timeout=timeout_s)
 
     async def finish(self, timeout_s: float) -> None:
-        """Wait for all operations, at most ``timeout_s`` seconds; cancel those that are left, and all watches."""
-        await self.settle(timeout_s)
+        """Wait for all operations, and those that they leave to be done, at most ``timeout_s`` seconds; cancel what is
+        left, and all watches, and give them as long again to undo what they have begun.
+        """
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_s
+        while self._works - {asyncio.current_task()} and (left_s := end_s - loop.time()) > 0:
+            await self.settle(left_s)
         mine = asyncio.current_task()
         rest = [task for task in (*self._works, *self._watches) if task is not mine]
         for task in rest:
             task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        if rest:  # what was cancelled may have much to undo, but the supervisor's end waits for no engine
+            await asyncio.wait(rest, timeout=timeout_s)
 
     def _begin(self, work: Coroutine[Any, Any, _T], owned: set[asyncio.Task[Any]]) -> asyncio.Task[_T]:
         task = asyncio.create_task(work)
@@ -67,7 +74,7 @@ class Works:
 def _log_failure(task: asyncio.Task[Any]) -> None:
     if task.cancelled() or (error := task.exception()) is None:
         return
-    if isinstance(error, AtollError):
+    if isinstance(ours(error), AtollError):
         _log.debug("an operation failed: %s: %s", type(error).__name__, error)
     else:
         _log.error("an operation failed", exc_info=error)

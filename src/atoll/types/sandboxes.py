@@ -64,9 +64,9 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     ``snapshot_id`` is the snapshot that its disk and memory last came from or were last kept in: the parent of the
     next snapshot. ``reason`` says why a crashed sandbox crashed. ``user`` and ``cwd`` are what ``run``, ``exec``
     and ``files`` act as and in when the call names none. ``limits`` are those that were asked for. With
-    ``engine_disk`` its disk is the engine's own, see the guide's page on states. ``started_at`` is when it began to run
-    last, ``ends_at`` when its lease ends, if it has one. ``has_memory`` is False when the processes of one
-    that sleeps are gone, and only its disk was kept.
+    ``engine_disk`` its disk is the engine's own, see the guide's page on states. ``started_at`` is when it last began
+    to run, ``stopped_at`` when it last ceased to (paused, asleep or crashed), ``ends_at`` when its lease ends, if it
+    has one. ``has_memory`` is False when the processes of one that sleeps are gone, and only its disk was kept.
     """
 
     sandbox_id: str
@@ -87,6 +87,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     lifecycle: Lifecycle = Lifecycle()
     started_at: float = 0.0
+    stopped_at: float | None = None
     ends_at: float | None = None
     has_memory: bool = True
     volumes: dict[str, str] = {}

@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import EngineError, NoSpaceError, SandboxNotFoundError
+from atoll.supervisor.ballast import BALLAST
 from atoll.supervisor.rows import SandboxRow
 from atoll.types import Limits
 from tests.unit.supervisor.world import World, in_world
@@ -39,16 +40,18 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
         one = f"/v1/sandboxes/{made['sandbox_id']}"
         world.machine_of(made["sandbox_id"]).memory = "remembered"
         sandbox, system = world.system.table.sandbox(made["sandbox_id"]), world.system
-        part = system.table if step == "change" else system.parts.berths
+        dies = pytest.raises(Died) if step == "change" else contextlib.nullcontext()
+        ended = world.host.hold("kill")
         with (
             patch("atoll.supervisor.sleep.Sleep._undo_suspend", _nothing),
             patch("atoll.supervisor.operations.Operations._forget", _nothing),
-            patch.object(type(part), step, _die),
+            patch.object(system.table, "change", _die) if step == "change" else contextlib.nullcontext(),
             patch("atoll.supervisor.berths.Berths.seal", _nothing),
-            pytest.raises(Died),
+            dies,
         ):
             await system.sleep.suspend(sandbox)
         await world.crash()
+        ended.set()
         await world.start()
         world.agents.deaf = False
         state = (await world.ask("GET", one)).json["state"]
@@ -59,6 +62,25 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
         machine = world.machine_of(made["sandbox_id"])
         assert (machine.memory, machine.paused) == ("remembered", False)
         assert "in the middle of: suspend" in (await world.ask("GET", f"{one}/logs")).json["text"]
+
+    in_world(lived)()
+
+
+@pytest.mark.parametrize(
+    ("failing", "asked"), [("prepare", "suspend"), ("prepare", "snapshots"), ("written", "snapshots")]
+)
+def test_a_full_disk_before_or_after_the_guest_stands_still_leaves_it_running(
+    failing: str, asked: str
+) -> None:
+    async def lived(world: World) -> None:
+        made = await world.create()
+        one = f"/v1/sandboxes/{made['sandbox_id']}"
+        world.host.fail_next(failing, NoSpaceError("full"))
+        assert (await world.ask("POST", f"{one}/{asked}", {})).json["code"] == NoSpaceError.code
+        assert not world.machine_of(made["sandbox_id"]).paused
+        assert not list((world.home.sandboxes / made["sandbox_id"]).glob("checkpoint*"))
+        assert not list(world.home.snapshots.iterdir())
+        assert (await world.ask("POST", f"{one}/{asked}", {})).status < 300
 
     in_world(lived)()
 
@@ -92,6 +114,32 @@ async def test_a_guest_that_cannot_be_thawed_after_a_snapshot_crashes_instead_of
 
 
 @in_world
+async def test_an_agent_that_is_killed_while_its_guest_stands_still_leaves_no_snapshot(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    world.machine_of(made["sandbox_id"]).doomed = True
+    world.agents.deaf = True
+    answer = await world.ask("POST", f"{one}/snapshots", {})
+    assert (answer.status, answer.json["code"]) == (410, "sandbox_crashed")
+    assert (await world.ask("GET", "/v1/snapshots")).json == []
+    assert not list(world.home.snapshots.glob("*"))
+    assert not world.layers.ids()
+
+
+@in_world
+async def test_a_guest_that_is_too_busy_to_answer_after_its_snapshot_has_one_all_the_same(
+    world: World,
+) -> None:
+    made = await world.create()
+    world.agents.deaf = True
+    snapshot = await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/snapshots", {})
+    assert snapshot.status == 200
+    assert [row["snapshot_id"] for row in (await world.ask("GET", "/v1/snapshots")).json] == [
+        snapshot.json["snapshot_id"]
+    ]
+
+
+@in_world
 async def test_a_machine_that_does_not_end_keeps_its_disk_from_a_second_one(world: World) -> None:
     made = await world.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
@@ -122,7 +170,7 @@ def test_a_waking_that_was_cut_short_is_finished_or_given_up_by_what_is_on_the_d
         made = await world.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
         world.machine_of(made["sandbox_id"]).memory = "remembered"
-        await world.ask("POST", f"{one}/suspend")
+        await world.asleep(made)
         system = world.system
         sandbox = system.table.sandbox(made["sandbox_id"])
         with (
@@ -204,7 +252,7 @@ async def test_the_newest_snapshot_is_the_one_made_last_whatever_the_clock_does(
 async def test_a_sandbox_whose_disk_is_gone_says_so_and_can_be_killed(world: World) -> None:
     made = await world.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    await world.ask("POST", f"{one}/suspend")
+    await world.asleep(made)
     os.rename(world.home.sandboxes / made["sandbox_id"] / "d1", world.home.path / "elsewhere")
     refused = await world.ask("POST", f"{one}/wake")
     assert refused.status == 500
@@ -217,7 +265,7 @@ def test_a_damaged_memory_is_never_restored_and_the_disk_remains(harm: str) -> N
     async def lived(world: World) -> None:
         made = await world.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
-        await world.ask("POST", f"{one}/suspend")
+        await world.asleep(made)
         (memory,) = (world.home.sandboxes / made["sandbox_id"] / "checkpoint").glob("memory*")
         if harm == "remove":
             memory.unlink()
@@ -253,7 +301,7 @@ def test_a_lost_or_damaged_database_loses_no_sandbox_and_no_snapshot(harm: str) 
         one = f"/v1/sandboxes/{made['sandbox_id']}"
         world.machine_of(made["sandbox_id"]).memory = "remembered"
         await world.ask("POST", f"{one}/snapshots", {"name": "s1"})
-        await world.ask("POST", f"{one}/suspend")
+        await world.asleep(made)
         gone = await world.create(name="two")
         await world.ask("DELETE", f"/v1/sandboxes/{gone['sandbox_id']}")
         await world.crash()
@@ -275,7 +323,7 @@ async def test_a_copy_of_a_row_that_was_still_to_be_written_at_a_kill_is_written
 ) -> None:
     made = await world.create(name="one")
     with patch("atoll.supervisor.records.Records._keep_soon"):
-        await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/suspend")
+        await world.asleep(made)
         await world.crash()
     await world.start()
     await world.crash()
@@ -308,7 +356,7 @@ def test_a_waking_that_finds_the_disk_full_leaves_no_link_behind_and_loses_none(
     async def lived(world: World) -> None:
         made = await world.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
-        await world.ask("POST", f"{one}/suspend")
+        await world.asleep(made)
         if not kept:
             world.links.open.clear()
             world.system.table.sandbox(made["sandbox_id"]).link = None
@@ -328,7 +376,7 @@ async def test_a_memory_older_than_its_disk_is_not_restored_though_the_full_disk
 ) -> None:
     made = await world.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    await world.ask("POST", f"{one}/suspend")
+    await world.asleep(made)
     for file in (world.home.sandboxes / made["sandbox_id"] / "checkpoint").iterdir():
         os.utime(file, (0, 0))
     with patch.object(world.system.table, "change", _full):
@@ -371,7 +419,7 @@ def test_a_disk_that_the_engine_keeps_has_an_instant_at_every_moment_of_a_suspen
         one = f"/v1/sandboxes/{made['sandbox_id']}"
         sandbox, system = world.system.table.sandbox(made["sandbox_id"]), world.system
         await system.table.change(sandbox, engine_disk=True)
-        await world.ask("POST", f"{one}/suspend")
+        await world.asleep(made)
         await world.ask("POST", f"{one}/wake")
         checkpoint = world.home.sandboxes / made["sandbox_id"] / "checkpoint"
         world.machine_of(made["sandbox_id"]).memory = "newer"
@@ -413,7 +461,7 @@ async def test_a_memory_that_had_not_reached_the_disk_when_the_host_went_down_is
 ) -> None:
     made = await world.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    await world.ask("POST", f"{one}/suspend")
+    await world.asleep(made)
     checkpoint = world.home.sandboxes / made["sandbox_id"] / "checkpoint"
     (checkpoint / "seal.json").unlink()  # as while a layer is frozen below it
     (checkpoint / "boot").write_bytes(b"")
@@ -432,3 +480,14 @@ async def test_what_is_in_the_trash_is_no_leftover_at_any_moment(world: World) -
     assert erasing is not None
     await erasing
     assert not world.system.table.holds.has(aside.name)
+
+
+@in_world
+async def test_the_room_that_a_kill_takes_from_a_full_disk_is_kept_again_when_there_is_plenty(
+    world: World,
+) -> None:
+    ballast = world.home.database.with_name(BALLAST)
+    ballast.unlink()
+    made = await world.create()
+    await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/snapshots", {})
+    assert ballast.stat().st_size > 1 << 20

@@ -13,8 +13,9 @@ from atoll.errors import EngineError, HostError, NoSpaceError
 from atoll.host import remove_tree
 from atoll.supervisor.pool import Warm
 from atoll.supervisor.records import Records
-from atoll.supervisor.rows import SnapshotRow
+from atoll.supervisor.rows import OperationRow, SnapshotRow
 from atoll.supervisor.settings import Settings
+from atoll.supervisor.works import Works
 from tests.unit.supervisor.world import World, in_world, in_world_of
 
 
@@ -63,7 +64,7 @@ def test_a_link_that_waited_over_a_restart_is_let_go(action: str) -> None:
         made = await world.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
         assert (await world.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
-        await world.ask("POST", f"{one}/suspend")
+        await world.asleep(made)
         (waiting,) = world.links.open
         await world.crash()
         await world.start()
@@ -77,11 +78,31 @@ def test_a_link_that_waited_over_a_restart_is_let_go(action: str) -> None:
     in_world(lived)()
 
 
+def test_what_an_operation_leaves_to_be_done_is_waited_for_before_the_supervisor_leaves() -> None:
+    async def lived() -> list[str]:
+        works, done = Works(), list[str]()
+
+        async def rest() -> None:
+            await asyncio.to_thread(list)
+            done.append("rest")
+
+        async def work() -> None:
+            await asyncio.sleep(0)
+            works.spawn(rest())
+
+        works.spawn(work())
+        works.watch(asyncio.Event().wait())  # type: ignore[arg-type]
+        await works.finish(60)
+        return done
+
+    assert asyncio.run(lived()) == ["rest"]
+
+
 @in_world
 async def test_a_wake_that_fails_on_a_new_link_resets_connections_the_next_time(world: World) -> None:
     made = await world.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    await world.ask("POST", f"{one}/suspend")
+    await world.asleep(made)
     world.system.table.sandbox(made["sandbox_id"]).link = None
     world.links.open.clear()
     world.host.fail_next("start", EngineError("not now"))
@@ -228,3 +249,57 @@ async def test_a_machine_that_cannot_be_thawed_after_a_restart_does_not_run_besi
     assert not any(machine.alive for machine in world.host.machines.values())
     assert world.links.open == {}
     assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+
+
+@pytest.mark.parametrize("asked", [("POST", "/wake", 200), ("POST", "/fork", 200), ("DELETE", "", 204)])
+def test_a_suspend_is_answered_before_its_machine_has_ended_and_what_comes_next_waits_for_that(
+    asked: tuple[str, str, int],
+) -> None:
+    async def lived(world: World) -> None:
+        made = await world.create()
+        one = f"/v1/sandboxes/{made['sandbox_id']}"
+        machine, sandbox = (
+            world.machine_of(made["sandbox_id"]),
+            world.system.table.sandbox(made["sandbox_id"]),
+        )
+        machine.memory = "remembered"
+        (link,) = world.links.open.values()
+        ended = world.host.hold("kill")
+        assert (await world.ask("POST", f"{one}/suspend")).json["state"] == "suspended"
+        assert machine.paused
+        assert link.calls[-1] == "end_dialled"
+        assert (await world.ask("GET", "/v1/leftovers")).json == []
+        coming = asyncio.create_task(world.ask(asked[0], f"{one}{asked[1]}"))
+        await world.until(lambda: sandbox.lock._waiters)
+        assert list(world.host.machines) == [machine.machine_id]
+        assert (await world.ask("GET", one)).json["state"] == "suspended"
+        ended.set()
+        assert (await coming).status == asked[2]
+        assert machine.machine_id not in world.host.machines
+        assert {one.memory for one in world.host.machines.values()} <= {"remembered"}
+        await world.until(lambda: not world.system.works.busy)
+        assert await world.system.records.all(OperationRow) == []
+
+    in_world(lived)()
+
+
+@in_world
+async def test_a_machine_that_does_not_end_after_a_suspend_is_ended_by_the_next_use(world: World) -> None:
+    made = await world.create()
+    world.host.fail_next("kill", EngineError("it is stuck in the kernel"))
+    await world.asleep(made)
+    assert len(world.host.machines) == 1
+    assert (await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/wake")).json["state"] == "running"
+    assert list(world.host.machines) == [world.machine_of(made["sandbox_id"]).machine_id]
+
+
+@in_world
+async def test_a_supervisor_that_stops_waits_for_the_ends_of_what_sleeps(world: World) -> None:
+    made = await world.create()
+    ended = world.host.hold("kill")
+    await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/suspend")
+    closing = asyncio.create_task(world.system.works.finish(60))
+    asyncio.get_running_loop().call_soon(ended.set)
+    await closing
+    assert world.host.machines == {}
+    assert (world.home.sandboxes / made["sandbox_id"] / "checkpoint" / "seal.json").exists()

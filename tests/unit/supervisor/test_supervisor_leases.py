@@ -281,7 +281,7 @@ async def test_what_was_stopped_boots_from_its_disk_and_takes_part_in_nothing_th
     world.machine_of(made["sandbox_id"]).memory = "dirty"
     stopped = await world.ask("POST", _one(made, "/suspend"), {"memory": False})
     assert (stopped.json["state"], stopped.json["has_memory"]) == ("suspended", False)
-    assert world.links.open == {}
+    await world.until(lambda: world.links.open == {})
     for what in ("/fork", "/snapshots"):
         assert (await world.ask("POST", _one(made, what))).json["code"] == StateError.code
     await world.crash()

@@ -73,6 +73,22 @@ async def test_pause_and_resume_change_the_state(world: World) -> None:
 
 
 @in_world
+async def test_nothing_that_is_done_to_a_sleeping_sandbox_changes_when_it_went_to_sleep(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    assert made["stopped_at"] is None
+    paused = (await world.ask("POST", f"{one}/pause")).json
+    assert made["started_at"] < paused["stopped_at"] == paused["changed_at"]
+    assert (await world.ask("POST", f"{one}/suspend")).status == 200
+    assert (await world.ask("POST", f"{one}/snapshots", {})).status == 200
+    asleep = (await world.ask("GET", one)).json
+    assert asleep["stopped_at"] == paused["stopped_at"] < asleep["changed_at"]
+    await world.ask("POST", f"{one}/resume")
+    again = (await world.ask("POST", f"{one}/pause")).json
+    assert again["stopped_at"] > paused["stopped_at"]
+
+
+@in_world
 async def test_a_failed_pause_changes_nothing_and_a_failed_resume_is_tried_again(world: World) -> None:
     made = await world.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"

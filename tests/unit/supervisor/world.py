@@ -57,9 +57,8 @@ class FakeLink:
     def release(self) -> None:
         self.calls.append("release")
 
-    def end_dialled(self) -> int:
+    def end_dialled(self) -> None:
         self.calls.append("end_dialled")
-        return 0
 
     def traffic(self) -> tuple[int, int]:
         return self.received, 0
@@ -104,10 +103,11 @@ class FakeLinks:
 
 
 class FakeCopy:
-    def __init__(self, source: Path, target: Path) -> None:
-        self._source, self._target = source, target
+    def __init__(self, layers: FakeLayers, source: Path, target: Path) -> None:
+        self._layers, self._source, self._target = layers, source, target
 
     async def first(self) -> None:
+        self._layers.early_copies += 1
         self._target.mkdir(parents=True)
 
     async def last(self) -> str:
@@ -126,6 +126,8 @@ class FakeLayers:
         self.seals = TreeSeals(directory)
         self.fail_next_branch = False
         self.changed_bytes = 11
+        self.has_much = False
+        self.early_copies = 0
 
     def mount(self, image: tuple[Path, ...], stack: tuple[str, ...], disk: Path) -> Path:
         assert all((self.directory / layer).is_dir() for layer in stack), "a layer is gone"
@@ -146,7 +148,7 @@ class FakeLayers:
         return stack
 
     def copy(self, disk: Path, layer_id: str) -> FakeCopy:
-        return FakeCopy(disk / "upper", self.directory / layer_id)
+        return FakeCopy(self, disk / "upper", self.directory / layer_id)
 
     def size_bytes(self, layer_id: str) -> int:
         return 7
@@ -167,7 +169,7 @@ class FakeLayers:
         return self.directory / layer_id
 
     def outgrows(self, disk: Path, most_bytes: int) -> bool:
-        return False
+        return self.has_much
 
 
 class FakeImages:
@@ -356,6 +358,13 @@ class World:
         answer = await self.ask("POST", "/v1/sandboxes", spec)
         assert answer.status == 200, answer.body
         return answer.json
+
+    async def asleep(self, made: Any) -> None:
+        """Suspend a sandbox, and wait until nothing is left to be done for it."""
+        sandbox = self.system.table.sandbox(made["sandbox_id"])
+        assert (await self.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/suspend")).status == 200
+        async with sandbox.lock:
+            pass
 
     def machine_of(self, sandbox_id: str) -> FakeMachine:
         berth = self.system.table.sandbox(sandbox_id).berth

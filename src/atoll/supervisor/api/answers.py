@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from atoll import errors
 from atoll.errors import AtollError, InvalidSpecError
-from atoll.protocol import StreamLine, error_body, ours
+from atoll.protocol import ErrorBody, StreamLine, error_body, ours
 from atoll.supervisor.works import Works
 from atoll.types import Progress
 
@@ -53,10 +53,13 @@ def json_answer(value: object, status: int = 200) -> Response:
 
 def error_answer(error: BaseException) -> Response:
     """What a client is told of an error; one that is not ours goes to the log with its traceback."""
-    error = ours(error)
-    if not isinstance(error, AtollError):
+    return json_answer(_told(error), status_of(ours(error)))
+
+
+def _told(error: BaseException) -> ErrorBody:
+    if not isinstance(ours(error), AtollError):
         _log.error("a request failed", exc_info=error)
-    return json_answer(error_body(error), status_of(error))
+    return error_body(error)
 
 
 async def read_body(request: Request, kind: type[_T]) -> _T:
@@ -115,9 +118,7 @@ async def _lines(
     try:
         result = await asyncio.shield(task)
     except Exception as error:  # every failure is an answer
-        if not isinstance(error, AtollError):
-            _log.error("a request failed", exc_info=error)
-        yield _line(StreamLine(error=error_body(error)))
+        yield _line(StreamLine(error=_told(error)))
     else:
         yield _line(StreamLine(result=msgspec.Raw(msgspec.json.encode(result))))
 
