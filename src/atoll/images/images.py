@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 
 from atoll.errors import HostError, ImageNotFoundError, InUseError
-from atoll.host import TreeSeals, one_id, remove_tree, sync_tree, tree_bytes
+from atoll.host import TreeSeals, one_id, remove_tree, sync_tree, to_the_end, tree_bytes
 from atoll.images.build import apt_config, build
 from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named, try_lock
 from atoll.images.holding import held
@@ -204,7 +204,7 @@ class Images:
             yield aside
         finally:
             if aside.exists():
-                await asyncio.shield(asyncio.to_thread(remove_tree, aside))
+                await to_the_end(asyncio.to_thread(remove_tree, aside))
 
     def _keep(self, fingerprint: str, aside: Path) -> Image:
         rootfs = aside / ROOTFS

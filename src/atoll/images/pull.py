@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from atoll.errors import ImagePullError, UnsupportedError
-from atoll.host import remove_tree, sync_tree, tree_bytes
+from atoll.host import remove_tree, sync_tree, to_the_end, tree_bytes
 from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named
 from atoll.images.holding import held
 from atoll.images.owners import Owner, stacked_owners, write_owners
@@ -203,7 +203,7 @@ class Pulls:
             await asyncio.to_thread(sync_tree, inside)
             os.rename(inside, self._catalog.layers / layer.directory)
         finally:
-            await asyncio.shield(asyncio.to_thread(remove_tree, aside))
+            await to_the_end(asyncio.to_thread(remove_tree, aside))
 
     async def _layer_into(self, asked: _Asked, directory: Path, layer: _Layer, left: _Left) -> Unpacked:
         wanted = {

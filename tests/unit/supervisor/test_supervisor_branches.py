@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import pytest
+
+from atoll.host import remove_tree
 from tests.unit.supervisor.world import World, in_world
 
 
@@ -127,8 +134,19 @@ async def test_forks_run_beside_their_original_with_its_memory(world: World) -> 
     assert all(copy["name"] is None and copy["metadata"] == {"a": "b"} for copy in copies)
     assert all(world.machine_of(copy["sandbox_id"]).memory == "shared" for copy in copies)
     assert world.machine_of(sandbox_id).alive
-    assert list(world.home.snapshots.iterdir()) == []
+    await world.until(lambda: list(world.home.snapshots.iterdir()) == [])
     assert (await world.ask("GET", "/v1/snapshots")).json == []
+
+
+@pytest.mark.parametrize("much", [False, True])
+def test_only_a_layer_with_much_on_it_is_copied_before_the_guest_stands_still(much: bool) -> None:
+    async def lived(world: World) -> None:
+        _, one = await _made(world)
+        world.layers.has_much = much
+        assert (await world.ask("POST", f"{one}/fork", {})).status == 200
+        assert world.layers.early_copies == int(much)
+
+    in_world(lived)()
 
 
 @in_world
@@ -145,7 +163,15 @@ async def test_a_suspended_sandbox_is_forked_without_being_woken(world: World) -
 async def test_of_forks_there_are_all_or_none(world: World) -> None:
     sandbox_id, one = await _made(world)
     world.agents.fail_after = 2
-    answer = await world.ask("POST", f"{one}/fork", {"count": 4})
+    removals = itertools.count(1)
+
+    def remove(path: Path) -> None:
+        # The second copy that fails is still being removed when the first one's failure cancels it.
+        time.sleep(1 if next(removals) == 2 else 0)
+        remove_tree(path)
+
+    with patch("atoll.supervisor.erasing.remove_tree", remove):
+        answer = await world.ask("POST", f"{one}/fork", {"count": 4})
     assert answer.status == 500
     listed = (await world.ask("GET", "/v1/sandboxes")).json["sandboxes"]
     assert [each["sandbox_id"] for each in listed] == [sandbox_id]
