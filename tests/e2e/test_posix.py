@@ -75,6 +75,16 @@ def test_files_are_after_every_operation_what_they_were_before(under: Path | Non
         assert_all_right(sandbox, "kept")
 
 
+def test_files_are_what_they_were_where_their_layer_is_frozen_below_the_running_sandbox(
+    module_home: Path,
+) -> None:
+    with prepared("kept") as sandbox:
+        sandbox.run("head -c 80000000 /dev/zero >large").check()
+        with sandbox.fork(1)[0] as copy:
+            copy.kill()
+        assert_all_right(sandbox, "kept")
+
+
 def test_a_directory_of_the_image_moves(module_home: Path) -> None:
     with Sandbox.create() as sandbox:
         sandbox.exec(["mv", "/usr/share/doc", "/usr/share/moved"], user="root").check()

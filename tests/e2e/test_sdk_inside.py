@@ -129,6 +129,30 @@ def test_all_that_programs_hold_lives_on_over_a_snapshot_a_rollback_and_in_copie
         Snapshots.delete(snapshot.snapshot_id)
 
 
+def test_all_that_programs_hold_lives_on_where_a_big_disk_is_frozen_below_them(kept: Sandbox) -> None:
+    kept.run("mkfifo queue; exec 7<>queue; echo queued >&7; sleep infinity &", cwd=keeper.PLACE).check()
+    generation = kept.files.read("/run/atoll/generation")
+    with kept.dial(keeper.OUTSIDE_PORT) as connection:
+        connection.settimeout(BOUND_S)
+        assert connection.recv(100) == b"welcome"
+        for round_ in (2, 3):
+            # Forks copy less; more is frozen, where layers can be.
+            kept.run(f"head -c 80000000 /dev/urandom >large-{round_}").check()
+            sums = kept.run("sha256sum large-*").check().stdout
+            (fork,) = kept.fork()
+            try:
+                ask(fork, round_)
+                assert fork.run("sha256sum large-*").check().stdout == sums
+            finally:
+                fork.kill()
+            told = ask(kept, round_)
+            assert told["outside"] == "connected"
+            assert kept.run("sha256sum large-*").check().stdout == sums
+        assert kept.run("timeout 10 head -1 queue", cwd=keeper.PLACE).stdout == "queued\n"
+    # It is the same machine: nothing in it was told that it woke.
+    assert kept.files.read("/run/atoll/generation") == generation
+
+
 def test_a_connection_with_the_outside_ends_in_a_copy_and_lives_on_in_the_original(kept: Sandbox) -> None:
     with kept.dial(keeper.OUTSIDE_PORT) as connection:
         connection.settimeout(BOUND_S)

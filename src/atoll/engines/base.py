@@ -122,6 +122,17 @@ class Machine(ABC):
             EngineError: Nor is it then.
         """
 
+    async def detach_files(self) -> None:
+        """Have a paused machine let go of all its files on the host, so that its root can be unmounted.
+
+        It stays paused until ``Engine.attach_files`` has returned, or is ended: ``wait`` does not return meanwhile.
+
+        Raises:
+            UnsupportedError: The engine cannot do that; nothing has happened.
+            EngineError: It is of no use any more.
+        """
+        raise UnsupportedError(f"the engine of {self.machine_id} keeps its files")
+
     @abstractmethod
     async def stats(self) -> MachineStats:
         """What the host sees of it, without waking anything inside."""
@@ -191,6 +202,18 @@ class Engine(ABC):
         Postcondition: on any exception, cancellation included, nothing remains on
         the host: no process, mount, cgroup or tap device.
         """
+
+    async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
+        """Undo ``Machine.detach_files`` for a machine of this engine; it is still paused.
+
+        Args:
+            plan: The one that it was started with. What is mounted on the root of it may be something else by now, with
+                the same files. What is not the same is as after a restore, see ``Bind``. ``Machine.record`` changes.
+
+        Raises:
+            EngineError: It is of no use any more.
+        """
+        raise UnsupportedError(f"the engine of {machine.machine_id} keeps its files")
 
     @abstractmethod
     async def adopt(self, record: bytes) -> Machine | None:

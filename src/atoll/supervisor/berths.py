@@ -183,6 +183,10 @@ class Berth:
             if hang_up:
                 self.hang_up()
 
+    def stay(self) -> None:
+        """Undo ``leave``."""
+        self.leaving = False
+
     def close(self) -> None:
         """Stop watching the machine."""
         self._watch.cancel()
@@ -334,6 +338,28 @@ class Berths:
         # The watch may not have had its turn, and whatever follows a machine until its end would go on for ever.
         berth.gone.set()
         await self._clear(berth.disk, berth.state_dir)
+
+    async def step_off(self, berth: Berth) -> None:
+        """Have a frozen machine let go of its disk, and unmount it.
+
+        Raises:
+            AtollError: It cannot; then it is of no use any more.
+        """
+        await berth.machine.detach_files()
+        await asyncio.to_thread(self._layers.unmount, berth.disk)
+
+    async def step_on(self, berth: Berth, plan: BerthPlan) -> None:
+        """Undo ``step_off``, on a disk in the same place that has the same files.
+
+        Raises:
+            AtollError: It cannot; then it is of no use any more.
+        """
+        root = await asyncio.to_thread(self._root, plan)
+        machine_plan = self._machine_plan(plan, berth.machine.machine_id, berth.state_dir, root, berth.link)
+        await self._engine(plan.versions.engine).attach_files(berth.machine, machine_plan)
+        (berth.state_dir / _RECORD).write_bytes(berth.machine.record())
+        # Its disk is measured anew.
+        berth.limits_changed.set()
 
     def _prepare(self, plan: BerthPlan, state_dir: Path) -> tuple[Path, bool]:
         """Mount the disk and make the machine's directory; where the disk is, and whether the memory has a seal."""

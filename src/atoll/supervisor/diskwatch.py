@@ -51,15 +51,24 @@ class DiskWatch:
         event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         loop.add_reader(event_fd, self._asked, event_fd)
         try:
-            await self._watching(event_fd)
-        except (AtollError, OSError) as error:
-            if not self._berth.gone.is_set() and not self._berth.leaving:
-                _log.warning(
-                    "the disk of machine %s is not watched: %s", self._berth.machine.machine_id, error
-                )
+            while not await self._watched(event_fd):
+                await self._berth.limits_changed.wait()
         finally:
             loop.remove_reader(event_fd)
             os.close(event_fd)
+
+    async def _watched(self, event_fd: int) -> bool:
+        """Watch until something fails; whether that is the end, for a machine may be between two disks."""
+        try:
+            await self._watching(event_fd)
+        except (AtollError, OSError) as error:
+            if self._berth.leaving and not self._berth.gone.is_set():
+                return False
+            if not self._berth.gone.is_set():
+                _log.warning(
+                    "the disk of machine %s is not watched: %s", self._berth.machine.machine_id, error
+                )
+        return True
 
     def _asked(self, event_fd: int) -> None:
         with contextlib.suppress(BlockingIOError):

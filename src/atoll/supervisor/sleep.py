@@ -20,7 +20,7 @@ from atoll.supervisor.identity import woken_init
 from atoll.supervisor.instants import same_instant
 from atoll.supervisor.leases import NO_LEASE, Columns, length_after_use
 from atoll.supervisor.memories import Memory
-from atoll.supervisor.parts import Parts
+from atoll.supervisor.parts import Parts, berth_columns
 from atoll.supervisor.poweroff import PowerOff
 from atoll.supervisor.revival import Revival
 from atoll.supervisor.states import check_action, check_parts, check_use
@@ -180,10 +180,12 @@ class Sleep:
         return self._parts.berth_of(sandbox)
 
     async def nap_locked(self, sandbox: Sandbox, meanwhile: Callable[[], Awaitable[_T]]) -> tuple[_T, float]:
-        """Have a running sandbox sleep only while ``meanwhile`` is awaited; its memory does not reach the disk.
+        """Have a running sandbox sleep only while ``meanwhile`` is awaited: its machine stands still beside its disk,
+        which is not mounted.
 
-        Clients keep their connections. For a caller that holds the sandbox's lock. Returns what ``meanwhile`` does,
-        and the milliseconds that it slept.
+        Should the machine not find back onto the disk, or the supervisor end, the sandbox goes on as another machine
+        from its memory, which is written for that, but not durably. Clients keep their connections. For a
+        caller that holds the sandbox's lock. Returns what ``meanwhile`` does, and the milliseconds that it slept.
         """
         berth = self._parts.berth_of(sandbox)
         with self._parts.quotas.running(sandbox.row):  # lest somebody take its place
@@ -192,16 +194,48 @@ class Sleep:
             try:
                 await berth.alive(berth.machine.prepare(memory.aside), sandbox.sandbox_id)
                 began = time.perf_counter()
-                rest = await self._suspend(sandbox, memory, briefly=True)
+                await self._suspend(sandbox, memory, briefly=True)
             except BaseException:
                 await to_the_end(memory.undo())
                 raise
+            standing = False
             try:
-                await to_the_end(rest())
+                standing = await to_the_end(self._step_off(berth))
                 done = await meanwhile()
             finally:
-                await to_the_end(self._restore(sandbox, {}, durable=False))
+                await to_the_end(self._after_nap(sandbox, berth, standing=standing))
             return done, (time.perf_counter() - began) * 1000
+
+    async def _step_off(self, berth: Berth) -> bool:
+        """Have a frozen machine let go of its disk; False when it could not, and was ended."""
+        try:
+            await self._parts.berths.step_off(berth)
+        except (AtollError, OSError) as error:
+            _log.warning("the machine %s keeps its disk, so it is ended: %s", berth.machine.machine_id, error)
+            await self._parts.berths.end(berth)
+            return False
+        return True
+
+    async def _after_nap(self, sandbox: Sandbox, berth: Berth, *, standing: bool) -> None:
+        if standing:
+            try:
+                await self._parts.berths.step_on(berth, self._parts.plan(sandbox.row))
+                # The row first: see _thaw.
+                await self._parts.table.change(sandbox, state="running", **berth_columns(berth))
+            except (AtollError, OSError) as error:
+                _log.warning("the machine %s is ended: %s", berth.machine.machine_id, error)
+                await self._parts.berths.end(berth)
+                standing = False
+        if not standing:
+            await self._restore(sandbox, {}, durable=False)
+            return
+        berth.stay()
+        sandbox.berth, sandbox.link = berth, None
+        berth.link.release()
+        if not await thaw_or_end(self._parts.agents, berth):
+            await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
+            raise crash_error(sandbox.sandbox_id)
+        self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
 
     async def _keep_memory(self, sandbox: Sandbox) -> Rest:
         berth = self._parts.berth_of(sandbox)

@@ -66,6 +66,7 @@ class FakeMachine(Machine):
         self.plan = plan
         self.memory = memory
         self.paused = False
+        self.detached = False
         self.alive = True
         self.doomed = False
         self.limits = plan.limits
@@ -89,6 +90,7 @@ class FakeMachine(Machine):
     async def resume(self) -> None:
         """See ``Machine.resume``."""
         await self._used("resume")
+        assert not self.detached, "its files are gone"
         self.paused = False
         if self.doomed:
             self.crash()
@@ -105,6 +107,12 @@ class FakeMachine(Machine):
     async def written(self) -> None:
         """See ``Machine.written``."""
         await self._used("written")
+
+    async def detach_files(self) -> None:
+        """See ``Machine.detach_files``."""
+        await self._used("detach_files")
+        assert self.paused, "it could still use its files"
+        self.detached = True
 
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""
@@ -183,6 +191,12 @@ class FakeEngine(Engine):
         machine = FakeMachine(self.host, plan, _memory(plan))
         self.host.machines[plan.machine_id] = machine
         return machine
+
+    async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
+        """See ``Engine.attach_files``."""
+        await self.host.note("attach_files", machine.machine_id)
+        assert isinstance(machine, FakeMachine)
+        machine.detached = False
 
     async def adopt(self, record: bytes) -> FakeMachine | None:
         """See ``Engine.adopt``."""

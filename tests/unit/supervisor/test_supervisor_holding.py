@@ -91,7 +91,8 @@ def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_agai
         pauses.append(seconds)
         raise OSError("enough")
 
-    berth = SimpleNamespace(machine=Machine(), disk=Path(), gone=asyncio.Event(), leaving=True)
+    berth = SimpleNamespace(machine=Machine(), disk=Path(), gone=asyncio.Event(), leaving=False)
+    berth.gone.set()
     monkeypatch.setattr(diskwatch.asyncio, "sleep", paused)
     asyncio.run(DiskWatch(berth, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
     assert [pause < 1 for pause in pauses] == [True]

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -125,6 +126,7 @@ class FakeLayers:
         self.directory = directory
         self.seals = TreeSeals(directory)
         self.fail_next_branch = False
+        self.fail_next_freeze = False
         self.changed_bytes = 11
         self.has_much = False
         self.early_copies = 0
@@ -137,6 +139,14 @@ class FakeLayers:
     def unmount(self, disk: Path) -> None:
         pass
 
+    def freeze(self, disk: Path) -> str:
+        if self.fail_next_freeze:
+            self.fail_next_freeze = False
+            raise AtollError("it does not freeze")
+        layer_id = f"frozen{len(self.ids())}"
+        os.rename(disk / "upper", self.directory / layer_id)
+        return layer_id
+
     def undo_unknown_freeze(self, disk: Path, stack: tuple[str, ...]) -> tuple[str, ...]:
         return stack
 
@@ -146,6 +156,9 @@ class FakeLayers:
             raise AtollError("no disk for you")
         (disk / "upper").mkdir(parents=True)
         return stack
+
+    def forget_freeze(self, disk: Path) -> None:
+        pass
 
     def copy(self, disk: Path, layer_id: str) -> FakeCopy:
         return FakeCopy(self, disk / "upper", self.directory / layer_id)
@@ -275,7 +288,8 @@ class Answer(msgspec.Struct):
 class World:
     """One home, one host, and as many supervisors after each other as a test wants."""
 
-    def __init__(self, path: Path, settings: Settings) -> None:
+    def __init__(self, path: Path, settings: Settings, *, complete: bool = False) -> None:
+        self.complete = complete
         self.home = Home(path)
         self.home.make()
         self.settings = settings
@@ -299,7 +313,7 @@ class World:
             links=self.links,
             cgroups=None,
             nameserver="192.0.2.53",
-            complete=False,
+            complete=self.complete,
             agents=self.agents,
         )
         self.system = System(
@@ -398,12 +412,14 @@ def in_world(test: Callable[[World], Any]) -> Callable[[], None]:
     return in_world_of(Settings(pool_size=0))(test)
 
 
-def in_world_of(settings: Settings) -> Callable[[Callable[[World], Any]], Callable[[], None]]:
+def in_world_of(
+    settings: Settings, *, complete: bool = False
+) -> Callable[[Callable[[World], Any]], Callable[[], None]]:
     def decorate(test: Callable[[World], Any]) -> Callable[[], None]:
         @functools.wraps(test)
         def run() -> None:
             with _short_directory() as path:
-                asyncio.run(_lived(test, World(path, settings)))
+                asyncio.run(_lived(test, World(path, settings, complete=complete)))
 
         run.__signature__ = inspect.Signature()  # type: ignore[attr-defined]
         return run

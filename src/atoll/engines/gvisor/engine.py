@@ -19,7 +19,7 @@ from atoll.engines.gvisor.spec import bundle_spec
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, run_program, to_the_end
 
-RUNSC_VERSION = "atoll-20260905.3"
+RUNSC_VERSION = "atoll-20260905.4"
 
 # The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its
 # table of descriptors grows, and a child is born with a table like its parent's: so runsc gets a high descriptor.
@@ -86,6 +86,20 @@ class GvisorEngine(Engine):
             argv = [str(self._runsc), *_flags(plan, places, root), *_command(plan)]
             argv += [f"--bundle={places.bundle}", plan.machine_id]
             await launch(argv, places, (root,), Bounds(plan.limits, cgroup))
+
+    async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
+        """See ``Engine.attach_files``."""
+        assert isinstance(machine, GvisorMachine), "machines belong to the engine that has started them"
+        gofer: HostProcess | None = None
+        places = Places(plan.state_dir)
+        try:
+            with open_directory(places.runsc, at_least=HIGH_DESCRIPTOR) as root:
+                argv = [str(self._runsc), *_flags(plan, places, root), "attach", plan.machine_id]
+                await launch(argv, places, (root,), Bounds(plan.limits, machine.cgroup))
+            sentry, gofer = _processes(plan)
+            sentry.close()
+        finally:
+            machine.attached(gofer)
 
     def _make_cgroup(self, plan: MachinePlan) -> Cgroup | None:
         if self._cgroups is None:

@@ -54,6 +54,8 @@ class GvisorMachine(Machine):
         self._late = False
         self._killing = asyncio.Lock()
         self._killed = False
+        self._attached = asyncio.Event()
+        self._attached.set()
 
     async def pause(self) -> None:
         """See ``Machine.pause``."""
@@ -128,6 +130,24 @@ class GvisorMachine(Machine):
                 hint=f"free some space on the disk of {into}",
             )
 
+    async def detach_files(self) -> None:
+        """See ``Machine.detach_files``."""
+        self._attached.clear()
+        await self._control.call("containerManager.DetachFiles", timeout_s=CHECKPOINT_TIMEOUT_S)
+        # Its mount namespace has the root too. It would wait for the sentry's end.
+        if self._parts.gofer is not None:
+            await to_the_end(end_processes([self._parts.gofer]))
+
+    def attached(self, gofer: HostProcess | None) -> None:
+        """Note which gofer serves its files from now on; None when there is none, and the machine is of no use."""
+        self._parts = self._parts._replace(gofer=gofer)
+        self._attached.set()
+
+    @property
+    def cgroup(self) -> Cgroup | None:
+        """What holds its processes, if there is one."""
+        return self._parts.cgroup
+
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""
         usage = await asyncio.to_thread(self._usage)
@@ -199,14 +219,17 @@ class GvisorMachine(Machine):
     async def wait(self) -> None:
         """See ``Machine.wait``."""
         # Neither is a machine without the other: without the gofer no file can be opened any more.
-        if self._parts.sentry is None or self._parts.gofer is None:
-            return
-        ends = [asyncio.ensure_future(process.wait()) for process in self._processes()]
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for end in ends:
-                end.cancel()
+        while self._parts.sentry is not None and self._parts.gofer is not None:
+            gofer = self._parts.gofer
+            ends = [asyncio.ensure_future(process.wait()) for process in self._processes()]
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for end in ends:
+                    end.cancel()
+            await self._attached.wait()
+            if self._parts.gofer is gofer:
+                return
 
     async def kill(self) -> None:
         """See ``Machine.kill``."""
@@ -229,6 +252,7 @@ class GvisorMachine(Machine):
                 await asyncio.to_thread(self._parts.cgroup.remove)
             self._control.path.unlink(missing_ok=True)
             self._killed = True
+            self._attached.set()
 
     def record(self) -> bytes:
         """See ``Machine.record``."""
