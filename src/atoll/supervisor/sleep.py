@@ -219,6 +219,7 @@ class Sleep:
     async def _after_nap(self, sandbox: Sandbox, berth: Berth, *, standing: bool) -> None:
         if standing:
             try:
+                await self._merging.shorten(sandbox)
                 await self._parts.berths.step_on(berth, self._parts.plan(sandbox.row))
                 # The row first: see _thaw.
                 await self._parts.table.change(sandbox, state="running", **berth_columns(berth))
