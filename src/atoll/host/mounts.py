@@ -91,6 +91,21 @@ class Mounts:
                 return
             time.sleep(0.02)
 
+    @staticmethod
+    def leave(at: Path) -> int:
+        """Unmount what is on top at ``at``; what its end takes is done when the descriptor that is returned is closed.
+
+        Raises:
+            OSError: The kernel refuses it; then it is still mounted.
+        """
+        fd = os.open(at, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            syscalls.umount(str(at), syscalls.UMOUNT_NOFOLLOW | syscalls.MNT_DETACH)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
 
 def is_mounted(path: Path) -> bool:
     """Whether a file system of its own begins at ``path``: a look takes microseconds, however many mounts there are."""

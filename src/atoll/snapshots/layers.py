@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from atoll.errors import HostError, InternalError
 from atoll.host import (
     Mounts,
     TreeUse,
+    copy_attributes,
     copy_tree,
     is_mounted,
     mounts_below,
@@ -27,7 +29,7 @@ from atoll.snapshots.layercopy import LayerCopy, copying
 from atoll.snapshots.layerstore import ASIDE, LayerStore, new_layer_id
 
 _UPPER, _WORK, _ROOT = "upper", "work", "root"
-_FROZEN = "frozen"
+_FROZEN, _FREEZING = "frozen", "freezing"
 _LINKED = "linked"
 _BUSY_S, _LOOK_S = 20.0, 0.002
 _TMPFS = {"tmpfs", "ramfs"}
@@ -81,6 +83,23 @@ class Layers(LayerStore):
             self._settle(sandbox_dir)
             Mounts.unmount(root)
 
+    def leave(self, sandbox_dir: Path) -> int:
+        """Unmount the sandbox's disk without waiting; nothing uses it any more.
+
+        Returns a descriptor that keeps the mount's own state. Closing it takes as long as the host needs to write out
+        all that is dirty on the file system of the home, and until then the kernel counts the writable
+        layer's top directory as in use: ``freeze`` leaves that behind.
+
+        Raises:
+            HostError: It is not mounted.
+            OSError: The kernel refuses it.
+        """
+        root = sandbox_dir / _ROOT
+        if not is_mounted(root):
+            raise HostError(f"the disk in {sandbox_dir} is not mounted")
+        self._settle(sandbox_dir)
+        return Mounts.leave(root)
+
     def freeze(self, sandbox_dir: Path) -> str:
         """Make the sandbox's writable layer an immutable one and return its id. It is unmounted. Costs no
         copy.
@@ -93,7 +112,14 @@ class Layers(LayerStore):
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         layer_id = new_layer_id()
         _write_note(sandbox_dir, layer_id)
-        os.rename(sandbox_dir / _UPPER, self.path(layer_id))
+        (sandbox_dir / _FREEZING).mkdir()
+        # Not the directory itself: a mount that has just been left may still have it in use.
+        with _opened(sandbox_dir / _UPPER) as old, _opened(sandbox_dir / _FREEZING) as freezing:
+            info = os.stat(old)
+            _move_entries(old, freezing)
+            copy_attributes(old, freezing, info)
+        os.rename(sandbox_dir / _FREEZING, self.path(layer_id))
+        os.rmdir(sandbox_dir / _UPPER)
         self._clear_work(sandbox_dir)
         return layer_id
 
@@ -211,9 +237,15 @@ class Layers(LayerStore):
         ``mount`` does it too; call it before layers are removed that no stack has.
         """
         layer_id = _note(sandbox_dir)
+        upper = sandbox_dir / _UPPER
+        if (sandbox_dir / _FREEZING).exists():
+            with _opened(sandbox_dir / _FREEZING) as freezing, _opened(upper) as old:
+                _move_entries(freezing, old)
+            os.rmdir(sandbox_dir / _FREEZING)
+            (sandbox_dir / _FROZEN).unlink(missing_ok=True)
+            return stack
         if not layer_id or layer_id in stack or not self.path(layer_id).exists():
             return stack
-        upper = sandbox_dir / _UPPER
         if not self._complete:
             if not upper.exists():
                 self.seed(sandbox_dir, layer_id)
@@ -259,6 +291,20 @@ def _write_note(sandbox_dir: Path, layer_id: str) -> None:
     aside.unlink(missing_ok=True)
     aside.symlink_to(layer_id)
     os.replace(aside, sandbox_dir / _FROZEN)
+
+
+def _move_entries(source: int, target: int) -> None:
+    for name in os.listdir(source):
+        os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _note(sandbox_dir: Path) -> str:

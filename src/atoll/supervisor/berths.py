@@ -339,14 +339,16 @@ class Berths:
         berth.gone.set()
         await self._clear(berth.disk, berth.state_dir)
 
-    async def step_off(self, berth: Berth) -> None:
+    async def step_off(self, berth: Berth) -> int:
         """Have a frozen machine let go of its disk, and unmount it.
 
+        Returns a descriptor to close in a thread when nobody waits: see ``Layers.leave``.
+
         Raises:
-            AtollError: It cannot; then it is of no use any more.
+            AtollError, OSError: It cannot; then it is of no use any more.
         """
         await berth.machine.detach_files()
-        await asyncio.to_thread(self._layers.unmount, berth.disk)
+        return await asyncio.to_thread(self._layers.leave, berth.disk)
 
     async def step_on(self, berth: Berth, plan: BerthPlan) -> None:
         """Undo ``step_off``, on a disk in the same place that has the same files.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -198,23 +199,24 @@ class Sleep:
             except BaseException:
                 await to_the_end(memory.undo())
                 raise
-            standing = False
+            left: int | None = None
             try:
-                standing = await to_the_end(self._step_off(berth))
+                left = await to_the_end(self._step_off(berth))
                 done = await meanwhile()
             finally:
-                await to_the_end(self._after_nap(sandbox, berth, standing=standing))
+                await to_the_end(self._after_nap(sandbox, berth, standing=left is not None))
+                if left is not None:
+                    self._works.spawn(asyncio.to_thread(os.close, left))
             return done, (time.perf_counter() - began) * 1000
 
-    async def _step_off(self, berth: Berth) -> bool:
-        """Have a frozen machine let go of its disk; False when it could not, and was ended."""
+    async def _step_off(self, berth: Berth) -> int | None:
+        """Have a frozen machine let go of its disk, see ``Berths``; None when it could not, and was ended."""
         try:
-            await self._parts.berths.step_off(berth)
+            return await self._parts.berths.step_off(berth)
         except (AtollError, OSError) as error:
             _log.warning("the machine %s keeps its disk, so it is ended: %s", berth.machine.machine_id, error)
             await self._parts.berths.end(berth)
-            return False
-        return True
+            return None
 
     async def _after_nap(self, sandbox: Sandbox, berth: Berth, *, standing: bool) -> None:
         if standing:

@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
+from typing import Any
 
 import pytest
 from tests.integration.snapshots.disks import Disks
@@ -250,3 +251,60 @@ def test_a_disk_can_be_mounted_while_an_ending_process_still_has_its_old_mount(d
         other.stdin.close()
         disks.again("a")
         assert (root / "etc/name").read_text() == "changed"
+
+
+def test_a_layer_is_frozen_while_the_mount_that_was_left_is_still_in_use(disks: Disks) -> None:
+    root = disks.start("a")
+    (root / "etc/name").write_text("changed")
+    (root / "new").write_text("below")
+    root.chmod(0o711)
+    directory = disks.directory("a")
+    left = disks.layers.leave(directory)
+    try:
+        stack = (disks.layers.freeze(directory), *disks.stack("a"))
+        stack = disks.layers.branch(directory, stack)
+        again = disks.layers.mount([disks.image], stack, directory)
+        assert ((again / "etc/name").read_text(), (again / "new").read_text()) == ("changed", "below")
+        assert stat.S_IMODE(again.stat().st_mode) == 0o711
+        (again / "new").write_text("above")
+    finally:
+        os.close(left)
+    assert (again / "new").read_text() == "above"
+
+
+def test_a_disk_that_is_not_mounted_cannot_be_left(disks: Disks) -> None:
+    disks.start("a")
+    disks.stop("a")
+    with pytest.raises(HostError, match="is not mounted"):
+        disks.layers.leave(disks.directory("a"))
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_a_freeze_that_was_cut_in_the_middle_is_undone(
+    disks: Disks, moved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = disks.start("a")
+    for name in ("one", "two", "three"):
+        (root / name).write_text(name)
+    root.chmod(0o711)
+    disks.stop("a")
+    renames = 0
+
+    def rename(*given: Any, do: Any = os.rename, **more: Any) -> None:
+        nonlocal renames
+        if "src_dir_fd" in more and (renames := renames + 1) > moved:
+            raise OSError("a power cut")
+        do(*given, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", rename)
+        with pytest.raises(OSError, match="a power cut"):
+            disks.layers.freeze(disks.directory("a"))
+    root = disks.again("a")
+    assert {name: (root / name).read_text() for name in ("one", "two", "three")} == {
+        name: name for name in ("one", "two", "three")
+    }
+    assert stat.S_IMODE(root.stat().st_mode) == 0o711
+    assert not (disks.directory("a") / "freezing").exists()
+    disks.stop("a")
+    assert (disks.start("b", disks.freeze("a")) / "two").read_text() == "two"

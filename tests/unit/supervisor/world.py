@@ -139,6 +139,9 @@ class FakeLayers:
     def unmount(self, disk: Path) -> None:
         pass
 
+    def leave(self, disk: Path) -> int:
+        return os.open(disk, os.O_PATH)
+
     def freeze(self, disk: Path) -> str:
         if self.fail_next_freeze:
             self.fail_next_freeze = False
