@@ -30,6 +30,7 @@ OPERATIONS = (
     "wake",
     "snapshot",
     "fork",
+    "freeze",
     "rollback",
     "kill",
     "from_snapshot",
@@ -37,6 +38,9 @@ OPERATIONS = (
     "volume",
     "build",
 )
+_FORKS = ("fork", "freeze")
+# A fork of a running sandbox that has written more freezes its layer below it, where layers can be frozen.
+_MUCH = "head -c 70000000 /dev/zero >/workspace/much"
 _SNAPSHOTS_MOST = 3
 _FIRST_GUESS_S = 0.15
 _QUIET_LOOKS = 5
@@ -133,6 +137,10 @@ class Rounds:
         before = self._low = self._known
         if now.operation == "wake":
             now.state = "suspended"
+        if now.operation == "freeze":
+            now.state = "running"
+            with contextlib.suppress(SandboxCrashedError):
+                self._sandbox.run(_MUCH).check()
         scribe = Scribe(self._sandbox, before) if now.state == "running" else None
         try:
             if scribe is None and now.operation not in ("pause", "suspend"):
@@ -179,7 +187,7 @@ class Rounds:
         if operation in ("create", "volume", "build"):
             self._names += 1
             return f"extra-{self._names}"
-        if operation == "fork":
+        if operation in _FORKS:
             return str(self._dice.randint(1, 3))
         if operation == "forget":
             return next(iter(self._kept))
@@ -272,15 +280,17 @@ class Rounds:
     def _check_others(self, now: Round, promised: Entry, argument: str) -> None:
         """What else was made is usable, whole, and can be killed."""
         others = _ids() - {self._sandbox.id}
-        if now.outcome == "done" and now.operation in ("create", "fork", "from_snapshot"):
-            wanted = int(argument) if now.operation == "fork" else 1
+        if now.outcome == "done" and now.operation in ("create", *_FORKS, "from_snapshot"):
+            wanted = int(argument) if now.operation in _FORKS else 1
             assert len(others) == wanted or now.killed, f"{len(others)} sandboxes were made"
         for sandbox_id in others:
-            assert now.operation in ("create", "fork", "from_snapshot", "volume"), f"nobody made {sandbox_id}"
+            assert now.operation in ("create", *_FORKS, "from_snapshot", "volume"), (
+                f"nobody made {sandbox_id}"
+            )
             with Sandbox.connect(sandbox_id) as other:
                 found = look(other)
                 assert not found.broken
-                origin = Kept(self._before(promised), promised) if now.operation == "fork" else None
+                origin = Kept(self._before(promised), promised) if now.operation in _FORKS else None
                 origin = self._kept[argument] if now.operation == "from_snapshot" else origin
                 same = origin is None or origin.has(found)
                 assert same or now.killed, f"{found} is no copy of {origin}"

@@ -85,7 +85,7 @@ def _call(operation: str, ref: str, argument: str) -> Any:
             return sandbox.files.read("/home/user/file") == argument * 100_000
         if operation == "snapshot":
             return sandbox.snapshot().snapshot_id
-        if operation == "fork":
+        if operation in ("fork", "freeze"):
             copies = sandbox.fork(int(argument))
             for copy in copies:
                 copy.close()
