@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from atoll.errors import HostError, InternalError
@@ -32,6 +34,7 @@ _UPPER, _WORK, _ROOT = "upper", "work", "root"
 _FROZEN, _FREEZING = "frozen", "freezing"
 _LINKED = "linked"
 _BUSY_S, _LOOK_S = 20.0, 0.002
+_WIDE = 1000
 _TMPFS = {"tmpfs", "ramfs"}
 
 
@@ -83,12 +86,12 @@ class Layers(LayerStore):
             self._settle(sandbox_dir)
             Mounts.unmount(root)
 
-    def leave(self, sandbox_dir: Path) -> int:
+    def leave(self, sandbox_dir: Path) -> Callable[[], None]:
         """Unmount the sandbox's disk without waiting; nothing uses it any more.
 
-        Returns a descriptor that keeps the mount's own state. Closing it takes as long as the host needs to write out
-        all that is dirty on the file system of the home, and until then the kernel counts the writable
-        layer's top directory as in use: ``freeze`` leaves that behind.
+        Returns what is left to be done, by any thread. It takes as long as the host needs to write out what is dirty
+        on the whole file system of the home, and until it is done only a disk that ``freeze`` has frozen can be mounted
+        again: the kernel counts the old writable layer's top directory as in use.
 
         Raises:
             HostError: It is not mounted.
@@ -98,7 +101,11 @@ class Layers(LayerStore):
         if not is_mounted(root):
             raise HostError(f"the disk in {sandbox_dir} is not mounted")
         self._settle(sandbox_dir)
-        return Mounts.leave(root)
+        left = Mounts.leave(root)
+        if _is_wide(sandbox_dir / _UPPER):
+            os.close(left)
+            return lambda: None
+        return partial(os.close, left)
 
     def freeze(self, sandbox_dir: Path) -> str:
         """Make the sandbox's writable layer an immutable one and return its id. It is unmounted. Costs no
@@ -112,14 +119,17 @@ class Layers(LayerStore):
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         layer_id = new_layer_id()
         _write_note(sandbox_dir, layer_id)
-        (sandbox_dir / _FREEZING).mkdir()
-        # Not the directory itself: a mount that has just been left may still have it in use.
-        with _opened(sandbox_dir / _UPPER) as old, _opened(sandbox_dir / _FREEZING) as freezing:
-            info = os.stat(old)
-            _move_entries(old, freezing)
-            copy_attributes(old, freezing, info)
-        os.rename(sandbox_dir / _FREEZING, self.path(layer_id))
-        os.rmdir(sandbox_dir / _UPPER)
+        if _is_wide(sandbox_dir / _UPPER):
+            os.rename(sandbox_dir / _UPPER, self.path(layer_id))
+        else:
+            # Not the directory itself: a mount that has just been left may still have it in use.
+            (sandbox_dir / _FREEZING).mkdir()
+            with _opened(sandbox_dir / _UPPER) as old, _opened(sandbox_dir / _FREEZING) as freezing:
+                info = os.stat(old)
+                _move_entries(old, freezing)
+                copy_attributes(old, freezing, info)
+            os.rename(sandbox_dir / _FREEZING, self.path(layer_id))
+            os.rmdir(sandbox_dir / _UPPER)
         self._clear_work(sandbox_dir)
         return layer_id
 
@@ -291,6 +301,12 @@ def _write_note(sandbox_dir: Path, layer_id: str) -> None:
     aside.unlink(missing_ok=True)
     aside.symlink_to(layer_id)
     os.replace(aside, sandbox_dir / _FROZEN)
+
+
+def _is_wide(upper: Path) -> bool:
+    """Whether so much lies at the top of a layer that its entries are not to be moved one by one."""
+    with os.scandir(upper) as entries:
+        return next(itertools.islice(entries, _WIDE, None), None) is not None
 
 
 def _move_entries(source: int, target: int) -> None:

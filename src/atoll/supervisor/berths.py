@@ -339,10 +339,10 @@ class Berths:
         berth.gone.set()
         await self._clear(berth.disk, berth.state_dir)
 
-    async def step_off(self, berth: Berth) -> int:
+    async def step_off(self, berth: Berth) -> Callable[[], None]:
         """Have a frozen machine let go of its disk, and unmount it.
 
-        Returns a descriptor to close in a thread when nobody waits: see ``Layers.leave``.
+        Returns what is left to be done in a thread, see ``Layers.leave``.
 
         Raises:
             AtollError, OSError: It cannot; then it is of no use any more.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -199,17 +198,24 @@ class Sleep:
             except BaseException:
                 await to_the_end(memory.undo())
                 raise
-            left: int | None = None
+            leave: Callable[[], None] | None = None
             try:
-                left = await to_the_end(self._step_off(berth))
+                leave = await to_the_end(self._step_off(berth))
                 done = await meanwhile()
+            except BaseException:
+                if leave is not None:
+                    # It goes back to the disk that was left, which is in use until that is done.
+                    await to_the_end(asyncio.to_thread(leave))
+                await to_the_end(self._after_nap(sandbox, berth, standing=leave is not None))
+                raise
+            try:
+                await to_the_end(self._after_nap(sandbox, berth, standing=leave is not None))
             finally:
-                await to_the_end(self._after_nap(sandbox, berth, standing=left is not None))
-                if left is not None:
-                    self._works.spawn(asyncio.to_thread(os.close, left))
+                if leave is not None:
+                    self._works.spawn(asyncio.to_thread(leave))
             return done, (time.perf_counter() - began) * 1000
 
-    async def _step_off(self, berth: Berth) -> int | None:
+    async def _step_off(self, berth: Berth) -> Callable[[], None] | None:
         """Have a frozen machine let go of its disk, see ``Berths``; None when it could not, and was ended."""
         try:
             return await self._parts.berths.step_off(berth)

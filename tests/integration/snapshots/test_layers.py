@@ -253,8 +253,11 @@ def test_a_disk_can_be_mounted_while_an_ending_process_still_has_its_old_mount(d
         assert (root / "etc/name").read_text() == "changed"
 
 
-def test_a_layer_is_frozen_while_the_mount_that_was_left_is_still_in_use(disks: Disks) -> None:
+@pytest.mark.parametrize("names", [3, 1200])
+def test_a_layer_is_frozen_while_the_mount_that_was_left_is_still_in_use(disks: Disks, names: int) -> None:
     root = disks.start("a")
+    for name in range(names):
+        (root / str(name)).touch()
     (root / "etc/name").write_text("changed")
     (root / "new").write_text("below")
     root.chmod(0o711)
@@ -268,7 +271,7 @@ def test_a_layer_is_frozen_while_the_mount_that_was_left_is_still_in_use(disks: 
         assert stat.S_IMODE(again.stat().st_mode) == 0o711
         (again / "new").write_text("above")
     finally:
-        os.close(left)
+        left()
     assert (again / "new").read_text() == "above"
 
 

@@ -127,26 +127,32 @@ class FakeLayers:
         self.seals = TreeSeals(directory)
         self.fail_next_branch = False
         self.fail_next_freeze = False
+        self.in_use: set[Path] = set()
+        self.frozen: set[Path] = set()
         self.changed_bytes = 11
         self.has_much = False
         self.early_copies = 0
 
     def mount(self, image: tuple[Path, ...], stack: tuple[str, ...], disk: Path) -> Path:
         assert all((self.directory / layer).is_dir() for layer in stack), "a layer is gone"
+        assert disk not in self.in_use or disk in self.frozen, "its top directory is in use"
         (disk / "upper").mkdir(parents=True, exist_ok=True)
         return disk / "upper"
 
     def unmount(self, disk: Path) -> None:
         pass
 
-    def leave(self, disk: Path) -> int:
-        return os.open(disk, os.O_PATH)
+    def leave(self, disk: Path) -> Callable[[], None]:
+        assert disk not in self.in_use
+        self.in_use.add(disk)
+        return lambda: self.in_use.remove(disk)
 
     def freeze(self, disk: Path) -> str:
         if self.fail_next_freeze:
             self.fail_next_freeze = False
             raise AtollError("it does not freeze")
         layer_id = f"frozen{len(self.ids())}"
+        self.frozen.add(disk)
         os.rename(disk / "upper", self.directory / layer_id)
         return layer_id
 
