@@ -122,17 +122,6 @@ class Machine(ABC):
             EngineError: Nor is it then.
         """
 
-    async def detach_files(self) -> None:
-        """Have a paused machine let go of all its files on the host, so that its root can be unmounted.
-
-        It stays paused until ``Engine.attach_files`` has returned, or is ended: ``wait`` does not return meanwhile.
-
-        Raises:
-            UnsupportedError: The engine cannot do that; nothing has happened.
-            EngineError: It is of no use any more.
-        """
-        raise UnsupportedError(f"the engine of {self.machine_id} keeps its files")
-
     @abstractmethod
     async def stats(self) -> MachineStats:
         """What the host sees of it, without waking anything inside."""
@@ -203,8 +192,19 @@ class Engine(ABC):
         the host: no process, mount, cgroup or tap device.
         """
 
+    async def detach_files(self, machine: Machine) -> None:
+        """Have a paused machine of this engine let go of all its files on the host, so that its root can be unmounted.
+
+        It stays paused until ``attach_files`` has returned, or is ended: ``Machine.wait`` does not return meanwhile.
+
+        Raises:
+            UnsupportedError: The engine cannot do that; nothing has happened.
+            EngineError: It is of no use any more.
+        """
+        raise UnsupportedError(f"the engine of {machine.machine_id} keeps its files")
+
     async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
-        """Undo ``Machine.detach_files`` for a machine of this engine; it is still paused.
+        """Undo ``detach_files``; the machine is still paused.
 
         Args:
             plan: The one that it was started with. What is mounted on the root of it may be something else by now, with

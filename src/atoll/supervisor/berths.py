@@ -339,7 +339,7 @@ class Berths:
         berth.gone.set()
         await self._clear(berth.disk, berth.state_dir)
 
-    async def step_off(self, berth: Berth) -> Callable[[], None]:
+    async def step_off(self, berth: Berth, plan: BerthPlan) -> Callable[[], None]:
         """Have a frozen machine let go of its disk, and unmount it.
 
         Returns what is left to be done in a thread, see ``Layers.leave``.
@@ -347,7 +347,7 @@ class Berths:
         Raises:
             AtollError, OSError: It cannot; then it is of no use any more.
         """
-        await berth.machine.detach_files()
+        await self._engine(plan.versions.engine).detach_files(berth.machine)
         return await asyncio.to_thread(self._layers.leave, berth.disk)
 
     async def step_on(self, berth: Berth, plan: BerthPlan) -> None:

@@ -24,7 +24,7 @@ from atoll.supervisor.thawing import thaw_or_end
 if TYPE_CHECKING:
     from atoll.snapshots import LayerCopy
     from atoll.supervisor.berths import Berth
-    from atoll.supervisor.sleep import Sleep
+    from atoll.supervisor.naps import Naps
 
 FLOWS = "flows.json"
 # Copying as little takes a millisecond or two: it is done while the guest stands still for its memory.
@@ -48,12 +48,12 @@ class Captures:
 
     Args:
         parts: What sandboxes are made of.
-        sleep: Has a running sandbox sleep for a moment, to freeze its layer below it.
+        naps: Have a running sandbox stand beside its disk for a moment, to freeze its layer below it.
     """
 
-    def __init__(self, parts: Parts, sleep: Sleep) -> None:
+    def __init__(self, parts: Parts, naps: Naps) -> None:
         self._parts = parts
-        self._sleep = sleep
+        self._naps = naps
 
     async def capture(
         self, sandbox: Sandbox, into: Path, layer_id: str, *, copy_most_bytes: int, flushed: bool
@@ -122,7 +122,7 @@ class Captures:
         if flushed:
             # Whatever waits for the disk while the guest stands still would wait for all of this.
             await asyncio.to_thread(sync_tree, disk)
-        capture, stopped_ms = await self._sleep.nap_locked(sandbox, freeze)
+        capture, stopped_ms = await self._naps.nap(sandbox, freeze)
         # The stack may have been shortened meanwhile.
         return Capture(capture.layer_id, sandbox.row.stack, stopped_ms)
 

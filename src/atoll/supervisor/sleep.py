@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from atoll.errors import AtollError, DamagedError, SandboxCrashedError
 from atoll.host import to_the_end
@@ -20,7 +19,7 @@ from atoll.supervisor.identity import woken_init
 from atoll.supervisor.instants import same_instant
 from atoll.supervisor.leases import NO_LEASE, Columns, length_after_use
 from atoll.supervisor.memories import Memory
-from atoll.supervisor.parts import Parts, berth_columns
+from atoll.supervisor.parts import Parts
 from atoll.supervisor.poweroff import PowerOff
 from atoll.supervisor.revival import Revival
 from atoll.supervisor.states import check_action, check_parts, check_use
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from atoll.supervisor.rows import OperationKind
     from atoll.supervisor.works import Works
 
-_T = TypeVar("_T")
 Rest = Callable[[], Coroutine[Any, Any, None]]
 _log = logging.getLogger(__name__)
 PARTED_REASON = (
@@ -172,79 +170,12 @@ class Sleep:
                 if row.state == "crashed":
                     await self._revival.revive(sandbox, columns, by_hand=by_hand)
                 elif row.has_memory and memory:
-                    await self._restore(sandbox, columns)
+                    await self.restore(sandbox, columns)
                 else:
                     if row.has_memory:
                         await self._power_off.drop_memory(sandbox)
                     await self._boots.boot(sandbox, columns)
         return self._parts.berth_of(sandbox)
-
-    async def nap_locked(self, sandbox: Sandbox, meanwhile: Callable[[], Awaitable[_T]]) -> tuple[_T, float]:
-        """Have a running sandbox sleep only while ``meanwhile`` is awaited: its machine stands still beside its disk,
-        which is not mounted.
-
-        Should the machine not find back onto the disk, or the supervisor end, the sandbox goes on as another machine
-        from its memory, which is written for that, but not durably. Clients keep their connections. For a
-        caller that holds the sandbox's lock. Returns what ``meanwhile`` does, and the milliseconds that it slept.
-        """
-        berth = self._parts.berth_of(sandbox)
-        with self._parts.quotas.running(sandbox.row):  # lest somebody take its place
-            memory = Memory(self._parts, sandbox)
-            await memory.begin()
-            try:
-                await berth.alive(berth.machine.prepare(memory.aside), sandbox.sandbox_id)
-                began = time.perf_counter()
-                await self._suspend(sandbox, memory, briefly=True)
-            except BaseException:
-                await to_the_end(memory.undo())
-                raise
-            leave: Callable[[], None] | None = None
-            try:
-                leave = await to_the_end(self._step_off(berth))
-                done = await meanwhile()
-            except BaseException:
-                if leave is not None:
-                    # It goes back to the disk that was left, which is in use until that is done.
-                    await to_the_end(asyncio.to_thread(leave))
-                await to_the_end(self._after_nap(sandbox, berth, standing=leave is not None))
-                raise
-            try:
-                await to_the_end(self._after_nap(sandbox, berth, standing=leave is not None))
-            finally:
-                if leave is not None:
-                    self._works.spawn(asyncio.to_thread(leave))
-            return done, (time.perf_counter() - began) * 1000
-
-    async def _step_off(self, berth: Berth) -> Callable[[], None] | None:
-        """Have a frozen machine let go of its disk, see ``Berths``; None when it could not, and was ended."""
-        try:
-            return await self._parts.berths.step_off(berth)
-        except (AtollError, OSError) as error:
-            _log.warning("the machine %s keeps its disk, so it is ended: %s", berth.machine.machine_id, error)
-            await self._parts.berths.end(berth)
-            return None
-
-    async def _after_nap(self, sandbox: Sandbox, berth: Berth, *, standing: bool) -> None:
-        if standing:
-            try:
-                await self._merging.shorten(sandbox)
-                await self._parts.berths.step_on(berth, self._parts.plan(sandbox.row))
-                # The row first: see _thaw.
-                await self._parts.table.change(sandbox, state="running", **berth_columns(berth))
-            except (AtollError, OSError) as error:
-                _log.warning("the machine %s is ended: %s", berth.machine.machine_id, error)
-                await self._parts.berths.end(berth)
-                standing = False
-        if not standing:
-            await self._restore(sandbox, {}, durable=False)
-            return
-        berth.stay()
-        sandbox.berth, sandbox.link = berth, None
-        berth.link.release()
-        if not await thaw_or_end(self._parts.agents, berth):
-            await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
-            raise crash_error(sandbox.sandbox_id)
-        self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
 
     async def _keep_memory(self, sandbox: Sandbox) -> Rest:
         berth = self._parts.berth_of(sandbox)
@@ -252,15 +183,20 @@ class Sleep:
             await berth.alive(berth.machine.prepare(), sandbox.sandbox_id)
         memory = Memory(self._parts, sandbox)
         await memory.begin()
-        return await self._suspend(sandbox, memory)
+        return await self.fall_asleep(sandbox, memory)
 
     async def _stop(self, sandbox: Sandbox) -> Rest:
         if sandbox.row.state == "paused":
             await self._thaw(sandbox, {})
         return await self._power_off.stop(sandbox)
 
-    async def _suspend(self, sandbox: Sandbox, memory: Memory, *, briefly: bool = False) -> Rest:
-        """Have it sleep, but for what is left to be done: that is returned."""
+    async def fall_asleep(self, sandbox: Sandbox, memory: Memory, *, briefly: bool = False) -> Rest:
+        """Have one that runs or is paused sleep, but for what is left to be done: that is returned.
+
+        Args:
+            memory: Begun.
+            briefly: Its lease and its clients' connections stay, and nothing is durable.
+        """
         berth = self._parts.berth_of(sandbox)
         paused = sandbox.row.state == "paused"
         if not briefly:
@@ -313,7 +249,8 @@ class Sleep:
             await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
             raise crash_error(sandbox.sandbox_id)
 
-    async def _restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool = True) -> None:
+    async def restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool = True) -> None:
+        """Have a sleeping one run from its memory, with these columns of its row changed too."""
         self._boots.assert_disk(sandbox)
         await self._merging.shorten(sandbox)
         checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
@@ -371,7 +308,7 @@ class Sleep:
     async def _start_again(self, sandbox: Sandbox, columns: Columns) -> None:
         """Start a crashed one from its disk, or from its newest instant where the engine kept the disk."""
         if sandbox.row.engine_disk and self._parts.places.checkpoint(sandbox.sandbox_id).is_dir():
-            await self._restore(sandbox, columns)
+            await self.restore(sandbox, columns)
         else:
             await self._boots.boot(sandbox, columns)
 

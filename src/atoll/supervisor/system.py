@@ -37,6 +37,7 @@ from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.limits import LimitChanges, default_limits
 from atoll.supervisor.limitwatch import LimitWatch
 from atoll.supervisor.merging import Merging
+from atoll.supervisor.naps import Naps
 from atoll.supervisor.operations import Operations
 from atoll.supervisor.ownership import owned_by
 from atoll.supervisor.parts import Parts
@@ -138,7 +139,7 @@ class System:
         self._merging = Merging(self.parts, self.works)
         self.sleep = Sleep(self.parts, self._merging, self.works, self.rollback.roll_back_locked)
         self._traffic = Traffic(self.works, self.sleep.use)
-        captures = Captures(self.parts, self.sleep)
+        captures = Captures(self.parts, Naps(self.parts, self.sleep, self._merging, self.works))
         self.pool = Pool(self.parts, self.works, settings.pool_size)
         steps = StepCache(self.records, clock.unix_s)
         rows = TemplateTable(self.records, home.templates, clock.unix_s)

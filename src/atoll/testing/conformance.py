@@ -71,7 +71,70 @@ async def ticks_beyond(workshop: Workshop, plan: MachinePlan, number: int) -> Ti
             await asyncio.sleep(0.01)
 
 
-class EngineConformance:
+class FilesConformance:
+    """Inherited by ``EngineConformance``: a machine lets go of its files, and finds them again."""
+
+    def test_a_paused_machine_goes_on_upon_another_root_with_the_same_files(self, workshop: Workshop) -> None:
+        async def test() -> None:
+            before = workshop.ledger()
+            plan, machine = await _booted(workshop)
+            ended = asyncio.ensure_future(machine.wait())
+            for _ in range(2):
+                await machine.pause()
+                await workshop.engine().detach_files(machine)
+                same = workshop.plan("unused", like=plan)
+                old = workshop.directory() / "old"
+                plan.rootfs.rename(old)
+                same.rootfs.rename(plan.rootfs)
+                last = workshop.ticks(plan)[-1].number
+                await workshop.engine().attach_files(machine, plan)
+                await _assert_frozen(workshop, plan)
+                await machine.resume()
+                await ticks_beyond(workshop, plan, last + 1)
+                assert _counts_without_a_gap(workshop.ticks(plan))
+                assert workshop.ticks(msgspec.structs.replace(plan, rootfs=old))[-1].number == last
+                assert not ended.done()
+            adopted = await workshop.engine().adopt(machine.record())
+            assert adopted is not None
+            await adopted.kill()
+            await ended
+            assert workshop.ledger().processes == before.processes
+
+        workshop.run(test)
+
+    def test_a_machine_without_its_files_can_be_killed(self, workshop: Workshop) -> None:
+        async def test() -> None:
+            before = workshop.ledger()
+            _, machine = await _booted(workshop)
+            ended = asyncio.ensure_future(machine.wait())
+            await machine.pause()
+            await workshop.engine().detach_files(machine)
+            assert not ended.done()
+            await machine.kill()
+            await ended
+            assert workshop.ledger().processes == before.processes
+
+        workshop.run(test)
+
+    def test_a_root_that_is_not_there_is_an_error_and_the_machine_can_be_killed(
+        self, workshop: Workshop
+    ) -> None:
+        async def test() -> None:
+            before = workshop.ledger()
+            plan, machine = await _booted(workshop)
+            await machine.pause()
+            await workshop.engine().detach_files(machine)
+            plan.rootfs.rename(workshop.directory() / "elsewhere")
+            with pytest.raises(EngineError):
+                await workshop.engine().attach_files(machine, plan)
+            await machine.wait()
+            await machine.kill()
+            assert workshop.ledger().processes == before.processes
+
+        workshop.run(test)
+
+
+class EngineConformance(FilesConformance):
     """Inherit it and provide the fixture ``workshop``. It pauses, checkpoints and kills real machines."""
 
     def test_a_booted_machine_runs_process_1_until_it_is_killed(self, workshop: Workshop) -> None:
@@ -225,65 +288,6 @@ class EngineConformance:
                 assert tick.hostname == copy_plan.machine_id
             for copy in copies:
                 await copy.kill()
-
-        workshop.run(test)
-
-    def test_a_paused_machine_goes_on_upon_another_root_with_the_same_files(self, workshop: Workshop) -> None:
-        async def test() -> None:
-            before = workshop.ledger()
-            plan, machine = await _booted(workshop)
-            ended = asyncio.ensure_future(machine.wait())
-            for _ in range(2):
-                await machine.pause()
-                await machine.detach_files()
-                same = workshop.plan("unused", like=plan)
-                old = workshop.directory() / "old"
-                plan.rootfs.rename(old)
-                same.rootfs.rename(plan.rootfs)
-                last = workshop.ticks(plan)[-1].number
-                await workshop.engine().attach_files(machine, plan)
-                await _assert_frozen(workshop, plan)
-                await machine.resume()
-                await ticks_beyond(workshop, plan, last + 1)
-                assert _counts_without_a_gap(workshop.ticks(plan))
-                assert workshop.ticks(msgspec.structs.replace(plan, rootfs=old))[-1].number == last
-                assert not ended.done()
-            adopted = await workshop.engine().adopt(machine.record())
-            assert adopted is not None
-            await adopted.kill()
-            await ended
-            assert workshop.ledger().processes == before.processes
-
-        workshop.run(test)
-
-    def test_a_machine_without_its_files_can_be_killed(self, workshop: Workshop) -> None:
-        async def test() -> None:
-            before = workshop.ledger()
-            _, machine = await _booted(workshop)
-            ended = asyncio.ensure_future(machine.wait())
-            await machine.pause()
-            await machine.detach_files()
-            assert not ended.done()
-            await machine.kill()
-            await ended
-            assert workshop.ledger().processes == before.processes
-
-        workshop.run(test)
-
-    def test_a_root_that_is_not_there_is_an_error_and_the_machine_can_be_killed(
-        self, workshop: Workshop
-    ) -> None:
-        async def test() -> None:
-            before = workshop.ledger()
-            plan, machine = await _booted(workshop)
-            await machine.pause()
-            await machine.detach_files()
-            plan.rootfs.rename(workshop.directory() / "elsewhere")
-            with pytest.raises(EngineError):
-                await workshop.engine().attach_files(machine, plan)
-            await machine.wait()
-            await machine.kill()
-            assert workshop.ledger().processes == before.processes
 
         workshop.run(test)
 

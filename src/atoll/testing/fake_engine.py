@@ -108,12 +108,6 @@ class FakeMachine(Machine):
         """See ``Machine.written``."""
         await self._used("written")
 
-    async def detach_files(self) -> None:
-        """See ``Machine.detach_files``."""
-        await self._used("detach_files")
-        assert self.paused, "it could still use its files"
-        self.detached = True
-
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""
         await self._used("stats")
@@ -191,6 +185,13 @@ class FakeEngine(Engine):
         machine = FakeMachine(self.host, plan, _memory(plan))
         self.host.machines[plan.machine_id] = machine
         return machine
+
+    async def detach_files(self, machine: Machine) -> None:
+        """See ``Engine.detach_files``."""
+        await self.host.note("detach_files", machine.machine_id)
+        assert isinstance(machine, FakeMachine)
+        assert machine.paused, "it could still use its files"
+        machine.detached = True
 
     async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
         """See ``Engine.attach_files``."""

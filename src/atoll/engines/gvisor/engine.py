@@ -87,6 +87,11 @@ class GvisorEngine(Engine):
             argv += [f"--bundle={places.bundle}", plan.machine_id]
             await launch(argv, places, (root,), Bounds(plan.limits, cgroup))
 
+    async def detach_files(self, machine: Machine) -> None:
+        """See ``Engine.detach_files``."""
+        assert isinstance(machine, GvisorMachine), "machines belong to the engine that has started them"
+        await machine.files.detach()
+
     async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
         """See ``Engine.attach_files``."""
         assert isinstance(machine, GvisorMachine), "machines belong to the engine that has started them"
@@ -99,7 +104,7 @@ class GvisorEngine(Engine):
             sentry, gofer = _processes(plan)
             sentry.close()
         finally:
-            machine.attached(gofer)
+            machine.files.attached(gofer)
 
     def _make_cgroup(self, plan: MachinePlan) -> Cgroup | None:
         if self._cgroups is None:

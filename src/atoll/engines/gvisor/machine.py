@@ -12,6 +12,7 @@ from typing import NamedTuple
 from atoll.engines.base import DiskGrowth, Machine, MachineStats
 from atoll.engines.gvisor.checkpoint_files import NAMES, CheckpointFiles, open_new
 from atoll.engines.gvisor.control import ControlSocket
+from atoll.engines.gvisor.files import Files
 from atoll.engines.gvisor.launch import is_full
 from atoll.engines.gvisor.limiting import limit_growth, limit_tasks
 from atoll.engines.gvisor.places import Places
@@ -54,8 +55,8 @@ class GvisorMachine(Machine):
         self._late = False
         self._killing = asyncio.Lock()
         self._killed = False
-        self._attached = asyncio.Event()
-        self._attached.set()
+        self.cgroup = parts.cgroup
+        self.files = Files(self._control, parts.gofer)
 
     async def pause(self) -> None:
         """See ``Machine.pause``."""
@@ -130,24 +131,6 @@ class GvisorMachine(Machine):
                 hint=f"free some space on the disk of {into}",
             )
 
-    async def detach_files(self) -> None:
-        """See ``Machine.detach_files``."""
-        self._attached.clear()
-        await self._control.call("containerManager.DetachFiles", timeout_s=CHECKPOINT_TIMEOUT_S)
-        # Its mount namespace has the root too. It would wait for the sentry's end.
-        if self._parts.gofer is not None:
-            await to_the_end(end_processes([self._parts.gofer]))
-
-    def attached(self, gofer: HostProcess | None) -> None:
-        """Note which gofer serves its files from now on; None when there is none, and the machine is of no use."""
-        self._parts = self._parts._replace(gofer=gofer)
-        self._attached.set()
-
-    @property
-    def cgroup(self) -> Cgroup | None:
-        """What holds its processes, if there is one."""
-        return self._parts.cgroup
-
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""
         usage = await asyncio.to_thread(self._usage)
@@ -162,7 +145,7 @@ class GvisorMachine(Machine):
         return own_disk_bytes(self._parts.sentry.pid) if self._parts.sentry else None
 
     def _usage(self) -> Usage | None:
-        cgroup = self._parts.cgroup
+        cgroup = self.cgroup
         if cgroup is None:
             return usage_of([process.pid for process in self._processes()])
         try:
@@ -171,11 +154,11 @@ class GvisorMachine(Machine):
             return None
 
     def _processes(self) -> list[HostProcess]:
-        return [process for process in (self._parts.sentry, self._parts.gofer) if process]
+        return [process for process in (self._parts.sentry, self.files.gofer) if process]
 
     async def limit(self, limits: Limits) -> None:
         """See ``Machine.limit``."""
-        cgroup, old = self._parts.cgroup, self._parts.limits
+        cgroup, old = self.cgroup, self._parts.limits
         if cgroup is None and limits.vcpus != old.vcpus:
             raise UnsupportedError(
                 "processors cannot be changed while it runs, for there is no cgroup",
@@ -214,21 +197,19 @@ class GvisorMachine(Machine):
 
     def hit_memory_limit(self) -> bool:
         """See ``Machine.hit_memory_limit``."""
-        return self._parts.cgroup is not None and self._parts.cgroup.oom_kills() > 0
+        return self.cgroup is not None and self.cgroup.oom_kills() > 0
 
     async def wait(self) -> None:
         """See ``Machine.wait``."""
         # Neither is a machine without the other: without the gofer no file can be opened any more.
-        while self._parts.sentry is not None and self._parts.gofer is not None:
-            gofer = self._parts.gofer
+        while self._parts.sentry is not None and self.files.gofer is not None:
             ends = [asyncio.ensure_future(process.wait()) for process in self._processes()]
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for end in ends:
                     end.cancel()
-            await self._attached.wait()
-            if self._parts.gofer is gofer:
+            if await self.files.are_lost():
                 return
 
     async def kill(self) -> None:
@@ -246,17 +227,17 @@ class GvisorMachine(Machine):
                 if memory is not None:
                     # Giving a gigabyte back takes the kernel a while, which the sentry's end need not wait for.
                     asyncio.get_running_loop().run_in_executor(None, os.close, memory)
-            if self._parts.sentry is None or self._parts.gofer is None:
+            if self._parts.sentry is None or self.files.gofer is None:
                 await end_processes_of(self._places.bundle)
-            if self._parts.cgroup is not None:
-                await asyncio.to_thread(self._parts.cgroup.remove)
+            if self.cgroup is not None:
+                await asyncio.to_thread(self.cgroup.remove)
             self._control.path.unlink(missing_ok=True)
             self._killed = True
-            self._attached.set()
+            self.files.close()
 
     def record(self) -> bytes:
         """See ``Machine.record``."""
-        sentry, gofer = self._parts.sentry, self._parts.gofer
+        sentry, gofer = self._parts.sentry, self.files.gofer
         if sentry is None or gofer is None:
             raise EngineError(f"the machine {self.machine_id} has ended")
         return MachineRecord(
