@@ -2,11 +2,12 @@
 
 from atoll.snapshots.chains import Merges, Stack, replaced, run_to_merge
 from atoll.snapshots.layercopy import LayerCopy
-from atoll.snapshots.layers import Layers
+from atoll.snapshots.layers import UNDONE, Layers
 from atoll.snapshots.layerstore import new_layer_id
 from atoll.snapshots.lineage import SnapshotTree
 
 __all__ = [
+    "UNDONE",
     "LayerCopy",
     "Merges",
     "Layers",

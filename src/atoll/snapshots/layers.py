@@ -33,6 +33,8 @@ from atoll.snapshots.layerstore import ASIDE, LayerStore, new_layer_id
 _UPPER, _WORK, _ROOT = "upper", "work", "root"
 _FROZEN, _FREEZING = "frozen", "freezing"
 _LINKED = "linked"
+# A symlink that says since when entries at the top of a layer were moved there and back; until when, says its own time.
+UNDONE = "undone"
 _BUSY_S, _LOOK_S = 20.0, 0.002
 _WIDE = 1000
 _TMPFS = {"tmpfs", "ramfs"}
@@ -252,7 +254,7 @@ class Layers(LayerStore):
             with _opened(sandbox_dir / _FREEZING) as freezing, _opened(upper) as old:
                 _move_entries(freezing, old)
             os.rmdir(sandbox_dir / _FREEZING)
-            (sandbox_dir / _FROZEN).unlink(missing_ok=True)
+            _unwrite_note(sandbox_dir)
             return stack
         if not layer_id or layer_id in stack or not self.path(layer_id).exists():
             return stack
@@ -266,7 +268,7 @@ class Layers(LayerStore):
             os.rmdir(upper)
         self.seals.drop([layer_id])
         os.rename(self.path(layer_id), upper)
-        (sandbox_dir / _FROZEN).unlink()
+        _unwrite_note(sandbox_dir)
         return stack
 
     @staticmethod
@@ -301,6 +303,15 @@ def _write_note(sandbox_dir: Path, layer_id: str) -> None:
     aside.unlink(missing_ok=True)
     aside.symlink_to(layer_id)
     os.replace(aside, sandbox_dir / _FROZEN)
+
+
+def _unwrite_note(sandbox_dir: Path) -> None:
+    note, undone = sandbox_dir / _FROZEN, sandbox_dir / UNDONE
+    with contextlib.suppress(OSError):  # on a full disk, too, the note must go
+        since_ns = note.lstat().st_ctime_ns
+        undone.unlink(missing_ok=True)
+        undone.symlink_to(str(since_ns))
+    note.unlink(missing_ok=True)
 
 
 def _is_wide(upper: Path) -> bool:

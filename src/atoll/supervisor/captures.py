@@ -131,13 +131,14 @@ class Captures:
         layers, old_stack = self._parts.layers, sandbox.row.stack
         async with self._parts.layers_lock:
             try:
-                layer_id = await asyncio.to_thread(layers.freeze, disk)
+                # Not cut short: nothing may undo it, or mount the disk, while a thread still moves files.
+                layer_id = await to_the_end(asyncio.to_thread(layers.freeze, disk))
                 stack = (layer_id, *old_stack)
                 await self._parts.table.change(sandbox, durable=durable, stack=stack)
             except BaseException:
                 await to_the_end(asyncio.to_thread(layers.undo_unknown_freeze, disk, old_stack))
                 raise
-            await asyncio.to_thread(layers.branch, disk, stack)
+            await to_the_end(asyncio.to_thread(layers.branch, disk, stack))
         return Capture(layer_id, stack, 0.0)
 
     async def _of_machine(self, sandbox: Sandbox, into: Path) -> float:

@@ -6,30 +6,48 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from atoll.snapshots import UNDONE
+
 UPPER = "upper"
 
 
 def same_instant(checkpoint: Path, disk: Path) -> bool:
     """Whether nothing in a sandbox's writable layer has changed since its memory was written.
 
-    Looks at every file of the layer, so it is for the rare case that a waking was cut short.
+    Looks at every file of the layer, so it is for the rare case that a waking was cut short. A freeze that was undone
+    has changed the times at the top, while nothing ran.
     """
     try:
         written_ns = max(entry.stat().st_mtime_ns for entry in os.scandir(checkpoint))
         upper = disk / UPPER
+        undone = _undone_ns(disk)
         # A mount notes something in the layer's top directory: only its names count.
-        return upper.stat().st_mtime_ns <= written_ns and all(
-            stamp_ns <= written_ns for stamp_ns in _change_times(upper)
+        return _is_of(upper.stat().st_mtime_ns, written_ns, undone) and all(
+            _is_of(stamp_ns, written_ns, undone if at_top else None)
+            for stamp_ns, at_top in _change_times(upper)
         )
     except (OSError, ValueError):
         return False
 
 
-def _change_times(directory: Path) -> Iterator[int]:
-    waiting = [os.fspath(directory)]
+def _is_of(stamp_ns: int, written_ns: int, undone: tuple[int, int] | None) -> bool:
+    return stamp_ns <= written_ns or (undone is not None and undone[0] <= stamp_ns <= undone[1])
+
+
+def _undone_ns(disk: Path) -> tuple[int, int] | None:
+    try:
+        note = disk / UNDONE
+        return int(os.readlink(note)), note.lstat().st_ctime_ns
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _change_times(top: Path) -> Iterator[tuple[int, bool]]:
+    waiting = [os.fspath(top)]
     while waiting:
-        with os.scandir(waiting.pop()) as entries:
+        directory = waiting.pop()
+        with os.scandir(directory) as entries:
             for entry in entries:
-                yield entry.stat(follow_symlinks=False).st_ctime_ns
+                yield entry.stat(follow_symlinks=False).st_ctime_ns, directory == os.fspath(top)
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)

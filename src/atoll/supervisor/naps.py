@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from atoll.errors import AtollError
 from atoll.host import to_the_end
 from atoll.supervisor.berths import Berth, BerthPlan, crash_error
 from atoll.supervisor.memories import Memory
@@ -41,7 +40,9 @@ class Naps:
         self._merging = merging
         self._works = works
 
-    async def nap(self, sandbox: Sandbox, meanwhile: Callable[[], Awaitable[_T]]) -> tuple[_T, float]:
+    async def nap(
+        self, sandbox: Sandbox, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
+    ) -> tuple[_T, float]:
         """Have a running sandbox sleep only while ``meanwhile`` is awaited: its machine stands still beside its disk,
         which is not mounted.
 
@@ -60,28 +61,35 @@ class Naps:
             except BaseException:
                 await to_the_end(memory.undo())
                 raise
-            leave: Callable[[], None] | None = None
+            # As a whole: a guest that stands still may not be forgotten.
+            done = await to_the_end(self._beside(sandbox, berth, meanwhile))
+            return done, (time.perf_counter() - began) * 1000
+
+    async def _beside(
+        self, sandbox: Sandbox, berth: Berth, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
+    ) -> _T:
+        leave = await self._step_off(berth, self._parts.plan(sandbox.row))
+        standing = leave is not None
+        try:
+            return await meanwhile()
+        except BaseException:
+            if leave is not None:
+                # It goes back to the disk that was left, which is in use until that is done.
+                await asyncio.to_thread(leave)
+                leave = None
+            raise
+        finally:
             try:
-                leave = await to_the_end(self._step_off(berth, self._parts.plan(sandbox.row)))
-                done = await meanwhile()
-            except BaseException:
-                if leave is not None:
-                    # It goes back to the disk that was left, which is in use until that is done.
-                    await to_the_end(asyncio.to_thread(leave))
-                await to_the_end(self._after_nap(sandbox, berth, standing=leave is not None))
-                raise
-            try:
-                await to_the_end(self._after_nap(sandbox, berth, standing=leave is not None))
+                await self._after_nap(sandbox, berth, standing=standing)
             finally:
                 if leave is not None:
                     self._works.spawn(asyncio.to_thread(leave))
-            return done, (time.perf_counter() - began) * 1000
 
     async def _step_off(self, berth: Berth, plan: BerthPlan) -> Callable[[], None] | None:
         """Have a frozen machine let go of its disk, see ``Berths``; None when it could not, and was ended."""
         try:
             return await self._parts.berths.step_off(berth, plan)
-        except (AtollError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, a guest must not stand still for ever
             _log.warning("the machine %s keeps its disk, so it is ended: %s", berth.machine.machine_id, error)
             await self._parts.berths.end(berth)
             return None
@@ -93,7 +101,7 @@ class Naps:
                 await self._parts.berths.step_on(berth, self._parts.plan(sandbox.row))
                 # The row first: a machine that may be frozen can be thawed later, but never twice.
                 await self._parts.table.change(sandbox, state="running", **berth_columns(berth))
-            except (AtollError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - as above
                 _log.warning("the machine %s is ended: %s", berth.machine.machine_id, error)
                 await self._parts.berths.end(berth)
                 standing = False

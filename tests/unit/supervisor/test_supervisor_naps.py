@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -59,13 +60,16 @@ async def test_a_sandbox_whose_layer_is_frozen_goes_on_as_the_same_machine(world
     await _whole(world, sandbox_id, layers=1)
 
 
+@pytest.mark.parametrize("error", [EngineError("lost"), KeyError("what nobody expects")])
 @pytest.mark.parametrize("failing", ["detach_files", "attach_files"])
-def test_a_machine_that_does_not_find_back_is_replaced_by_another_with_its_memory(failing: str) -> None:
+def test_a_machine_that_does_not_find_back_is_replaced_by_another_with_its_memory(
+    failing: str, error: Exception
+) -> None:
     @in_complete_world
     async def lived(world: World) -> None:
         sandbox_id, one = await _made(world)
         machine = world.machine_of(sandbox_id)
-        world.host.fail_next(failing, EngineError("lost"))
+        world.host.fail_next(failing, error)
         assert (await world.ask("POST", f"{one}/fork", {})).status == 200
         assert world.machine_of(sandbox_id) is not machine
         assert not machine.alive
@@ -103,6 +107,25 @@ async def test_a_layer_that_does_not_freeze_leaves_the_sandbox_as_it_was(world: 
     await _whole(world, sandbox_id, layers=0)
     (copy,) = (await world.ask("POST", f"{one}/fork", {})).json
     assert world.machine_of(copy["sandbox_id"]).memory == "kept"
+
+
+@in_complete_world
+async def test_a_nap_that_is_cancelled_ends_as_one_that_is_not(world: World) -> None:
+    sandbox_id, _ = await _made(world)
+    machine = world.machine_of(sandbox_id)
+    sandbox = world.system.table.sandbox(sandbox_id)
+    held = world.host.hold("detach_files")
+    forking = asyncio.create_task(world.system.forks.fork(sandbox, 1))
+    await world.until(lambda: "detach_files" in world.host.methods(machine.machine_id))
+    for _ in range(3):
+        forking.cancel()
+        await asyncio.sleep(0)
+    held.set()
+    with pytest.raises(asyncio.CancelledError):
+        await forking
+    assert world.machine_of(sandbox_id) is machine
+    await _whole(world, sandbox_id, layers=1)
+    assert len(world.host.machines) == 1
 
 
 @in_complete_world

@@ -8,7 +8,8 @@ from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.processes import HostProcess, end_processes
 from atoll.host import to_the_end
 
-_TIMEOUT_S = 900.0
+# What is deleted but open is read.
+_TIMEOUT_S = 120.0
 
 
 class Files:
@@ -38,9 +39,8 @@ class Files:
         self.gofer = gofer
         self._attached.set()
 
-    async def are_lost(self) -> bool:
-        """Whether nobody serves them: to be asked when the gofer, or the sentry, has ended."""
-        gofer = self.gofer
+    async def are_lost(self, gofer: HostProcess) -> bool:
+        """Whether nobody serves them: to be asked when this gofer, or the sentry, has ended."""
         await self._attached.wait()
         return self.gofer is gofer
 

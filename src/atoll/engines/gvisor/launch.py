@@ -14,7 +14,7 @@ import msgspec
 from atoll.engines.gvisor.limiting import on_processors
 from atoll.engines.gvisor.places import Places
 from atoll.errors import EngineError, NoSpaceError
-from atoll.host import Cgroup, Program, free_bytes, start_program
+from atoll.host import Cgroup, Program, RunProgramError, free_bytes, start_program
 from atoll.types import Limits
 
 START_TIMEOUT_S = 120.0
@@ -74,6 +74,8 @@ def _start(argv: Sequence[str], console: Path, pass_fds: Sequence[int], bounds: 
     try:
         with on_processors(bounds.limits, argv[-1], cgroup=cgroup is not None):
             return start_program(argv, stdout=log, stderr=log, pass_fds=pass_fds, env=_ENV)
+    except RunProgramError as error:
+        raise EngineError(str(error), hint="the host may be overloaded: try again") from None
     finally:
         os.close(log)
 

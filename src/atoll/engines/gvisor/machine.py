@@ -202,14 +202,14 @@ class GvisorMachine(Machine):
     async def wait(self) -> None:
         """See ``Machine.wait``."""
         # Neither is a machine without the other: without the gofer no file can be opened any more.
-        while self._parts.sentry is not None and self.files.gofer is not None:
+        while self._parts.sentry is not None and (gofer := self.files.gofer) is not None:
             ends = [asyncio.ensure_future(process.wait()) for process in self._processes()]
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for end in ends:
                     end.cancel()
-            if await self.files.are_lost():
+            if await self.files.are_lost(gofer):
                 return
 
     async def kill(self) -> None:

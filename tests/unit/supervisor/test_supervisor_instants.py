@@ -1,0 +1,97 @@
+"""Whether a memory and a disk are of one instant, also when a freeze of the disk was undone in between."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from atoll.snapshots import Layers
+from atoll.supervisor.instants import same_instant
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    disk = tmp_path / "disk"
+    for name in ("upper/etc/deep", "work", "root"):
+        (disk / name).mkdir(parents=True)
+    for name in ("one", "two", "etc/deep/three"):
+        (disk / "upper" / name).write_text(name)
+    return disk
+
+
+@pytest.fixture
+def memory(disk: Path, tmp_path: Path) -> Path:
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    after_a_tick(disk)
+    (memory / "checkpoint").write_text("memory")
+    after_a_tick(memory)
+    return memory
+
+
+def after_a_tick(place: Path) -> None:
+    """Wait until a change has another time than what lies there."""
+    probe = place.parent / "probe"
+    latest = time.clock_gettime_ns(time.CLOCK_REALTIME)
+    while True:
+        probe.write_text("")
+        os.chmod(probe, 0o600)
+        if probe.stat().st_ctime_ns > latest:
+            return
+
+
+def layers(tmp_path: Path) -> Layers:
+    return Layers(tmp_path / "layers", complete=True)
+
+
+def cut(disk: Path, layers: Layers, monkeypatch: pytest.MonkeyPatch, moved: int) -> None:
+    """Begin a freeze that ends after so many entries."""
+    moves = 0
+
+    def rename(*given: object, **more: object) -> None:
+        nonlocal moves
+        if "src_dir_fd" in more and (moves := moves + 1) > moved:
+            raise OSError("cut")
+        do(*given, **more)  # type: ignore[arg-type]
+
+    do = os.rename
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", rename)
+        with pytest.raises(OSError, match="cut"):
+            layers.freeze(disk)
+
+
+def test_what_is_written_later_is_of_another_instant(disk: Path, memory: Path) -> None:
+    assert same_instant(memory, disk)
+    (disk / "upper" / "etc/deep/three").write_text("changed")
+    assert not same_instant(memory, disk)
+
+
+def test_a_freeze_that_was_cut_and_undone_is_no_change(
+    disk: Path, memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(disk, layers(tmp_path), monkeypatch, 2)
+    layers(tmp_path).undo_unknown_freeze(disk, ())
+    assert sorted(os.listdir(disk / "upper")) == ["etc", "one", "two"]
+    assert same_instant(memory, disk)
+    after_a_tick(disk)
+    (disk / "upper" / "one").write_text("changed")
+    assert not same_instant(memory, disk)
+
+
+def test_a_whole_freeze_that_is_undone_is_no_change(disk: Path, memory: Path, tmp_path: Path) -> None:
+    layers(tmp_path).freeze(disk)
+    layers(tmp_path).undo_unknown_freeze(disk, ())
+    assert same_instant(memory, disk)
+
+
+def test_a_change_further_down_during_a_freeze_counts(
+    disk: Path, memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(disk, layers(tmp_path), monkeypatch, 0)
+    (disk / "upper" / "etc/deep/three").write_text("changed")
+    layers(tmp_path).undo_unknown_freeze(disk, ())
+    assert not same_instant(memory, disk)
