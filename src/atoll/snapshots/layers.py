@@ -193,6 +193,11 @@ class Layers(LayerStore):
         )
 
     @staticmethod
+    def noted_freeze(sandbox_dir: Path) -> str | None:
+        """The layer that the last freeze of a sandbox has made or was making, unless that was undone or forgotten."""
+        return _note(sandbox_dir) or None
+
+    @staticmethod
     def forget_freeze(sandbox_dir: Path) -> None:
         """Once the stack with the frozen layer is on the disk: a freeze is not to be undone any more."""
         (sandbox_dir / _FROZEN).unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from typing import Any
@@ -40,6 +41,7 @@ class Reconcile:
         self._parts = parts
         self._kills = kills
         self._leftovers = leftovers
+        self._unsettled = contextlib.ExitStack()
 
     async def run(self) -> None:
         """Adopt what still runs, mark what does not, remove what nobody owns.
@@ -72,7 +74,15 @@ class Reconcile:
         disk, stack = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk), sandbox.row.stack
         if sandbox.berth is not None or not disk.is_dir():
             return
-        found = await asyncio.to_thread(self._parts.layers.undo_unknown_freeze, disk, stack)
+        layers = self._parts.layers
+        try:
+            found = await asyncio.to_thread(layers.undo_unknown_freeze, disk, stack)
+        except (AtollError, OSError) as error:
+            _log.warning("sandbox %s: its freeze is not undone yet: %s", sandbox.sandbox_id, error)
+            # The next mount tries it again: until then, for as long as this supervisor lives, the layer is not erased.
+            if (layer_id := layers.noted_freeze(disk)) is not None:
+                self._unsettled.enter_context(self._parts.table.holds.during(layer_id))
+            return
         if found != stack:
             _log.warning("sandbox %s stands on a layer that its row had lost", sandbox.sandbox_id)
             sandbox.row = sandbox.row.but(stack=found)

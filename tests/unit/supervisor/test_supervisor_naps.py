@@ -37,7 +37,8 @@ async def _whole(world: World, sandbox_id: str, layers: int) -> None:
     assert sandbox.berth is not None
     assert not sandbox.berth.leaving
     directory = world.home.sandboxes / sandbox_id
-    await world.until(lambda: {entry.name for entry in directory.iterdir()} <= {"d1", "console.log"})
+    mine = {"d1", "console.log", "row.json"}
+    await world.until(lambda: {entry.name for entry in directory.iterdir()} <= mine)
 
 
 @in_complete_world

@@ -103,6 +103,24 @@ async def test_what_nobody_owns_is_removed(world: World) -> None:
 
 
 @in_world
+async def test_a_freeze_that_cannot_be_undone_loses_no_layer_and_keeps_nobody_from_starting(
+    world: World,
+) -> None:
+    made, other = await world.create(), await world.create()
+    await world.asleep(made)
+    await world.crash()
+    disk = world.home.sandboxes / made["sandbox_id"] / "d1"
+    for layer in ("all-it-has", "nobodys"):
+        (world.home.layers / layer).mkdir()
+    (disk / "frozen").write_text("all-it-has")
+    await world.start()
+    await world.until(lambda: world.layers.ids() == ["all-it-has"])
+    assert (await world.ask("GET", f"/v1/sandboxes/{other['sandbox_id']}")).json["state"] == "running"
+    await world.ask("DELETE", "/v1/leftovers")
+    assert world.layers.ids() == ["all-it-has"]
+
+
+@in_world
 async def test_leftovers_are_shown_and_removed(world: World) -> None:
     (world.home.sandboxes / "lost").mkdir()
     (shown,) = (await world.ask("GET", "/v1/leftovers")).json

@@ -157,7 +157,13 @@ class FakeLayers:
         return layer_id
 
     def undo_unknown_freeze(self, disk: Path, stack: tuple[str, ...]) -> tuple[str, ...]:
+        if (note := self.noted_freeze(disk)) not in (None, *stack):
+            raise OSError(f"the disk does not let {note} be undone")
         return stack
+
+    def noted_freeze(self, disk: Path) -> str | None:
+        note = disk / "frozen"
+        return note.read_text() if note.exists() else None
 
     def branch(self, disk: Path, stack: tuple[str, ...]) -> tuple[str, ...]:
         if self.fail_next_branch:
