@@ -8,7 +8,7 @@ import itertools
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from atoll.host import (
     copy_tree,
     is_mounted,
     mounts_below,
+    open_top,
     remove_tree,
     tree_bytes,
     tree_outgrows,
@@ -126,7 +127,7 @@ class Layers(LayerStore):
         else:
             # Not the directory itself: a mount that has just been left may still have it in use.
             (sandbox_dir / _FREEZING).mkdir()
-            with _opened(sandbox_dir / _UPPER) as old, _opened(sandbox_dir / _FREEZING) as freezing:
+            with open_top(sandbox_dir / _UPPER) as old, open_top(sandbox_dir / _FREEZING) as freezing:
                 info = os.stat(old)
                 _move_entries(old, freezing)
                 copy_attributes(old, freezing, info)
@@ -256,7 +257,7 @@ class Layers(LayerStore):
         layer_id = _note(sandbox_dir)
         upper = sandbox_dir / _UPPER
         if (sandbox_dir / _FREEZING).exists():
-            with _opened(sandbox_dir / _FREEZING) as freezing, _opened(upper) as old:
+            with open_top(sandbox_dir / _FREEZING) as freezing, open_top(upper) as old:
                 _move_entries(freezing, old)
             os.rmdir(sandbox_dir / _FREEZING)
             _unwrite_note(sandbox_dir)
@@ -328,15 +329,6 @@ def _is_wide(upper: Path) -> bool:
 def _move_entries(source: int, target: int) -> None:
     for name in os.listdir(source):
         os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
-
-
-@contextlib.contextmanager
-def _opened(directory: Path) -> Iterator[int]:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _note(sandbox_dir: Path) -> str:
