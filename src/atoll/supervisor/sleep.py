@@ -195,7 +195,7 @@ class Sleep:
 
         Args:
             memory: Begun.
-            briefly: Its lease and its clients' connections stay, and nothing is durable.
+            briefly: Its lease and its clients' connections stay, nothing is durable, and its machine is the caller's.
         """
         berth = self._parts.berth_of(sandbox)
         paused = sandbox.row.state == "paused"
@@ -218,8 +218,6 @@ class Sleep:
             raise
         sandbox.berth, sandbox.link = None, berth.link
         berth.leave(hang_up=not briefly)
-        if briefly:
-            return partial(self._parts.berths.end, berth)
         return partial(self._end_and_seal, berth, memory.place, sandbox.sandbox_id)
 
     async def _end_and_seal(self, berth: Berth, into: Path, sandbox_id: str) -> None:
