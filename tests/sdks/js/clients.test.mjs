@@ -1,7 +1,7 @@
 // The JavaScript SDK against the server that E2B_* name.
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { mkdtempSync, mkdirSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -225,6 +225,7 @@ test('git works through the SDK', async (t) => {
 
 test('a template is built, tagged and started from', async (t) => {
   const context = mkdtempSync(join(tmpdir(), 'atoll-js-'))
+  t.after(() => rmSync(context, { recursive: true }))
   mkdirSync(join(context, 'app'))
   writeFileSync(join(context, 'app/hello.txt'), 'hello from the build\n')
   const name = unique('served')
