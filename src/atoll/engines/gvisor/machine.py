@@ -50,7 +50,7 @@ class GvisorMachine(Machine):
         self.machine_id = machine_id
         self._state_dir = state_dir
         self._places = Places(state_dir)
-        self._parts = parts
+        self._sentry, self._limits = parts.sentry, parts.limits
         self._control = ControlSocket(self._places.control_socket(machine_id))
         self._late = False
         self._killing = asyncio.Lock()
@@ -98,7 +98,7 @@ class GvisorMachine(Machine):
         used = self.memory_bytes()
         if used is None:
             return False
-        return fits_twice(used, _memory_bytes(self._parts.limits), read_memory().available_bytes)
+        return fits_twice(used, _memory_bytes(self._limits), read_memory().available_bytes)
 
     async def _checkpoint(self, into: Path, *, durable: bool) -> None:
         if durable:
@@ -120,7 +120,7 @@ class GvisorMachine(Machine):
 
     async def _assert_room(self, into: Path) -> None:
         """Whoever suspends may have little room left: what cannot fit need not fill the disk before it fails."""
-        free, most = free_bytes(into), _memory_bytes(self._parts.limits)
+        free, most = free_bytes(into), _memory_bytes(self._limits)
         if most is not None and most + SPARE_BYTES <= free:
             return
         usage = await self._control.call("Usage.Collect", {"Full": False})
@@ -136,13 +136,13 @@ class GvisorMachine(Machine):
         usage = await asyncio.to_thread(self._usage)
         return MachineStats(
             memory_bytes=usage.memory_bytes if usage else None,
-            memory_limit_bytes=_memory_bytes(self._parts.limits),
+            memory_limit_bytes=_memory_bytes(self._limits),
             cpu_s=usage.cpu_s if usage else None,
             disk_bytes=await asyncio.to_thread(self._disk_bytes),
         )
 
     def _disk_bytes(self) -> int | None:
-        return own_disk_bytes(self._parts.sentry.pid) if self._parts.sentry else None
+        return own_disk_bytes(self._sentry.pid) if self._sentry else None
 
     def _usage(self) -> Usage | None:
         cgroup = self.cgroup
@@ -154,11 +154,11 @@ class GvisorMachine(Machine):
             return None
 
     def _processes(self) -> list[HostProcess]:
-        return [process for process in (self._parts.sentry, self.files.gofer) if process]
+        return [process for process in (self._sentry, self.files.gofer) if process]
 
     async def limit(self, limits: Limits) -> None:
         """See ``Machine.limit``."""
-        cgroup, old = self.cgroup, self._parts.limits
+        cgroup, old = self.cgroup, self._limits
         if cgroup is None and limits.vcpus != old.vcpus:
             raise UnsupportedError(
                 "processors cannot be changed while it runs, for there is no cgroup",
@@ -173,7 +173,7 @@ class GvisorMachine(Machine):
                     f"the kernel refuses these limits for {self.machine_id}: {error}",
                     hint="it may use more memory just now than that",
                 ) from None
-        self._parts = self._parts._replace(limits=limits)
+        self._limits = limits
 
     async def limit_tasks(self, limits: Limits) -> None:
         """Set those limits that the sentry itself holds.
@@ -193,7 +193,7 @@ class GvisorMachine(Machine):
 
     def memory_bytes(self) -> int | None:
         """See ``Machine.memory_bytes``."""
-        return None if self._parts.sentry is None else guest_memory_bytes(self._parts.sentry.pid)
+        return None if self._sentry is None else guest_memory_bytes(self._sentry.pid)
 
     def hit_memory_limit(self) -> bool:
         """See ``Machine.hit_memory_limit``."""
@@ -202,7 +202,7 @@ class GvisorMachine(Machine):
     async def wait(self) -> None:
         """See ``Machine.wait``."""
         # Neither is a machine without the other: without the gofer no file can be opened any more.
-        while self._parts.sentry is not None and (gofer := self.files.gofer) is not None:
+        while self._sentry is not None and (gofer := self.files.gofer) is not None:
             ends = [asyncio.ensure_future(process.wait()) for process in self._processes()]
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -220,14 +220,14 @@ class GvisorMachine(Machine):
         async with self._killing:
             if self._killed:
                 return
-            memory = open_guest_memory(self._parts.sentry.pid) if self._parts.sentry else None
+            memory = open_guest_memory(self._sentry.pid) if self._sentry else None
             try:
                 await end_processes(self._processes())
             finally:
                 if memory is not None:
                     # Giving a gigabyte back takes the kernel a while, which the sentry's end need not wait for.
                     asyncio.get_running_loop().run_in_executor(None, os.close, memory)
-            if self._parts.sentry is None or self.files.gofer is None:
+            if self._sentry is None or self.files.gofer is None:
                 await end_processes_of(self._places.bundle)
             if self.cgroup is not None:
                 await asyncio.to_thread(self.cgroup.remove)
@@ -237,7 +237,7 @@ class GvisorMachine(Machine):
 
     def record(self) -> bytes:
         """See ``Machine.record``."""
-        sentry, gofer = self._parts.sentry, self.files.gofer
+        sentry, gofer = self._sentry, self.files.gofer
         if sentry is None or gofer is None:
             raise EngineError(f"the machine {self.machine_id} has ended")
         return MachineRecord(
@@ -247,7 +247,7 @@ class GvisorMachine(Machine):
             sentry_started=sentry.started_ticks,
             gofer_pid=gofer.pid,
             gofer_started=gofer.started_ticks,
-            limits=self._parts.limits,
+            limits=self._limits,
         ).encode()
 
 
