@@ -9,10 +9,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import anyio
-
 from atoll.errors import HostError, NoSpaceError
-from atoll.host import TreeCopy, remove_tree
+from atoll.host import TreeCopy, remove_tree, to_the_end
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -70,8 +68,7 @@ class LayerCopy:
 
     async def abandon(self) -> None:
         """Erase what was copied. Idempotent; does nothing after ``last``."""
-        with anyio.CancelScope(shield=True):
-            await asyncio.to_thread(remove_tree, self._aside)
+        await to_the_end(asyncio.to_thread(remove_tree, self._aside))
 
     def _first(self) -> None:
         self._settle()
@@ -86,14 +83,8 @@ class LayerCopy:
         os.rename(self._aside, self._target)
 
     async def _in_thread(self, work: Callable[[], None]) -> None:
-        running = asyncio.ensure_future(asyncio.to_thread(self._run, work))
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            # The thread must not go on below an ``abandon``.
-            with anyio.CancelScope(shield=True):
-                await asyncio.gather(running, return_exceptions=True)
-            raise
+        # The thread must not go on below an ``abandon``.
+        await to_the_end(asyncio.to_thread(self._run, work))
 
     def _run(self, work: Callable[[], None]) -> None:
         with copying(self._upper):
