@@ -9,12 +9,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+from atoll.errors import HostError
 from atoll.host import Home, Mounts, find_holder, join_holder, remove_tree
 from atoll.images import Images
 
 USER = "1000:1000"
+SETTLE_S = 60.0
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "HOME": "/home/user", "LANG": "C.UTF-8"}
 _ENTER = """
 mount --rbind /proc "$1/proc" && mount --rbind /dev "$1/dev" && mount -t tmpfs -o mode=1777 tmpfs "$1/tmp" || exit 125
@@ -46,7 +49,16 @@ def main(sandbox_id: str, argv: list[str]) -> int:
         upper, work, root = (Path(directory) / name for name in ("upper", "work", "root"))
         for path in (upper, work, root):
             path.mkdir()
-        Mounts.overlay([disk, *image.lowers], upper, work, root, complete=not holder.user_namespace)
+        until_s = time.monotonic() + SETTLE_S
+        while True:
+            try:
+                Mounts.overlay([disk, *image.lowers], upper, work, root, complete=not holder.user_namespace)
+                break
+            except HostError:
+                # The mount of before is in use until the kernel has written out what the preparations left.
+                if time.monotonic() > until_s:
+                    raise
+            time.sleep(0.2)
         try:
             enter = ["unshare", "--mount", "sh", "-c", _ENTER, "sh", str(root)]
             return subprocess.run([*enter, *argv], env={**ENV, "ATOLL_BENCH_USER": USER}).returncode
