@@ -153,6 +153,27 @@ def test_what_others_took_away_is_stale_and_neither_sleep_nor_waking_fails(volum
     assert lines["mapped"] == str(int(signal.SIGBUS))
 
 
+@pytest.mark.parametrize("lost", ["one", "two"])
+def test_a_file_goes_on_by_the_name_that_others_have_left_it(volume: str, lost: str) -> None:
+    script = (
+        "import os; one = open('/data/one', 'w+b', buffering=0); one.write(b'old'); os.link('/data/one', '/data/two');"
+        "two = open('/data/two', 'r+b', buffering=0); print('ready', flush=True); input(); one.write(b'+new');"
+        "print(two.read().decode(), *os.listdir('/data'), flush=True)"
+    )
+    with Sandbox.create(volumes={"/data": "data"}) as sandbox:
+        with sandbox.start(["python3", "-c", script], stdin=True, stream=True) as process:
+            assert next(iter(process)).text == "ready\n"
+        sandbox.suspend()
+        Volumes.files(volume).remove(lost)
+        for _ in range(3):  # In which order the names are looked for is chance.
+            sandbox.resume()
+            sandbox.suspend()
+        program = sandbox.attach(process.pid)
+        program.write_stdin("\n")
+        left = "two" if lost == "one" else "one"
+        assert program.wait(timeout_s=PATIENCE_S).stdout.endswith(f"old+new {left}\n")
+
+
 def outcome(program: object) -> list[str]:
     result = program.wait()  # type: ignore[attr-defined]
     assert result.exit_code == 0, result.stderr
