@@ -139,8 +139,12 @@ class Background:
 
     def __exit__(self, *_: object) -> None:
         end = time.monotonic() + self._wait_s
-        for thread in self._threads:
-            thread.join(max(0.0, end - time.monotonic()))
+        # One may start another before it ends.
+        while (left_s := end - time.monotonic()) > 0:
+            alive = next((thread for thread in self._threads if thread.is_alive()), None)
+            if alive is None:
+                return
+            alive.join(left_s)
 
     def start(self, function: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs) -> None:
         """Run ``function`` in the background. It must not raise."""

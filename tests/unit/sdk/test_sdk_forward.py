@@ -5,6 +5,7 @@ import hashlib
 import os
 import socket
 import threading
+import time
 
 import anyio
 import pytest
@@ -79,6 +80,34 @@ def test_leaving_a_forward_ends_its_open_connections(supervisor: FakeSupervisor,
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
+
+
+def test_a_dial_that_succeeds_while_a_forward_is_left_leaves_nothing(
+    supervisor: FakeSupervisor, sandbox: Sandbox
+) -> None:
+    leaving = threading.Event()
+    dialled: list[socket.socket] = []
+
+    def dial(_: int) -> socket.socket:
+        assert leaving.wait(60)
+        near, far = socket.socketpair()
+        dialled.append(far)
+        return near
+
+    supervisor.dial = dial
+    before = set(threading.enumerate())
+    with sandbox.forward(8000) as forward:
+        client = socket.create_connection(("127.0.0.1", forward.port), timeout=60)
+        while not supervisor.dials:
+            time.sleep(0.01)
+        timer = threading.Timer(0.2, leaving.set)
+        timer.start()
+    timer.join()
+    # The far end never ends by itself.
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "atoll"]
+    with client, dialled[0] as far:
+        far.settimeout(60)
+        assert far.recv(1) == b""
 
 
 def test_the_async_forward_does_the_same(supervisor: FakeSupervisor) -> None:

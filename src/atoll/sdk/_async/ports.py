@@ -60,6 +60,9 @@ class AsyncForward:
                 stream.close()
                 continue
             self._streams.add(stream)
+            if self._closing:  # those that were there have been aborted
+                stream.close()
+                return
             self._background.start(self._serve, stream)
 
     async def _serve(self, near: Stream) -> None:
@@ -67,6 +70,8 @@ class AsyncForward:
         try:
             far = Stream(user_socket(await self._link.dial(self._sandbox_id, self.remote_port)))
             self._streams.add(far)
+            if self._closing:
+                return
             await both((self._pump, near, far), (self._pump, far, near))
         except (AtollError, OSError):
             # the peer sees a closed connection, which is all that a TCP port can say
