@@ -15,7 +15,7 @@ from bench.measure import Number
 from bench.rooms import supervisor
 
 SIZES_GB = (1, 5, 10)
-ROUNDS = 3
+ROUNDS = 6
 FORKS = 10
 HOLD = (
     "import os, time; blocks = [os.urandom(64 << 20) for _ in range(16)]; open('/tmp/dirty', 'w').close(); "
