@@ -6,6 +6,7 @@ ordinary user that takes the namespaces that atoll runs in, so this is a process
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import tempfile
@@ -54,9 +55,10 @@ def main(sandbox_id: str, argv: list[str]) -> int:
             try:
                 Mounts.overlay([disk, *image.lowers], upper, work, root, complete=not holder.user_namespace)
                 break
-            except HostError:
+            except HostError as error:
                 # The mount of before is in use until the kernel has written out what the preparations left.
-                if time.monotonic() > until_s:
+                busy = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EBUSY
+                if not busy or time.monotonic() > until_s:
                     raise
             time.sleep(0.2)
         try:
