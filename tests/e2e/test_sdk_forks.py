@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import time
 from pathlib import Path
 
 from tests.e2e.counter import BOUND_S
 
 from atoll import Sandbox, Snapshots
+from atoll.host import Home, find_holder
 
 PORT = 7300
 BLOCK_BYTES = 64 << 20
@@ -65,6 +67,32 @@ def test_copies_share_the_memory_that_they_do_not_touch_and_each_has_all_of_it(m
         assert [ask(fork, b"a") for fork in forks[1:4]] == [whole] * 3
         assert ask(forks[0], b"a") == changed
         assert ask(original, b"a") == whole
+
+
+def used_bytes(home: Home) -> int:
+    """What lies where the checkpoints of forks lie in memory, as the holder sees it."""
+    holder = find_holder(home)
+    assert holder is not None
+    found = os.statvfs(f"/proc/{holder.pid}/root{home.run}/forks")
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
+def test_memory_that_copies_share_lies_in_memory_as_long_as_one_lives(module_home: Path) -> None:
+    with Sandbox.create() as original:
+        holder(original)
+        whole = ask(original, b"a")
+        before = used_bytes(Home(module_home))
+        first, second = original.fork(2)
+        with first, second:
+            end = time.monotonic() + BOUND_S
+            assert used_bytes(Home(module_home)) - before >= BLOCK_BYTES
+            first.kill()
+            assert ask(second, b"a") == whole
+            second.suspend()
+            while used_bytes(Home(module_home)) > before:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            assert ask(second, b"a") == whole
 
 
 def test_a_copy_of_a_copy_that_never_touched_its_memory_has_all_of_it(module_home: Path) -> None:

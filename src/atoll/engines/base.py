@@ -93,11 +93,18 @@ class Machine(ABC):
     async def resume(self) -> None:
         """Undo ``pause``."""
 
-    async def prepare(self, into: Path | None = None) -> None:  # noqa: B027
+    async def prepare(self, into: Path | None = None, *, only_room: bool = False) -> None:  # noqa: B027
         """Make the next checkpoint shorter while the guest runs: read what memory a restore has left in its file.
 
         With ``into``, an empty directory, memory is also written there. Then the machine is to be paused soon, and that
         checkpoint made into it; ``resume`` forgets what was written.
+
+        With ``only_room`` only the room for a checkpoint is taken there, on a file system that lies in memory. It then
+        counts as memory of ours: a guest could not hold as much again below its limit. ``written`` gives back what was
+        too much.
+
+        Raises:
+            NoSpaceError: There is no room.
         """
 
     async def checkpoint(self, into: Path, *, durable: bool = False, late: bool = False) -> None:

@@ -136,6 +136,11 @@ def syncfs(fd: int) -> None:
     _check(_libc.syncfs(fd))
 
 
+def take_room(fd: int, size: int) -> None:
+    """Take the blocks for so many bytes of a file, whose size stays what it is."""
+    _check(_libc.fallocate(fd, _FALLOC_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size)))
+
+
 def punch_hole(fd: int, start: int, length: int) -> None:
     """Give back the disk's blocks of a part of a file, which reads as zeroes from now on."""
     mode = _FALLOC_PUNCH_HOLE | _FALLOC_KEEP_SIZE

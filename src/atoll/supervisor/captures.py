@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atoll.errors import AtollError, SandboxCrashedError
+from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError
 from atoll.host import sync_tree, to_the_end
 from atoll.network import Flow
 from atoll.supervisor.erasing import erase
+from atoll.supervisor.memoryplace import MemoryPlace
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.seals import note_boot
 from atoll.supervisor.table import Sandbox
@@ -33,11 +34,12 @@ _log = logging.getLogger(__name__)
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """What was captured: the layer on top of the sandbox's own stack, and how long the guest stood still.
+    """What was captured: the memory, the layer on top of the sandbox's own stack, and how long the guest stood still.
 
     There is no layer where the engine keeps the disk: it is captured with the memory.
     """
 
+    checkpoint: Path
     layer_id: str | None
     stack: tuple[str, ...]
     stopped_ms: float
@@ -54,11 +56,14 @@ class Captures:
     def __init__(self, parts: Parts, naps: Naps) -> None:
         self._parts = parts
         self._naps = naps
+        self._memory = MemoryPlace(parts.places.forks)
 
     async def capture(
         self, sandbox: Sandbox, into: Path, layer_id: str, *, copy_most_bytes: int, flushed: bool
     ) -> Capture:
         """Write its memory into the new directory ``into`` and its disk into a layer: of that id where it is copied.
+
+        What need not be flushed may lie in memory instead, in a directory of the same name: ``Capture.checkpoint``.
 
         A running one goes on; a paused or suspended one stays what it is and is not woken.
 
@@ -66,21 +71,27 @@ class Captures:
             copy_most_bytes: A running one that has changed more of its disk than that gets its layer frozen where
                 that can be, which stops it for as long as a suspend and a waking; else the layer is copied.
             flushed: Whether the caller will have it all on the disk, so that most of it may be written before.
+                Else it is only for copies that are made at once.
 
         Postcondition: on any exception neither directory nor layer is left.
         """
-        into.mkdir(mode=0o700, parents=True)
         disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
+        freezes = await self._freezes(sandbox, disk, copy_most_bytes)
+        if not (flushed or freezes or sandbox.row.engine_disk or sandbox.row.state == "suspended"):
+            capture = await self._into_memory(sandbox, into.name, disk, layer_id)
+            if capture is not None:
+                return capture
+        into.mkdir(mode=0o700, parents=True)
         try:
             if sandbox.row.state == "suspended":
                 await self._link(sandbox, into)
                 if sandbox.row.engine_disk:
-                    return Capture(None, (), 0.0)
+                    return Capture(into, None, (), 0.0)
                 if self._parts.complete:
-                    return await self._frozen(sandbox, disk)
+                    return await self._frozen(sandbox, into, disk)
             if sandbox.row.engine_disk:
-                return Capture(None, (), await self._of_machine(sandbox, into))
-            if await self._freezes(sandbox, disk, copy_most_bytes):
+                return Capture(into, None, (), await self._of_machine(sandbox, into))
+            if freezes:
                 return await self._frozen_below(sandbox, into, disk, flushed=flushed)
             return await self._copied(sandbox, into, disk, layer_id)
         except BaseException:
@@ -117,16 +128,16 @@ class Captures:
 
         async def freeze() -> Capture:
             await self._link(sandbox, into)
-            return await self._frozen(sandbox, disk, durable=False)
+            return await self._frozen(sandbox, into, disk, durable=False)
 
         if flushed:
             # Whatever waits for the disk while the guest stands still would wait for all of this.
             await asyncio.to_thread(sync_tree, disk)
         capture, stopped_ms = await self._naps.nap(sandbox, freeze)
         # The stack may have been shortened meanwhile.
-        return Capture(capture.layer_id, sandbox.row.stack, stopped_ms)
+        return Capture(into, capture.layer_id, sandbox.row.stack, stopped_ms)
 
-    async def _frozen(self, sandbox: Sandbox, disk: Path, *, durable: bool = True) -> Capture:
+    async def _frozen(self, sandbox: Sandbox, into: Path, disk: Path, *, durable: bool = True) -> Capture:
         """Make the writable layer of a sleeping sandbox the layer, and give the sandbox a new one: no copy."""
         layers, old_stack = self._parts.layers, sandbox.row.stack
         async with self._parts.layers_lock:
@@ -139,12 +150,30 @@ class Captures:
                 await to_the_end(asyncio.to_thread(layers.undo_unknown_freeze, disk, old_stack))
                 raise
             await to_the_end(asyncio.to_thread(layers.branch, disk, stack))
-        return Capture(layer_id, stack, 0.0)
+        return Capture(into, layer_id, stack, 0.0)
 
     async def _of_machine(self, sandbox: Sandbox, into: Path) -> float:
         berth = self._parts.berth_of(sandbox)
         work = self._of_running(berth, into, None, paused=sandbox.row.state == "paused")
         return await berth.alive(work, sandbox.sandbox_id)
+
+    async def _into_memory(self, sandbox: Sandbox, name: str, disk: Path, layer_id: str) -> Capture | None:
+        """Do what ``_copied`` does, with the memory in memory; None where it has to lie on the disk."""
+        berth = self._parts.berth_of(sandbox)
+        # What is still in the file of a restore is not counted.
+        await berth.alive(berth.machine.prepare(), sandbox.sandbox_id)
+        into = await asyncio.to_thread(self._memory.make, name, berth.machine.memory_bytes())
+        if into is None:
+            return None
+        try:
+            return await self._copied(sandbox, into, disk, layer_id)
+        except NoSpaceError as error:
+            _log.info("the memory of sandbox %s goes to the disk: %s", sandbox.sandbox_id, error.message)
+            await to_the_end(erase(into))
+            return None
+        except BaseException:
+            await to_the_end(erase(into))
+            raise
 
     async def _copied(self, sandbox: Sandbox, into: Path, disk: Path, layer_id: str) -> Capture:
         copy = self._parts.layers.copy(disk, layer_id)
@@ -161,11 +190,13 @@ class Captures:
         except BaseException:
             await to_the_end(copy.abandon())
             raise
-        return Capture(layer_id, (layer_id, *sandbox.row.stack), stopped_ms)
+        return Capture(into, layer_id, (layer_id, *sandbox.row.stack), stopped_ms)
 
     async def _of_running(self, berth: Berth, into: Path, copy: LayerCopy | None, *, paused: bool) -> float:
         if not paused:
             await berth.machine.prepare()
+        if into.parent == self._parts.places.forks:
+            await berth.machine.prepare(into, only_room=True)
         began = time.perf_counter()
         try:
             if not paused:

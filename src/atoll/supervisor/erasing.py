@@ -72,6 +72,8 @@ class Trash:
         Gives the erasing, for who wants to wait for it.
         """
         aside = self._directory / f"{ASIDE}{new_id()}"
+        if path.parent.exists() and path.parent.stat().st_dev != self._directory.stat().st_dev:
+            aside = path.parent / aside.name
         with contextlib.ExitStack() as held:
             held.enter_context(self._table.holds.during(aside.name))
             try:

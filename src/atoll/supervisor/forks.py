@@ -95,9 +95,10 @@ class Forks:
                     original = sandbox.row.but(lifecycle=lifecycle)
                 with self._parts.table.holds.during(*capture.stack):
                     rows = [self._row(original, capture, sandbox_id) for sandbox_id in ids]
-                    copies = await self._copies(rows, directory)
+                    copies = await self._copies(rows, capture.checkpoint)
             finally:
                 self._parts.trash.take(directory)
+                self._parts.trash.take(self._parts.places.forks / directory.name)
         return [copy.row.info() for copy in copies]
 
     async def _copies(self, rows: list[SandboxRow], directory: Path) -> list[Sandbox]:

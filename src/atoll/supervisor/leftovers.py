@@ -117,7 +117,7 @@ class Leftovers:
 
     def _directories(self) -> Iterator[_Found]:
         places = self._parts.places
-        for parent in (places.sandboxes, places.snapshots):
+        for parent in (places.sandboxes, places.snapshots, places.forks):
             yield from self._unowned(parent, self._ids)
         yield from self._unowned(places.volumes, self._volume_ids)
         yield from self._unowned(places.machines, self._parts.berths.machine_ids)

@@ -21,6 +21,7 @@ class Places:
         self.snapshots = home.snapshots
         self.volumes = home.volumes
         self.machines = home.run / "m"
+        self.forks = home.run / "forks"
 
     def sandbox(self, sandbox_id: str) -> Path:
         """All of a sandbox."""

@@ -100,9 +100,9 @@ class FakeMachine(Machine):
         await self._used("checkpoint")
         (into / CHECKPOINT_FILE).write_bytes(msgspec.json.encode(self.memory))
 
-    async def prepare(self, into: Path | None = None) -> None:
+    async def prepare(self, into: Path | None = None, *, only_room: bool = False) -> None:
         """See ``Machine.prepare``."""
-        await self._used("prepare")
+        await self._used("reserve" if only_room else "prepare")
 
     async def written(self) -> None:
         """See ``Machine.written``."""

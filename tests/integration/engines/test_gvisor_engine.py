@@ -126,6 +126,38 @@ def test_a_full_disk_fails_what_of_a_checkpoint_is_written_late_and_the_next_one
     workshop.run(test)
 
 
+def test_a_checkpoint_in_memory_is_no_memory_of_its_guest(workshop: GvisorWorkshop) -> None:
+    async def test() -> None:
+        plan = workshop.plan("m1")
+        shell, option, count = plan.argv
+        much = f"much=$(head -c 64000000 /dev/urandom | base64 -w 0); {count}"
+        plan = msgspec.structs.replace(plan, argv=(shell, option, much))
+        machine = await workshop.engine().start(plan)
+        await ticks_beyond(workshop, plan, 1)
+        small, into = workshop.directory(), workshop.directory()
+        for directory, size in ((small, "1m"), (into, "1g")):
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", directory], check=True)
+        with pytest.raises(NoSpaceError):
+            await machine.prepare(small, only_room=True)
+        used = (await machine.stats()).memory_bytes
+        await machine.prepare(into, only_room=True)
+        await machine.checkpoint(into, late=True)
+        await machine.written()
+        pages = (into / "pages.img").stat()
+        assert 80 << 20 < pages.st_size <= pages.st_blocks * 512 < pages.st_size + (3 << 20)
+        grown = (await machine.stats()).memory_bytes
+        assert used is not None
+        assert grown is not None
+        assert grown - used < 32 << 20
+        copy_plan = msgspec.structs.replace(workshop.plan("m2", like=plan), argv=plan.argv, checkpoint=into)
+        copy = await workshop.engine().start(copy_plan)
+        await ticks_beyond(workshop, copy_plan, workshop.ticks(copy_plan)[-1].number)
+        await copy.kill()
+        await machine.kill()
+
+    workshop.run(test)
+
+
 def test_a_machine_works_below_a_path_longer_than_a_sockets_address(workshop: GvisorWorkshop) -> None:
     async def test() -> None:
         plan = workshop.plan("m1")

@@ -7,7 +7,8 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-from atoll.host import sync_directory
+from atoll.errors import NoSpaceError
+from atoll.host import sync_directory, syscalls
 
 # State of the kernel, table of the memory pages, the pages: the names that runsc looks for at a restore.
 NAMES = ("checkpoint.img", "pages_meta.img", "pages.img")
@@ -19,6 +20,28 @@ def open_new(path: Path, *, or_old: bool = False) -> int:
     """A descriptor of a file that is made, or with ``or_old`` of one that is there."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (0 if or_old else os.O_EXCL)
     return os.open(path, flags, 0o600)
+
+
+def reserve(path: Path, size_bytes: int) -> None:
+    """Make a file that is empty and has room for as much.
+
+    Raises:
+        NoSpaceError: There is none.
+    """
+    fd = open_new(path)
+    try:
+        syscalls.take_room(fd, size_bytes)
+    except OSError as error:
+        raise NoSpaceError(
+            f"there is no room for {size_bytes >> 20} MiB: {error.strerror}", hint="kill a sandbox"
+        ) from None
+    finally:
+        os.close(fd)
+
+
+def give_back_rest(path: Path) -> None:
+    """Give back what room a file has behind its end."""
+    os.truncate(path, path.stat().st_size)
 
 
 class CheckpointFiles:
@@ -34,7 +57,9 @@ class CheckpointFiles:
         self._into = into
         self._flushed = flushed
         self.fds: list[int] = []
-        self.prepared = (into / NAMES[-1]).exists()
+        pages = into / NAMES[-1]
+        self._there = pages.exists()
+        self.prepared = self._there and pages.stat().st_size > 0
         self._written = threading.Event()
         self._failure: OSError | None = None
         self._flusher = threading.Thread(target=self._flush, name="checkpoint-flush")
@@ -42,7 +67,7 @@ class CheckpointFiles:
     def __enter__(self) -> CheckpointFiles:
         try:
             for name in NAMES:
-                self.fds.append(open_new(self._into / name, or_old=self.prepared and name == NAMES[-1]))
+                self.fds.append(open_new(self._into / name, or_old=self._there and name == NAMES[-1]))
             if self._flushed:
                 self._flusher.start()
         except BaseException:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from atoll.engines.base import DiskGrowth, Machine, MachineStats
-from atoll.engines.gvisor.checkpoint_files import NAMES, CheckpointFiles, open_new
+from atoll.engines.gvisor.checkpoint_files import NAMES, CheckpointFiles, give_back_rest, open_new, reserve
 from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.files import Files
 from atoll.engines.gvisor.launch import is_full
@@ -53,6 +53,7 @@ class GvisorMachine(Machine):
         self._sentry, self._limits = parts.sentry, parts.limits
         self._control = ControlSocket(self._places.control_socket(machine_id))
         self._late = False
+        self._reserved: Path | None = None
         self._killing = asyncio.Lock()
         self._killed = False
         self.cgroup = parts.cgroup
@@ -71,10 +72,15 @@ class GvisorMachine(Machine):
         self._late = late and not durable and await asyncio.to_thread(self._may_be_copied)
         await to_the_end(self._checkpoint(into, durable=durable))
 
-    async def prepare(self, into: Path | None = None) -> None:
+    async def prepare(self, into: Path | None = None, *, only_room: bool = False) -> None:
         """See ``Machine.prepare``."""
         # First: what is still in the file of a restore is memory all the same.
         await self._control.call("containerManager.ReadPages", timeout_s=CHECKPOINT_TIMEOUT_S)
+        if into is not None and only_room:
+            used = self.memory_bytes() or 0
+            self._reserved = into / NAMES[-1]
+            await asyncio.to_thread(reserve, self._reserved, used + used // 8 + SPARE_BYTES)
+            return
         if into is None or not await asyncio.to_thread(self._may_be_copied):
             return
         pages = open_new(into / NAMES[-1])
@@ -88,10 +94,12 @@ class GvisorMachine(Machine):
 
     async def written(self) -> None:
         """See ``Machine.written``."""
-        if not self._late:  # the sentry would tell of an earlier one that was
-            return
-        with _telling_of_a_full_disk(self._state_dir):
-            await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_TIMEOUT_S)
+        if self._late:  # else the sentry would tell of an earlier one that was
+            with _telling_of_a_full_disk(self._state_dir):
+                await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_TIMEOUT_S)
+        if self._reserved is not None:
+            await asyncio.to_thread(give_back_rest, self._reserved)
+            self._reserved = None
 
     def _may_be_copied(self) -> bool:
         """Whether there is room for a second copy of its memory: what the guest writes to meanwhile is copied."""
