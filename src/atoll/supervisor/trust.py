@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,13 +15,22 @@ _BUNDLES = (
     "var/lib/ca-certificates/ca-bundle.pem",
     "etc/ssl/cert.pem",
 )
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s+(.+?)\s+-----END CERTIFICATE-----", re.DOTALL)
+_BEGIN = "-----BEGIN CERTIFICATE-----"
+_END = "-----END CERTIFICATE-----"
 _LIMIT_BYTES = 8 << 20
 
 
 def certificates(pem: str) -> dict[str, str]:
     """Each certificate's PEM block by its base64 without line breaks, in order."""
-    return {"".join(found[1].split()): found[0] for found in _CERTIFICATE.finditer(pem)}
+    found = {}
+    at = 0
+    # Not by a pattern: whoever made an image wrote this, and could have one that tries all ways hold up everybody.
+    while (end := pem.find(_END, at)) >= 0:
+        begin = pem.rfind(_BEGIN, at, end)
+        at = end + len(_END)
+        if begin >= 0 and (body := "".join(pem[begin + len(_BEGIN) : end].split())):
+            found[body] = pem[begin:at]
+    return found
 
 
 def extra_certificates(host_pem: str, image_pem: str) -> str | None:

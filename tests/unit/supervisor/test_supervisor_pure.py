@@ -21,7 +21,7 @@ from atoll.supervisor.rows import SandboxRow, Versions
 from atoll.supervisor.settings import Settings, read_settings
 from atoll.supervisor.states import check_action
 from atoll.supervisor.traffic import wanted
-from atoll.supervisor.trust import extra_certificates
+from atoll.supervisor.trust import certificates, extra_certificates
 from atoll.types import Limits
 
 
@@ -215,6 +215,13 @@ def test_the_certificates_beyond_the_images_own_are_found() -> None:
     assert extra_certificates(ours + theirs, ours) == theirs
     assert extra_certificates(ours, ours + theirs) is None
     assert extra_certificates("", ours) is None
+
+
+def test_a_bundle_that_its_maker_wants_to_be_slow_to_read_is_read_at_once() -> None:
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    for bundle in (begin + " " * (8 << 20), f"{begin}\n" * 300_000, end * 300_000):
+        assert certificates(bundle) == {}
+    assert list(certificates(f"{begin}{begin} A{end}")) == ["A"]
 
 
 def test_programs_are_kept_by_content_and_old_ones_while_needed(tmp_path: Path) -> None:
