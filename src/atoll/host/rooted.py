@@ -65,20 +65,24 @@ class RootedTree:
         with self._above(path) as (directory, name):
             return _seen(directory, name, path)
 
-    def list(self, path: str, *, depth: int, most: int) -> list[RootedEntry]:
+    def list(self, path: str, *, depth: int, most: int, most_chars: int) -> list[RootedEntry]:
         """All below a directory, down to so many levels, in lexical order; what vanishes meanwhile is left out.
 
+        Args:
+            most: Entries that may be there.
+            most_chars: Characters that their paths and targets may have together.
+
         Raises:
-            OSError: It is no directory; EFBIG: there are more than ``most``.
+            OSError: It is no directory; EFBIG: there is more than that.
         """
-        found: list[RootedEntry] = []
+        listing = _Listing(path, most, most_chars)
         with self._opened() as top:
             fd = syscalls.open_in_root(top, path, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                _list_below(fd, path.rstrip("/"), depth, most, found)
+                listing.add(fd, path.rstrip("/"), depth)
             finally:
                 os.close(fd)
-        return sorted(found, key=lambda entry: entry.path.split("/"))
+        return listing.found
 
     def make_directory(self, path: str, *, parents: bool, mode: int | None, owner: Owner) -> RootedEntry:
         """Make a directory; with ``parents`` those above it too, and one that is there will do."""
@@ -262,26 +266,49 @@ def _regular(directory: int, name: str) -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
-def _list_below(fd: int, path: str, depth: int, most: int, found: list[RootedEntry]) -> None:
-    with os.scandir(fd) as entries:
+class _Listing:
+    """What is found below a directory, as long as it is not too much. Names deep down repeat all those above them."""
+
+    def __init__(self, path: str, most: int, most_chars: int) -> None:
+        self.found: list[RootedEntry] = []
+        self._path = path
+        self._most = most
+        self._most_chars = most_chars
+        self._chars = 0
+
+    def add(self, fd: int, path: str, depth: int) -> None:
+        for name in self._names(fd):
+            try:
+                seen = _seen(fd, name, f"{path}/{name}")
+            except OSError:  # it has vanished meanwhile
+                continue
+            self._take(seen)
+            if depth > 1 and stat.S_ISDIR(seen.status.st_mode):
+                try:
+                    deeper = os.open(name, _DIRECTORY, dir_fd=fd)
+                except OSError:  # it was replaced meanwhile
+                    continue
+                try:
+                    self.add(deeper, seen.path, depth - 1)
+                finally:
+                    os.close(deeper)
+
+    def _names(self, fd: int) -> list[str]:
         names = []
-        for entry in entries:
-            if len(found) >= most:
-                raise OSError(errno.EFBIG, f"it has more than {most} entries", path or "/")
-            with contextlib.suppress(OSError):  # it vanishes meanwhile
-                seen = _seen(fd, entry.name, f"{path}/{entry.name}")
-                found.append(seen)
-                if depth > 1 and stat.S_ISDIR(seen.status.st_mode):
-                    names.append(entry.name)
-    for name in names:
-        try:
-            deeper = os.open(name, _DIRECTORY, dir_fd=fd)
-        except OSError:  # it was replaced meanwhile
-            continue
-        try:
-            _list_below(deeper, f"{path}/{name}", depth - 1, most, found)
-        finally:
-            os.close(deeper)
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                names.append(entry.name)
+                if len(self.found) + len(names) > self._most:
+                    raise OSError(errno.EFBIG, f"it has more than {self._most} entries", self._path)
+        return sorted(names)
+
+    def _take(self, seen: RootedEntry) -> None:
+        self._chars += len(seen.path) + len(seen.target or "")
+        if self._chars > self._most_chars:
+            raise OSError(errno.EFBIG, f"its paths have more than {self._most_chars} characters", self._path)
+        if len(self.found) >= self._most:
+            raise OSError(errno.EFBIG, f"it has more than {self._most} entries", self._path)
+        self.found.append(seen)
 
 
 def _sync(directory: int) -> None:

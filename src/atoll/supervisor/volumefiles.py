@@ -24,11 +24,14 @@ from atoll.errors import (
 )
 from atoll.host import Owner, RootedEntry, RootedTree, to_the_end
 from atoll.supervisor.table import Table
+from atoll.supervisor.volumelists import VolumeLists
 from atoll.types import FileKind, VolumeEntry
 
 _T = TypeVar("_T")
 DEPTH_MOST = 64
 ENTRIES_MOST = 100_000
+# Each may take six bytes in the answer, of which clients read 64 MiB.
+CHARS_MOST = 8 << 20
 _PATH_MOST_BYTES = 4096
 _NUMBER_MOST = 0xFFFFFFFE
 _PIECE_BYTES = 256 << 10
@@ -52,12 +55,14 @@ class VolumeFiles:
         volume_id: Which.
         tree: Where they lie.
         table: Keeps the volume from being erased meanwhile.
+        lists: Says when it may be listed.
     """
 
-    def __init__(self, volume_id: str, tree: RootedTree, table: Table) -> None:
+    def __init__(self, volume_id: str, tree: RootedTree, table: Table, lists: VolumeLists) -> None:
         self._volume_id = volume_id
         self._tree = tree
         self._table = table
+        self._lists = lists
 
     async def stat(self, path: str) -> VolumeEntry:
         """Describe an entry; a symlink is not followed."""
@@ -69,8 +74,13 @@ class VolumeFiles:
         path = plain(path)
         if not 1 <= depth <= DEPTH_MOST:
             raise InvalidSpecError(f"depth is {depth}", hint=f"give 1 to {DEPTH_MOST}")
-        found = await self._do(path, lambda: self._tree.list(path, depth=depth, most=ENTRIES_MOST))
-        return [_entry(each) for each in found]
+
+        def work() -> list[VolumeEntry]:
+            found = self._tree.list(path, depth=depth, most=ENTRIES_MOST, most_chars=CHARS_MOST)
+            return [_entry(each) for each in found]
+
+        async with self._lists.turn(self._volume_id):
+            return await self._do(path, work)
 
     async def mkdir(self, path: str, *, parents: bool, mode: int | None, owner: Owner) -> VolumeEntry:
         """Make a directory; with ``parents`` those above it too, and one that is there will do."""

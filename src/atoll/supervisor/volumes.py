@@ -21,6 +21,7 @@ from atoll.supervisor.records import Records
 from atoll.supervisor.rows import VolumeRow
 from atoll.supervisor.table import Table
 from atoll.supervisor.volumefiles import VolumeFiles
+from atoll.supervisor.volumelists import VolumeLists
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 # Whoever is in a sandbox that mounts it may use it, whatever that user's number is there.
@@ -48,6 +49,7 @@ class Volumes:
         self._copies = copies
         self._table = table
         self._places = places
+        self._lists = VolumeLists()
         self._trash = trash
         self._rows: dict[str, VolumeRow] = {}
         self._making: set[tuple[str | None, str]] = set()
@@ -180,7 +182,7 @@ class Volumes:
     def files(self, row: VolumeRow) -> VolumeFiles:
         """Its files, to be used without a sandbox."""
         data, aside = self._places.volume_data(row.volume_id), self._places.volume_aside(row.volume_id)
-        return VolumeFiles(row.volume_id, RootedTree(data, aside, _OWNER), self._table)
+        return VolumeFiles(row.volume_id, RootedTree(data, aside, _OWNER), self._table, self._lists)
 
     def resolve(self, wanted: Mapping[str, str], team: str | None) -> dict[str, str]:
         """The ids of volumes that were named by the paths where they are to appear.

@@ -61,7 +61,7 @@ def test_no_link_leads_out_whatever_is_done(tree: RootedTree, tmp_path: Path, ta
     for attempt in (
         lambda: tree.open_file("/way/secret"),
         lambda: tree.stat("/way/secret"),
-        lambda: tree.list("/way", depth=2, most=10),
+        lambda: tree.list("/way", depth=2, most=10, most_chars=10_000),
         lambda: written(tree, "/way/mine", b"x"),
         lambda: tree.make_directory("/way/mine", parents=False, mode=None, owner=Owner()),
         lambda: tree.set_attributes("/way/secret", mode=0o777, owner=Owner()),
@@ -72,7 +72,9 @@ def test_no_link_leads_out_whatever_is_done(tree: RootedTree, tmp_path: Path, ta
         assert number_of(error) in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EXDEV)
     assert sorted(path for path in (tmp_path / "outside").rglob("*")) == before
     assert (tmp_path / "outside" / "secret").read_text() == SECRET
-    assert [entry.target for entry in tree.list("/", depth=5, most=10)][-1] == target.format(top=tmp_path)
+    assert [entry.target for entry in tree.list("/", depth=5, most=10, most_chars=10_000)][
+        -1
+    ] == target.format(top=tmp_path)
     tree.remove("/way")
     assert (tmp_path / "outside" / "secret").exists()
 
@@ -105,19 +107,32 @@ def test_a_pipe_is_told_of_and_never_opened(tree: RootedTree, tmp_path: Path) ->
     assert number_of(error) == errno.EINVAL
     with pytest.raises(OSError):
         tree.set_attributes("/pipe", mode=0o777, owner=Owner())
-    assert [entry.path for entry in tree.list("/", depth=1, most=10)] == ["/pipe"]
+    assert [entry.path for entry in tree.list("/", depth=1, most=10, most_chars=10_000)] == ["/pipe"]
     tree.remove("/pipe")
-    assert tree.list("/", depth=1, most=10) == []
+    assert tree.list("/", depth=1, most=10, most_chars=10_000) == []
 
 
 def test_a_list_has_levels_an_order_and_an_end(tree: RootedTree) -> None:
     tree.make_directory("/b/c/d", parents=True, mode=None, owner=Owner())
     written(tree, "/a", b"1")
     written(tree, "/b-", b"2")
-    assert [entry.path for entry in tree.list("/", depth=2, most=10)] == ["/a", "/b", "/b/c", "/b-"]
-    assert [entry.path for entry in tree.list("/b", depth=9, most=10)] == ["/b/c", "/b/c/d"]
+    assert [entry.path for entry in tree.list("/", depth=2, most=10, most_chars=10_000)] == [
+        "/a",
+        "/b",
+        "/b/c",
+        "/b-",
+    ]
+    assert [entry.path for entry in tree.list("/b", depth=9, most=10, most_chars=10_000)] == [
+        "/b/c",
+        "/b/c/d",
+    ]
     with pytest.raises(OSError) as error:
-        tree.list("/", depth=9, most=4)
+        tree.list("/", depth=9, most=4, most_chars=10_000)
+    assert number_of(error) == errno.EFBIG
+    all_chars = len("/a/b/b/c/b/c/d/b-")
+    assert len(tree.list("/", depth=9, most=5, most_chars=all_chars)) == 5
+    with pytest.raises(OSError) as error:
+        tree.list("/", depth=9, most=5, most_chars=all_chars - 1)
     assert number_of(error) == errno.EFBIG
 
 
@@ -159,7 +174,10 @@ def test_who_swaps_directories_for_links_meanwhile_gains_nothing(tree: RootedTre
             with contextlib.suppress(OSError):
                 tree.remove(f"/way/new{number - 1}")
             with contextlib.suppress(OSError):
-                assert not any("secret" in entry.path for entry in tree.list("/link", depth=2, most=1000))
+                assert not any(
+                    "secret" in entry.path
+                    for entry in tree.list("/link", depth=2, most=1000, most_chars=100_000)
+                )
     finally:
         over.set()
         swapper.join()

@@ -13,6 +13,7 @@ import pytest
 from atoll.errors import InvalidSpecError
 from atoll.supervisor.mountpoints import check_mountpoints
 from atoll.supervisor.rows import VolumeRow
+from atoll.supervisor.volumelists import VolumeLists
 from tests.unit.supervisor.world import PATIENCE_S, World, in_world
 
 
@@ -223,3 +224,43 @@ async def test_a_team_that_has_used_up_its_disk_uploads_no_more(world: World) ->
             await asyncio.sleep(0.05)
     assert (answer.status, answer.json["code"]) == (429, "quota")
     assert list((world.home.volumes / volume / "aside").iterdir()) == []
+
+
+@in_world
+async def test_a_volume_that_is_listed_often_waits_for_itself_and_lets_others_go_first(_: World) -> None:
+    lists, running = VolumeLists(), list[str]()
+    go_on = asyncio.Event()
+
+    async def listed(volume: str) -> None:
+        async with lists.turn(volume):
+            running.append(volume)
+            await go_on.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for volume in ("one", "one", "one", "two", "three"):
+            group.create_task(listed(volume))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert running == ["one", "two"]
+        go_on.set()
+    assert sorted(running) == ["one", "one", "one", "three", "two"]
+
+
+@in_world
+async def test_a_volume_with_long_paths_deep_down_is_too_much_to_list(world: World) -> None:
+    volume = await made(world)
+    top = world.home.volumes / volume / "data"
+    fd = os.open(top, os.O_RDONLY)
+    for _ in range(60):
+        os.mkdir("d" * 200, dir_fd=fd)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    for number in range(800):
+        os.close(os.open(f"{number:0200}", os.O_CREAT, dir_fd=fd))
+    os.close(fd)
+    refused = await world.ask("GET", f"/v1/volumes/{volume}/dir?path=/&depth=64")
+    assert refused.status == 400
+    assert "characters" in refused.json["message"]
+    (shown,) = (await world.ask("GET", f"/v1/volumes/{volume}/dir?path=/&depth=1")).json
+    assert shown["kind"] == "directory"
