@@ -152,13 +152,33 @@ func (d *download) restart() error {
 	return err
 }
 
-// from brings all that is missing from one source, asking again as long as something comes.
+// from brings the blob from one source. What an earlier download has left may have come from another one: when the
+// whole is wrong, all of it is asked for.
 func (d *download) from(ctx context.Context, s *source) error {
 	carrier, err := s.transport(ctx)
 	if err != nil {
 		return err
 	}
 	client := &http.Client{Transport: carrier}
+	for goesOn := d.have > 0; ; goesOn = false {
+		if err := d.rest(ctx, client, s); err != nil {
+			return err
+		}
+		found := digestPrefix + hex.EncodeToString(d.hash.Sum(nil))
+		if found == d.Digest {
+			return nil
+		}
+		if err := d.restart(); err != nil {
+			return err
+		}
+		if !goesOn {
+			return newFault("digest", "%s sent %s where %s was asked for", s.ref.Context(), found, d.Digest)
+		}
+	}
+}
+
+// rest brings all that is missing, asking again as long as something comes.
+func (d *download) rest(ctx context.Context, client *http.Client, s *source) error {
 	url := fmt.Sprintf("%s://%s/v2/%s/blobs/%s",
 		s.ref.Context().Scheme(), s.ref.Context().RegistryStr(), s.ref.Context().RepositoryStr(), d.Digest)
 	pause := firstPause
@@ -178,12 +198,6 @@ func (d *download) from(ctx context.Context, s *source) error {
 		}
 		time.Sleep(pause)
 		pause *= 2
-	}
-	if found := digestPrefix + hex.EncodeToString(d.hash.Sum(nil)); found != d.Digest {
-		if err := d.restart(); err != nil {
-			return err
-		}
-		return newFault("digest", "%s sent %s where %s was asked for", s.ref.Context(), found, d.Digest)
 	}
 	return nil
 }

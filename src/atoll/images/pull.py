@@ -21,7 +21,7 @@ from atoll.images.holding import held
 from atoll.images.owners import Owner, stacked_owners, write_owners
 from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig, Unpacked
 from atoll.images.realm import Realm, realm_of
-from atoll.images.reference import directory_name, pinned
+from atoll.images.reference import directory_name, pinned, repository
 from atoll.types import ImageAccess, ImageInfo, Progress
 
 Stacking = Literal["trusted", "user", "none"]
@@ -99,11 +99,11 @@ class Pulls:
             # What is unpacked must have its record before somebody collects what no image needs.
             async with held(self.layers_lock, progress, "waiting for another image"):
                 if image := self._catalog.get(digest):
-                    return self._named(asked, image)
+                    return self._named(asked, resolved, image)
                 missing = self._missing(asked.realm, resolved)
                 if all(self._blob(asked, layer.blob).exists() for layer in missing):
                     image = await self._unpack(asked, resolved, progress)
-                    return self._named(asked, image)
+                    return self._named(asked, resolved, image)
         raise ImagePullError(f"the layers of {asked.name} vanish while it is pulled", hint="try again")
 
     @property
@@ -111,8 +111,14 @@ class Pulls:
         """Held while layers become an image's, or are collected."""
         return self._catalog.layers / _LAYERS_LOCK
 
-    def _named(self, asked: _Asked, image: Image) -> Image:
+    def _named(self, asked: _Asked, resolved: Resolved, image: Image) -> Image:
         self._catalog.name(asked.realm.key(asked.name), Named(digest=image.info.digest))
+        # Those too that somebody else has unpacked meanwhile.
+        for blob in resolved.layers:
+            self._blob(asked, blob).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another pull is at it
+            self._downloads(asked).rmdir()
+            self._catalog.downloads.rmdir()
         return image
 
     def _check(self, name: str, resolved: Resolved) -> None:
@@ -148,7 +154,10 @@ class Pulls:
         return [layer for layer in layers if not (self._catalog.layers / layer.directory).is_dir()]
 
     def _blob(self, asked: _Asked, blob: Blob) -> Path:
-        return asked.realm.downloads(self._catalog.downloads) / directory_name(blob.digest)
+        return self._downloads(asked) / directory_name(blob.digest)
+
+    def _downloads(self, asked: _Asked) -> Path:
+        return asked.realm.downloads(self._catalog.downloads, repository(asked.name))
 
     async def _fetch(self, asked: _Asked, missing: list[_Layer], progress: Report) -> None:
         blobs = list({layer.blob.digest: layer.blob for layer in missing}.values())
@@ -160,8 +169,7 @@ class Pulls:
 
         if blobs:
             came(0)
-            into = asked.realm.downloads(self._catalog.downloads)
-            await self._puller.fetch(asked.name, asked.access, blobs, into, came)
+            await self._puller.fetch(asked.name, asked.access, blobs, self._downloads(asked), came)
 
     async def _unpack(self, asked: _Asked, resolved: Resolved, progress: Report) -> Image:
         name, missing = asked.name, self._missing(asked.realm, resolved)
@@ -183,11 +191,6 @@ class Pulls:
         if self._stacking == "none":
             write_owners(flat.parent, _as_rows(name, owners))
         info = await asyncio.to_thread(self._record, asked, resolved, flat)
-        for layer in missing:
-            self._blob(asked, layer.blob).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # another pull is at it
-            asked.realm.downloads(self._catalog.downloads).rmdir()
-            self._catalog.downloads.rmdir()
         image = self._catalog.get(info.digest)
         assert image, "just recorded"
         return image

@@ -40,11 +40,15 @@ class Realm:
             return name
         return f"sha256-{hashlib.sha256(f'{_MARK}{self.owner}/{name}'.encode()).hexdigest()}"
 
-    def downloads(self, directory: Path) -> Path:
-        """Where what is on its way lies."""
+    def downloads(self, directory: Path, repository: str) -> Path:
+        """Where what is on its way lies.
+
+        Teams may claim that their own registry has a layer of another one: how slowly it comes, and whether it is
+        what it should be, is then nobody else's concern.
+        """
         if self.owner is None:
             return directory
-        return directory / f"realm-{hashlib.sha256(self.owner.encode()).hexdigest()[:20]}"
+        return directory / f"realm-{hashlib.sha256(f'{self.owner}@{repository}'.encode()).hexdigest()[:20]}"
 
     @property
     def team(self) -> str | None:

@@ -53,8 +53,13 @@ def is_pinned(name: str) -> bool:
 
 def pinned(name: str, digest: str) -> str:
     """The reference by which the registry of ``name`` always gives the image with that ``sha256:…``."""
+    return f"{repository(name)}@{digest}"
+
+
+def repository(name: str) -> str:
+    """Registry and repository of a reference, as it has them."""
     match = _REFERENCE.fullmatch(name)
-    return f"{match['repository'] if match else name}@{digest}"
+    return match["repository"] if match else name
 
 
 def directory_name(digest: str) -> str:

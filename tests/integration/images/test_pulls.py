@@ -116,6 +116,20 @@ async def test_a_pull_that_was_killed_is_gone_on_with_by_the_next_process(tmp_pa
         assert (image.lowers[0] / "big").read_bytes() == BIG
 
 
+async def test_what_another_pull_has_left_and_is_wrong_is_pulled_again(tmp_path: Path) -> None:
+    with serving() as registry:
+        reference = registry.put("app", "1", ImageSource([[File("big", BIG)]], how=("plain",)))
+        (name,) = [name for name, blob in registry.blobs.items() if len(blob) > 1_000_000]
+        downloads = tmp_path / "images/downloads"
+        downloads.mkdir(parents=True)
+        (downloads / f"{name.replace(':', '-')}.part").write_bytes(bytes(777_777))
+        os.chown(downloads / f"{name.replace(':', '-')}.part", 65534, 65534)
+        image = await pulled(tmp_path, reference)
+        assert registry.ranges == ["bytes=777777-"]
+        assert registry.asked[f"/v2/app/blobs/{name}"] == 2
+        assert (image.lowers[0] / "big").read_bytes() == BIG
+
+
 async def test_a_busy_or_failing_registry_is_asked_again(tmp_path: Path) -> None:
     with serving() as registry:
         reference = registry.put("app", "1", ImageSource([[File("a", b"a")]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -115,6 +116,21 @@ def without(source: ImageSource) -> ImageSource:
     claimed.digest = digest(claimed.manifest)
     claimed.blobs = {manifest["config"]["digest"]: source.blobs[manifest["config"]["digest"]]}
     return claimed
+
+
+async def test_a_registry_that_holds_a_layer_back_holds_up_no_pull_from_another_one(tmp_path: Path) -> None:
+    source = ImageSource([[File("a", b"a")]])
+    with serving() as slow, serving() as quick:
+        slow.gate.clear()
+        waiting = asyncio.create_task(asked(tmp_path, slow.put("app", "1", source), "ants"))
+        while not list((tmp_path / "images").rglob("*.part")):  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        image = await asked(tmp_path, quick.put("app", "1", source), "bees")
+        assert (image.lowers[0] / "a").read_bytes() == b"a"
+        assert not waiting.done()
+        slow.gate.set()
+        assert (await waiting).lowers == image.lowers
+    assert not (tmp_path / "images/downloads").exists()
 
 
 async def test_credentials_do_not_go_where_a_registry_sends_requests(tmp_path: Path) -> None:
