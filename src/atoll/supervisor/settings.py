@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 import msgspec
@@ -10,6 +11,18 @@ from atoll.errors import InvalidSpecError
 
 MIB = 1 << 20
 _MOST = 1e9
+# Beyond these the supervisor itself, some 15 ms of one processor for each copy, is what the others wait for.
+_RESTORES_MOST = 8
+
+
+def restores_for(processors: int) -> int:
+    """How many machines to restore beside each other: each keeps one processor busy, and waits now and then."""
+    return min(max(2, processors), _RESTORES_MOST)
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pool_size: int = 1
     idle_exit_s: float = 60.0
     agent_timeout_s: float = 10.0
-    restores_at_once: int = 2
+    restores_at_once: int = msgspec.field(default_factory=lambda: restores_for(processors()))
     disk: str = "auto"
     registry_mirrors: str = ""
     insecure_registries: str = ""

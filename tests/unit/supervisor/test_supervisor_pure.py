@@ -18,7 +18,7 @@ from atoll.supervisor.programs import Programs
 from atoll.supervisor.records import Records, migrate, migrations
 from atoll.supervisor.rollback import next_disk
 from atoll.supervisor.rows import SandboxRow, Versions
-from atoll.supervisor.settings import Settings, read_settings
+from atoll.supervisor.settings import Settings, read_settings, restores_for
 from atoll.supervisor.states import check_action
 from atoll.supervisor.traffic import wanted
 from atoll.supervisor.trust import certificates, extra_certificates
@@ -116,6 +116,10 @@ def test_settings_come_from_the_environment_and_nonsense_is_refused() -> None:
     ):
         with pytest.raises(InvalidSpecError):
             read_settings(wrong)
+
+
+def test_copies_are_restored_on_all_processors_as_far_as_the_supervisor_can_follow() -> None:
+    assert [restores_for(count) for count in (1, 2, 6, 64)] == [2, 2, 6, 8]
 
 
 @pytest.mark.parametrize("name", ["a", "a-1", "0", "a" * 63])
