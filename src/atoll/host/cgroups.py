@@ -62,19 +62,19 @@ class Cgroup:
         current = "memory.current" if self._unified else "memory.usage_in_bytes"
         droppable = "inactive_file" if self._unified else "total_inactive_file"
         used = int((directory / current).read_text())
-        return max(0, used - _stat(directory / "memory.stat").get(droppable, 0))
+        return max(0, used - read_stat(directory / "memory.stat").get(droppable, 0))
 
     def cpu_s(self) -> float:
         """Processor time used by all its processes so far, in seconds."""
         if self._unified:
-            return _stat(self._directories["cpu"] / "cpu.stat").get("usage_usec", 0) / 1e6
+            return read_stat(self._directories["cpu"] / "cpu.stat").get("usage_usec", 0) / 1e6
         return int((self._directories["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
 
     def oom_kills(self) -> int:
         """How many of its processes the kernel ended for want of memory; 0 where it does not count them."""
         directory = self._directories["memory"]
         with contextlib.suppress(OSError):  # removed
-            return _stat(directory / ("memory.events" if self._unified else "memory.oom_control")).get(
+            return read_stat(directory / ("memory.events" if self._unified else "memory.oom_control")).get(
                 "oom_kill", 0
             )
         return 0
@@ -292,6 +292,7 @@ def _removed(directory: Path) -> bool:
     return True
 
 
-def _stat(path: Path) -> dict[str, int]:
+def read_stat(path: Path) -> dict[str, int]:
+    """The numbers in a file of a group that has a name and a number in each line."""
     pairs = (line.split() for line in path.read_text().splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
