@@ -102,6 +102,23 @@ class FilesConformance:
 
         workshop.run(test)
 
+    def test_machines_that_were_started_beside_each_other_find_their_files_again(
+        self, workshop: Workshop
+    ) -> None:
+        async def test() -> None:
+            plans = [workshop.plan(name) for name in ("m1", "m2", "m3")]
+            machines = await asyncio.gather(*(workshop.engine().start(plan) for plan in plans))
+            for plan, machine in zip(plans, machines, strict=True):
+                await ticks_beyond(workshop, plan, 1)
+                await machine.pause()
+                await workshop.engine().detach_files(machine)
+                await workshop.engine().attach_files(machine, plan)
+                await machine.resume()
+                await ticks_beyond(workshop, plan, workshop.ticks(plan)[-1].number)
+                await machine.kill()
+
+        workshop.run(test)
+
     def test_a_machine_without_its_files_can_be_killed(self, workshop: Workshop) -> None:
         async def test() -> None:
             before = workshop.ledger()
