@@ -223,6 +223,13 @@ class Engine(ABC):
         raise UnsupportedError(f"the engine of {machine.machine_id} keeps its files")
 
     @abstractmethod
+    async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
+        """The record of a machine that another, dead process was starting by a plan with these, if it runs now.
+
+        Waits until the start is over. None: it has come to nothing, and what is left of it is a leftover.
+        """
+
+    @abstractmethod
     async def adopt(self, record: bytes) -> Machine | None:
         """Take over a machine that another, dead process started; None when it does not run any more.
 

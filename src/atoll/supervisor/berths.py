@@ -311,14 +311,22 @@ class Berths:
             await machine.kill()
         await self._clear(disk, self._run / (row.machine_id or ""))
 
-    def strays(self, sandbox_id: str) -> list[tuple[str, bytes]]:
+    async def strays(self, plan: BerthPlan) -> list[tuple[str, bytes]]:
         """Ids and records of machines that somebody started for a sandbox and that are not owned."""
-        console = self._sandboxes / sandbox_id / _CONSOLE
+        console = self._sandboxes / plan.sandbox_id / _CONSOLE
         found = []
         for state_dir in self._run.iterdir() if self._run.is_dir() else ():
-            with contextlib.suppress(OSError):  # one without a record was still being started
-                if state_dir.name not in self._owned and (state_dir / _CONSOLE).readlink() == console:
-                    found.append((state_dir.name, (state_dir / _RECORD).read_bytes()))
+            with contextlib.suppress(OSError):  # it is another one's, or hardly begun
+                if state_dir.name in self._owned or (state_dir / _CONSOLE).readlink() != console:
+                    continue
+            try:
+                record: bytes | None = (state_dir / _RECORD).read_bytes()
+            except FileNotFoundError:
+                # Whoever began it died before it was there, or before it was written down.
+                engine = self._engine(plan.versions.engine)
+                record = await engine.started(state_dir.name, state_dir, plan.limits)
+            if record is not None:
+                found.append((state_dir.name, record))
         return found
 
     async def end(self, berth: Berth) -> None:

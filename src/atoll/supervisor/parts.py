@@ -108,10 +108,17 @@ class Parts:
         return link
 
     async def take_up(
-        self, sandbox: Sandbox, berth: Berth, *, durable: bool = False, **changes: object
+        self,
+        sandbox: Sandbox,
+        berth: Berth,
+        *,
+        durable: bool = False,
+        freeing: bool = False,
+        **changes: object,
     ) -> None:
-        """Let a berth be what runs a sandbox from now on."""
-        await self.table.change(sandbox, durable=durable, state="running", **berth_columns(berth), **changes)
+        """Let a berth be what runs a sandbox from now on; for ``freeing`` see ``Records.put``."""
+        columns = {**berth_columns(berth), **changes}
+        await self.table.change(sandbox, durable=durable, freeing=freeing, state="running", **columns)
         self.attach(sandbox, berth)
 
     def attach(self, sandbox: Sandbox, berth: Berth) -> None:

@@ -134,7 +134,7 @@ class Reconcile:
         disk = self._parts.places.disk(row.sandbox_id, row.disk)
         checkpoint = self._parts.places.checkpoint(row.sandbox_id)
         link = await self._parts.links.adopt(begun.link_id) if begun.link_id else None
-        for machine_id, record in self._parts.berths.strays(row.sandbox_id):
+        for machine_id, record in await self._parts.berths.strays(self._parts.plan(row)):
             found = row.but(machine_id=machine_id, machine=record, generation=row.generation + 1)
             if link is None:
                 await self._parts.berths.end_lost(found, disk)
@@ -152,8 +152,12 @@ class Reconcile:
         try:
             await berth.alive(self._parts.agents.first(berth.link, woken_init(row)), row.sandbox_id)
             await berth.link.reset_connections(read_flows(checkpoint))
+            # Who began it may not have come to the end of it.
+            await asyncio.to_thread(self._parts.berths.seals.check, checkpoint, small=False)
             lease = self._parts.leases.woken(sandbox.row, length_after_use(row.lifecycle))
-            await self._parts.take_up(sandbox, berth, generation=row.generation, durable=True, **lease)
+            await self._parts.take_up(
+                sandbox, berth, generation=row.generation, durable=True, freeing=True, **lease
+            )
         except (AtollError, OSError) as error:
             _log.warning("the waking of sandbox %s is given up: %s", row.sandbox_id, error)
             await self._parts.berths.end(berth)

@@ -111,8 +111,12 @@ class Records:
         """All rows of a kind, oldest first."""
         return await self._do(lambda: self._all(kind))
 
-    async def put(self, *rows: _Row, durable: bool = False) -> None:
+    async def put(self, *rows: _Row, durable: bool = False, freeing: bool = False) -> None:
         """Insert or replace rows, all or none. With ``durable`` they are on the disk when this returns.
+
+        Args:
+            freeing: Whether what follows frees room, so that these may take what is kept for that. The rows of what
+                was killed always may.
 
         Raises:
             NameTakenError: Another row has the name.
@@ -124,9 +128,9 @@ class Records:
             await self._do(lambda: self._put_and_keep(rows, durable))
             return
         if durable or self._waiting:
-            await self._do(lambda: self._put(rows, durable))
+            await self._do(lambda: self._put(rows, durable, freeing=freeing))
         else:
-            self._put(rows, durable)
+            self._put(rows, durable, freeing=freeing)
         self._keep_soon(rows)
 
     async def delete(self, *rows: _Row, durable: bool = True) -> None:
@@ -239,8 +243,8 @@ class Records:
         self._put(rows, durable)
         self._keep(rows)
 
-    def _put(self, rows: tuple[_Row, ...], durable: bool) -> None:
-        self._transact([_upsert(row) for row in rows], durable, freeing=_killed(rows))
+    def _put(self, rows: tuple[_Row, ...], durable: bool, *, freeing: bool = False) -> None:
+        self._transact([_upsert(row) for row in rows], durable, freeing=freeing or _killed(rows))
 
     def _keep(self, rows: tuple[_Row, ...]) -> None:
         for row in rows:

@@ -266,7 +266,8 @@ class Sleep:
                     else:
                         await link.reset_connections(read_flows(checkpoint))
                     changes = {**columns, "generation": row.generation, "reason": None}
-                    await self._parts.take_up(sandbox, berth, durable=durable, **changes)
+                    # Its guest runs already: were this not written, its memory would be lost. What follows erases that.
+                    await self._parts.take_up(sandbox, berth, durable=durable, freeing=True, **changes)
                 except BaseException:
                     await to_the_end(self._parts.berths.end(berth))
                     raise

@@ -169,13 +169,15 @@ class Table(Reservations):
             self._journal.changed(None, sandbox.row)
             self.changed(sandbox.row)
 
-    async def change(self, sandbox: Sandbox, *, durable: bool = False, **changes: object) -> None:
-        """Change a sandbox's row; with ``durable`` it is on the disk when this returns."""
+    async def change(
+        self, sandbox: Sandbox, *, durable: bool = False, freeing: bool = False, **changes: object
+    ) -> None:
+        """Change a sandbox's row; with ``durable`` it is on the disk when this returns; for ``freeing`` see ``put``."""
         now_s = self._changing_s(sandbox.row.changed_at)
         if sandbox.row.state == "running" and changes.get("state", "running") != "running":
             changes["stopped_at"] = now_s
         row = sandbox.row.but(changed_at=now_s, **changes)
-        await self._records.put(row, durable=durable)
+        await self._records.put(row, durable=durable, freeing=freeing)
         old, sandbox.row = sandbox.row, row
         self._journal.changed(old, row)
         self.changed(row)

@@ -348,6 +348,8 @@ class EngineConformance(FilesConformance):
             adopted = await workshop.engine().adopt(machine.record())
             assert adopted is not None
             assert adopted.record() == machine.record()
+            asked = (plan.machine_id, plan.state_dir, plan.limits)
+            assert await workshop.engine().started(*asked) == machine.record()
             await adopted.pause()
             await _assert_frozen(workshop, plan)
             await adopted.resume()
@@ -357,6 +359,7 @@ class EngineConformance(FilesConformance):
                 await machine.wait()
             assert workshop.ledger().processes == before.processes
             assert await workshop.engine().adopt(machine.record()) is None
+            assert await workshop.engine().started(*asked) is None
             await machine.kill()
 
         workshop.run(test)

@@ -186,6 +186,12 @@ class FakeEngine(Engine):
         self.host.machines[plan.machine_id] = machine
         return machine
 
+    async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
+        """See ``Engine.started``."""
+        await self.host.note("started", machine_id)
+        machine = self.host.machines.get(machine_id)
+        return None if machine is None or not machine.alive else machine.record()
+
     async def detach_files(self, machine: Machine) -> None:
         """See ``Engine.detach_files``."""
         await self.host.note("detach_files", machine.machine_id)

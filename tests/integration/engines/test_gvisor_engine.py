@@ -158,6 +158,29 @@ def test_a_checkpoint_in_memory_is_no_memory_of_its_guest(workshop: GvisorWorksh
     workshop.run(test)
 
 
+def test_a_start_goes_on_without_who_has_begun_it(workshop: GvisorWorkshop) -> None:
+    async def test() -> None:
+        plan = workshop.plan("m1")
+        starter = os.fork()
+        if starter == 0:
+            asyncio.run(workshop.engine().start(plan))
+            signal.pause()
+        while not (plan.state_dir / "bundle" / "config.json").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
+        os.kill(starter, signal.SIGKILL)
+        await asyncio.to_thread(os.waitpid, starter, 0)
+        record = await workshop.engine().started(plan.machine_id, plan.state_dir, plan.limits)
+        assert record is not None
+        await ticks_beyond(workshop, plan, 1)
+        machine = await workshop.engine().adopt(record)
+        assert machine is not None
+        assert machine.record() == record
+        await machine.kill()
+
+    workshop.run(test)
+
+
 def test_a_machine_works_below_a_path_longer_than_a_sockets_address(workshop: GvisorWorkshop) -> None:
     async def test() -> None:
         plan = workshop.plan("m1")

@@ -164,8 +164,10 @@ async def test_a_kill_works_although_nothing_can_be_ended_or_erased(world: World
     assert list(world.home.sandboxes.iterdir()) == []
 
 
-@pytest.mark.parametrize("lives", [True, False])
-def test_a_waking_that_was_cut_short_is_finished_or_given_up_by_what_is_on_the_disk(lives: bool) -> None:
+@pytest.mark.parametrize(("lives", "recorded"), [(True, True), (True, False), (False, True), (False, False)])
+def test_a_waking_that_was_cut_short_is_finished_or_given_up_by_what_is_on_the_disk(
+    lives: bool, recorded: bool
+) -> None:
     async def lived(world: World) -> None:
         made = await world.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
@@ -185,6 +187,9 @@ def test_a_waking_that_was_cut_short_is_finished_or_given_up_by_what_is_on_the_d
             (world.home.sandboxes / made["sandbox_id"] / "d1" / "upper" / "written").touch()
             for machine in world.host.machines.values():
                 machine.crash()
+        if not recorded:
+            for record in (world.home.run / "m").glob("*/machine.json"):
+                record.unlink()
         await world.crash()
         await world.start()
         told = (await world.ask("GET", one)).json
@@ -368,6 +373,25 @@ def test_a_waking_that_finds_the_disk_full_leaves_no_link_behind_and_loses_none(
         assert len(world.links.open) == 1
 
     in_world(lived)()
+
+
+@in_world
+async def test_what_has_woken_takes_the_room_that_is_kept_to_be_written_down(world: World) -> None:
+    made = await world.create()
+    sandbox_id, one = made["sandbox_id"], f"/v1/sandboxes/{made['sandbox_id']}"
+    world.machine_of(sandbox_id).memory = "kept"
+    await world.asleep(made)
+    records, ballast = world.system.records, world.home.database.with_name(BALLAST)
+    really = records._try
+
+    def full(statements: list[tuple[str, list[object]]], durable: bool) -> None:
+        if ballast.exists() and any("running" in values for _, values in statements):
+            raise NoSpaceError("full")
+        really(statements, durable)
+
+    with patch.object(records, "_try", full):
+        assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+    assert world.machine_of(sandbox_id).memory == "kept"
 
 
 @in_world

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,20 +11,23 @@ from typing import Any, ClassVar
 import msgspec
 
 from atoll.engines.base import Capabilities, Engine, Machine, MachinePlan
-from atoll.engines.gvisor.launch import Bounds, launch
+from atoll.engines.gvisor.launch import START_TIMEOUT_S, Bounds, launch
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
 from atoll.engines.gvisor.places import Places, open_directory
-from atoll.engines.gvisor.processes import HostProcess, end_processes_of
+from atoll.engines.gvisor.processes import HostProcess, end_processes_of, wait_for_start
 from atoll.engines.gvisor.record import decode_record
 from atoll.engines.gvisor.spec import bundle_spec
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, run_program, to_the_end
+from atoll.types import Limits
 
 RUNSC_VERSION = "atoll-20260905.4"
 
 # The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its
 # table of descriptors grows, and a child is born with a table like its parent's: so runsc gets a high descriptor.
 HIGH_DESCRIPTOR = 256
+
+_log = logging.getLogger(__name__)
 
 
 class GvisorEngine(Engine):
@@ -64,7 +68,7 @@ class GvisorEngine(Engine):
         cgroup = self._make_cgroup(plan)
         try:
             await self._run(plan, cgroup)
-            sentry, gofer = _processes(plan)
+            sentry, gofer = _processes(plan.machine_id, Places(plan.state_dir))
         except BaseException:
             await to_the_end(_remove_remains(plan, cgroup))
             raise
@@ -87,6 +91,28 @@ class GvisorEngine(Engine):
             argv += [f"--bundle={places.bundle}", plan.machine_id]
             await launch(argv, places, (root,), Bounds(plan.limits, cgroup))
 
+    async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
+        """See ``Engine.started``."""
+        places = Places(state_dir)
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                # It goes on without who has begun it.
+                await wait_for_start(places.bundle)
+            sentry, gofer = _processes(machine_id, places)
+        except (EngineError, OSError, ValueError, LookupError, TypeError) as error:
+            _log.info("the start of machine %s has come to nothing: %s", machine_id, error)
+            return None
+        machine = GvisorMachine(machine_id, state_dir, HostParts(sentry, gofer, None, limits))
+        try:
+            await machine.limit_tasks(limits)
+            return machine.record()
+        except EngineError as error:
+            _log.info("the machine %s that was started does not answer: %s", machine_id, error)
+            return None
+        finally:
+            sentry.close()
+            gofer.close()
+
     async def detach_files(self, machine: Machine) -> None:
         """See ``Engine.detach_files``."""
         assert isinstance(machine, GvisorMachine), "machines belong to the engine that has started them"
@@ -101,7 +127,7 @@ class GvisorEngine(Engine):
             with open_directory(places.runsc, at_least=HIGH_DESCRIPTOR) as root:
                 argv = [str(self._runsc), *_flags(plan, places, root), "attach", plan.machine_id]
                 await launch(argv, places, (root,), Bounds(plan.limits, machine.cgroup))
-            sentry, gofer = _processes(plan)
+            sentry, gofer = _processes(plan.machine_id, places)
             sentry.close()
         finally:
             machine.files.attached(gofer)
@@ -161,14 +187,14 @@ async def _remove_remains(plan: MachinePlan, cgroup: Cgroup | None) -> None:
         await asyncio.to_thread(cgroup.remove)
 
 
-def _processes(plan: MachinePlan) -> tuple[HostProcess, HostProcess]:
-    name = f"{plan.machine_id}_sandbox:{plan.machine_id}.state"
-    state: dict[str, Any] = msgspec.json.decode((Places(plan.state_dir).runsc / name).read_bytes())
+def _processes(machine_id: str, places: Places) -> tuple[HostProcess, HostProcess]:
+    name = f"{machine_id}_sandbox:{machine_id}.state"
+    state: dict[str, Any] = msgspec.json.decode((places.runsc / name).read_bytes())
     sentry = HostProcess.find(state["sandbox"]["pid"])
     gofer = HostProcess.find(state["goferPid"])
     if sentry is None or gofer is None:
         for process in (sentry, gofer):
             if process is not None:
                 process.close()
-        raise EngineError(f"the machine {plan.machine_id} ended as soon as it had started")
+        raise EngineError(f"the machine {machine_id} ended as soon as it had started")
     return sentry, gofer

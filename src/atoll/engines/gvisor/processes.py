@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from atoll.errors import EngineError
@@ -15,6 +15,8 @@ from atoll.host import open_process, start_ticks
 END_TIMEOUT_S = 60.0
 
 _PROC = Path("/proc")
+# Commands of runsc; the machine's own processes are told apart by theirs, `boot` and `gofer`.
+_STARTS = frozenset((b"run", b"restore"))
 
 
 class HostProcess:
@@ -80,10 +82,10 @@ async def end_processes(processes: Sequence[HostProcess]) -> None:
         process.close()
 
 
-def _of_bundle(bundle: Path) -> list[HostProcess]:
+def _pids_of_bundle(bundle: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """Processes that have a bundle on their command line, and that."""
     path = os.fsencode(bundle)
     wanted = {path, b"--bundle=" + path}
-    found = []
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():
             continue
@@ -91,9 +93,26 @@ def _of_bundle(bundle: Path) -> list[HostProcess]:
             arguments = (entry / "cmdline").read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if not wanted.isdisjoint(arguments) and (process := HostProcess.find(int(entry.name))):
-            found.append(process)
-    return found
+        if not wanted.isdisjoint(arguments):
+            yield int(entry.name), arguments
+
+
+def _of_bundle(bundle: Path) -> list[HostProcess]:
+    return [process for pid, _ in _pids_of_bundle(bundle) if (process := HostProcess.find(pid))]
+
+
+async def wait_for_start(bundle: Path) -> None:
+    """Return when no command that starts a machine of this bundle goes on."""
+    while True:
+        pids = [pid for pid, arguments in _pids_of_bundle(bundle) if not _STARTS.isdisjoint(arguments)]
+        if not pids:
+            return
+        for pid in pids:
+            if process := HostProcess.find(pid):
+                try:
+                    await process.wait()
+                finally:
+                    process.close()
 
 
 async def end_processes_of(bundle: Path) -> None:
