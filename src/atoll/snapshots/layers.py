@@ -86,7 +86,7 @@ class Layers(LayerStore):
         """Unmount the sandbox's disk, if it is mounted. Nothing runs on it any more."""
         root = sandbox_dir / _ROOT
         if is_mounted(root):
-            self._settle(sandbox_dir)
+            self.settle(sandbox_dir)
             Mounts.unmount(root)
 
     def leave(self, sandbox_dir: Path) -> Callable[[], None]:
@@ -103,12 +103,26 @@ class Layers(LayerStore):
         root = sandbox_dir / _ROOT
         if not is_mounted(root):
             raise HostError(f"the disk in {sandbox_dir} is not mounted")
-        self._settle(sandbox_dir)
+        self.settle(sandbox_dir)
         left = Mounts.leave(root)
         if _is_wide(sandbox_dir / _UPPER):
             os.close(left)
             return lambda: None
         return partial(os.close, left)
+
+    def settle(self, sandbox_dir: Path) -> None:
+        """Complete what the kernel has done by half on a mounted disk: names of hard-linked files of lower layers.
+
+        Says the same to the guest, which may be running, but changes times in the writable layer. Unmounting does it
+        too; where times are to stay what they are from now on, call it before. The second time it does nothing unless
+        more such files were written.
+
+        Raises:
+            OSError: It is not all done.
+        """
+        root = sandbox_dir / _ROOT
+        if self._complete and is_mounted(root):
+            settle_links(root, sandbox_dir / _UPPER, sandbox_dir / _WORK, sandbox_dir / _LINKED)
 
     def freeze(self, sandbox_dir: Path) -> str:
         """Make the sandbox's writable layer an immutable one and return its id. It is unmounted. Costs no
@@ -189,7 +203,7 @@ class Layers(LayerStore):
             sandbox_dir / _UPPER,
             self._directory / f"{ASIDE}{layer_id}",
             self.path(layer_id),
-            settle=lambda: self._settle(sandbox_dir),
+            settle=lambda: self.settle(sandbox_dir),
             stamped=_file_system(sandbox_dir) not in _TMPFS,
         )
 
@@ -241,11 +255,6 @@ class Layers(LayerStore):
                 if _errno_of(error) != errno.EBUSY or time.monotonic() > until_s:
                     raise
             time.sleep(_LOOK_S)
-
-    def _settle(self, sandbox_dir: Path) -> None:
-        root = sandbox_dir / _ROOT
-        if self._complete and is_mounted(root):
-            settle_links(root, sandbox_dir / _UPPER, sandbox_dir / _WORK, sandbox_dir / _LINKED)
 
     def undo_unknown_freeze(self, sandbox_dir: Path, stack: Stack) -> Stack:
         """Give a sandbox its writable layer back that was frozen, when its ``stack`` does not know of that.

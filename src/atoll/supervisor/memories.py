@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-from atoll.host import sync_directory, sync_tree
+from atoll.host import sync_directory, sync_tree, to_the_end
 from atoll.supervisor.berths import Berth
 from atoll.supervisor.captures import write_flows
 from atoll.supervisor.erasing import erase, erase_stale
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.seals import note_boot
 from atoll.supervisor.table import Sandbox
+
+_log = logging.getLogger(__name__)
 
 
 class Memory:
@@ -49,6 +52,8 @@ class Memory:
         """Write the memory of a frozen machine aside, and put it in its place: with ``durable`` on the disk."""
         flows = await berth.link.flows()
         await berth.machine.checkpoint(self.aside, durable=durable)
+        await self._settle(berth.disk)
+        # After it: the newest file here says which changes of the disk are older than the memory.
         write_flows(self.aside, flows)
         if durable:
             # The disk that an engine keeps is in it: it must be known as whole before the one before goes.
@@ -61,6 +66,19 @@ class Memory:
         os.rename(self.aside, self.place)
         if durable:
             await asyncio.to_thread(sync_directory, self.place.parent)
+
+    async def _settle(self, disk: Path) -> None:
+        """Have the disk change no more, also when it is unmounted: a waking that fails would take that for the guest's
+        doing.
+        """
+        if self._engine_disk:
+            return
+        try:
+            # To its end: whoever cancels thaws the guest or unmounts the disk next.
+            await to_the_end(asyncio.to_thread(self._parts.layers.settle, disk))
+        except OSError as error:
+            # The memory is good all the same, and unmounting tries it again.
+            _log.warning("the hard links in %s are not settled yet: %s", disk, error)
 
 
 def _make_durable(aside: Path, disk: Path, seal: Callable[[Path], None] | None) -> None:

@@ -111,6 +111,39 @@ def test_a_hard_link_of_the_image_stays_one_over_branches_on_a_complete_disk(dis
     assert (root / "lib/tool").read_text() == ("tool+a+b" if disks.complete else "tool+b")
 
 
+def change_times(disks: Disks, name: str) -> dict[str, int]:
+    """When each entry of a sandbox's writable layer changed last."""
+    upper = disks.directory(name) / "upper"
+    return {str(path.relative_to(upper)): path.lstat().st_ctime_ns for path in upper.rglob("*")}
+
+
+def test_a_disk_whose_hard_links_are_settled_does_not_change_when_it_is_unmounted(disks: Disks) -> None:
+    root = disks.start("a")
+    (root / "deep/er").mkdir(parents=True)
+    (root / "one").write_text("x")
+    os.link(root / "one", root / "two")
+    os.link(root / "one", root / "deep/er/three")
+    root = disks.start("b", disks.freeze("a"))
+    for content in ("y", "z"):
+        for name in ("one", "tool"):
+            with open(root / name, "a") as file:
+                file.write(content)
+        disks.layers.settle(disks.directory("b"))
+        before = change_times(disks, "b")
+        os.close(os.open(root / "deep/er/three", os.O_RDONLY))
+        disks.stop("b")
+        assert change_times(disks, "b") == before
+        root = disks.again("b")
+        assert (root / "deep/er/three").read_text() == (root / "one").read_text()
+        assert change_times(disks, "b") == before
+
+
+def test_settling_the_hard_links_of_a_disk_that_is_not_mounted_does_nothing(disks: Disks) -> None:
+    disks.start("a")
+    disks.stop("a")
+    disks.layers.settle(disks.directory("a"))
+
+
 def test_a_directory_of_the_image_renames_on_a_complete_disk(disks: Disks) -> None:
     root = disks.start("a")
     if not disks.complete:

@@ -18,7 +18,7 @@ import pytest
 
 from atoll import Sandbox, SandboxCrashedError, Snapshots, Supervisor
 from atoll.errors import AtollError, InUseError, InvalidSpecError, SandboxNotFoundError
-from atoll.host import Home, find_holder
+from atoll.host import Home, find_holder, is_host_root
 
 PATIENCE_S = 120.0
 _COUNTER = """
@@ -258,6 +258,33 @@ def test_a_rollback_that_cannot_restore_leaves_the_sandbox_running(
         checkpoint.write_bytes(kept)
         sandbox.rollback(snapshot)
         assert count(sandbox) == 2
+    finally:
+        sandbox.kill()
+        Snapshots.delete(snapshot.snapshot_id)
+
+
+def test_a_wake_that_fails_costs_no_memory_whose_disk_has_hard_links_of_a_frozen_layer(
+    sandbox: Sandbox, module_home: Path
+) -> None:
+    if not is_host_root():
+        return  # nothing stands on a frozen layer there
+    assert count(sandbox) == 1
+    sandbox.run("cd /root; mkdir -p d; echo a >a; ln a b; ln a d/c", user="root").check()
+    sandbox.suspend()
+    snapshot = sandbox.snapshot()
+    try:
+        sandbox.run("echo more >>/root/a", user="root").check()
+        sandbox.suspend()
+        # Waits until nothing of it is left to be ended.
+        sandbox.suspend()
+        (layer,) = (path for path in (module_home / "layers").iterdir() if not path.name.startswith("."))
+        layer.rename(module_home / "aside")
+        with pytest.raises(AtollError, match="missing"):
+            sandbox.resume()
+        (module_home / "aside").rename(layer)
+        assert sandbox.info().state == "suspended"
+        assert count(sandbox) == 2
+        assert sandbox.run("cat /root/d/c", user="root").stdout == "a\nmore\n"
     finally:
         sandbox.kill()
         Snapshots.delete(snapshot.snapshot_id)

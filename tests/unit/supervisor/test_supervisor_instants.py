@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from atoll.errors import EngineError
 from atoll.snapshots import Layers
 from atoll.supervisor.instants import same_instant
+from tests.unit.supervisor.world import World, in_world
 
 
 @pytest.fixture
@@ -95,3 +97,69 @@ def test_a_change_further_down_during_a_freeze_counts(
     (disk / "upper" / "etc/deep/three").write_text("changed")
     layers(tmp_path).undo_unknown_freeze(disk, ())
     assert not same_instant(memory, disk)
+
+
+async def _asleep(world: World) -> tuple[str, Path]:
+    """A sleeping sandbox whose disk had links to be settled, and its disk."""
+    made = await world.create()
+    world.machine_of(made["sandbox_id"]).memory = "remembered"
+    directory = world.home.sandboxes / made["sandbox_id"]
+    disk = directory / "d1"
+    linked = disk / "upper" / "linked"
+    linked.write_text("a")
+
+    def settle() -> None:
+        after_a_tick(disk)
+        linked.chmod(0o600)
+        after_a_tick(disk)
+
+    world.layers.unsettled[disk] = settle
+    await world.asleep(made)
+    # It is made while the disk is unmounted, and by its time could hide what that changes.
+    (directory / "checkpoint" / "seal.json").unlink()
+    return made["sandbox_id"], disk
+
+
+@in_world
+async def test_a_wake_that_fails_costs_no_memory_whose_disk_had_hard_links_to_be_settled(
+    world: World,
+) -> None:
+    sandbox_id, _ = await _asleep(world)
+    world.host.fail_next("start", EngineError("not now"))
+    one = f"/v1/sandboxes/{sandbox_id}"
+    assert (await world.ask("POST", f"{one}/wake")).status == 500
+    assert (await world.ask("GET", one)).json["state"] == "suspended"
+    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+    assert world.machine_of(sandbox_id).memory == "remembered"
+
+
+@in_world
+async def test_hard_links_that_are_settled_after_a_wake_that_failed_are_a_change(world: World) -> None:
+    sandbox_id, disk = await _asleep(world)
+
+    def settle() -> None:
+        after_a_tick(disk)
+        (disk / "upper" / "linked").chmod(0o644)
+
+    # Nobody can say whether its guest ran.
+    world.layers.unsettled[disk] = settle
+    world.host.fail_next("start", EngineError("not now"))
+    one = f"/v1/sandboxes/{sandbox_id}"
+    assert (await world.ask("POST", f"{one}/wake")).status == 500
+    assert (await world.ask("GET", one)).json["state"] == "crashed"
+
+
+@in_world
+async def test_a_sandbox_whose_hard_links_cannot_be_settled_falls_asleep(world: World) -> None:
+    made = await world.create()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    world.machine_of(made["sandbox_id"]).memory = "remembered"
+
+    def settle() -> None:
+        raise OSError("the disk is full")
+
+    world.layers.unsettled[world.home.sandboxes / made["sandbox_id"] / "d1"] = settle
+    await world.asleep(made)
+    assert (await world.ask("GET", one)).json["state"] == "suspended"
+    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+    assert world.machine_of(made["sandbox_id"]).memory == "remembered"

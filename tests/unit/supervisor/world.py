@@ -129,6 +129,8 @@ class FakeLayers:
         self.fail_next_freeze = False
         self.in_use: set[Path] = set()
         self.frozen: set[Path] = set()
+        # What settling the links of a disk does, once.
+        self.unsettled: dict[Path, Callable[[], None]] = {}
         self.changed_bytes = 11
         self.has_much = False
         self.early_copies = 0
@@ -140,9 +142,14 @@ class FakeLayers:
         return disk / "upper"
 
     def unmount(self, disk: Path) -> None:
-        pass
+        self.settle(disk)
+
+    def settle(self, disk: Path) -> None:
+        if settle := self.unsettled.pop(disk, None):
+            settle()
 
     def leave(self, disk: Path) -> Callable[[], None]:
+        self.settle(disk)
         assert disk not in self.in_use
         self.in_use.add(disk)
         return lambda: self.in_use.remove(disk)
