@@ -90,8 +90,15 @@ def test_a_timeout_of_the_program_is_an_error_of_its_own(
     supervisor: FakeSupervisor, sandbox: Sandbox
 ) -> None:
     supervisor.agent.routes[PROCESSES] = process(exit_code=137, signal=9, timed_out=True)
-    with pytest.raises(ExecTimeoutError, match="sleep 100"):
-        sandbox.run("sleep 100", timeout_s=1)
+    with pytest.raises(ExecTimeoutError, match=r"'sleep 100' ran past 60 s, .*timeout_s"):
+        sandbox.run("sleep 100")
+    with pytest.raises(ExecTimeoutError, match=r"ran past 0\.5 s, "):
+        sandbox.exec(["sleep", "100"], timeout_s=0.5)
+    supervisor.agent.routes["GET", "/atoll/processes/7/output"] = supervisor.agent.routes[PROCESSES]
+    with pytest.raises(ExecTimeoutError, match=r"pid 7 ran past 2 s, "):
+        sandbox.start("sleep 100", timeout_s=2).wait()
+    with pytest.raises(ExecTimeoutError, match=r"pid 7 ran past its timeout_s, "):
+        sandbox.attach(7).wait()
 
 
 def test_a_program_that_is_missing_is_named(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:

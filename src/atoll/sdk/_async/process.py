@@ -33,9 +33,12 @@ class AsyncProcess:
     One thread or task reads at a time; the other methods may be called meanwhile.
     """
 
-    def __init__(self, agent: AsyncAgent, pid: int, frames: AsyncFrames | None = None) -> None:
+    def __init__(
+        self, agent: AsyncAgent, pid: int, frames: AsyncFrames | None = None, *, timeout_ms: int = 0
+    ) -> None:
         self.pid = pid
         self._agent = agent
+        self._timeout_ms = timeout_ms
         self._frames = frames
         self._end: ProcessEnd | None = None
         self._decoder = Decoder()
@@ -103,7 +106,8 @@ class AsyncProcess:
                 await self._ended(frames, frame.payload)
             elif frame.kind in STREAM_OF:
                 await collector.add(frame)
-        check_end(self._end, f"the program with pid {self.pid}", self._agent.sandbox_id)
+        what = f"the program with pid {self.pid}"
+        check_end(self._end, what, self._agent.sandbox_id, timeout_ms=self._timeout_ms)
         return await collector.result(self._end)
 
     async def kill(self) -> None:
@@ -172,6 +176,6 @@ async def started(agent: AsyncAgent, program: Program, *, stream: bool) -> Async
         frames.close()
         raise
     if stream:
-        return AsyncProcess(agent, pid, frames)
+        return AsyncProcess(agent, pid, frames, timeout_ms=program.timeout_ms)
     frames.close()
-    return AsyncProcess(agent, pid)
+    return AsyncProcess(agent, pid, timeout_ms=program.timeout_ms)

@@ -257,7 +257,8 @@ class AsyncSandbox(AsyncStates):
     ) -> ExecResult:
         """Run a shell line and wait until the shell exits, even if a child of it goes on in the background.
 
-        The arguments, effects and errors are those of ``exec``.
+        It is killed after 60 seconds unless ``timeout_s`` says otherwise; None is no limit. The arguments, effects and
+        errors are those of ``exec``.
         """
         if not isinstance(line, str):
             raise InvalidSpecError("run takes a shell line", hint="give exec a list of arguments")
@@ -280,6 +281,7 @@ class AsyncSandbox(AsyncStates):
     ) -> ExecResult:
         """Run a program and wait for it. ``argv`` reaches execve as it is: no shell.
 
+        It is killed after 60 seconds unless ``timeout_s`` says otherwise; None is no limit.
         Another exit code than 0 is a result, not an error. A cancelled or interrupted call, and one whose callback
         fails, kills the program and its process group, and leaves the sandbox alone.
 
@@ -289,7 +291,8 @@ class AsyncSandbox(AsyncStates):
             env: Variables on top of the sandbox's.
             user: Name of a user in the sandbox; None is the default user.
             stdin: Text, bytes, a file opened for reading, or an iterable of pieces; None is /dev/null.
-            timeout_s: Seconds until the program and its process group are killed; None waits for ever.
+            timeout_s: Seconds until the program and its process group are killed, 60 unless given; None waits for
+                ever.
             on_stdout: Called with each piece of its output as it comes, as text.
             on_stderr: The same for standard error.
             max_output_bytes: Kept per stream, the last ones; the result's ``truncated`` says if there were more.

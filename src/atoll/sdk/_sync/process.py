@@ -34,9 +34,12 @@ class Process:
     One thread or task reads at a time; the other methods may be called meanwhile.
     """
 
-    def __init__(self, agent: Agent, pid: int, frames: Frames | None = None) -> None:
+    def __init__(
+        self, agent: Agent, pid: int, frames: Frames | None = None, *, timeout_ms: int = 0
+    ) -> None:
         self.pid = pid
         self._agent = agent
+        self._timeout_ms = timeout_ms
         self._frames = frames
         self._end: ProcessEnd | None = None
         self._decoder = Decoder()
@@ -104,7 +107,8 @@ class Process:
                 self._ended(frames, frame.payload)
             elif frame.kind in STREAM_OF:
                 collector.add(frame)
-        check_end(self._end, f"the program with pid {self.pid}", self._agent.sandbox_id)
+        what = f"the program with pid {self.pid}"
+        check_end(self._end, what, self._agent.sandbox_id, timeout_ms=self._timeout_ms)
         return collector.result(self._end)
 
     def kill(self) -> None:
@@ -173,6 +177,6 @@ def started(agent: Agent, program: Program, *, stream: bool) -> Process:
         frames.close()
         raise
     if stream:
-        return Process(agent, pid, frames)
+        return Process(agent, pid, frames, timeout_ms=program.timeout_ms)
     frames.close()
-    return Process(agent, pid)
+    return Process(agent, pid, timeout_ms=program.timeout_ms)

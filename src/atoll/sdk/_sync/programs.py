@@ -125,8 +125,14 @@ class Collector:
         )
 
 
-def check_end(end: ProcessEnd, what: str, sandbox_id: str) -> None:
+def check_end(end: ProcessEnd, what: str, sandbox_id: str, *, timeout_ms: int = 0) -> None:
     """Raise what a program's end asks for.
+
+    Args:
+        end: How it ended.
+        what: The program, in words.
+        sandbox_id: Where it ran.
+        timeout_ms: How long it might run; 0 is not known.
 
     Raises:
         ExecTimeoutError: It was killed for its timeout.
@@ -134,8 +140,8 @@ def check_end(end: ProcessEnd, what: str, sandbox_id: str) -> None:
     """
     if end.timed_out:
         raise ExecTimeoutError(
-            f"{what} ran past its timeout_s and was killed",
-            hint="give a longer timeout_s, or start it in the background with `start`",
+            f"{what} ran past {f'{timeout_ms / 1000:g} s' if timeout_ms else 'its timeout_s'}, and was killed",
+            hint="give a longer timeout_s, None for no limit, or start it in the background with `start`",
             sandbox_id=sandbox_id,
         )
     if end.error:
@@ -204,7 +210,7 @@ def execute(
         elif isinstance(error, DeadlineError) or not isinstance(error, AtollError):
             _kill_tagged(agent, program.tag)
         raise
-    check_end(end, _words(program), agent.sandbox_id)
+    check_end(end, _words(program), agent.sandbox_id, timeout_ms=program.timeout_ms)
     return collector.result(end)
 
 
