@@ -44,6 +44,10 @@ AtollError                    base: .code .hint .sandbox_id
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from atoll.types import ExecResult
 
 
 class AtollError(Exception):
@@ -192,15 +196,25 @@ class SandboxCrashedError(AtollError):
 
 
 class ExecTimeoutError(AtollError, TimeoutError):
-    """The program ran past its ``timeout_s`` and its process group was killed."""
+    """The program ran past its ``timeout_s`` and its process group was killed.
+
+    Attributes:
+        result: What it wrote until then. The SDK always sets it.
+    """
 
     code = "exec_timeout"
+    result: ExecResult
 
 
 class ExecFailedError(AtollError):
-    """``ExecResult.check()`` found another exit code than 0."""
+    """``ExecResult.check()`` found another exit code than 0.
+
+    Attributes:
+        result: The result that was checked. The SDK always sets it.
+    """
 
     code = "exec_failed"
+    result: ExecResult
 
 
 class DeadlineError(AtollError, TimeoutError):

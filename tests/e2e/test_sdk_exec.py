@@ -67,8 +67,9 @@ def test_much_output_passes_and_the_last_of_it_is_kept(sandbox: Sandbox) -> None
 
 
 def test_a_program_that_takes_too_long_is_killed_with_its_children(sandbox: Sandbox) -> None:
-    with pytest.raises(ExecTimeoutError):
-        sandbox.run("sleep 4242 & sleep 4242", timeout_s=1)
+    with pytest.raises(ExecTimeoutError, match="ran past 1 s, ") as raised:
+        sandbox.run("echo begun; echo oops >&2; sleep 4242 & sleep 4242", timeout_s=1)
+    assert (raised.value.result.stdout, raised.value.result.stderr) == ("begun\n", "oops\n")
     sandbox.run("while pgrep -f '^sleep 4242'; do sleep 0.1; done", timeout_s=90).check()
 
 

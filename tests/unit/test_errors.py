@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 
 import pytest
 
 from atoll import errors
 from atoll.errors import AtollError, from_wire
+from atoll.types import ExecResult
 
 
 def tree(kind: type[AtollError]) -> list[type[AtollError]]:
@@ -27,6 +29,16 @@ def test_an_error_comes_over_the_wire_as_what_it_was(kind: type[AtollError]) -> 
     assert type(error) is kind
     assert (error.message, error.hint, error.sandbox_id) == ("what, which", "do this", "a")
     assert str(error) == "what, which (do this)"
+
+
+@pytest.mark.parametrize("kind", [errors.ExecFailedError, errors.ExecTimeoutError, errors.FileMissingError])
+def test_an_error_is_the_same_after_pickling(kind: type[AtollError]) -> None:
+    error = from_wire(kind.code, "what, which", hint="do this", sandbox_id="a")
+    if isinstance(error, errors.ExecFailedError | errors.ExecTimeoutError):
+        error.result = ExecResult(exit_code=137, stdout_bytes=b"half", command="make")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert (str(again), vars(again)) == (str(error), vars(error))
 
 
 def test_a_code_of_a_later_version_is_the_base_error() -> None:

@@ -32,13 +32,15 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a program ended and what it wrote.
 
     ``exit_code`` is 128 + N when signal N ended it. ``truncated`` says that only the last ``max_output_bytes`` of a
-    stream were kept.
+    stream were kept. ``command`` is the shell line, or the program and its arguments, cut to 80 characters; empty where
+    only the program's pid is known.
     """
 
     exit_code: int
     stdout_bytes: bytes = b""
     stderr_bytes: bytes = b""
     truncated: bool = False
+    command: str = ""
 
     @property
     def stdout(self) -> str:
@@ -54,13 +56,16 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
         """Return itself if the exit code is 0.
 
         Raises:
-            ExecFailedError: It is another; the message ends with the last 2,000 characters of standard error.
+            ExecFailedError: It is another; the message ends with the last 2,000 characters of standard error, and the
+                error's ``result`` is this one.
         """
-        if self.exit_code:
-            raise ExecFailedError(
-                f"the program ended with {self.exit_code}: {self.stderr[-2000:]}".rstrip(": ")
-            )
-        return self
+        if not self.exit_code:
+            return self
+        what = repr(self.command) if self.command else "the program"
+        said = self.stderr.strip()[-2000:]
+        error = ExecFailedError(f"{what} ended with {self.exit_code}{f': {said}' if said else ''}")
+        error.result = self
+        raise error
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):

@@ -101,6 +101,22 @@ def test_a_timeout_of_the_program_is_an_error_of_its_own(
         sandbox.attach(7).wait()
 
 
+def test_a_timeout_brings_what_was_written_until_then(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
+    supervisor.agent.routes[PROCESSES] = process(
+        ("o", "half é".encode()[:-1]), ("e", b"oops"), exit_code=137, signal=9, timed_out=True
+    )
+    told: list[str] = []
+    with pytest.raises(ExecTimeoutError) as raised:
+        sandbox.run(f"make {'x' * 100}", on_stdout=told.append)
+    result = raised.value.result
+    assert (result.exit_code, result.stdout, result.stderr) == (137, "half \ufffd", "oops")
+    assert result.command == f"make {'x' * 72}..."
+    assert told == ["half ", "\ufffd"]
+    with pytest.raises(ExecTimeoutError) as raised:
+        sandbox.start("make", stream=True).wait()
+    assert (raised.value.result.stderr, raised.value.result.command) == ("oops", "make")
+
+
 def test_a_program_that_is_missing_is_named(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
     body = {"code": "program_missing", "message": "program 'nope' is not in PATH"}
     supervisor.agent.routes[PROCESSES] = lambda handler: handler.send_json(body, 404)

@@ -16,3 +16,13 @@ def test_check_passes_success_on_and_raises_failure_with_its_words() -> None:
     assert good.check() is good
     with pytest.raises(ExecFailedError, match="ended with 3: no such thing"):
         ExecResult(exit_code=3, stderr_bytes=b"no such thing\n").check()
+
+
+def test_a_failure_names_its_command_in_one_line_and_carries_the_result() -> None:
+    result = ExecResult(exit_code=3, stdout_bytes=b"half", stderr_bytes=b"gone\n\n", command="make a\nmake b")
+    with pytest.raises(ExecFailedError) as raised:
+        result.check()
+    assert str(raised.value) == r"'make a\nmake b' ended with 3: gone"
+    assert raised.value.result is result
+    with pytest.raises(ExecFailedError, match="^the program ended with 1$"):
+        ExecResult(exit_code=1).check()

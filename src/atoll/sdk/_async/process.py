@@ -18,7 +18,7 @@ from atoll.guest import (
 )
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
 from atoll.sdk._async.http import Upload
-from atoll.sdk._async.programs import MAX_OUTPUT_BYTES, Collector, OutputCallback, check_end
+from atoll.sdk._async.programs import MAX_OUTPUT_BYTES, Collector, OutputCallback, brief, check_end
 from atoll.sdk._bytes import as_bytes, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
@@ -34,11 +34,16 @@ class AsyncProcess:
     """
 
     def __init__(
-        self, agent: AsyncAgent, pid: int, frames: AsyncFrames | None = None, *, timeout_ms: int = 0
+        self,
+        agent: AsyncAgent,
+        pid: int,
+        frames: AsyncFrames | None = None,
+        *,
+        program: Program | None = None,
     ) -> None:
         self.pid = pid
         self._agent = agent
-        self._timeout_ms = timeout_ms
+        self._program = program
         self._frames = frames
         self._end: ProcessEnd | None = None
         self._decoder = Decoder()
@@ -106,9 +111,12 @@ class AsyncProcess:
                 await self._ended(frames, frame.payload)
             elif frame.kind in STREAM_OF:
                 await collector.add(frame)
+        program = self._program
+        result = await collector.result(self._end, brief(program) if program else "")
         what = f"the program with pid {self.pid}"
-        check_end(self._end, what, self._agent.sandbox_id, timeout_ms=self._timeout_ms)
-        return await collector.result(self._end)
+        timeout_ms = program.timeout_ms if program else 0
+        check_end(self._end, result, what, self._agent.sandbox_id, timeout_ms=timeout_ms)
+        return result
 
     async def kill(self) -> None:
         """Kill it and its process group (SIGKILL). No error when it has ended.
@@ -176,6 +184,6 @@ async def started(agent: AsyncAgent, program: Program, *, stream: bool) -> Async
         frames.close()
         raise
     if stream:
-        return AsyncProcess(agent, pid, frames, timeout_ms=program.timeout_ms)
+        return AsyncProcess(agent, pid, frames, program=program)
     frames.close()
-    return AsyncProcess(agent, pid, timeout_ms=program.timeout_ms)
+    return AsyncProcess(agent, pid, program=program)

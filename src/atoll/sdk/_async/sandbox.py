@@ -298,7 +298,7 @@ class AsyncSandbox(AsyncStates):
             max_output_bytes: Kept per stream, the last ones; the result's ``truncated`` says if there were more.
 
         Raises:
-            ExecTimeoutError: ``timeout_s`` passed, and the program was killed.
+            ExecTimeoutError: ``timeout_s`` passed, and the program was killed; ``result`` has what it wrote until then.
             FileMissingError: ``argv[0]`` or ``cwd`` is not in the sandbox.
             FileDeniedError: The user may not execute it.
             InvalidSpecError: ``user`` is unknown, or ``argv`` empty.

@@ -97,8 +97,9 @@ class AsyncTerminal:
         """
         while self._end is None:
             await self.receive()
-        check_end(self._end, "the program on the terminal", self._agent.sandbox_id)
-        return ExecResult(exit_code=self._end.exit_code)
+        result = ExecResult(exit_code=self._end.exit_code)
+        check_end(self._end, result, "the program on the terminal", self._agent.sandbox_id)
+        return result
 
     async def kill(self) -> None:
         """Kill the program. No error when it has ended."""

@@ -19,7 +19,7 @@ from atoll.guest import (
 )
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._sync.http import Upload
-from atoll.sdk._sync.programs import MAX_OUTPUT_BYTES, Collector, OutputCallback, check_end
+from atoll.sdk._sync.programs import MAX_OUTPUT_BYTES, Collector, OutputCallback, brief, check_end
 from atoll.sdk._bytes import as_bytes, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
@@ -35,11 +35,16 @@ class Process:
     """
 
     def __init__(
-        self, agent: Agent, pid: int, frames: Frames | None = None, *, timeout_ms: int = 0
+        self,
+        agent: Agent,
+        pid: int,
+        frames: Frames | None = None,
+        *,
+        program: Program | None = None,
     ) -> None:
         self.pid = pid
         self._agent = agent
-        self._timeout_ms = timeout_ms
+        self._program = program
         self._frames = frames
         self._end: ProcessEnd | None = None
         self._decoder = Decoder()
@@ -107,9 +112,12 @@ class Process:
                 self._ended(frames, frame.payload)
             elif frame.kind in STREAM_OF:
                 collector.add(frame)
+        program = self._program
+        result = collector.result(self._end, brief(program) if program else "")
         what = f"the program with pid {self.pid}"
-        check_end(self._end, what, self._agent.sandbox_id, timeout_ms=self._timeout_ms)
-        return collector.result(self._end)
+        timeout_ms = program.timeout_ms if program else 0
+        check_end(self._end, result, what, self._agent.sandbox_id, timeout_ms=timeout_ms)
+        return result
 
     def kill(self) -> None:
         """Kill it and its process group (SIGKILL). No error when it has ended.
@@ -177,6 +185,6 @@ def started(agent: Agent, program: Program, *, stream: bool) -> Process:
         frames.close()
         raise
     if stream:
-        return Process(agent, pid, frames, timeout_ms=program.timeout_ms)
+        return Process(agent, pid, frames, program=program)
     frames.close()
-    return Process(agent, pid, timeout_ms=program.timeout_ms)
+    return Process(agent, pid, program=program)

@@ -50,6 +50,7 @@ _KILL = 9
 _KILL_S = 5.0
 # a pipe takes this much without a reader
 _SMALL_STDIN_BYTES = 32768
+_BRIEF_CHARS = 80
 
 
 def program_of(
@@ -111,8 +112,8 @@ class Collector:
         if callback is not None and output.text:
             call(callback, output.text)
 
-    def result(self, end: ProcessEnd) -> ExecResult:
-        """What came of it all."""
+    def result(self, end: ProcessEnd, command: str = "") -> ExecResult:
+        """What came of it all, of a program that is called ``command``."""
         if self._decoder is not None:
             for output in self._decoder.rest():
                 self._tell(output)
@@ -122,14 +123,18 @@ class Collector:
             stdout_bytes=stdout,
             stderr_bytes=stderr,
             truncated=self._tails["o"].truncated or self._tails["e"].truncated,
+            command=command,
         )
 
 
-def check_end(end: ProcessEnd, what: str, sandbox_id: str, *, timeout_ms: int = 0) -> None:
+def check_end(
+    end: ProcessEnd, result: ExecResult, what: str, sandbox_id: str, *, timeout_ms: int = 0
+) -> None:
     """Raise what a program's end asks for.
 
     Args:
         end: How it ended.
+        result: What it wrote until then.
         what: The program, in words.
         sandbox_id: Where it ran.
         timeout_ms: How long it might run; 0 is not known.
@@ -139,11 +144,13 @@ def check_end(end: ProcessEnd, what: str, sandbox_id: str, *, timeout_ms: int = 
         AgentError: The agent could not follow it to its end.
     """
     if end.timed_out:
-        raise ExecTimeoutError(
+        error = ExecTimeoutError(
             f"{what} ran past {f'{timeout_ms / 1000:g} s' if timeout_ms else 'its timeout_s'}, and was killed",
             hint="give a longer timeout_s, None for no limit, or start it in the background with `start`",
             sandbox_id=sandbox_id,
         )
+        error.result = result
+        raise error
     if end.error:
         raise AgentError(f"{what} could not be followed to its end: {end.error}", sandbox_id=sandbox_id)
 
@@ -210,8 +217,9 @@ def execute(
         elif isinstance(error, DeadlineError) or not isinstance(error, AtollError):
             _kill_tagged(agent, program.tag)
         raise
-    check_end(end, _words(program), agent.sandbox_id, timeout_ms=program.timeout_ms)
-    return collector.result(end)
+    result = collector.result(end, brief(program))
+    check_end(end, result, repr(result.command), agent.sandbox_id, timeout_ms=program.timeout_ms)
+    return result
 
 
 def exec_tag() -> str:
@@ -219,9 +227,10 @@ def exec_tag() -> str:
     return f"exec-{os.urandom(8).hex()}"
 
 
-def _words(program: Program) -> str:
+def brief(program: Program) -> str:
+    """A program in 80 characters at most."""
     text = program.line if program.line is not None else " ".join(program.argv or ())
-    return repr(text if len(text) <= 80 else text[:77] + "...")
+    return text if len(text) <= _BRIEF_CHARS else text[: _BRIEF_CHARS - 3] + "..."
 
 
 def _follow(frames: Frames, collector: Collector) -> ProcessEnd:

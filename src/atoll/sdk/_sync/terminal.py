@@ -98,8 +98,9 @@ class Terminal:
         """
         while self._end is None:
             self.receive()
-        check_end(self._end, "the program on the terminal", self._agent.sandbox_id)
-        return ExecResult(exit_code=self._end.exit_code)
+        result = ExecResult(exit_code=self._end.exit_code)
+        check_end(self._end, result, "the program on the terminal", self._agent.sandbox_id)
+        return result
 
     def kill(self) -> None:
         """Kill the program. No error when it has ended."""
