@@ -280,6 +280,17 @@ def test_waiting_for_a_program_ends_at_its_timeout_and_leaves_it_alone(
     assert count(supervisor, SIGNAL) == 0
 
 
+def test_input_that_was_not_asked_for_at_the_start_is_refused_with_the_remedy(
+    supervisor: FakeSupervisor, sandbox: Sandbox
+) -> None:
+    closed = {"code": "invalid", "message": "stdin not enabled or closed"}
+    supervisor.agent.routes[STDIN] = lambda handler: handler.send_json(closed, 400)
+    with pytest.raises(InvalidSpecError, match=r"stdin not enabled or closed \(start it with `stdin=True`"):
+        sandbox.attach(7).write_stdin("y\n")
+    with pytest.raises(InvalidSpecError, match="stdin=True"):
+        sandbox.attach(7).close_stdin()
+
+
 def test_killing_what_has_ended_is_no_error(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
     gone = {"code": "process_not_found", "message": "no process 7"}
     supervisor.agent.routes[SIGNAL] = lambda handler: handler.send_json(gone, 404)

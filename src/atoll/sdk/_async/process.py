@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
-from atoll.errors import DeadlineError, ProcessNotFoundError
+from atoll.errors import DeadlineError, InvalidSpecError, ProcessNotFoundError
 from atoll.guest import (
     ProcessEnd,
     Program,
@@ -141,20 +142,24 @@ class AsyncProcess:
         """Send to its standard input, and return when the guest has taken it all. It was started with ``stdin=True``.
 
         Raises:
-            ProcessNotFoundError: It has ended, or its standard input is closed.
+            ProcessNotFoundError: It has ended.
+            InvalidSpecError: It was started without ``stdin=True``, or its standard input is closed.
             DeadlineError: It read nothing for 60 seconds.
         """
         if isinstance(data, (str, bytes, bytearray, memoryview)):
             data = sliced(as_bytes(data))
-        await self._agent.call(write_stdin(self.pid, end=False, body=None), body=data, timeout_s=None)
+        with _stdin_explained():
+            await self._agent.call(write_stdin(self.pid, end=False, body=None), body=data, timeout_s=None)
 
     async def close_stdin(self) -> None:
         """Close its standard input, so that it reads the end.
 
         Raises:
             ProcessNotFoundError: It has ended.
+            InvalidSpecError: It was started without ``stdin=True``, or its standard input is closed already.
         """
-        await self._agent.call(write_stdin(self.pid, end=True, body=b""))
+        with _stdin_explained():
+            await self._agent.call(write_stdin(self.pid, end=True, body=b""))
 
     def close(self) -> None:
         """Stop following its output. The program goes on."""
@@ -173,6 +178,16 @@ class AsyncProcess:
         self._end = end_from(payload)
         await frames.until_end()
         self.close()
+
+
+@contextlib.contextmanager
+def _stdin_explained() -> Iterator[None]:
+    """Name the remedy where a program has no standard input."""
+    try:
+        yield
+    except InvalidSpecError as error:
+        error.hint = "start it with `stdin=True`; what was closed stays closed"
+        raise
 
 
 async def started(agent: AsyncAgent, program: Program, *, stream: bool) -> AsyncProcess:

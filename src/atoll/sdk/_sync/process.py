@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Iterator
 
-from atoll.errors import DeadlineError, ProcessNotFoundError
+from atoll.errors import DeadlineError, InvalidSpecError, ProcessNotFoundError
 from atoll.guest import (
     ProcessEnd,
     Program,
@@ -142,20 +143,24 @@ class Process:
         """Send to its standard input, and return when the guest has taken it all. It was started with ``stdin=True``.
 
         Raises:
-            ProcessNotFoundError: It has ended, or its standard input is closed.
+            ProcessNotFoundError: It has ended.
+            InvalidSpecError: It was started without ``stdin=True``, or its standard input is closed.
             DeadlineError: It read nothing for 60 seconds.
         """
         if isinstance(data, (str, bytes, bytearray, memoryview)):
             data = sliced(as_bytes(data))
-        self._agent.call(write_stdin(self.pid, end=False, body=None), body=data, timeout_s=None)
+        with _stdin_explained():
+            self._agent.call(write_stdin(self.pid, end=False, body=None), body=data, timeout_s=None)
 
     def close_stdin(self) -> None:
         """Close its standard input, so that it reads the end.
 
         Raises:
             ProcessNotFoundError: It has ended.
+            InvalidSpecError: It was started without ``stdin=True``, or its standard input is closed already.
         """
-        self._agent.call(write_stdin(self.pid, end=True, body=b""))
+        with _stdin_explained():
+            self._agent.call(write_stdin(self.pid, end=True, body=b""))
 
     def close(self) -> None:
         """Stop following its output. The program goes on."""
@@ -174,6 +179,16 @@ class Process:
         self._end = end_from(payload)
         frames.until_end()
         self.close()
+
+
+@contextlib.contextmanager
+def _stdin_explained() -> Iterator[None]:
+    """Name the remedy where a program has no standard input."""
+    try:
+        yield
+    except InvalidSpecError as error:
+        error.hint = "start it with `stdin=True`; what was closed stays closed"
+        raise
 
 
 def started(agent: Agent, program: Program, *, stream: bool) -> Process:
