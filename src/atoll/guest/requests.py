@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from atoll.errors import InvalidSpecError
-from atoll.types import TerminalSize
+from atoll.types import GuestPath, TerminalSize, path_text
 
 AGENT_PORT = 49983
 _JSON = (("content-type", "application/json"),)
@@ -136,15 +136,17 @@ def resize_process(pid: int, size: TerminalSize) -> GuestRequest:
     return _post(f"/atoll/processes/{pid}/resize", size)
 
 
-def get_file(path: str, user: str | None) -> GuestRequest:
+def get_file(path: GuestPath, user: str | None) -> GuestRequest:
     """Read a regular file."""
-    return GuestRequest("GET", _query("/atoll/file", path=path, user=user))
+    return GuestRequest("GET", _query("/atoll/file", path=path_text(path), user=user))
 
 
-def put_file(path: str, user: str | None, *, mode: int | None, body: bytes | None) -> GuestRequest:
+def put_file(path: GuestPath, user: str | None, *, mode: int | None, body: bytes | None) -> GuestRequest:
     """Write a file; parents are made. ``mode`` None leaves the agent's default."""
     mode_text = None if mode is None else f"{mode & 0o7777:o}"
-    return GuestRequest("PUT", _query("/atoll/file", path=path, user=user, mode=mode_text), _BYTES, body)
+    return GuestRequest(
+        "PUT", _query("/atoll/file", path=path_text(path), user=user, mode=mode_text), _BYTES, body
+    )
 
 
 class _FilesBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -158,35 +160,46 @@ class _FilesBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def files_request(
     op: FileOp,
-    path: str,
+    path: GuestPath,
     *,
-    to: str | None = None,
+    to: GuestPath | None = None,
     depth: int | None = None,
     parents: bool = False,
     user: str | None = None,
 ) -> GuestRequest:
     """Do one thing with names: look, list, make, move or remove."""
-    return _post("/atoll/files", _FilesBody(op=op, path=path, to=to, depth=depth, parents=parents, user=user))
+    return _post(
+        "/atoll/files",
+        _FilesBody(
+            op=op,
+            path=path_text(path),
+            to=None if to is None else path_text(to),
+            depth=depth,
+            parents=parents,
+            user=user,
+        ),
+    )
 
 
-def get_tree(path: str, user: str | None) -> GuestRequest:
+def get_tree(path: GuestPath, user: str | None) -> GuestRequest:
     """Read a directory's content as a tar."""
-    return GuestRequest("GET", _query("/atoll/tree", path=path, user=user))
+    return GuestRequest("GET", _query("/atoll/tree", path=path_text(path), user=user))
 
 
 def put_tree(
-    path: str, user: str | None, *, owner: str | None = None, mode: int | None = None
+    path: GuestPath, user: str | None, *, owner: str | None = None, mode: int | None = None
 ) -> GuestRequest:
     """Unpack a tar, sent as it comes, into a directory; ``owner`` gets it all, as which ``user`` must be root."""
     mode_text = None if mode is None else f"{mode & 0o7777:o}"
-    target = _query("/atoll/tree", path=path, user=user, owner=owner, mode=mode_text)
+    target = _query("/atoll/tree", path=path_text(path), user=user, owner=owner, mode=mode_text)
     return GuestRequest("PUT", target, (("content-type", "application/x-tar"),), None)
 
 
-def watch(path: str, user: str | None, *, recursive: bool) -> GuestRequest:
+def watch(path: GuestPath, user: str | None, *, recursive: bool) -> GuestRequest:
     """Follow what happens in a directory."""
     return GuestRequest(
-        "GET", _query("/atoll/watch", path=path, recursive="true" if recursive else None, user=user)
+        "GET",
+        _query("/atoll/watch", path=path_text(path), recursive="true" if recursive else None, user=user),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Literal, NoReturn
 import msgspec
 
 from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
-from atoll.types import Lifecycle, Limits, Progress, Quotas
+from atoll.types import Lifecycle, Limits, Network, Progress, Quotas
 
 PROTOCOL_VERSION = 1
 
@@ -89,7 +89,7 @@ class TimeoutRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class NetworkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/network``: what the sandbox may reach from now on."""
 
-    network: Literal["internet", "none"]
+    network: Network
 
 
 class LimitsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,12 +1,13 @@
 """Frozen values that cross room borders: what is wanted, what is observed. No input or output happens here."""
 
 from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
+from atoll.types.given import GuestPath, check_choice, check_texts, path_text
 from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lifecycle import Lifecycle, OnTimeout
 from atoll.types.limits import Limits
 from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
-from atoll.types.sandboxes import OnCrash, SandboxInfo, SandboxPage, SandboxSpec, SandboxState
+from atoll.types.sandboxes import Network, OnCrash, SandboxInfo, SandboxPage, SandboxSpec, SandboxState
 from atoll.types.snapshots import SnapshotInfo
 from atoll.types.stats import SandboxStats, StatsSample
 from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
@@ -41,11 +42,13 @@ __all__ = [
     "ExecResult",
     "FileInfo",
     "FileKind",
+    "GuestPath",
     "ImageAccess",
     "ImageInfo",
     "KeyInfo",
     "Lifecycle",
     "Limits",
+    "Network",
     "NewKey",
     "OnCrash",
     "OnTimeout",
@@ -78,8 +81,11 @@ __all__ = [
     "VerifyReport",
     "WatchEvent",
     "WatchKind",
+    "check_choice",
+    "check_texts",
     "key_hash",
     "key_id_of",
     "key_prefix",
+    "path_text",
     "WorkdirStep",
 ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from atoll.errors import InvalidSpecError
+from atoll.types.given import check_choice
 
 OnTimeout = Literal["kill", "suspend", "stop"]
 """What a lease's end does: erase the sandbox, put it to sleep, or end its processes and keep its disk."""
@@ -44,4 +45,5 @@ class Lifecycle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
                 raise InvalidSpecError(
                     f"{name} is {value:g}", hint="give 0 to 1,000,000,000 seconds, or None for no lease"
                 )
+        check_choice("on_timeout", self.on_timeout, get_args(OnTimeout))
         return self

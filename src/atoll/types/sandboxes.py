@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
+from atoll.types.given import check_choice, check_texts
 from atoll.types.lifecycle import Lifecycle
 from atoll.types.limits import Limits
+
+Network = Literal["internet", "none"]
+"""What a sandbox may reach: TCP and DNS at public addresses, or nothing."""
 
 OnCrash = Literal["reboot", "rollback", "stop"]
 """What the next use of a crashed sandbox does: start it from its disk, go back to its newest snapshot, or refuse."""
@@ -44,7 +48,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str | None = None
     env: dict[str, str] = {}
     metadata: dict[str, str] = {}
-    network: Literal["internet", "none"] = "internet"
+    network: Network = "internet"
     from_snapshot: str | None = None
     template: str | None = None
     limits: Limits = Limits()
@@ -56,6 +60,13 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     volumes: dict[str, str] = {}
     team: str | None = None
     attributes: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        for name in ("env", "metadata", "volumes", "attributes"):
+            check_texts(name, getattr(self, name))
+        check_choice("network", self.network, get_args(Network))
+        if self.on_crash is not None:
+            check_choice("on_crash", self.on_crash, get_args(OnCrash))
 
 
 class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +88,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: float
     env: dict[str, str]
     metadata: dict[str, str]
-    network: Literal["internet", "none"]
+    network: Network
     limits: Limits
     user: str
     cwd: str

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import PurePosixPath
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from atoll.guest import (
     Program,
     files_request,
     get_file,
+    get_tree,
     init,
     put_file,
     put_tree,
@@ -44,6 +46,16 @@ def test_a_path_cannot_change_the_request_around_it(path: str) -> None:
     assert target.endswith("&user=user")
     assert target.count("&") == 1
     assert not set(target) & set(" \r\n#")
+
+
+def test_a_path_may_be_a_path_object_wherever_one_is_taken() -> None:
+    a, b = PurePosixPath("/x/a"), PurePosixPath("b")
+    assert files_request("move", a, to=b) == files_request("move", "/x/a", to="b")
+    assert get_file(a, None) == get_file("/x/a", None)
+    assert put_file(a, None, mode=None, body=b"") == put_file("/x/a", None, mode=None, body=b"")
+    assert get_tree(a, None) == get_tree("/x/a", None)
+    assert put_tree(a, None) == put_tree("/x/a", None)
+    assert watch(a, None, recursive=True) == watch("/x/a", None, recursive=True)
 
 
 def test_modes_are_octal() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info, process, sent
@@ -39,12 +40,12 @@ def test_a_request_says_what_was_asked_for(supervisor: FakeSupervisor, sandbox: 
     end = process()
     supervisor.agent.routes[PROCESSES] = lambda handler: (told.append(sent(handler)), end(handler))
     sandbox.exec(["ls", "-l"], cwd="/tmp", env={"A": "b"}, user="root", timeout_s=1.5)
-    sandbox.run("ls", timeout_s=None)
+    sandbox.run("ls", timeout_s=None, cwd=Path("/srv"))
     for request in told:
         assert request.pop("tag").startswith("exec-")
     assert told == [
         {"argv": ["ls", "-l"], "cwd": "/tmp", "env": {"A": "b"}, "user": "root", "timeout_ms": 1500},
-        {"line": "ls"},
+        {"line": "ls", "cwd": "/srv"},
     ]
 
 
@@ -325,3 +326,25 @@ def test_a_line_and_a_list_are_not_mixed_up(sandbox: Sandbox) -> None:
         sandbox.exec([])
     with pytest.raises(InvalidSpecError):
         sandbox.exec(["true"], timeout_s=0)
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"X": 1}, r"env\['X'\] is of type int"),
+        ({"A=B": "x"}, "'A=B' cannot be an environment variable"),
+        ({"": "x"}, "'' cannot be"),
+    ],
+)
+def test_variables_that_no_program_could_be_given_are_refused(
+    sandbox: Sandbox, env: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InvalidSpecError, match=message):
+        sandbox.run("env", env=env)
+    with pytest.raises(InvalidSpecError, match=message):
+        sandbox.start("env", env=env)
+
+
+def test_a_network_is_one_of_two(sandbox: Sandbox) -> None:
+    with pytest.raises(InvalidSpecError, match=r"network is 'foo' \(give 'internet' or 'none'\)"):
+        sandbox.set_network("foo")  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from atoll.sdk._async.http import Upload
 from atoll.sdk._async.watch import AsyncWatch
 from atoll.sdk._bytes import CHUNK_BYTES, GIB, as_bytes, sliced
 from atoll.sdk._deadline import Deadline
-from atoll.types import FileInfo
+from atoll.types import FileInfo, GuestPath
 
 _Files = list[FileInfo]
 TreeProgress = Callable[[int, int | None], Any]
@@ -31,7 +32,7 @@ class AsyncFiles:
     def __init__(self, agent: AsyncAgent) -> None:
         self._agent = agent
 
-    async def read(self, path: str, *, user: str | None = None, max_bytes: int = GIB) -> str:
+    async def read(self, path: GuestPath, *, user: str | None = None, max_bytes: int = GIB) -> str:
         """Return a file's text: UTF-8, bad bytes replaced.
 
         Raises:
@@ -40,7 +41,7 @@ class AsyncFiles:
         """
         return (await self.read_bytes(path, user=user, max_bytes=max_bytes)).decode("utf-8", "replace")
 
-    async def read_bytes(self, path: str, *, user: str | None = None, max_bytes: int = GIB) -> bytes:
+    async def read_bytes(self, path: GuestPath, *, user: str | None = None, max_bytes: int = GIB) -> bytes:
         """Return a file's bytes.
 
         Raises:
@@ -58,7 +59,7 @@ class AsyncFiles:
             read += piece
         return bytes(read)
 
-    async def read_stream(self, path: str, *, user: str | None = None) -> AsyncIterator[bytes]:
+    async def read_stream(self, path: GuestPath, *, user: str | None = None) -> AsyncIterator[bytes]:
         """Iterate over a file's bytes in pieces of at most 64 KiB, in constant memory.
 
         Raises:
@@ -69,7 +70,7 @@ class AsyncFiles:
             yield piece
 
     async def write(
-        self, path: str, data: bytes | str | Upload, *, mode: int | None = None, user: str | None = None
+        self, path: GuestPath, data: bytes | str | Upload, *, mode: int | None = None, user: str | None = None
     ) -> FileInfo:
         """Make ``data`` the content of a file, and make the directories above it.
 
@@ -96,7 +97,7 @@ class AsyncFiles:
         body, length = sliced(content), len(content)
         return file_from(await self._agent.call(request, body=body, length=length, timeout_s=None))
 
-    async def list(self, path: str = ".", *, depth: int = 1, user: str | None = None) -> _Files:
+    async def list(self, path: GuestPath = ".", *, depth: int = 1, user: str | None = None) -> _Files:
         """List a directory down to ``depth`` levels, in lexical order; at most 100,000 entries.
 
         Raises:
@@ -106,7 +107,7 @@ class AsyncFiles:
         request = files_request("list", path, depth=depth, user=user)
         return files_from(await self._agent.call(request, repeatable=True))
 
-    async def stat(self, path: str, *, user: str | None = None) -> FileInfo:
+    async def stat(self, path: GuestPath, *, user: str | None = None) -> FileInfo:
         """Describe a file; a symbolic link is not followed.
 
         Raises:
@@ -114,7 +115,7 @@ class AsyncFiles:
         """
         return file_from(await self._agent.call(files_request("stat", path, user=user), repeatable=True))
 
-    async def exists(self, path: str, *, user: str | None = None) -> bool:
+    async def exists(self, path: GuestPath, *, user: str | None = None) -> bool:
         """Whether something has that path, be it a broken symbolic link."""
         try:
             await self.stat(path, user=user)
@@ -122,7 +123,7 @@ class AsyncFiles:
             return False
         return True
 
-    async def mkdir(self, path: str, *, parents: bool = True, user: str | None = None) -> None:
+    async def mkdir(self, path: GuestPath, *, parents: bool = True, user: str | None = None) -> None:
         """Make a directory.
 
         Args:
@@ -136,7 +137,7 @@ class AsyncFiles:
         """
         await self._agent.call(files_request("mkdir", path, parents=parents, user=user))
 
-    async def move(self, path: str, to: str, *, user: str | None = None) -> FileInfo:
+    async def move(self, path: GuestPath, to: GuestPath, *, user: str | None = None) -> FileInfo:
         """Rename a file or directory; a file that has the new name is replaced. Returns it at its new place.
 
         Raises:
@@ -145,7 +146,7 @@ class AsyncFiles:
         await self._agent.call(files_request("move", path, to=to, user=user))
         return await self.stat(to, user=user)
 
-    async def remove(self, path: str, *, user: str | None = None) -> None:
+    async def remove(self, path: GuestPath, *, user: str | None = None) -> None:
         """Remove a file, or a directory with all that is in it.
 
         Raises:
@@ -155,8 +156,8 @@ class AsyncFiles:
 
     async def upload(
         self,
-        local: str | Path,
-        path: str,
+        local: str | os.PathLike[str],
+        path: GuestPath,
         *,
         on_progress: TreeProgress | None = None,
         user: str | None = None,
@@ -181,8 +182,8 @@ class AsyncFiles:
 
     async def download(
         self,
-        path: str,
-        local: str | Path,
+        path: GuestPath,
+        local: str | os.PathLike[str],
         *,
         on_progress: TreeProgress | None = None,
         outside_links: bool = True,
@@ -218,7 +219,7 @@ class AsyncFiles:
         limits = Limits(outside_links, max_bytes, max_entries)
         await trees.download(self._agent, path, Path(local), limits, on_progress=on_progress, user=user)
 
-    async def watch(self, path: str, *, recursive: bool = False, user: str | None = None) -> AsyncWatch:
+    async def watch(self, path: GuestPath, *, recursive: bool = False, user: str | None = None) -> AsyncWatch:
         """Watch a directory: what happens in it after this call returns is told.
 
         Args:

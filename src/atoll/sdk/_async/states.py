@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Literal
+from typing import Any, get_args
 from urllib.parse import urlencode
 
 from atoll.protocol import (
@@ -19,7 +19,16 @@ from atoll.sdk._async.agent import AsyncAgent
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._async.listing import logged
 from atoll.sdk._async.snapshots import snapshot_ref
-from atoll.types import Lifecycle, Limits, SandboxInfo, SandboxStats, SnapshotInfo, StatsSample
+from atoll.types import (
+    Lifecycle,
+    Limits,
+    Network,
+    SandboxInfo,
+    SandboxStats,
+    SnapshotInfo,
+    StatsSample,
+    check_choice,
+)
 
 
 class AsyncStates:
@@ -67,8 +76,13 @@ class AsyncStates:
         body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
         return await self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
 
-    async def set_network(self, network: Literal["internet", "none"]) -> None:
-        """Change what it may reach: at once, connections to the outside that it has included."""
+    async def set_network(self, network: Network) -> None:
+        """Change what it may reach: at once, connections to the outside that it has included.
+
+        Raises:
+            InvalidSpecError: ``network`` is another word.
+        """
+        check_choice("network", network, get_args(Network))
         await self._change("network", NetworkRequest(network=network))
 
     async def stats(self) -> SandboxStats:

@@ -16,12 +16,13 @@ from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_async import call, in_thread
 from atoll.sdk._pack import packed, tree_bytes
 from atoll.sdk._unpack import Limits, Unpacker, write_sparse
+from atoll.types import GuestPath
 
 _Progress = Callable[[int, int | None], Any] | None
 
 
 async def upload(
-    agent: AsyncAgent, local: Path, path: str, *, on_progress: _Progress, user: str | None
+    agent: AsyncAgent, local: Path, path: GuestPath, *, on_progress: _Progress, user: str | None
 ) -> None:
     """Copy a file or a directory's content into the sandbox."""
     status = await in_thread(os.stat, local)
@@ -65,7 +66,13 @@ async def _file_pieces(local: Path, size: int, on_progress: _Progress) -> AsyncI
 
 
 async def download(
-    agent: AsyncAgent, path: str, local: Path, limits: Limits, *, on_progress: _Progress, user: str | None
+    agent: AsyncAgent,
+    path: GuestPath,
+    local: Path,
+    limits: Limits,
+    *,
+    on_progress: _Progress,
+    user: str | None,
 ) -> None:
     """Copy a file or a directory's content out of the sandbox."""
     info = file_from(await agent.call(files_request("stat", path, user=user), repeatable=True))
@@ -80,7 +87,7 @@ async def download(
 
 
 async def _download_tree(
-    agent: AsyncAgent, path: str, local: Path, limits: Limits, on_progress: _Progress, user: str | None
+    agent: AsyncAgent, path: GuestPath, local: Path, limits: Limits, on_progress: _Progress, user: str | None
 ) -> None:
     answer = await agent.open(get_tree(path, user), Deadline(None, silence_s=SILENCE_S))
     try:
@@ -99,7 +106,7 @@ async def _download_tree(
 
 
 async def _download_file(
-    agent: AsyncAgent, path: str, local: Path, limits: Limits, on_progress: _Progress, user: str | None
+    agent: AsyncAgent, path: GuestPath, local: Path, limits: Limits, on_progress: _Progress, user: str | None
 ) -> None:
     answer = await agent.open(get_file(path, user), Deadline(None, silence_s=SILENCE_S))
     length = answer.headers.get("content-length", "")

@@ -10,7 +10,7 @@ from atoll.protocol import AttributesRequest
 from atoll.sdk._async.http import Upload
 from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._bytes import GIB, as_bytes, sliced
-from atoll.types import VolumeEntry
+from atoll.types import GuestPath, VolumeEntry, path_text
 
 _Entries = list[VolumeEntry]
 
@@ -27,14 +27,14 @@ class AsyncVolumeFiles:
         self._base = f"/v1/volumes/{ref(id_or_name)}"
         self._team = team
 
-    def _path(self, kind: str, path: str, **options: int | bool | None) -> str:
-        query = [f"path={ref(path)}"]
+    def _path(self, kind: str, path: GuestPath, **options: int | bool | None) -> str:
+        query = [f"path={ref(path_text(path))}"]
         if self._team is not None:
             query.append(f"team={ref(self._team)}")
         query += [f"{name}={int(value)}" for name, value in options.items() if value is not None]
         return f"{self._base}/{kind}?{'&'.join(query)}"
 
-    async def stat(self, path: str) -> VolumeEntry:
+    async def stat(self, path: GuestPath) -> VolumeEntry:
         """Describe an entry; a symbolic link is not followed.
 
         Raises:
@@ -43,7 +43,7 @@ class AsyncVolumeFiles:
         with contextlib.closing(AsyncLink()) as link:
             return await link.call("GET", self._path("entry", path), VolumeEntry)
 
-    async def exists(self, path: str) -> bool:
+    async def exists(self, path: GuestPath) -> bool:
         """Whether something has that path, be it a broken symbolic link."""
         try:
             await self.stat(path)
@@ -51,7 +51,7 @@ class AsyncVolumeFiles:
             return False
         return True
 
-    async def list(self, path: str = "/", *, depth: int = 1) -> _Entries:
+    async def list(self, path: GuestPath = "/", *, depth: int = 1) -> _Entries:
         """List a directory down to ``depth`` levels, in lexical order; at most 100,000 entries.
 
         Raises:
@@ -64,7 +64,7 @@ class AsyncVolumeFiles:
 
     async def mkdir(
         self,
-        path: str,
+        path: GuestPath,
         *,
         parents: bool = True,
         mode: int | None = None,
@@ -88,7 +88,7 @@ class AsyncVolumeFiles:
             where = self._path("dir", path, parents=parents, mode=mode, uid=uid, gid=gid)
             return await link.call("POST", where, VolumeEntry)
 
-    async def read(self, path: str, *, max_bytes: int = GIB) -> str:
+    async def read(self, path: GuestPath, *, max_bytes: int = GIB) -> str:
         """Return a file's text: UTF-8, bad bytes replaced.
 
         Raises:
@@ -97,7 +97,7 @@ class AsyncVolumeFiles:
         """
         return (await self.read_bytes(path, max_bytes=max_bytes)).decode("utf-8", "replace")
 
-    async def read_bytes(self, path: str, *, max_bytes: int = GIB) -> bytes:
+    async def read_bytes(self, path: GuestPath, *, max_bytes: int = GIB) -> bytes:
         """Return a file's bytes.
 
         Raises:
@@ -111,7 +111,7 @@ class AsyncVolumeFiles:
             read += piece
         return bytes(read)
 
-    async def read_stream(self, path: str) -> AsyncIterator[bytes]:
+    async def read_stream(self, path: GuestPath) -> AsyncIterator[bytes]:
         """Iterate over a file's bytes in constant memory.
 
         Raises:
@@ -125,7 +125,7 @@ class AsyncVolumeFiles:
 
     async def write(
         self,
-        path: str,
+        path: GuestPath,
         data: bytes | str | Upload,
         *,
         parents: bool = True,
@@ -159,7 +159,7 @@ class AsyncVolumeFiles:
             return await link.upload(where, VolumeEntry, data)
 
     async def set_attributes(
-        self, path: str, *, mode: int | None = None, uid: int | None = None, gid: int | None = None
+        self, path: GuestPath, *, mode: int | None = None, uid: int | None = None, gid: int | None = None
     ) -> VolumeEntry:
         """Change permission bits, owner or group of a file or directory; None leaves them.
 
@@ -171,7 +171,7 @@ class AsyncVolumeFiles:
             wanted = AttributesRequest(uid=uid, gid=gid, mode=mode)
             return await link.call("POST", self._path("entry", path), VolumeEntry, wanted)
 
-    async def remove(self, path: str) -> None:
+    async def remove(self, path: GuestPath) -> None:
         """Remove a file, or a directory with all that is in it; of a symbolic link only itself.
 
         Raises:

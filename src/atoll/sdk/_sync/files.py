@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.watch import Watch
 from atoll.sdk._bytes import CHUNK_BYTES, GIB, as_bytes, sliced
 from atoll.sdk._deadline import Deadline
-from atoll.types import FileInfo
+from atoll.types import FileInfo, GuestPath
 
 _Files = list[FileInfo]
 TreeProgress = Callable[[int, int | None], Any]
@@ -32,7 +33,7 @@ class Files:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
-    def read(self, path: str, *, user: str | None = None, max_bytes: int = GIB) -> str:
+    def read(self, path: GuestPath, *, user: str | None = None, max_bytes: int = GIB) -> str:
         """Return a file's text: UTF-8, bad bytes replaced.
 
         Raises:
@@ -41,7 +42,7 @@ class Files:
         """
         return (self.read_bytes(path, user=user, max_bytes=max_bytes)).decode("utf-8", "replace")
 
-    def read_bytes(self, path: str, *, user: str | None = None, max_bytes: int = GIB) -> bytes:
+    def read_bytes(self, path: GuestPath, *, user: str | None = None, max_bytes: int = GIB) -> bytes:
         """Return a file's bytes.
 
         Raises:
@@ -59,7 +60,7 @@ class Files:
             read += piece
         return bytes(read)
 
-    def read_stream(self, path: str, *, user: str | None = None) -> Iterator[bytes]:
+    def read_stream(self, path: GuestPath, *, user: str | None = None) -> Iterator[bytes]:
         """Iterate over a file's bytes in pieces of at most 64 KiB, in constant memory.
 
         Raises:
@@ -70,7 +71,7 @@ class Files:
             yield piece
 
     def write(
-        self, path: str, data: bytes | str | Upload, *, mode: int | None = None, user: str | None = None
+        self, path: GuestPath, data: bytes | str | Upload, *, mode: int | None = None, user: str | None = None
     ) -> FileInfo:
         """Make ``data`` the content of a file, and make the directories above it.
 
@@ -97,7 +98,7 @@ class Files:
         body, length = sliced(content), len(content)
         return file_from(self._agent.call(request, body=body, length=length, timeout_s=None))
 
-    def list(self, path: str = ".", *, depth: int = 1, user: str | None = None) -> _Files:
+    def list(self, path: GuestPath = ".", *, depth: int = 1, user: str | None = None) -> _Files:
         """List a directory down to ``depth`` levels, in lexical order; at most 100,000 entries.
 
         Raises:
@@ -107,7 +108,7 @@ class Files:
         request = files_request("list", path, depth=depth, user=user)
         return files_from(self._agent.call(request, repeatable=True))
 
-    def stat(self, path: str, *, user: str | None = None) -> FileInfo:
+    def stat(self, path: GuestPath, *, user: str | None = None) -> FileInfo:
         """Describe a file; a symbolic link is not followed.
 
         Raises:
@@ -115,7 +116,7 @@ class Files:
         """
         return file_from(self._agent.call(files_request("stat", path, user=user), repeatable=True))
 
-    def exists(self, path: str, *, user: str | None = None) -> bool:
+    def exists(self, path: GuestPath, *, user: str | None = None) -> bool:
         """Whether something has that path, be it a broken symbolic link."""
         try:
             self.stat(path, user=user)
@@ -123,7 +124,7 @@ class Files:
             return False
         return True
 
-    def mkdir(self, path: str, *, parents: bool = True, user: str | None = None) -> None:
+    def mkdir(self, path: GuestPath, *, parents: bool = True, user: str | None = None) -> None:
         """Make a directory.
 
         Args:
@@ -137,7 +138,7 @@ class Files:
         """
         self._agent.call(files_request("mkdir", path, parents=parents, user=user))
 
-    def move(self, path: str, to: str, *, user: str | None = None) -> FileInfo:
+    def move(self, path: GuestPath, to: GuestPath, *, user: str | None = None) -> FileInfo:
         """Rename a file or directory; a file that has the new name is replaced. Returns it at its new place.
 
         Raises:
@@ -146,7 +147,7 @@ class Files:
         self._agent.call(files_request("move", path, to=to, user=user))
         return self.stat(to, user=user)
 
-    def remove(self, path: str, *, user: str | None = None) -> None:
+    def remove(self, path: GuestPath, *, user: str | None = None) -> None:
         """Remove a file, or a directory with all that is in it.
 
         Raises:
@@ -156,8 +157,8 @@ class Files:
 
     def upload(
         self,
-        local: str | Path,
-        path: str,
+        local: str | os.PathLike[str],
+        path: GuestPath,
         *,
         on_progress: TreeProgress | None = None,
         user: str | None = None,
@@ -182,8 +183,8 @@ class Files:
 
     def download(
         self,
-        path: str,
-        local: str | Path,
+        path: GuestPath,
+        local: str | os.PathLike[str],
         *,
         on_progress: TreeProgress | None = None,
         outside_links: bool = True,
@@ -219,7 +220,7 @@ class Files:
         limits = Limits(outside_links, max_bytes, max_entries)
         trees.download(self._agent, path, Path(local), limits, on_progress=on_progress, user=user)
 
-    def watch(self, path: str, *, recursive: bool = False, user: str | None = None) -> Watch:
+    def watch(self, path: GuestPath, *, recursive: bool = False, user: str | None = None) -> Watch:
         """Watch a directory: what happens in it after this call returns is told.
 
         Args:

@@ -36,7 +36,7 @@ from atoll.sdk._bytes import MIB, as_bytes, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import Background, call, shielded
 from atoll.sdk._output import STREAM_OF, Decoder, Tail
-from atoll.types import ExecResult, Output, TerminalSize
+from atoll.types import ExecResult, GuestPath, Output, TerminalSize, check_texts, path_text
 
 Command = str | Sequence[str]
 Stdin = bytes | str | Upload
@@ -56,7 +56,7 @@ _BRIEF_CHARS = 80
 def program_of(
     command: Command,
     *,
-    cwd: str | None,
+    cwd: GuestPath | None,
     env: Mapping[str, str] | None,
     user: str | None,
     timeout_s: float | None,
@@ -67,17 +67,18 @@ def program_of(
     """A shell line (str) or a program and its arguments, ready to start.
 
     Raises:
-        InvalidSpecError: There is no program, or ``timeout_s`` is not more than 0.
+        InvalidSpecError: There is no program, ``timeout_s`` is not more than 0, or ``env`` or ``cwd`` cannot be one.
     """
     if timeout_s is not None and timeout_s <= 0:
         raise InvalidSpecError(f"timeout_s is {timeout_s}", hint="give more than 0, or None for no limit")
     if not command:
         raise InvalidSpecError("there is no program to run", hint="give a shell line, or a list of arguments")
+    _check_env(env or {})
     line = command if isinstance(command, str) else None
     return Program(
         argv=None if line is not None else tuple(os.fspath(part) for part in command),
         line=line,
-        cwd=cwd,
+        cwd=None if cwd is None else path_text(cwd),
         env=dict(env or {}),
         user=user,
         stdin=stdin,
@@ -85,6 +86,14 @@ def program_of(
         timeout_ms=0 if timeout_s is None else max(1, round(timeout_s * 1000)),
         tag=tag,
     )
+
+
+def _check_env(env: Mapping[str, str]) -> None:
+    check_texts("env", env)
+    for name in env:
+        if not name or "=" in name:
+            hint = "a name is not empty and has no ="
+            raise InvalidSpecError(f"{name!r} cannot be an environment variable", hint=hint)
 
 
 class Collector:

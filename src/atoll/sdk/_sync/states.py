@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, get_args
 from urllib.parse import urlencode
 
 from atoll.protocol import (
@@ -20,7 +20,16 @@ from atoll.sdk._sync.agent import Agent
 from atoll.sdk._sync.link import LONG_S, Link, ref
 from atoll.sdk._sync.listing import logged
 from atoll.sdk._sync.snapshots import snapshot_ref
-from atoll.types import Lifecycle, Limits, SandboxInfo, SandboxStats, SnapshotInfo, StatsSample
+from atoll.types import (
+    Lifecycle,
+    Limits,
+    Network,
+    SandboxInfo,
+    SandboxStats,
+    SnapshotInfo,
+    StatsSample,
+    check_choice,
+)
 
 
 class States:
@@ -68,8 +77,13 @@ class States:
         body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
         return self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
 
-    def set_network(self, network: Literal["internet", "none"]) -> None:
-        """Change what it may reach: at once, connections to the outside that it has included."""
+    def set_network(self, network: Network) -> None:
+        """Change what it may reach: at once, connections to the outside that it has included.
+
+        Raises:
+            InvalidSpecError: ``network`` is another word.
+        """
+        check_choice("network", network, get_args(Network))
         self._change("network", NetworkRequest(network=network))
 
     def stats(self) -> SandboxStats:

@@ -17,12 +17,13 @@ from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import call, in_thread
 from atoll.sdk._pack import packed, tree_bytes
 from atoll.sdk._unpack import Limits, Unpacker, write_sparse
+from atoll.types import GuestPath
 
 _Progress = Callable[[int, int | None], Any] | None
 
 
 def upload(
-    agent: Agent, local: Path, path: str, *, on_progress: _Progress, user: str | None
+    agent: Agent, local: Path, path: GuestPath, *, on_progress: _Progress, user: str | None
 ) -> None:
     """Copy a file or a directory's content into the sandbox."""
     status = in_thread(os.stat, local)
@@ -66,7 +67,13 @@ def _file_pieces(local: Path, size: int, on_progress: _Progress) -> Iterator[byt
 
 
 def download(
-    agent: Agent, path: str, local: Path, limits: Limits, *, on_progress: _Progress, user: str | None
+    agent: Agent,
+    path: GuestPath,
+    local: Path,
+    limits: Limits,
+    *,
+    on_progress: _Progress,
+    user: str | None,
 ) -> None:
     """Copy a file or a directory's content out of the sandbox."""
     info = file_from(agent.call(files_request("stat", path, user=user), repeatable=True))
@@ -81,7 +88,7 @@ def download(
 
 
 def _download_tree(
-    agent: Agent, path: str, local: Path, limits: Limits, on_progress: _Progress, user: str | None
+    agent: Agent, path: GuestPath, local: Path, limits: Limits, on_progress: _Progress, user: str | None
 ) -> None:
     answer = agent.open(get_tree(path, user), Deadline(None, silence_s=SILENCE_S))
     try:
@@ -100,7 +107,7 @@ def _download_tree(
 
 
 def _download_file(
-    agent: Agent, path: str, local: Path, limits: Limits, on_progress: _Progress, user: str | None
+    agent: Agent, path: GuestPath, local: Path, limits: Limits, on_progress: _Progress, user: str | None
 ) -> None:
     answer = agent.open(get_file(path, user), Deadline(None, silence_s=SILENCE_S))
     length = answer.headers.get("content-length", "")

@@ -11,7 +11,7 @@ from atoll.protocol import AttributesRequest
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.link import Link, ref
 from atoll.sdk._bytes import GIB, as_bytes, sliced
-from atoll.types import VolumeEntry
+from atoll.types import GuestPath, VolumeEntry, path_text
 
 _Entries = list[VolumeEntry]
 
@@ -28,14 +28,14 @@ class VolumeFiles:
         self._base = f"/v1/volumes/{ref(id_or_name)}"
         self._team = team
 
-    def _path(self, kind: str, path: str, **options: int | bool | None) -> str:
-        query = [f"path={ref(path)}"]
+    def _path(self, kind: str, path: GuestPath, **options: int | bool | None) -> str:
+        query = [f"path={ref(path_text(path))}"]
         if self._team is not None:
             query.append(f"team={ref(self._team)}")
         query += [f"{name}={int(value)}" for name, value in options.items() if value is not None]
         return f"{self._base}/{kind}?{'&'.join(query)}"
 
-    def stat(self, path: str) -> VolumeEntry:
+    def stat(self, path: GuestPath) -> VolumeEntry:
         """Describe an entry; a symbolic link is not followed.
 
         Raises:
@@ -44,7 +44,7 @@ class VolumeFiles:
         with contextlib.closing(Link()) as link:
             return link.call("GET", self._path("entry", path), VolumeEntry)
 
-    def exists(self, path: str) -> bool:
+    def exists(self, path: GuestPath) -> bool:
         """Whether something has that path, be it a broken symbolic link."""
         try:
             self.stat(path)
@@ -52,7 +52,7 @@ class VolumeFiles:
             return False
         return True
 
-    def list(self, path: str = "/", *, depth: int = 1) -> _Entries:
+    def list(self, path: GuestPath = "/", *, depth: int = 1) -> _Entries:
         """List a directory down to ``depth`` levels, in lexical order; at most 100,000 entries.
 
         Raises:
@@ -65,7 +65,7 @@ class VolumeFiles:
 
     def mkdir(
         self,
-        path: str,
+        path: GuestPath,
         *,
         parents: bool = True,
         mode: int | None = None,
@@ -89,7 +89,7 @@ class VolumeFiles:
             where = self._path("dir", path, parents=parents, mode=mode, uid=uid, gid=gid)
             return link.call("POST", where, VolumeEntry)
 
-    def read(self, path: str, *, max_bytes: int = GIB) -> str:
+    def read(self, path: GuestPath, *, max_bytes: int = GIB) -> str:
         """Return a file's text: UTF-8, bad bytes replaced.
 
         Raises:
@@ -98,7 +98,7 @@ class VolumeFiles:
         """
         return (self.read_bytes(path, max_bytes=max_bytes)).decode("utf-8", "replace")
 
-    def read_bytes(self, path: str, *, max_bytes: int = GIB) -> bytes:
+    def read_bytes(self, path: GuestPath, *, max_bytes: int = GIB) -> bytes:
         """Return a file's bytes.
 
         Raises:
@@ -112,7 +112,7 @@ class VolumeFiles:
             read += piece
         return bytes(read)
 
-    def read_stream(self, path: str) -> Iterator[bytes]:
+    def read_stream(self, path: GuestPath) -> Iterator[bytes]:
         """Iterate over a file's bytes in constant memory.
 
         Raises:
@@ -126,7 +126,7 @@ class VolumeFiles:
 
     def write(
         self,
-        path: str,
+        path: GuestPath,
         data: bytes | str | Upload,
         *,
         parents: bool = True,
@@ -160,7 +160,7 @@ class VolumeFiles:
             return link.upload(where, VolumeEntry, data)
 
     def set_attributes(
-        self, path: str, *, mode: int | None = None, uid: int | None = None, gid: int | None = None
+        self, path: GuestPath, *, mode: int | None = None, uid: int | None = None, gid: int | None = None
     ) -> VolumeEntry:
         """Change permission bits, owner or group of a file or directory; None leaves them.
 
@@ -172,7 +172,7 @@ class VolumeFiles:
             wanted = AttributesRequest(uid=uid, gid=gid, mode=mode)
             return link.call("POST", self._path("entry", path), VolumeEntry, wanted)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: GuestPath) -> None:
         """Remove a file, or a directory with all that is in it; of a symbolic link only itself.
 
         Raises:

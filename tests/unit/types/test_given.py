@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+
+from atoll.errors import InvalidSpecError
+from atoll.types import Lifecycle, SandboxSpec, path_text
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"env": {"A": 1}}, r"the value of env\['A'\] is of type int \(give a str\)"),
+        ({"env": {1: "a"}}, r"the key of env\[1\] is of type int"),
+        ({"metadata": {"run": 7}}, r"metadata\['run'\]"),
+        ({"on_crash": "x"}, r"on_crash is 'x' \(give 'reboot', 'rollback' or 'stop'\)"),
+        ({"network": None}, r"network is None \(give 'internet' or 'none'\)"),
+    ],
+)
+def test_what_cannot_be_meant_is_named_with_the_choices(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSpecError, match=message):
+        SandboxSpec(**given)
+
+
+def test_a_secret_of_the_wrong_type_is_not_shown() -> None:
+    with pytest.raises(InvalidSpecError, match="bytes") as raised:
+        SandboxSpec(env={"TOKEN": b"hunter2"})  # type: ignore[dict-item]
+    assert "hunter2" not in str(raised.value)
+
+
+def test_the_end_of_a_lease_is_one_of_three() -> None:
+    with pytest.raises(InvalidSpecError, match=r"on_timeout is 'pause' \(give 'kill', 'suspend' or 'stop'\)"):
+        Lifecycle(on_timeout="pause").check()  # type: ignore[arg-type]
+
+
+def test_a_path_is_text_or_a_path_object() -> None:
+    assert path_text("a/b") == path_text(PurePosixPath("a/b")) == "a/b"
+    for wrong in (b"a", 5, None):
+        with pytest.raises(InvalidSpecError, match="no path in a sandbox"):
+            path_text(wrong)  # type: ignore[arg-type]
