@@ -19,6 +19,8 @@ from atoll.types import DEFAULT_TAG, BuildInfo, Resolved
 BUILD_ATTRIBUTE = "build"
 """The attribute of a sandbox that a build uses: the build's id."""
 _BUILDS_KEPT = 32
+_TAGS_SHOWN = 10
+_ENDED = {"failed": "failed", "cancelled": "was cancelled"}
 _log = logging.getLogger(__name__)
 
 
@@ -118,10 +120,7 @@ class TemplateTable:
             return Resolved(template_id=name, name=name, image=name)
         build = row.info().build(tag)
         if build is None:
-            raise TemplateNotFoundError(
-                f"tag {tag!r} does not exist for template {name!r}",
-                hint="build it, or name one of the tags that it has",
-            )
+            raise _missing_tag(row, name, tag)
         return Resolved(
             template_id=row.template_id,
             name=row.name,
@@ -207,6 +206,20 @@ def split_tag(ref: str) -> tuple[str, str]:
     """A template's name and its tag."""
     name, _, tag = ref.partition(":")
     return name, tag or DEFAULT_TAG
+
+
+def _missing_tag(row: TemplateRow, name: str, tag: str) -> TemplateNotFoundError:
+    """What is said of a template without that tag; one that was never ready has none at all."""
+    if row.tags:
+        listed = ", ".join([*row.tags][:_TAGS_SHOWN])
+        message = f"tag {tag!r} does not exist for template {name!r}"
+        return TemplateNotFoundError(message, hint=f"build it, or name a tag that it has: {listed}")
+    ended = _ENDED.get(row.builds[-1].state) if row.builds else None
+    if ended:
+        message = f"template {name!r} has no build that is ready: the last one {ended}"
+        return TemplateNotFoundError(message, hint="`Templates.get` says why; build it again")
+    message = f"template {name!r} has no tag"
+    return TemplateNotFoundError(message, hint="wait until its build is ready, or build it")
 
 
 def _bounded(row: TemplateRow) -> tuple[BuildInfo, ...]:

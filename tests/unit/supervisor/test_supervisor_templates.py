@@ -54,6 +54,8 @@ async def test_a_build_whose_builder_goes_away_has_failed_and_leaves_nothing(wor
     await world.until(lambda: not world.system.templates.rows.is_building(build_id))
     await world.until(lambda: not world.system.table.all() and not world.system.table.snapshots())
     assert await states(world, "one") == ["failed"]
+    missing = await world.ask("GET", "/v1/resolved?ref=one")
+    assert missing.json["message"] == "template 'one' has no build that is ready: the last one failed"
     late = await world.ask("POST", "/v1/sandboxes", {"attributes": {"build": build_id}})
     assert late.status == 409
     assert not world.system.table.all()
@@ -146,6 +148,11 @@ async def test_names_are_those_of_a_team_and_public_ones_of_nobody_are_for_all(w
     assert await resolved("web", "blue") == own
     assert await resolved("web", "red") == theirs
     assert await resolved("web:v9", "red") == "tag 'v9' does not exist for template 'web'"
+    assert (
+        (await world.ask("GET", "/v1/resolved?ref=web:v9"))
+        .json["hint"]
+        .endswith("a tag that it has: default")
+    )
     assert (await world.ask("DELETE", "/v1/templates/web?team=blue")).status == 404
     assert (await world.ask("GET", "/v1/resolved?ref=base&team=blue")).json["image"] == "base"
 
