@@ -220,7 +220,7 @@ class AsyncFiles:
         await trees.download(self._agent, path, Path(local), limits, on_progress=on_progress, user=user)
 
     async def watch(self, path: GuestPath, *, recursive: bool = False, user: str | None = None) -> AsyncWatch:
-        """Watch a directory: what happens in it after this call returns is told.
+        """Watch a directory: what happens in it after this call returns is told, with paths relative to it.
 
         Args:
             path: The directory.

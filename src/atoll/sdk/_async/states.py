@@ -42,7 +42,9 @@ class AsyncStates:
         self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"
 
     async def logs(self, *, follow: bool = False) -> AsyncIterator[str]:
-        """Iterate over what the sandbox's console and its life cycle wrote. It is not woken.
+        """Iterate over what the sandbox's console and its life cycle wrote: pieces of text, not lines.
+
+        It is not woken.
 
         Args:
             follow: Go on with what comes, until the sandbox is killed.

@@ -10,7 +10,10 @@ from atoll.types import WatchEvent
 
 
 class AsyncWatch:
-    """Iterating waits for the next change, for as long as the sandbox lives. Close it, or use it as a context."""
+    """Iterating waits for the next change, for as long as the sandbox lives. Close it, or use it as a context.
+
+    The path of each event is relative to the watched directory.
+    """
 
     def __init__(self, frames: AsyncFrames) -> None:
         self._frames = frames

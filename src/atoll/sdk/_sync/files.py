@@ -221,7 +221,7 @@ class Files:
         trees.download(self._agent, path, Path(local), limits, on_progress=on_progress, user=user)
 
     def watch(self, path: GuestPath, *, recursive: bool = False, user: str | None = None) -> Watch:
-        """Watch a directory: what happens in it after this call returns is told.
+        """Watch a directory: what happens in it after this call returns is told, with paths relative to it.
 
         Args:
             path: The directory.

@@ -11,7 +11,10 @@ from atoll.types import WatchEvent
 
 
 class Watch:
-    """Iterating waits for the next change, for as long as the sandbox lives. Close it, or use it as a context."""
+    """Iterating waits for the next change, for as long as the sandbox lives. Close it, or use it as a context.
+
+    The path of each event is relative to the watched directory.
+    """
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
