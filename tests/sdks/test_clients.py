@@ -80,11 +80,7 @@ def test_the_javascript_sdk_works_over_http(plain: Server, tmp_path: Path) -> No
 
 
 def test_the_javascript_sdk_works_over_tls_with_wildcard_names(secure: Server, tmp_path: Path) -> None:
-    variables = {
-        **secure.variables,
-        "NODE_EXTRA_CA_CERTS": authority(secure),
-        "NODE_OPTIONS": "--require ./lookup.cjs",
-    }
+    variables = {**secure.variables, "NODE_OPTIONS": "--require ./lookup.cjs"}
     assert uncalled(run_javascript(variables, tmp_path)) == set()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
 import sys
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import msgspec
@@ -22,7 +22,8 @@ from atoll.sdk import AsyncSupervisor, Keys
 from atoll.server.access import Access
 from atoll.server.accesslog import AccessLog
 from atoll.server.app import make_app
-from atoll.server.certificates import certificates
+from atoll.server.certificates import certificates, check_pair
+from atoll.server.environment import check_env_file, client_variables, tell
 from atoll.server.imagenames import table_of
 from atoll.server.listener import Listener, bound
 from atoll.server.ownkey import passing_key
@@ -101,19 +102,36 @@ def serve(
     directory = Home.default().path / "server"
     if tls is not None:
         settings = self_signed(settings, directory)
-    with bound(settings) as sock, passing_key() as made:
+    check_files(settings)
+    tokens = Tokens(read_secret(directory))
+    log = AccessLog(settings.access_log or directory / "access.log")
+    with contextlib.closing(log), bound(settings) as sock:
         settings = msgspec.structs.replace(settings, port=sock.getsockname()[1])
-        tokens = Tokens(read_secret(directory))
-        log = AccessLog(settings.access_log or directory / "access.log")
-        with contextlib.closing(log), starting_elsewhere(at_crash=partial(Keys.revoke, made.info.key_id)):
-            raise_limits()
-            signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-            # it listens already, and nothing is written where others look afterwards
-            _tell(client_variables(settings, made.key), settings.env_file)
-            write_nowhere_but({directory, log.path.parent})
-            give_up_rights()
-            parts = Parts(settings=settings, tokens=tokens, access=Access(), log=log)
-            uvloop.run(_run(parts, sock))
+        parts = Parts(settings=settings, tokens=tokens, access=Access(), log=log)
+        _serve(parts, sock, {directory, log.path.parent})
+
+
+def check_files(settings: Settings) -> None:
+    """Refuse files that cannot serve, before a key is made and told.
+
+    Raises:
+        InvalidSpecError: One is missing, cannot be used or is not what it should be.
+    """
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        check_pair(settings.tls_cert, settings.tls_key)
+    if settings.env_file is not None:
+        check_env_file(settings.env_file)
+
+
+def _serve(parts: Parts, sock: socket.socket, written: set[Path]) -> None:
+    with passing_key() as made, starting_elsewhere(at_crash=partial(Keys.revoke, made.info.key_id)):
+        raise_limits()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        # it listens already, and nothing is written where others look afterwards
+        tell(client_variables(parts.settings, made.key), parts.settings.env_file)
+        write_nowhere_but(written)
+        give_up_rights()
+        uvloop.run(_run(parts, sock))
 
 
 async def _run(parts: Parts, sock: socket.socket) -> None:
@@ -136,33 +154,17 @@ def self_signed(settings: Settings, directory: Path) -> Settings:
         raise InvalidSpecError("there is a certificate already", hint="give --tls or --tls-cert, not both")
     made = certificates(directory / "tls", settings.domain)
     click.echo(
-        f"Clients must trust {made.authority}. For Python: SSL_CERT_FILE={made.bundle}, for Node.js: "
-        f"NODE_EXTRA_CA_CERTS={made.authority}",
+        f"Clients must trust {made.authority}: SSL_CERT_FILE has Python do that and NODE_EXTRA_CA_CERTS Node.js, "
+        "with the values below.",
         err=True,
     )
-    return msgspec.structs.replace(settings, tls_cert=made.cert, tls_key=made.key, tls_bundle=made.bundle)
-
-
-def client_variables(settings: Settings, key: str) -> dict[str, str]:
-    """What an E2B client must have in its environment."""
-    variables = {"E2B_API_KEY": key}
-    if settings.tls_bundle is not None:
-        variables |= {name: str(settings.tls_bundle) for name in ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")}
-    if settings.domain is not None and settings.tls_cert is not None:
-        return variables | {"E2B_DOMAIN": str(settings.public_domain)}
-    host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"
-    url = f"{settings.scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
-    return variables | {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url}
-
-
-def _tell(variables: dict[str, str], env_file: Path | None) -> None:
-    lines = "".join(f"{name}={value}\n" for name, value in variables.items())
-    if env_file is not None:
-        aside = env_file.with_name(f".{env_file.name}.{os.getpid()}")
-        with open(aside, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(lines)
-        aside.replace(env_file)
-    click.echo(lines, nl=False)
+    return msgspec.structs.replace(
+        settings,
+        tls_cert=made.cert,
+        tls_key=made.key,
+        tls_authority=made.authority,
+        tls_bundle=made.bundle,
+    )
 
 
 def main() -> None:
@@ -170,14 +172,17 @@ def main() -> None:
     try:
         code = serve.main(prog_name="atoll serve", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        _fail(f"{error.format_message()} (see: atoll serve --help)")
     except (KeyboardInterrupt, click.Abort):
         sys.exit(128 + signal.SIGINT)
-    except AtollError as error:
-        click.echo(f"atoll: {error}", err=True)
-        sys.exit(_FAILED)
+    except (AtollError, OSError) as error:
+        _fail(str(error))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(why: str) -> NoReturn:
+    click.echo(f"atoll: {why}", err=True)
+    sys.exit(_FAILED)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from atoll.errors import InvalidSpecError
+
 _FILE_BYTES = 64 << 20
 _OLD_FILES = 3
 _METHOD_MOST = 16
@@ -71,13 +73,21 @@ class AccessLog:
     """A file that only this user can read, replaced when it has 64 MiB; three old ones are kept beside it.
 
     Args:
-        path: The file; made if missing.
+        path: The file; made if missing, but not its directory.
+
+    Raises:
+        InvalidSpecError: It cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = path
-        self._file = _File(path, maxBytes=_FILE_BYTES, backupCount=_OLD_FILES, encoding="utf-8")
+        try:
+            self._file = _File(path, maxBytes=_FILE_BYTES, backupCount=_OLD_FILES, encoding="utf-8")
+        except OSError as error:
+            raise InvalidSpecError(
+                f"the access log {path} cannot be written: {error.strerror}",
+                hint="give --access-log a plain file in a directory that is there",
+            ) from error
 
     def write(self, line: Line) -> None:
         """Add a line; where that fails the server's own log says so, and the request goes on."""

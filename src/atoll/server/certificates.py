@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
@@ -21,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from atoll.errors import HostError
+from atoll.errors import HostError, InvalidSpecError
 
 _AUTHORITY_DAYS = 3650
 _SERVER_DAYS = 397
@@ -74,6 +75,51 @@ def certificates(directory: Path, domain: str | None, now: datetime | None = Non
         raise HostError(f"{place} holds no certificates: {error}", hint=f"remove it: rm -r {place}") from None
     _write(files.bundle, _trusted_here() + files.authority.read_bytes())
     return files
+
+
+def check_pair(cert: Path, key: Path) -> None:
+    """Refuse a certificate and a private key with which nobody can be served.
+
+    Raises:
+        InvalidSpecError: Says which of the files cannot be read or used, or that they do not belong together.
+    """
+    data = {path: _read(path, option) for path, option in ((cert, "--tls-cert"), (key, "--tls-key"))}
+    try:
+        # no question for a password, which nobody may be there to answer
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
+    except ssl.SSLError as error:
+        raise _unfit(cert, key, data) or InvalidSpecError(
+            f"{cert} and {key} cannot be used together: {error.reason or error}",
+            hint="give --tls-cert a chain that begins with the certificate of that key",
+        ) from error
+
+
+def _read(path: Path, option: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidSpecError(
+            f"{path} cannot be read: {error.strerror}", hint=f"give {option} a file that this user can read"
+        ) from error
+
+
+def _unfit(cert: Path, key: Path, data: dict[Path, bytes]) -> InvalidSpecError | None:
+    """What is wrong with one of the files alone; None when nothing is."""
+    try:
+        x509.load_pem_x509_certificates(data[cert])
+    except ValueError:
+        return InvalidSpecError(
+            f"{cert} holds no certificates", hint="give --tls-cert a chain of certificates in PEM"
+        )
+    try:
+        load_pem_private_key(data[key], None)
+    except TypeError:
+        return InvalidSpecError(
+            f"{key} has a password", hint="give --tls-key one without: openssl pkey -in FILE -out OTHER"
+        )
+    except (ValueError, UnsupportedAlgorithm):
+        return InvalidSpecError(f"{key} holds no private key", hint="give --tls-key a private key in PEM")
+    return None
 
 
 def _is_good(path: Path, now: datetime) -> bool:

@@ -21,7 +21,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         domain: Serve ``api.DOMAIN`` and ``PORT-ID.DOMAIN``. None serves by headers and ``PORT-ID.localhost`` alone.
         tls_cert: A file with the certificate chain; None speaks plain http.
         tls_key: A file with its private key.
-        tls_bundle: A file with what clients of a self-signed certificate must trust.
+        tls_authority: A file with what clients of a self-signed certificate must trust.
+        tls_bundle: A file with the same, and with what this host trusts anyway.
         head_timeout_s: How long a client may take for a head, and for its next request.
         body_timeout_s: How long nothing may come of a body while nothing is answered.
         env_file: Where the variables that a client needs are written.
@@ -34,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     domain: str | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    tls_authority: Path | None = None
     tls_bundle: Path | None = None
     head_timeout_s: float = 60.0
     body_timeout_s: float = 600.0

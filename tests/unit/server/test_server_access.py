@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from atoll.errors import DeniedError
+from atoll.errors import DeniedError, InvalidSpecError
 from atoll.server.access import Access
 from atoll.server.accesslog import AccessLog, logged, note
 from atoll.server.answers import Refusal
@@ -212,7 +212,7 @@ def test_a_line_tells_who_asked_for_what_and_nothing_secret(tmp_path: Path) -> N
         await access.team_of(request.headers)
         return PlainTextResponse("hello")
 
-    log = AccessLog(tmp_path / "server" / "access.log")
+    log = AccessLog(tmp_path / "access.log")
     app = logged(Starlette(routes=[Route("/sandboxes/{id}", endpoint)]), log, lambda: 1.5)
 
     async def work() -> None:
@@ -221,7 +221,7 @@ def test_a_line_tells_who_asked_for_what_and_nothing_secret(tmp_path: Path) -> N
 
     asyncio.run(work())
     log.close()
-    path = tmp_path / "server" / "access.log"
+    path = tmp_path / "access.log"
     assert path.stat().st_mode & 0o777 == 0o600
     text = path.read_text()
     first, _, last = map(json.loads, text.splitlines())
@@ -244,7 +244,7 @@ def test_a_line_tells_who_asked_for_what_and_nothing_secret(tmp_path: Path) -> N
 
 def test_a_full_disk_costs_lines_and_no_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "access.log").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(InvalidSpecError, match="symbolic links"):
         AccessLog(tmp_path / "access.log")
     log = AccessLog(tmp_path / "other.log")
     log._file.stream.close()

@@ -1,0 +1,77 @@
+"""What clients must have in their environment: printed, and written into a file where one is named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from atoll.errors import HostError, InvalidSpecError
+from atoll.server.settings import Settings
+
+
+def client_variables(settings: Settings, key: str) -> dict[str, str]:
+    """What an E2B client must have in its environment."""
+    variables = {"E2B_API_KEY": key}
+    if settings.tls_bundle is not None:
+        # Python trusts that file instead of what it trusts anyway, Node.js besides
+        variables |= {
+            "SSL_CERT_FILE": str(settings.tls_bundle),
+            "NODE_EXTRA_CA_CERTS": str(settings.tls_authority),
+        }
+    if settings.domain is not None and settings.tls_cert is not None:
+        return variables | {"E2B_DOMAIN": str(settings.public_domain)}
+    host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"
+    url = f"{settings.scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    return variables | {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url}
+
+
+def check_env_file(path: Path) -> None:
+    """Refuse a file that cannot be written.
+
+    Raises:
+        InvalidSpecError: There is something else, or no directory for it that this user may write.
+    """
+    if path.is_dir():
+        raise InvalidSpecError(f"{path} is a directory", hint="give --env-file a file in it")
+    if path.exists() and not path.is_file():
+        # it would be replaced: a device, for example
+        raise InvalidSpecError(f"{path} is no plain file", hint="give --env-file another one")
+    if not path.parent.is_dir():
+        raise InvalidSpecError(
+            f"there is no directory {path.parent} for {path.name}", hint="make it, or give another --env-file"
+        )
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InvalidSpecError(
+            f"this user may not write in {path.parent}", hint="give an --env-file somewhere else"
+        )
+
+
+def tell(variables: dict[str, str], env_file: Path | None) -> None:
+    """Print them, and write them whole or not at all.
+
+    Raises:
+        HostError: The file cannot be written.
+    """
+    lines = "".join(f"{name}={value}\n" for name, value in variables.items())
+    if env_file is not None:
+        try:
+            _write(env_file, lines)
+        except OSError as error:
+            raise HostError(
+                f"{env_file} cannot be written: {error.strerror}", hint="give another --env-file"
+            ) from error
+    click.echo(lines, nl=False)
+
+
+def _write(path: Path, text: str) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(aside, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        try:
+            file.write(text)
+            file.flush()
+            aside.replace(path)
+        except OSError:
+            aside.unlink()
+            raise
