@@ -106,6 +106,17 @@ def test_a_shell_has_the_size_of_this_terminal_and_follows_it(work: str) -> None
     os.close(ours)
 
 
+def test_a_terminal_ends_with_the_input_however_often_its_programs_look_for_that(work: str) -> None:
+    done = atoll("exec", "--terminal", work, "--", "sh", "-c", "cat; cat; exit 7", stdin=b"")
+    assert done.returncode == 7, done.stderr.decode()
+
+
+@pytest.mark.parametrize("stdin", [None, b"", b"exit 3\n"])
+def test_a_shell_without_a_terminal_here_ends_with_its_input(work: str, stdin: bytes | None) -> None:
+    done = atoll("shell", work, stdin=stdin)
+    assert done.returncode == (3 if stdin else 0), done.stderr.decode()
+
+
 def test_cp_takes_a_directory_in_and_out_again(work: str, tmp_path: Path) -> None:
     source = tmp_path / "tree"
     (source / "deep").mkdir(parents=True)

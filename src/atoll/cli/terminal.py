@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from atoll.cli.programs import ProgramOptions
 
 CHUNK_BYTES = 65536
+_AGAIN_S = 0.5
 
 
 def session(sandbox: Sandbox, options: ProgramOptions) -> int:
@@ -77,7 +78,7 @@ def _resizes(terminal: Terminal) -> Iterator[None]:
 
 @contextmanager
 def _typing(terminal: Terminal) -> Iterator[None]:
-    """Send what is typed, until the program ends."""
+    """Send what is typed, until the program ends; at the end of our input, its end for as long."""
     end_read, end_write = os.pipe()
 
     def follow() -> None:
@@ -87,10 +88,13 @@ def _typing(terminal: Terminal) -> Iterator[None]:
                 if end_read in ready:
                     return
                 data = os.read(0, CHUNK_BYTES)
-                # A terminal has no end of input: Ctrl-D says it.
-                terminal.send(data or b"\x04")
                 if not data:
-                    return
+                    break
+                terminal.send(data)
+            # A terminal has no end of input: Ctrl-D says it, and is lost on a program that sets up its terminal later.
+            terminal.send(b"\x04")
+            while not select.select([end_read], [], [], _AGAIN_S)[0]:
+                terminal.send(b"\x04")
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
