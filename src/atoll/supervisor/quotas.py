@@ -67,15 +67,29 @@ def check_lease(team: str, quotas: Quotas, lifecycle: Lifecycle) -> None:
     Raises:
         QuotaError: It is, or there is none.
     """
-    if quotas.timeout_s is None:
+    most_s = quotas.timeout_s
+    if most_s is None:
         return
     first_s, woken_s = lifecycle.timeout_s, lifecycle.wake_timeout_s
-    leases = [first_s] if woken_s is None else [first_s, woken_s]
-    if any(lease_s is None or lease_s > quotas.timeout_s for lease_s in leases):
+    if first_s is None:
         raise QuotaError(
-            f"a lease of team {team!r} is at most {quotas.timeout_s:.10g} seconds",
-            hint=f"give a timeout of {quotas.timeout_s:.10g} seconds or less",
+            f"sandboxes of team {team!r} need a lease, of at most {most_s:.10g} seconds",
+            hint=f"give one: `atoll create --timeout {_length(most_s)}`, in the SDK "
+            f"`lifecycle=Lifecycle(timeout_s={most_s:.10g})`",
         )
+    if first_s > most_s or (woken_s is not None and woken_s > most_s):
+        raise QuotaError(
+            f"a lease of team {team!r} is at most {most_s:.10g} seconds",
+            hint=f"give a timeout of {most_s:.10g} seconds or less",
+        )
+
+
+def _length(length_s: float) -> str:
+    """A length as the command line takes it."""
+    for unit, unit_s in (("h", 3600), ("m", 60)):
+        if length_s and length_s % unit_s == 0:
+            return f"{length_s / unit_s:.10g}{unit}"
+    return f"{length_s:.10g}s"
 
 
 def use_of(awake: Mapping[str, Limits], asleep: Collection[str], vcpus: float) -> TeamUse:
