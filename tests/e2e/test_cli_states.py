@@ -49,17 +49,17 @@ def test_the_log_tells_of_the_sandboxs_life_and_of_its_programs(play: str) -> No
 
 def test_a_snapshot_can_be_gone_back_to(play: str) -> None:
     said("exec", play, "--", "sh", "-c", "echo before > note")
-    made = said("snapshot", "make", play, "--name", "first", "--comment", "a\x1b[31mb")
-    assert made in said("snapshot", "list", "--sandbox", play)
+    made = said("snapshot", "create", play, "--name", "first", "--comment", "a\x1b[31mb")
+    assert made in said("snapshot", "ls", "--sandbox", play)
     assert "first" in said("snapshot", "tree")
-    assert "\x1b" not in said("snapshot", "list")
+    assert "\x1b" not in said("snapshot", "ls")
     said("exec", play, "--", "sh", "-c", "echo after > note")
     said("rollback", play, "first")
     assert said("exec", play, "cat", "note") == "before"
-    second = said("snapshot", "make", play)
-    assert atoll("snapshot", "delete", "first").returncode == 125
-    assert made in said("snapshot", "list")
-    assert second in said("snapshot", "list")
+    second = said("snapshot", "create", play)
+    assert atoll("snapshot", "rm", "first").returncode == 125
+    assert made in said("snapshot", "ls")
+    assert second in said("snapshot", "ls")
 
 
 def test_forks_start_from_the_same_disk_and_part(play: str) -> None:

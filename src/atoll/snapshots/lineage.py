@@ -46,5 +46,5 @@ class SnapshotTree:
             return self._by_id[snapshot_id]
         except KeyError:
             raise SnapshotNotFoundError(
-                f"no snapshot is called {snapshot_id!r}", hint="`atoll snapshot list` lists them"
+                f"no snapshot is called {snapshot_id!r}", hint="`atoll snapshot ls` lists them"
             ) from None

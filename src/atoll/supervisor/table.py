@@ -155,7 +155,7 @@ class Table(Reservations):
         )
         if found is None or found.snapshot_id in self._forgetting:
             raise SnapshotNotFoundError(
-                f"there is no snapshot {ref!r}", hint="`atoll snapshot list` shows those there are"
+                f"there is no snapshot {ref!r}", hint="`atoll snapshot ls` shows those there are"
             )
         return found
 

@@ -26,17 +26,17 @@ def command() -> None:
     """Make, list and delete snapshots: stored states to fork from and roll back to."""
 
 
-@command.command(name="make")
+@command.command(name="create")
 @sandbox_argument
 @click.option("--name", metavar="NAME", help="Name of the snapshot; default: none.")
 @click.option("--comment", default="", metavar="TEXT", help="For people to read in lists.")
 @json_option
-def make(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
+def create(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
     r"""Store a sandbox as it is now, memory and disk of one instant, and print the id. The sandbox goes on.
 
     \b
     Example:
-      atoll snapshot make work --name before-upgrade
+      atoll snapshot create work --name before-upgrade
     """
     with held(sandbox) as source:
         info = source.snapshot(name=name, comment=comment)
@@ -46,7 +46,7 @@ def make(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
         click.echo(info.snapshot_id)
 
 
-@command.command(name="list")
+@command.command(name="ls")
 @sandbox_option
 @click.option("--team", metavar="TEAM", help="Only those of this team.")
 @json_option
@@ -55,7 +55,7 @@ def list_snapshots(sandbox: str | None, team: str | None, as_json: bool) -> None
 
     \b
     Example:
-      atoll snapshot list --sandbox work
+      atoll snapshot ls --sandbox work
     """
     infos = Snapshots.list(sandbox=sandbox, team=team)
     if as_json:
@@ -82,15 +82,15 @@ def tree(sandbox: str | None, as_json: bool) -> None:
         click.echo(line)
 
 
-@command.command(name="delete")
+@command.command(name="rm")
 @click.argument("snapshots", metavar="SNAPSHOT...", nargs=-1, required=True)
 @json_option
-def delete(snapshots: tuple[str, ...], as_json: bool) -> None:
+def remove(snapshots: tuple[str, ...], as_json: bool) -> None:
     r"""Delete snapshots for good. One that others stand on is refused.
 
     \b
     Example:
-      atoll snapshot delete before-upgrade
+      atoll snapshot rm before-upgrade
     """
     for snapshot in snapshots:
         Snapshots.delete(snapshot)
