@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -10,25 +9,38 @@ from typing import Any, TypeVar
 import click
 
 from atoll.cli.text import moment
-from atoll.types import Lifecycle, SandboxInfo
+from atoll.errors import InvalidSpecError
+from atoll.types import Lifecycle, SandboxInfo, seconds_of
 
 F = TypeVar("F", bound=Callable[..., Any])
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Length(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
-    """Seconds from ``90``, ``90s``, ``10m``, ``2h`` or ``1d``; None from ``off``."""
+    """Seconds from ``90``, ``90s``, ``10m``, ``2h`` or ``1d``; None from ``off``.
+
+    Args:
+        off: Whether ``off`` means anything.
+        least_s: The shortest that makes sense.
+    """
 
     name = "length"
 
+    def __init__(self, *, off: bool = True, least_s: float = 0.0) -> None:
+        self._off = off
+        self._least_s = least_s
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
         """Return the seconds."""
-        if value == "off":
+        if value == "off" and self._off:
             return None
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value) if isinstance(value, str) else None
-        if found is None:
-            self.fail(f"{value!r} is no length: give 90s, 10m, 2h, 1d or off", param, ctx)
-        return float(found[1]) * _UNITS[found[2]]
+        try:
+            length_s = seconds_of(value)
+        except InvalidSpecError as error:
+            self.fail(f"{error.message}: {error.hint}{' or off' if self._off else ''}", param, ctx)
+        if length_s < self._least_s:
+            more = f"{self._least_s:g}s or more"
+            self.fail(f"{value!r} is too short: give {more}{', or off' if self._off else ''}", param, ctx)
+        return length_s
 
 
 def lifecycle_options(command: F) -> F:

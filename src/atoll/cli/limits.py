@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 import click
 
+from atoll.cli.lifecycle import Length
 from atoll.types import Limits, SandboxStats
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPTIONS: tuple[tuple[str, str, type, str, str], ...] = (
+_OPTIONS: tuple[tuple[str, str, type | click.ParamType, str, str], ...] = (  # type: ignore[type-arg]
     ("--cpus", "vcpus", float, "N", "Limit of processor time, in processors."),
     ("--memory", "memory_mib", int, "MIB", "Limit of memory."),
     ("--disk", "disk_mib", int, "MIB", "Limit of what it writes to its disk."),
@@ -20,7 +21,13 @@ _OPTIONS: tuple[tuple[str, str, type, str, str], ...] = (
     ("--network-rate", "network_mib_s", float, "MIB/S", "Limit of sending and receiving, each way."),
     ("--processes", "processes", int, "N", "Limit of processes and threads inside."),
     ("--open-files", "open_files", int, "N", "Limit of open files of all its processes."),
-    ("--lifetime", "lifetime_s", float, "SECONDS", "Kill it so long after its creation."),
+    (
+        "--lifetime",
+        "lifetime_s",
+        Length(off=False),
+        "LENGTH",
+        "Kill it so long after its creation, like 12h or 7d.",
+    ),
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from atoll.cli.lifecycle import Length
 from atoll.cli.limits import limit_options
 from atoll.errors import AtollError
 
@@ -68,7 +69,13 @@ def program_options(command: F) -> F:
     for add in (
         click.argument("argv", metavar="ARGV...", nargs=-1, required=True, type=click.UNPROCESSED),
         click.option("-t", "--terminal", is_flag=True, help="Give the program a terminal."),
-        click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", help="Kill it after so long."),
+        click.option(
+            "--timeout",
+            "timeout_s",
+            type=Length(least_s=0.001),
+            metavar="LENGTH",
+            help="Kill the program after so long, like 90s, 10m or 2h; default: never.",
+        ),
         click.option("--user", metavar="NAME", help="Run as this user inside."),
         click.option("--cwd", metavar="DIR", help="Directory inside; default: the user's home."),
     ):

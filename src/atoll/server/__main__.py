@@ -31,6 +31,7 @@ from atoll.server.parts import Parts
 from atoll.server.settings import Settings, address_of
 from atoll.server.starter import raise_limits, starting_elsewhere
 from atoll.server.tokens import Tokens, read_secret
+from atoll.types import seconds_of
 
 _FAILED = 125
 _ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -54,10 +55,10 @@ Example:
     "--tls", type=click.Choice(["self-signed"]), help="Make a certificate, and say how to trust it."
 )
 @click.option(
-    "--head-timeout", metavar="S", type=float, default=60.0, help="Seconds for a head; default: 60."
+    "--head-timeout", metavar="LENGTH", default="60s", help="How long a head may take; default: 60s."
 )
 @click.option(
-    "--body-timeout", metavar="S", type=float, default=600.0, help="Seconds of silence; default: 600."
+    "--body-timeout", metavar="LENGTH", default="10m", help="How long a body may be silent; default: 10m."
 )
 @click.option("--env-file", type=click.Path(path_type=Path), help="Write what a client needs there.")
 @click.option(
@@ -78,8 +79,8 @@ def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     tls: str | None,
-    head_timeout: float,
-    body_timeout: float,
+    head_timeout: str,
+    body_timeout: str,
     env_file: Path | None,
     access_log: Path | None,
     images: tuple[str, ...],
@@ -93,8 +94,8 @@ def serve(
         domain=domain,
         tls_cert=tls_cert,
         tls_key=tls_key,
-        head_timeout_s=head_timeout,
-        body_timeout_s=body_timeout,
+        head_timeout_s=seconds_of(head_timeout),
+        body_timeout_s=seconds_of(body_timeout),
         env_file=env_file,
         access_log=access_log,
         images=table_of(images),

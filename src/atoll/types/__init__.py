@@ -3,6 +3,7 @@
 from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
 from atoll.types.given import GuestPath, check_choice, check_texts, path_text
 from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
+from atoll.types.lengths import seconds_of
 from atoll.types.lifecycle import Lifecycle, OnTimeout
 from atoll.types.limits import Limits
 from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
@@ -87,5 +88,6 @@ __all__ = [
     "key_id_of",
     "key_prefix",
     "path_text",
+    "seconds_of",
     "WorkdirStep",
 ]

@@ -91,6 +91,37 @@ def test_a_wrong_command_line_is_one_line_and_code_125(
     assert captured.err.startswith("atoll: ") and captured.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["run", "--timeout"], ["exec", "--timeout"], ["create", "--lifetime"], ["create", "--timeout"]],
+)
+def test_every_length_is_seconds_or_a_number_with_its_unit(arguments: list[str]) -> None:
+    command = atoll.get_command(click.Context(atoll), arguments[0])
+    assert command is not None
+    (option,) = (each for each in command.params if arguments[1] in each.opts)
+    for text in ("600", "600s", "10m"):
+        assert option.type.convert(text, option, None) == 600
+    assert option.metavar == "LENGTH"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--timeout", "0", "true"], "'0' is too short: give 0.001s or more, or off"),
+        (
+            ["run", "--timeout", "soon", "true"],
+            "'soon' is no length of time: give seconds, or 90s, 10m, 2h, 1d or off",
+        ),
+        (["create", "--lifetime", "off"], "'off' is no length of time: give seconds, or 90s, 10m, 2h, 1d"),
+    ],
+)
+def test_a_wrong_length_is_refused_in_words_of_the_command_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 125
+    assert said in capsys.readouterr().err
+
+
 def test_a_group_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["snapshot"]) == 0
     assert "rollback" not in capsys.readouterr().err

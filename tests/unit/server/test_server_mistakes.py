@@ -30,6 +30,8 @@ BOUND_S = 120.0
         (["--access-log", "nope/x"], "the access log nope/x cannot be written: No such file"),
         (["--listen", "1.2.3.4.5.6:0"], "cannot listen on 1.2.3.4.5.6 port 0"),
         (["--nonsense"], "No such option"),
+        (["--head-timeout", "soon"], "'soon' is no length of time"),
+        (["--body-timeout", "0.01s"], "a time limit is too short"),
     ],
 )
 def test_a_mistake_is_one_line_and_125_and_tells_no_key(

@@ -1,0 +1,22 @@
+"""Lengths of time as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from atoll.errors import InvalidSpecError
+
+_LENGTH = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([smhd]?)")
+_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of ``90``, ``90s``, ``10m``, ``2h`` or ``1d``.
+
+    Raises:
+        InvalidSpecError: It is none of these.
+    """
+    found = _LENGTH.fullmatch(text)
+    if found is None:
+        raise InvalidSpecError(f"{text!r} is no length of time", hint="give seconds, or 90s, 10m, 2h, 1d")
+    return float(found[1]) * _UNITS_S[found[2]]
