@@ -69,6 +69,17 @@ def test_what_atoll_cannot_do_is_one_line_and_125(work: str) -> None:
     assert json.loads(atoll("info", "--json", "nobody").stderr)["error"]["code"] == "sandbox_not_found"
 
 
+@pytest.mark.parametrize("how", [[], ["--json"], ["--terminal"]])
+def test_a_program_that_runs_past_its_timeout_is_told_in_words_of_the_command_line(
+    work: str, how: list[str]
+) -> None:
+    done = atoll("exec", "--timeout", "0.5s", *how, work, "--", "sleep", "1000")
+    assert done.returncode == 125
+    told = json.loads(done.stderr)["error"] if how == ["--json"] else {"message": done.stderr.decode()}
+    assert "'sleep' ran past its --timeout of 0.5 seconds and was killed" in told["message"]
+    assert "`start`" not in done.stderr.decode() and "timeout_s" not in done.stderr.decode()
+
+
 def test_ctrl_c_kills_the_program_and_not_the_sandbox(work: str) -> None:
     program = ["sh", "-c", "echo up; exec sleep 98765"]
     with started("exec", work, "--", *program, stdout=subprocess.PIPE) as process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import click
 
@@ -15,20 +16,36 @@ READER_LEFT = 141
 
 
 class Failure(Exception):
-    """An error of atoll on its way to the last line."""
+    """An error of atoll on its way to the last line, in words of the command that it befell."""
 
     def __init__(self, error: AtollError, *, as_json: bool) -> None:
-        super().__init__(str(error))
         self.error = error
+        self.message = in_words_of_options(error.message)
+        self.hint = None if error.hint is None else in_words_of_options(error.hint)
         self.as_json = as_json
+        super().__init__(f"{self.message} ({self.hint})" if self.hint else self.message)
+
+
+def in_words_of_options(text: str) -> str:
+    """What the SDK says of its parameters, said of this command's options: ``timeout_s`` is ``--timeout``."""
+    context = click.get_current_context(silent=True)
+    for option in context.command.params if context is not None else ():
+        # other names are words that may mean something else
+        if (
+            isinstance(option, click.Option)
+            and option.name
+            and ("_" in option.name or option.name == "vcpus")
+        ):
+            text = re.sub(rf"\b{option.name}\b", option.opts[-1], text)
+    return text.replace("or None for no", "or off for no")
 
 
 def failure_line(error: Exception) -> str:
     """Return what is shown of an error: what went wrong, with what, and the remedy."""
     if isinstance(error, Failure):
         if error.as_json:
-            return _as_json(error.error)
-        return f"atoll: {plain(str(error.error))}"
+            return _as_json(error)
+        return f"atoll: {plain(str(error))}"
     if isinstance(error, AtollError):
         return f"atoll: {plain(str(error))}"
     if isinstance(error, click.UsageError) and error.ctx is not None:
@@ -40,11 +57,11 @@ def failure_line(error: Exception) -> str:
     return f"atoll: a fault of atoll itself: {type(error).__name__}: {plain(str(error))}"
 
 
-def _as_json(error: AtollError) -> str:
+def _as_json(failure: Failure) -> str:
     fields = {
-        "code": error.code,
-        "message": error.message,
-        "hint": error.hint,
-        "sandbox_id": error.sandbox_id,
+        "code": failure.error.code,
+        "message": failure.message,
+        "hint": failure.hint,
+        "sandbox_id": failure.error.sandbox_id,
     }
     return json.dumps({"error": fields})

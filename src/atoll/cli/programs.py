@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from atoll.cli.output import show_json
-from atoll.errors import AtollError
+from atoll.errors import AtollError, ExecTimeoutError
 
 if TYPE_CHECKING:
     from atoll import Process, Sandbox
@@ -44,14 +44,25 @@ class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def execute(sandbox: Sandbox, options: ProgramOptions, *, as_json: bool, terminal: bool) -> int:
-    """Run a program to its end and return its exit code; Ctrl-C kills it and nothing else."""
-    if terminal:
-        from atoll.cli.terminal import session
+    """Run a program to its end and return its exit code; Ctrl-C kills it and nothing else.
 
-        return session(sandbox, options)
-    if as_json:
-        return _to_json(sandbox, options)
-    return _streamed(sandbox, options)
+    Raises:
+        ExecTimeoutError: It ran past its ``--timeout`` and was killed.
+    """
+    try:
+        if terminal:
+            from atoll.cli.terminal import session
+
+            return session(sandbox, options)
+        if as_json:
+            return _to_json(sandbox, options)
+        return _streamed(sandbox, options)
+    except ExecTimeoutError as error:
+        raise ExecTimeoutError(
+            f"{options.argv[0]!r} ran past its --timeout of {options.timeout_s or 0:g} seconds and was killed",
+            hint="give a longer --timeout, or none",
+            sandbox_id=error.sandbox_id,
+        ) from error
 
 
 def _to_json(sandbox: Sandbox, options: ProgramOptions) -> int:

@@ -9,7 +9,7 @@ from atoll.cli.__main__ import run
 from atoll.cli.atoll import COMMANDS, atoll
 from atoll.cli.commands.cp import Inside, parse
 from atoll.cli.failures import Failure, failure_line
-from atoll.errors import SandboxNotFoundError
+from atoll.errors import InvalidSpecError, SandboxNotFoundError
 
 WITHOUT_JSON = {"serve", "completion", "shell"}
 
@@ -137,6 +137,31 @@ def test_a_failure_of_a_command_with_json_is_json() -> None:
     told = json.loads(failure_line(Failure(error, as_json=True)))
     assert told["error"]["code"] == "sandbox_not_found"
     assert told["error"]["hint"] == "see `atoll ls`"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("resume", "timeout_s is 2e+09", "--timeout is 2e+09"),
+        ("create", "wake_timeout_s and timeout_s", "--wake-timeout and --timeout"),
+        ("create", "the limit vcpus is 0", "the limit --cpus is 0"),
+        ("limits", "accept that with best_effort", "accept that with --best-effort"),
+        ("key create", "expires_in_s is 0", "--expires is 0"),
+        ("create", "give 0, or None for no lease", "give 0, or off for no lease"),
+        ("create", "an image named None, with env", "an image named None, with env"),
+    ],
+)
+def test_an_error_speaks_of_options_where_the_sdk_speaks_of_its_parameters(
+    name: str, text: str, shown: str
+) -> None:
+    command = dict(every_command())[name]
+    with click.Context(command):
+        failure = Failure(InvalidSpecError("it failed", hint=text), as_json=False)
+        assert failure_line(failure) == f"atoll: it failed ({shown})"
+        assert (
+            json.loads(failure_line(Failure(InvalidSpecError(text), as_json=True)))["error"]["message"]
+            == shown
+        )
 
 
 def test_an_unknown_fault_is_still_one_line() -> None:
