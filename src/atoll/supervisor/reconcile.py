@@ -49,13 +49,9 @@ class Reconcile:
         One sandbox that makes trouble does not keep the others from being adopted.
         """
         begun = {row.sandbox_id: row for row in await self._parts.operations.cut_short()}
-        for sandbox in self._parts.table.sandboxes():
-            try:
-                await self._one(sandbox, begun.get(sandbox.sandbox_id))
-            except (AtollError, OSError) as error:
-                _log.warning("sandbox %s cannot be adopted: %s", sandbox.sandbox_id, error)
-                await self._mark(sandbox, f"it could not be adopted: {error}")
         left = self._parts.table.sandboxes()
+        # Beside each other: a guest that may stand still has 10 s to answer, and each of them would add its own.
+        await asyncio.gather(*(self._one_of_all(each, begun.get(each.sandbox_id)) for each in left))
         for sandbox in left:
             # Before layers are removed that no row knows: one of them may be all that a sandbox has.
             await self._settle_freeze(sandbox)
@@ -106,6 +102,13 @@ class Reconcile:
             except (AtollError, OSError) as error:
                 # Its row stays, so the next supervisor tries again.
                 _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)
+
+    async def _one_of_all(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
+        try:
+            await self._one(sandbox, begun)
+        except (AtollError, OSError) as error:
+            _log.warning("sandbox %s cannot be adopted: %s", sandbox.sandbox_id, error)
+            await self._mark(sandbox, f"it could not be adopted: {error}")
 
     async def _one(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         row = sandbox.row

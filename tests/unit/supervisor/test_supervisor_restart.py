@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import patch
 
+import pytest
+
+from atoll.errors import EngineError
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.settings import Settings
-from tests.unit.supervisor.world import World, in_world, in_world_of
+from tests.unit.supervisor.world import FakeLink, World, in_world, in_world_of
 
 
 @in_world
@@ -46,6 +50,39 @@ async def test_a_machine_that_was_frozen_just_before_the_crash_runs_as_its_row_s
     await world.crash()
     await world.start()
     assert not world.machine_of(made["sandbox_id"]).paused
+
+
+@in_world
+async def test_guests_that_may_stand_still_are_asked_beside_each_other_and_nobody_waits_for_each(
+    world: World,
+) -> None:
+    unsure = [await world.create() for _ in range(3)]
+    healthy = await world.create()
+    for made in unsure:
+        berth = world.system.parts.berth_of(world.system.table.sandbox(made["sandbox_id"]))
+        await berth.freeze()
+        world.host.fail_next("resume")
+        with pytest.raises(EngineError):
+            await berth.thaw()
+        assert berth.frozen is None
+    await world.crash()
+    asked: list[FakeLink] = []
+    together: list[FakeLink] = []
+
+    async def ready(link: FakeLink) -> None:
+        asked.append(link)
+        table = world.system.table
+        async with asyncio.timeout(5):
+            await world.until(lambda: len(asked) == 3 and table.sandbox(healthy["sandbox_id"]).berth)
+        together.append(link)
+        raise TimeoutError  # it stands still
+
+    with patch.object(world.agents, "ready", ready):
+        await world.start()
+    assert len(together) == 3
+    states = [(await world.ask("GET", f"/v1/sandboxes/{one['sandbox_id']}")).json["state"] for one in unsure]
+    assert states == ["running"] * 3
+    assert not any(world.machine_of(made["sandbox_id"]).paused for made in unsure)
 
 
 @in_world
