@@ -55,7 +55,14 @@ class Dialling:
             berth = sandbox.berth
             if berth is None or not _usable(sandbox, berth):
                 berth = await self._works.run(self._sleep.use(sandbox))
-            connection = await self._connect(sandbox, berth, request.port)
+            try:
+                connection = await self._connect(sandbox, berth, request.port)
+            except AtollError:
+                if _crashed(sandbox, berth):
+                    raise crash_error(sandbox.sandbox_id) from None
+                if _usable(sandbox, berth):
+                    raise
+                continue  # it was put to sleep just now, which ends what is still connecting too
             if _usable(sandbox, berth):
                 return sandbox, connection
             # It was put to sleep just now, and this connection with it.
@@ -106,6 +113,10 @@ def _usable(sandbox: Sandbox, berth: Berth) -> bool:
         and not berth.leaving
         and not berth.gone.is_set()
     )
+
+
+def _crashed(sandbox: Sandbox, berth: Berth) -> bool:
+    return sandbox.row.state == "crashed" or (berth.gone.is_set() and not berth.leaving)
 
 
 class DialSocket:
