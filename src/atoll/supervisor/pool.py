@@ -162,10 +162,11 @@ class Pool:
 
     async def _make(self, digest: str) -> Warm:
         sandbox_id, machine_uid = new_id(), new_machine_uid()
+        directory = self._parts.places.sandbox(sandbox_id)
+        # Before a link is taken, which would not be given back: an image may be one that cannot be read.
+        plan = self._plan(sandbox_id, digest)
         link = await self._parts.links.take()
         berth: Berth | None = None
-        directory = self._parts.places.sandbox(sandbox_id)
-        plan = self._plan(sandbox_id, digest)
         try:
             with self._parts.table.holds.during(sandbox_id, digest):
                 directory.mkdir(mode=0o700)

@@ -16,7 +16,7 @@ from atoll.supervisor.records import Records
 from atoll.supervisor.rows import OperationRow, SnapshotRow
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.works import Works
-from tests.unit.supervisor.world import World, in_world, in_world_of
+from tests.unit.supervisor.world import DIGEST, World, in_world, in_world_of
 
 
 @in_world
@@ -211,6 +211,18 @@ async def test_the_pool_keeps_machines_only_for_the_images_that_were_used_last(w
     pool.refill("sha256-" + "9" * 64)
     await world.until(lambda: len(pool.ids()) == 4 and digests[3] not in pool._warm)
     await world.until(lambda: len(list(world.home.sandboxes.iterdir())) == len(world.links.open) == 4)
+
+
+@in_world_of(Settings(pool_size=1))
+async def test_an_image_that_cannot_be_read_costs_the_pool_no_link(world: World) -> None:
+    pool = world.system.pool
+    with patch.object(world.images, "get", side_effect=PermissionError("not for you")):
+        pool.refill(DIGEST)
+        await world.until(lambda: not pool._making)
+    assert world.links.open == {}
+    assert list(world.home.sandboxes.iterdir()) == []
+    pool.refill(DIGEST)
+    await world.until(pool.ids)
 
 
 @in_world_of(Settings(pool_size=1))
