@@ -186,9 +186,36 @@ class Sleep:
         return await self.fall_asleep(sandbox, memory)
 
     async def _stop(self, sandbox: Sandbox) -> Rest:
-        if sandbox.row.state == "paused":
-            await self._thaw(sandbox, {})
-        return await self._power_off.stop(sandbox)
+        if sandbox.row.state != "paused":
+            return await self._power_off.stop(sandbox)
+        paused_at = sandbox.row.stopped_at
+        # It has to run for a moment, to write what it has in its caches.
+        await self._thaw(sandbox, {})
+        try:
+            return await self._power_off.stop(sandbox)
+        except BaseException:
+            await to_the_end(self._freeze_again(sandbox, paused_at))
+            raise
+
+    async def _freeze_again(self, sandbox: Sandbox, paused_at: float | None) -> None:
+        """Have one be paused again that was thawed for what has failed; one that cannot be frozen runs on."""
+        berth = sandbox.berth
+        if berth is None or sandbox.row.state != "running":
+            return  # it has crashed
+        try:
+            await berth.freeze()
+        except (AtollError, OSError) as error:
+            _log.warning("sandbox %s runs, for it is not frozen again: %s", sandbox.sandbox_id, error)
+            await thaw_or_end(self._parts.agents, berth)
+            return
+        paused: Columns = {"state": "paused", "stopped_at": paused_at}
+        try:
+            await self._parts.table.change(sandbox, **paused)
+        except (AtollError, OSError) as error:
+            # What failed before may be that the disk is full; a next supervisor would have it run.
+            _log.warning("sandbox %s is paused, which is not written down: %s", sandbox.sandbox_id, error)
+            sandbox.row = sandbox.row.but(**paused)
+        self._parts.watch_paused(sandbox, berth)
 
     async def fall_asleep(self, sandbox: Sandbox, memory: Memory, *, briefly: bool = False) -> Rest:
         """Have one that runs or is paused sleep, but for what is left to be done: that is returned.

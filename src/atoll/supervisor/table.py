@@ -175,7 +175,7 @@ class Table(Reservations):
         """Change a sandbox's row; with ``durable`` it is on the disk when this returns; for ``freeing`` see ``put``."""
         now_s = self._changing_s(sandbox.row.changed_at)
         if sandbox.row.state == "running" and changes.get("state", "running") != "running":
-            changes["stopped_at"] = now_s
+            changes.setdefault("stopped_at", now_s)
         row = sandbox.row.but(changed_at=now_s, **changes)
         await self._records.put(row, durable=durable, freeing=freeing)
         old, sandbox.row = sandbox.row, row

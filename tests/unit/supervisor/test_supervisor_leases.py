@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -312,6 +314,49 @@ async def test_a_sandbox_that_cannot_be_stopped_runs_on(world: World) -> None:
     assert world.machine_of(made["sandbox_id"]).alive
     await world.ask("POST", _one(made, "/pause"))
     assert (await world.ask("POST", _one(made, "/suspend"), {"memory": False})).status == 200
+
+
+@pytest.mark.parametrize("failing", ["freeze", "sync", "row"])
+def test_a_paused_sandbox_that_cannot_be_stopped_is_still_paused(failing: str) -> None:
+    @in_world
+    async def test(world: World) -> None:
+        made = await world.create(lifecycle={"timeout_s": 600})
+        paused = (await world.ask("POST", _one(made, "/pause"))).json
+        machine = world.machine_of(made["sandbox_id"])
+        with contextlib.ExitStack() as disk:
+            if failing == "freeze":
+                world.host.fail_next("pause")
+            elif failing == "sync":
+                full = patch("atoll.supervisor.poweroff.sync_tree", side_effect=OSError(28, "full"))
+                disk.enter_context(full)
+            else:
+                disk.enter_context(_full_once_it_was_thawed(world))
+            assert (await world.ask("POST", _one(made, "/suspend"), {"memory": False})).status >= 500
+        info = await _info(world, made)
+        assert {**info, "changed_at": 0} == {**paused, "changed_at": 0}
+        assert machine.paused
+        assert machine.alive
+        (link,) = world.links.open.values()
+
+        def woken() -> bool:
+            link.received += 1000
+            return not machine.paused
+
+        await world.until(woken)
+
+    test()
+
+
+def _full_once_it_was_thawed(world: World) -> contextlib.AbstractContextManager[object]:
+    """Let no row be written but those that say what is under way, and that the sandbox runs."""
+    put, left = world.system.records.put, iter([True, True])
+
+    async def put_twice(*rows: Any, durable: bool = False) -> None:
+        if not next(left, False):
+            raise NoSpaceError("full")
+        await put(*rows, durable=durable)
+
+    return patch.object(world.system.records, "put", put_twice)
 
 
 @in_world
