@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -34,6 +35,19 @@ def change(refs: Sequence[str], action: Callable[[Sandbox], Any], *, as_json: bo
         show_json(results)
     if failed:
         click.get_current_context().exit(FAILED)
+
+
+@contextmanager
+def killed_if_stopped() -> Iterator[list[Sandbox]]:
+    """Give a list for new sandboxes: they are killed if Ctrl-C or a signal comes before the user was told of them."""
+    made: list[Sandbox] = []
+    try:
+        yield made
+    except (KeyboardInterrupt, SystemExit):
+        for sandbox in made:
+            with suppress(AtollError):
+                sandbox.kill()
+        raise
 
 
 def held(ref: str) -> Sandbox:

@@ -10,6 +10,7 @@ from atoll.protocol.dial import (
 )
 from atoll.protocol.messages import (
     PROTOCOL_VERSION,
+    REQUEST_HEADER,
     AttributesRequest,
     DoctorReport,
     ErrorBody,
@@ -53,6 +54,7 @@ from atoll.protocol.templates import (
 __all__ = [
     "DIAL_LIMIT_BYTES",
     "PROTOCOL_VERSION",
+    "REQUEST_HEADER",
     "AttributesRequest",
     "CachedRequest",
     "CachedStep",

@@ -15,6 +15,9 @@ from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
 from atoll.types import Lifecycle, Limits, Network, Progress, Quotas
 
 PROTOCOL_VERSION = 1
+# A token that a client chooses for a request that makes sandboxes: `DELETE /v1/requests/TOKEN` says that it was
+# interrupted before it had them.
+REQUEST_HEADER = "atoll-request"
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

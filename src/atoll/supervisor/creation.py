@@ -13,6 +13,7 @@ from atoll.errors import AtollError, ImageNotFoundError, InvalidSpecError, State
 from atoll.host import to_the_end
 from atoll.images import image_name
 from atoll.supervisor.branches import Branches
+from atoll.supervisor.callers import Caller
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.holding import refuse_unheld
 from atoll.supervisor.identity import first_init, taken_init
@@ -27,6 +28,7 @@ from atoll.supervisor.rows import SandboxRow
 from atoll.supervisor.states import check_parts
 from atoll.supervisor.table import Sandbox
 from atoll.supervisor.templatetable import BUILD_ATTRIBUTE, TemplateTable
+from atoll.supervisor.works import Works
 from atoll.types import Progress, SandboxSpec
 
 if TYPE_CHECKING:
@@ -45,18 +47,27 @@ class Creation:
         pool: Warm machines.
         branches: Copies of snapshots.
         templates: What templates stand for.
+        works: Owner of pulls and builds of images, which others may wait for.
     """
 
-    def __init__(self, parts: Parts, pool: Pool, branches: Branches, templates: TemplateTable) -> None:
+    def __init__(
+        self, parts: Parts, pool: Pool, branches: Branches, templates: TemplateTable, works: Works
+    ) -> None:
         self._parts = parts
         self._pool = pool
         self._branches = branches
         self._templates = templates
+        self._works = works
         # Not for copies: what a guest was when its memory was kept may keep one waiting for long.
         self._boots = asyncio.Semaphore(_BOOTS_PER_PROCESSOR * (os.cpu_count() or 1))
 
-    async def create(self, spec: SandboxSpec, progress: Callable[[Progress], None]) -> Sandbox:
+    async def create(
+        self, spec: SandboxSpec, progress: Callable[[Progress], None], caller: Caller | None = None
+    ) -> Sandbox:
         """Make a sandbox and have it running.
+
+        Args:
+            caller: Who waits for it: nothing is begun any more that only it would need once it has left.
 
         Raises:
             InvalidSpecError: The spec makes no sense.
@@ -71,6 +82,8 @@ class Creation:
 
         Postcondition: on any exception nothing of it is left.
         """
+        caller = caller or Caller()
+        caller.check()
         spec = self._resolved(spec)
         check_spec(spec)
         if not spec.best_effort:
@@ -85,16 +98,19 @@ class Creation:
                 progress(Progress(step="the engine keeps the disks here, see `atoll doctor`"))
             sandbox_id = new_id()
             async with self._parts.quotas.making(spec.team, {sandbox_id: spec.limits}, spec.lifecycle):
-                info = await self._parts.images.have(spec.image or DEFAULT_IMAGE, progress, spec.team)
+                having = self._parts.images.have(spec.image or DEFAULT_IMAGE, progress, spec.team)
+                info = await caller.unless_left(self._works.spawn(having))
                 facts = self._parts.images.facts(info.digest)
                 check_start(spec, facts)
                 if spec.lifecycle.on_timeout == "stop":
                     check_parts(engine_disk=self._parts.engine_disks)
                 async with self._parts.operations.during(new_id(), "create"):
                     row = self._row(spec, info.name, facts, volumes).but(sandbox_id=sandbox_id)
-                    return await self._of_image(spec, row, facts)
+                    return await self._of_image(spec, row, facts, caller)
 
-    async def _of_image(self, spec: SandboxSpec, row: SandboxRow, facts: ImageFacts) -> Sandbox:
+    async def _of_image(
+        self, spec: SandboxSpec, row: SandboxRow, facts: ImageFacts, caller: Caller
+    ) -> Sandbox:
         warm = await self._pool.take(facts.digest) if from_pool(spec) else None
         try:
             if warm is not None:
@@ -108,6 +124,7 @@ class Creation:
                     raise
             with self._parts.table.holds.during(row.sandbox_id, facts.digest):
                 async with self._boots:
+                    caller.check()
                     return await self._boot(row, facts)
         finally:
             self._pool.refill(facts.digest)

@@ -9,6 +9,7 @@ from atoll.errors import InvalidSpecError
 from atoll.host import to_the_end
 from atoll.supervisor.berths import Berth
 from atoll.supervisor.branches import Branches
+from atoll.supervisor.callers import Caller
 from atoll.supervisor.captures import Capture, Captures
 from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
@@ -47,12 +48,17 @@ class Forks:
         self._at_once = at_once
 
     async def fork(
-        self, sandbox: Sandbox, count: int, lifecycle: Lifecycle | None = None
+        self,
+        sandbox: Sandbox,
+        count: int,
+        lifecycle: Lifecycle | None = None,
+        caller: Caller | None = None,
     ) -> list[SandboxInfo]:
         """Make ``count`` running copies of a sandbox as it is now; it stays what it is.
 
         Args:
             lifecycle: That of the copies; None is the original's.
+            caller: Who waits for them: no copy is begun any more once it has left.
 
         Raises:
             InvalidSpecError: ``count`` is not between 1 and 100, or the lifecycle makes no sense.
@@ -75,18 +81,25 @@ class Forks:
                 self._parts.quotas.making(sandbox.row.team, places, lifecycle),
                 self._parts.operations.during(ids[0], "fork"),
             ):
-                return await self._fork(sandbox, directory, layer_id, ids, lifecycle)
+                return await self._fork(sandbox, directory, layer_id, ids, lifecycle, caller or Caller())
         finally:
             await to_the_end(drop_unused_layers(self._parts))
             self._merging.look()
 
     async def _fork(
-        self, sandbox: Sandbox, directory: Path, layer_id: str, ids: list[str], lifecycle: Lifecycle
+        self,
+        sandbox: Sandbox,
+        directory: Path,
+        layer_id: str,
+        ids: list[str],
+        lifecycle: Lifecycle,
+        caller: Caller,
     ) -> list[SandboxInfo]:
         volumes = sandbox.row.volumes.values()
         with self._parts.table.holds.during(directory.name, layer_id, *ids, *volumes):
             try:
                 async with sandbox.lock:
+                    caller.check()
                     check_action("fork", sandbox.row.state, sandbox.sandbox_id)
                     check_memory("fork", sandbox.row)
                     capture = await self._captures.capture(
@@ -95,17 +108,18 @@ class Forks:
                     original = sandbox.row.but(lifecycle=lifecycle)
                 with self._parts.table.holds.during(*capture.stack):
                     rows = [self._row(original, capture, sandbox_id) for sandbox_id in ids]
-                    copies = await self._copies(rows, capture.checkpoint)
+                    copies = await self._copies(rows, capture.checkpoint, caller)
             finally:
                 self._parts.trash.take(directory)
                 self._parts.trash.take(self._parts.places.forks / directory.name)
         return [copy.row.info() for copy in copies]
 
-    async def _copies(self, rows: list[SandboxRow], directory: Path) -> list[Sandbox]:
+    async def _copies(self, rows: list[SandboxRow], directory: Path, caller: Caller) -> list[Sandbox]:
         turn = asyncio.Semaphore(self._at_once)
 
         async def one(row: SandboxRow) -> tuple[Sandbox, Berth]:
             async with turn:
+                caller.check()
                 return await self._branches.branch(row, directory, row.env)
 
         tasks = [asyncio.create_task(one(row)) for row in rows]

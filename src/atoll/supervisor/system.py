@@ -15,6 +15,7 @@ from atoll.protocol import SuspendedAll
 from atoll.supervisor.agents import Agents
 from atoll.supervisor.berths import Berth, Berths
 from atoll.supervisor.branches import Branches
+from atoll.supervisor.callers import Callers
 from atoll.supervisor.captures import Captures
 from atoll.supervisor.clock import Clock
 from atoll.supervisor.copies import Copies
@@ -143,12 +144,13 @@ class System:
         self.pool = Pool(self.parts, self.works, settings.pool_size)
         steps = StepCache(self.records, clock.unix_s)
         rows = TemplateTable(self.records, home.templates, clock.unix_s)
-        self.creation = Creation(self.parts, self.pool, branches, rows)
+        self.creation = Creation(self.parts, self.pool, branches, rows, self.works)
         self.snapshots = Snapshots(self.parts, captures, self._merging, rows, steps)
         self.forks = Forks(self.parts, captures, branches, self._merging, settings.restores_at_once)
         self._sealing = Sealing(self.parts, self.works, settings.seal_mib_s * MIB)
         self.verifying = Verifying(self.parts, self._sealing)
         self.kills = Kills(self.parts)
+        self.callers = Callers(self.table, self.kills, self.works, clock.boot_s)
         self.templates = Templates(rows, steps, self.table, self.snapshots, self.kills, self.teams.quotas_of)
         self.teams.owned += [rows.owned_by, self.volumes.owned_by]
         self.parts.quotas.builds = rows.going

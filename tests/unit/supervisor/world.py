@@ -212,6 +212,7 @@ class FakeImages:
         self._directory = directory
         self.have = True
         self.builds = 0
+        self.may_build: asyncio.Event | None = None
 
     def get(self, name: str) -> Image | None:
         if not self.have or (name != "base" and not name.startswith("sha256-")):
@@ -250,6 +251,8 @@ class FakeImages:
             raise ImageNotFoundError(f"no image {name}", hint="use base")
         self.builds += 1
         progress(Progress(step="building"))
+        if self.may_build is not None:
+            await self.may_build.wait()
         self.have = True
         image = self.get(name)
         assert image

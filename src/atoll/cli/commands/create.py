@@ -13,6 +13,7 @@ from atoll.cli.options import env_option, json_option, spec_options
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
 from atoll.cli.spec import wanted
+from atoll.cli.states import killed_if_stopped
 
 
 @click.command(name="create", cls=Command)
@@ -30,12 +31,12 @@ def command(as_json: bool, **options: Any) -> None:
       atoll create --volume data:/data
       atoll create --timeout 1h --on-timeout suspend
     """
-    with progress_shown() as report:
-        sandbox = Sandbox.create(
-            **wanted(options), lifecycle=lifecycle(options), keep=True, on_progress=report
-        )
-    with sandbox:
-        if as_json:
-            show_json(sandbox.info())
-        else:
-            click.echo(sandbox.id)
+    given = {**wanted(options), "lifecycle": lifecycle(options)}
+    with killed_if_stopped() as made:
+        with progress_shown() as report:
+            made.append(Sandbox.create(**given, keep=True, on_progress=report))
+        with made[0] as sandbox:
+            if as_json:
+                show_json(sandbox.info())
+            else:
+                click.echo(sandbox.id)

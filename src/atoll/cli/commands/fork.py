@@ -7,7 +7,7 @@ import click
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
-from atoll.cli.states import held
+from atoll.cli.states import held, killed_if_stopped
 
 
 @click.command(name="fork", cls=Command)
@@ -21,14 +21,15 @@ def command(sandbox: str, count: int, as_json: bool) -> None:
     Example:
       atoll fork work -n 3
     """
-    with held(sandbox) as original:
-        copies = original.fork(count)
-    infos = []
-    for copy in copies:
-        infos.append(copy.info())
-        copy.close()
-    if as_json:
-        show_json(infos)
-        return
-    for info in infos:
-        click.echo(info.sandbox_id)
+    with killed_if_stopped() as copies:
+        with held(sandbox) as original:
+            copies += original.fork(count)
+        infos = []
+        for copy in copies:
+            infos.append(copy.info())
+            copy.close()
+        if as_json:
+            show_json(infos)
+            return
+        for info in infos:
+            click.echo(info.sandbox_id)

@@ -13,6 +13,7 @@ from atoll.cli.output import note
 from atoll.cli.programs import ProgramOptions, execute
 from atoll.cli.progress import progress_shown
 from atoll.cli.spec import wanted
+from atoll.cli.states import killed_if_stopped
 
 
 @click.command(name="run", cls=Command, context_settings={"allow_interspersed_args": False})
@@ -35,10 +36,11 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
       echo hello | atoll run tr a-z A-Z
     """
     program = ProgramOptions.of(options, env={})
-    with progress_shown() as report:
-        sandbox = Sandbox.create(**wanted(options), keep=keep, on_progress=report)
-    with sandbox:
+    with killed_if_stopped() as made:
+        with progress_shown() as report:
+            made.append(Sandbox.create(**wanted(options), keep=keep, on_progress=report))
         if keep:
-            note(f"sandbox {options['name'] or sandbox.id}")
+            note(f"sandbox {options['name'] or made[0].id}")
+    with made[0] as sandbox:
         code = execute(sandbox, program, as_json=as_json, terminal=terminal)
     ctx.exit(code)

@@ -15,6 +15,7 @@ from atoll.guest import GuestRequest
 from atoll.host import Home
 from atoll.protocol import (
     DIAL_LIMIT_BYTES,
+    REQUEST_HEADER,
     DialRequest,
     ErrorBody,
     StreamLine,
@@ -26,15 +27,18 @@ from atoll.sdk import _spawn
 from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
-from atoll.sdk._io_async import Stream, ask_dial_socket, call, connect_unix, in_thread
+from atoll.sdk._io_async import Stream, ask_dial_socket, call, connect_unix, in_thread, shielded
 from atoll.types import Progress
 
 _Value = TypeVar("_Value")
+_Handle = TypeVar("_Handle")
+_Headers = tuple[tuple[str, str], ...]
 _ANSWER_BYTES = 64 * MIB
 _CONNECT_S = 30.0
 DIAL_S = 180.0
 SHORT_S = 60.0
 LONG_S = 1800.0
+_UNDO_S = 5.0
 
 
 def ref(name: str) -> str:
@@ -98,6 +102,35 @@ class AsyncLink:
         answer = await self._ask("DELETE", path, None, (), LONG_S, None)
         await answer.read_all(_ANSWER_BYTES)
 
+    async def make(
+        self,
+        path: str,
+        kind: type[_Value],
+        body: object,
+        handle: Callable[[_Value], _Handle],
+        *,
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> _Handle:
+        """Make a call that makes sandboxes, and give the handle on them; whoever is stopped before leaves none."""
+        token = os.urandom(16).hex()
+        try:
+            headers = ((REQUEST_HEADER, token),)
+            value = await self.long_call("POST", path, kind, body, headers, on_progress=on_progress)
+            # Nothing may come after this: an interruption would then leave what nobody has.
+            return handle(value)
+        except BaseException:
+            self.close()
+            await self._undo(token)
+            raise
+
+    async def _undo(self, token: str) -> None:
+        """Have what a request makes or has made killed: the end of its connection says so only until it is read."""
+        with shielded(_UNDO_S), contextlib.suppress(AtollError, OSError):
+            with contextlib.closing(AsyncLink(self.home, may_start=False)) as link:
+                path = f"/v1/requests/{token}"
+                answer = await link._ask("DELETE", path, None, (), _UNDO_S, None)
+                await answer.read_all(_ANSWER_BYTES)
+
     async def stream(self, method: str, path: str) -> AsyncAnswer:
         """Make a call whose answer is read as it comes, however long it is."""
         deadline = Deadline(None, silence_s=SHORT_S)
@@ -134,13 +167,16 @@ class AsyncLink:
         path: str,
         kind: type[_Value],
         body: object = None,
+        headers: _Headers = (),
         *,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> _Value:
         """Make a call that may take minutes, with reports of its progress."""
         if on_progress is None:
-            return await self.call(method, path, kind, body, timeout_s=LONG_S)
-        answer = await self._ask(method, path, body, (("accept", "application/x-ndjson"),), LONG_S, None)
+            answer = await self._ask(method, path, body, headers, LONG_S, None)
+            return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
+        headers = (*headers, ("accept", "application/x-ndjson"))
+        answer = await self._ask(method, path, body, headers, LONG_S, None)
         rest = b""
         try:
             while data := await answer.read():
@@ -152,6 +188,8 @@ class AsyncLink:
                     if told.progress is not None:
                         await call(on_progress, told.progress)
                     if told.result is not msgspec.UNSET:
+                        # To its end: an answer that was not read is one that was not received.
+                        await answer.read_all(_ANSWER_BYTES)
                         return _decoded(told.result, kind)
         finally:
             answer.close()
@@ -177,7 +215,7 @@ class AsyncLink:
         method: str,
         path: str,
         body: object,
-        headers: tuple[tuple[str, str], ...],
+        headers: _Headers,
         timeout_s: float,
         repeatable: bool | None,
     ) -> AsyncAnswer:

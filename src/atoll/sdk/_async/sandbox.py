@@ -46,6 +46,7 @@ from atoll.types import (
 
 # `list` is a method below, so that annotations there cannot name the type
 _Processes = list[ProcessInfo]
+_Infos = list[SandboxInfo]
 _Sandboxes: TypeAlias = "list[AsyncSandbox]"
 _KILL_S = 60.0
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
@@ -99,6 +100,9 @@ class AsyncSandbox(AsyncStates):
         on_progress: Callable[[Progress], Any] | None = None,
     ) -> AsyncSandbox:
         """Make a sandbox and return it running. The first one of an image builds or pulls the image.
+
+        A call that is cancelled or interrupted, that fails, or whose process is killed before it returns leaves no
+        sandbox; a pull or build of the image goes on.
 
         Args:
             image: ``base``, or one like ``python:3.12``; None is ``base``, or the snapshot's with ``from_snapshot``.
@@ -155,9 +159,12 @@ class AsyncSandbox(AsyncStates):
             team=team,
             attributes=dict(attributes or {}),
         )
-        with closed_on_error(AsyncLink()) as link:
-            info = await link.long_call("POST", "/v1/sandboxes", SandboxInfo, spec, on_progress=on_progress)
-        return cls(link, info, kill_at_exit=not keep)
+        link = AsyncLink()
+
+        def handle(info: SandboxInfo) -> AsyncSandbox:
+            return cls(link, info, kill_at_exit=not keep)
+
+        return await link.make("/v1/sandboxes", SandboxInfo, spec, handle, on_progress=on_progress)
 
     @classmethod
     async def connect(
@@ -427,6 +434,7 @@ class AsyncSandbox(AsyncStates):
         """Make ``count`` running copies of its memory and disk, all or none. It goes on as it was.
 
         Each copy has an id, host name and random state of its own; its connections to the outside are reset.
+        A call that is cancelled or interrupted, or whose process is killed before it returns, leaves no copy.
 
         Args:
             count: From 1 to 100.
@@ -439,8 +447,11 @@ class AsyncSandbox(AsyncStates):
             QuotaError: Its team may have no more; there is no copy.
         """
         body = ForkRequest(count=count, lifecycle=lifecycle.check() if lifecycle else None)
-        infos = await self._link.call("POST", f"{self._path}/fork", list[SandboxInfo], body, timeout_s=LONG_S)
-        return [type(self)(AsyncLink(self._link.home), info, kill_at_exit=True) for info in infos]
+
+        def handles(infos: _Infos) -> _Sandboxes:
+            return [type(self)(AsyncLink(self._link.home), info, kill_at_exit=True) for info in infos]
+
+        return await self._link.make(f"{self._path}/fork", _Infos, body, handles)
 
     async def kill(self) -> None:
         """End it now and erase its memory and disk; its snapshots stay.

@@ -16,6 +16,7 @@ from atoll.guest import GuestRequest
 from atoll.host import Home
 from atoll.protocol import (
     DIAL_LIMIT_BYTES,
+    REQUEST_HEADER,
     DialRequest,
     ErrorBody,
     StreamLine,
@@ -27,15 +28,18 @@ from atoll.sdk import _spawn
 from atoll.sdk._sync.http import Answer, Pool, Upload
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
-from atoll.sdk._io_sync import Stream, ask_dial_socket, call, connect_unix, in_thread
+from atoll.sdk._io_sync import Stream, ask_dial_socket, call, connect_unix, in_thread, shielded
 from atoll.types import Progress
 
 _Value = TypeVar("_Value")
+_Handle = TypeVar("_Handle")
+_Headers = tuple[tuple[str, str], ...]
 _ANSWER_BYTES = 64 * MIB
 _CONNECT_S = 30.0
 DIAL_S = 180.0
 SHORT_S = 60.0
 LONG_S = 1800.0
+_UNDO_S = 5.0
 
 
 def ref(name: str) -> str:
@@ -99,6 +103,35 @@ class Link:
         answer = self._ask("DELETE", path, None, (), LONG_S, None)
         answer.read_all(_ANSWER_BYTES)
 
+    def make(
+        self,
+        path: str,
+        kind: type[_Value],
+        body: object,
+        handle: Callable[[_Value], _Handle],
+        *,
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> _Handle:
+        """Make a call that makes sandboxes, and give the handle on them; whoever is stopped before leaves none."""
+        token = os.urandom(16).hex()
+        try:
+            headers = ((REQUEST_HEADER, token),)
+            value = self.long_call("POST", path, kind, body, headers, on_progress=on_progress)
+            # Nothing may come after this: an interruption would then leave what nobody has.
+            return handle(value)
+        except BaseException:
+            self.close()
+            self._undo(token)
+            raise
+
+    def _undo(self, token: str) -> None:
+        """Have what a request makes or has made killed: the end of its connection says so only until it is read."""
+        with shielded(_UNDO_S), contextlib.suppress(AtollError, OSError):
+            with contextlib.closing(Link(self.home, may_start=False)) as link:
+                path = f"/v1/requests/{token}"
+                answer = link._ask("DELETE", path, None, (), _UNDO_S, None)
+                answer.read_all(_ANSWER_BYTES)
+
     def stream(self, method: str, path: str) -> Answer:
         """Make a call whose answer is read as it comes, however long it is."""
         deadline = Deadline(None, silence_s=SHORT_S)
@@ -135,13 +168,16 @@ class Link:
         path: str,
         kind: type[_Value],
         body: object = None,
+        headers: _Headers = (),
         *,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> _Value:
         """Make a call that may take minutes, with reports of its progress."""
         if on_progress is None:
-            return self.call(method, path, kind, body, timeout_s=LONG_S)
-        answer = self._ask(method, path, body, (("accept", "application/x-ndjson"),), LONG_S, None)
+            answer = self._ask(method, path, body, headers, LONG_S, None)
+            return _decoded(answer.read_all(_ANSWER_BYTES), kind)
+        headers = (*headers, ("accept", "application/x-ndjson"))
+        answer = self._ask(method, path, body, headers, LONG_S, None)
         rest = b""
         try:
             while data := answer.read():
@@ -153,6 +189,8 @@ class Link:
                     if told.progress is not None:
                         call(on_progress, told.progress)
                     if told.result is not msgspec.UNSET:
+                        # To its end: an answer that was not read is one that was not received.
+                        answer.read_all(_ANSWER_BYTES)
                         return _decoded(told.result, kind)
         finally:
             answer.close()
@@ -178,7 +216,7 @@ class Link:
         method: str,
         path: str,
         body: object,
-        headers: tuple[tuple[str, str], ...],
+        headers: _Headers,
         timeout_s: float,
         repeatable: bool | None,
     ) -> Answer:

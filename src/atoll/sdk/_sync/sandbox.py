@@ -47,6 +47,7 @@ from atoll.types import (
 
 # `list` is a method below, so that annotations there cannot name the type
 _Processes = list[ProcessInfo]
+_Infos = list[SandboxInfo]
 _Sandboxes: TypeAlias = "list[Sandbox]"
 _KILL_S = 60.0
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
@@ -100,6 +101,9 @@ class Sandbox(States):
         on_progress: Callable[[Progress], Any] | None = None,
     ) -> Sandbox:
         """Make a sandbox and return it running. The first one of an image builds or pulls the image.
+
+        A call that is cancelled or interrupted, that fails, or whose process is killed before it returns leaves no
+        sandbox; a pull or build of the image goes on.
 
         Args:
             image: ``base``, or one like ``python:3.12``; None is ``base``, or the snapshot's with ``from_snapshot``.
@@ -156,9 +160,12 @@ class Sandbox(States):
             team=team,
             attributes=dict(attributes or {}),
         )
-        with closed_on_error(Link()) as link:
-            info = link.long_call("POST", "/v1/sandboxes", SandboxInfo, spec, on_progress=on_progress)
-        return cls(link, info, kill_at_exit=not keep)
+        link = Link()
+
+        def handle(info: SandboxInfo) -> Sandbox:
+            return cls(link, info, kill_at_exit=not keep)
+
+        return link.make("/v1/sandboxes", SandboxInfo, spec, handle, on_progress=on_progress)
 
     @classmethod
     def connect(
@@ -428,6 +435,7 @@ class Sandbox(States):
         """Make ``count`` running copies of its memory and disk, all or none. It goes on as it was.
 
         Each copy has an id, host name and random state of its own; its connections to the outside are reset.
+        A call that is cancelled or interrupted, or whose process is killed before it returns, leaves no copy.
 
         Args:
             count: From 1 to 100.
@@ -440,8 +448,11 @@ class Sandbox(States):
             QuotaError: Its team may have no more; there is no copy.
         """
         body = ForkRequest(count=count, lifecycle=lifecycle.check() if lifecycle else None)
-        infos = self._link.call("POST", f"{self._path}/fork", list[SandboxInfo], body, timeout_s=LONG_S)
-        return [type(self)(Link(self._link.home), info, kill_at_exit=True) for info in infos]
+
+        def handles(infos: _Infos) -> _Sandboxes:
+            return [type(self)(Link(self._link.home), info, kill_at_exit=True) for info in infos]
+
+        return self._link.make(f"{self._path}/fork", _Infos, body, handles)
 
     def kill(self) -> None:
         """End it now and erase its memory and disk; its snapshots stay.

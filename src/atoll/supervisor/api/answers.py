@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from atoll import errors
@@ -69,10 +69,13 @@ async def read_body(request: Request, kind: type[_T]) -> _T:
         InvalidSpecError: It is not such a value.
     """
     data = bytearray()
-    async for piece in request.stream():
-        data += piece
-        if len(data) > _BODY_LIMIT_BYTES:
-            raise InvalidSpecError("the request is over 4 MiB")
+    try:
+        async for piece in request.stream():
+            data += piece
+            if len(data) > _BODY_LIMIT_BYTES:
+                raise InvalidSpecError("the request is over 4 MiB")
+    except ClientDisconnect:  # an answer that nobody gets, and no fault of ours
+        raise InvalidSpecError("the request has no end") from None
     try:
         return msgspec.json.decode(bytes(data) or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from atoll.errors import AtollError, NotFoundError
 from atoll.supervisor.api.answers import error_answer
+from atoll.supervisor.api.makings import request_routes
 from atoll.supervisor.api.openapi import documentation_routes
 from atoll.supervisor.api.others import image_routes, leftover_routes, snapshot_routes
 from atoll.supervisor.api.sandboxes import sandbox_routes
@@ -30,6 +31,7 @@ def make_app(system: System, stopping: Stopping) -> ASGIApp:
     routes = [
         *stable_routes(system, stopping),
         *sandbox_routes(system),
+        *request_routes(system),
         *template_routes(system),
         *snapshot_routes(system),
         *image_routes(system),

@@ -47,6 +47,11 @@ OPERATIONS = (
     Operation("get", f"{_ONE}/stats", "What it uses", None, types.SandboxStats),
     Operation("get", f"{_ONE}/stats/history", "What it used in the last hour", None, list[types.StatsSample]),
     Operation("get", f"{_ONE}/logs", "Its console from a byte on", None, protocol.LogsPage),
+    Operation(
+        "delete",
+        "/v1/requests/{token}",
+        f"Kill what the request with that {protocol.REQUEST_HEADER} has made",
+    ),
     Operation("get", "/v1/snapshots", "All snapshots, or one sandbox's", None, list[types.SnapshotInfo]),
     Operation("get", "/v1/snapshots/{ref}", "One snapshot, by id or name", None, types.SnapshotInfo),
     Operation("delete", "/v1/snapshots/{ref}", "Erase it"),

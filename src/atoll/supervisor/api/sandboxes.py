@@ -24,11 +24,13 @@ from atoll.protocol import (
     TimeoutRequest,
 )
 from atoll.supervisor.api.answers import Report, answer, json_answer, read_body
+from atoll.supervisor.api.makings import answer_made
+from atoll.supervisor.callers import Caller
 from atoll.supervisor.listing import page
 from atoll.supervisor.logs import read_page
 from atoll.supervisor.system import System
 from atoll.supervisor.table import Sandbox
-from atoll.types import SandboxSpec
+from atoll.types import SandboxInfo, SandboxSpec
 
 _BASE = "/v1/sandboxes"
 _Wanted = TypeVar("_Wanted")
@@ -52,12 +54,12 @@ def _plain_routes(system: System) -> list[Route]:
     async def create(request: Request) -> Response:
         spec = await read_body(request, SandboxSpec)
 
-        async def work(report: Report) -> object:
-            sandbox = await system.creation.create(spec, report)
+        async def work(report: Report, caller: Caller) -> list[SandboxInfo]:
+            sandbox = await system.creation.create(spec, report, caller)
             await system.templates.made(sandbox)
-            return sandbox.info()
+            return [sandbox.info()]
 
-        return await answer(request, system.works, work)
+        return await answer_made(request, system, work, lambda made: made[0])
 
     async def listed(request: Request) -> Response:
         query = request.query_params
@@ -179,10 +181,10 @@ def _branch_routes(system: System) -> list[Route]:
     async def fork(request: Request) -> Response:
         sandbox, wanted = _sandbox(system, request), await read_body(request, ForkRequest)
 
-        async def work(_: Report) -> object:
-            return await system.forks.fork(sandbox, wanted.count, wanted.lifecycle)
+        async def work(_: Report, caller: Caller) -> list[SandboxInfo]:
+            return await system.forks.fork(sandbox, wanted.count, wanted.lifecycle, caller)
 
-        return await answer(request, system.works, work)
+        return await answer_made(request, system, work, list)
 
     async def rollback(request: Request) -> Response:
         sandbox, wanted = _sandbox(system, request), await read_body(request, RollbackRequest)

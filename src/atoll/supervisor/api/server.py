@@ -10,7 +10,9 @@ from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from atoll.supervisor.api.makings import UNREAD
 from atoll.supervisor.dial import listen
 
 _LEAVE_S = 5
@@ -21,6 +23,26 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         # The supervisor's entry handles signals.
         yield
+
+
+class _Protocol(H11Protocol):
+    """Tells a request when its client cannot have read its answer."""
+
+    def eof_received(self) -> None:
+        # Asked now: what is answered between this and the connection's end is thrown away.
+        self._tell(is_read=self.cycle is None or self.cycle.response_complete)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # The kernel ends a unix connection with an error when its peer has closed it without reading all.
+        self._tell(is_read=exc is None and (self.cycle is None or self.cycle.response_complete))
+        super().connection_lost(exc)
+
+    def _tell(self, *, is_read: bool) -> None:
+        if self.cycle is None or is_read:
+            return
+        unread = self.cycle.scope.get("state", {}).get(UNREAD)
+        if unread is not None:
+            unread()
 
 
 class ApiServer:
@@ -35,7 +57,7 @@ class ApiServer:
         self._path = path
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=_Protocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -51,6 +73,11 @@ class ApiServer:
     def requests(self) -> int:
         """How many requests are being answered."""
         return len(self._server.server_state.tasks)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._server.server_state.connections)
 
     def start(self) -> None:
         """Begin to listen; a socket that a dead supervisor left is replaced."""
