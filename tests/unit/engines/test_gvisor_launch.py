@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.engines import MachinePlan, make_engine
+from atoll.engines import make_engine
 from atoll.engines.gvisor.engine import _processes
 from atoll.engines.gvisor.launch import Bounds, last_words, launch
 from atoll.engines.gvisor.places import Places
@@ -64,18 +64,10 @@ def test_an_unknown_engine_is_refused_with_the_names_of_the_known() -> None:
 def test_a_machine_that_ends_at_once_leaves_no_descriptor_open(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    plan = MachinePlan(
-        machine_id="m1",
-        state_dir=tmp_path,
-        rootfs=tmp_path,
-        netns=Path("/proc/self/ns/net"),
-        argv=("/x",),
-        hostname="one",
-    )
     Places(tmp_path).make()
     state = {"sandbox": {"pid": os.getpid()}, "goferPid": ended.pid}
     (tmp_path / "runsc" / "m1_sandbox:m1.state").write_text(json.dumps(state))
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(EngineError, match="ended as soon"):
-        _processes(plan)
+        _processes("m1", Places(tmp_path))
     assert set(os.listdir("/proc/self/fd")) <= before
