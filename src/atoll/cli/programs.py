@@ -58,11 +58,13 @@ def execute(sandbox: Sandbox, options: ProgramOptions, *, as_json: bool, termina
             return _to_json(sandbox, options)
         return _streamed(sandbox, options)
     except ExecTimeoutError as error:
-        raise ExecTimeoutError(
+        told = ExecTimeoutError(
             f"{options.argv[0]!r} ran past its --timeout of {options.timeout_s or 0:g} seconds and was killed",
             hint="give a longer --timeout, or none",
             sandbox_id=error.sandbox_id,
-        ) from error
+        )
+        told.result = error.result
+        raise told from error
 
 
 def _to_json(sandbox: Sandbox, options: ProgramOptions) -> int:

@@ -274,15 +274,17 @@ class _Listing:
         self._path = path
         self._most = most
         self._most_chars = most_chars
+        self._entries = 0
         self._chars = 0
 
     def add(self, fd: int, path: str, depth: int) -> None:
-        for name in self._names(fd):
+        for name in self._names(fd, path):
             try:
                 seen = _seen(fd, name, f"{path}/{name}")
             except OSError:  # it has vanished meanwhile
                 continue
-            self._take(seen)
+            self._count(0, len(seen.target or ""))
+            self.found.append(seen)
             if depth > 1 and stat.S_ISDIR(seen.status.st_mode):
                 try:
                     deeper = os.open(name, _DIRECTORY, dir_fd=fd)
@@ -293,22 +295,22 @@ class _Listing:
                 finally:
                     os.close(deeper)
 
-    def _names(self, fd: int) -> list[str]:
+    def _names(self, fd: int, path: str) -> list[str]:
         names = []
         with os.scandir(fd) as entries:
             for entry in entries:
+                # Now: those of all directories above are kept while one deep down is read.
+                self._count(1, len(path) + 1 + len(entry.name))
                 names.append(entry.name)
-                if len(self.found) + len(names) > self._most:
-                    raise OSError(errno.EFBIG, f"it has more than {self._most} entries", self._path)
         return sorted(names)
 
-    def _take(self, seen: RootedEntry) -> None:
-        self._chars += len(seen.path) + len(seen.target or "")
+    def _count(self, entries: int, chars: int) -> None:
+        self._entries += entries
+        self._chars += chars
+        if self._entries > self._most:
+            raise OSError(errno.EFBIG, f"it has more than {self._most} entries", self._path)
         if self._chars > self._most_chars:
             raise OSError(errno.EFBIG, f"its paths have more than {self._most_chars} characters", self._path)
-        if len(self.found) >= self._most:
-            raise OSError(errno.EFBIG, f"it has more than {self._most} entries", self._path)
-        self.found.append(seen)
 
 
 def _sync(directory: int) -> None:

@@ -9,7 +9,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -93,17 +93,20 @@ class Pulls:
 
     async def _have(self, asked: _Asked, resolved: Resolved, progress: Report) -> Image:
         digest = asked.realm.directory(resolved.digest)
+        fetched: list[Blob] = []
         for _ in range(_TRIES):
             if not self._catalog.get(digest):
-                await self._fetch(asked, self._missing(asked.realm, resolved), progress)
+                missing = self._missing(asked.realm, resolved)
+                fetched += [layer.blob for layer in missing]
+                await self._fetch(asked, missing, progress)
             # What is unpacked must have its record before somebody collects what no image needs.
             async with held(self.layers_lock, progress, "waiting for another image"):
                 if image := self._catalog.get(digest):
-                    return self._named(asked, resolved, image)
+                    return self._named(asked, fetched, image)
                 missing = self._missing(asked.realm, resolved)
                 if all(self._blob(asked, layer.blob).exists() for layer in missing):
                     image = await self._unpack(asked, resolved, progress)
-                    return self._named(asked, resolved, image)
+                    return self._named(asked, fetched, image)
         raise ImagePullError(f"the layers of {asked.name} vanish while it is pulled", hint="try again")
 
     @property
@@ -111,10 +114,10 @@ class Pulls:
         """Held while layers become an image's, or are collected."""
         return self._catalog.layers / _LAYERS_LOCK
 
-    def _named(self, asked: _Asked, resolved: Resolved, image: Image) -> Image:
+    def _named(self, asked: _Asked, fetched: Iterable[Blob], image: Image) -> Image:
         self._catalog.name(asked.realm.key(asked.name), Named(digest=image.info.digest))
-        # Those too that somebody else has unpacked meanwhile.
-        for blob in resolved.layers:
+        # Those too that somebody else has unpacked meanwhile, but not what another pull has brought.
+        for blob in fetched:
             self._blob(asked, blob).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # another pull is at it
             self._downloads(asked).rmdir()

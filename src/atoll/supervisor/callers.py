@@ -28,13 +28,13 @@ class Caller:
         token: What it chose to be named by from other connections.
 
     Attributes:
-        made: What it was given.
+        made: The ids of what it was given.
         over: Set when it was given nothing, or nothing is left of that.
     """
 
     def __init__(self, token: str | None = None) -> None:
         self.token = token
-        self.made: Sequence[SandboxInfo] | None = None
+        self.made: Sequence[str] | None = None
         self.over = asyncio.Event()
         self._left = asyncio.Event()
 
@@ -101,10 +101,11 @@ class Callers:
         self._begin(caller)
         try:
             made = await work()
+            ids = tuple(info.sandbox_id for info in made)
             if not caller.has_left:
-                caller.made = made
+                caller.made = ids
                 return made
-            await self._kill(made)
+            await self._kill(ids)
             raise StateError("whoever asked for it has gone away")
         finally:
             if caller.made is None:
@@ -136,20 +137,20 @@ class Callers:
         self.leave(known)
         await known.over.wait()
 
-    async def _undo(self, caller: Caller, made: Sequence[SandboxInfo]) -> None:
+    async def _undo(self, caller: Caller, made: Sequence[str]) -> None:
         try:
             await self._kill(made)
         finally:
             caller.over.set()
 
-    async def _kill(self, made: Sequence[SandboxInfo]) -> None:
-        for info in made:
+    async def _kill(self, made: Sequence[str]) -> None:
+        for sandbox_id in made:
             try:
-                await self._kills.kill(self._table.sandbox(info.sandbox_id))
+                await self._kills.kill(self._table.sandbox(sandbox_id))
             except SandboxNotFoundError:
                 continue
             except (AtollError, OSError) as error:
-                _log.warning("sandbox %s, made for nobody, is not killed: %s", info.sandbox_id, error)
+                _log.warning("sandbox %s, made for nobody, is not killed: %s", sandbox_id, error)
 
     def _begin(self, caller: Caller) -> None:
         if caller.token is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import time
@@ -162,20 +163,21 @@ class Captures:
         berth = self._parts.berth_of(sandbox)
         # What is still in the file of a restore is not counted.
         await berth.alive(berth.machine.prepare(), sandbox.sandbox_id)
-        into = await asyncio.to_thread(self._memory.make, name, berth.machine.memory_bytes())
-        if into is None:
-            return None
-        try:
-            return await self._copied(sandbox, into, disk, layer_id)
-        except NoSpaceError as error:
-            _log.info("the memory of sandbox %s goes to the disk: %s", sandbox.sandbox_id, error.message)
-            await to_the_end(erase(into))
-            return None
-        except BaseException:
-            await to_the_end(erase(into))
-            raise
+        with self._memory.room(name, berth.machine.memory_bytes()) as into:
+            if into is None:
+                return None
+            try:
+                return await self._copied(sandbox, into, disk, layer_id, in_memory=True)
+            except BaseException as error:
+                await to_the_end(erase(into))
+                if not _is_full(error):
+                    raise
+                _log.info("the memory of sandbox %s goes to the disk: %s", sandbox.sandbox_id, error)
+                return None
 
-    async def _copied(self, sandbox: Sandbox, into: Path, disk: Path, layer_id: str) -> Capture:
+    async def _copied(
+        self, sandbox: Sandbox, into: Path, disk: Path, layer_id: str, *, in_memory: bool = False
+    ) -> Capture:
         copy = self._parts.layers.copy(disk, layer_id)
         try:
             if sandbox.row.state == "suspended":
@@ -185,18 +187,21 @@ class Captures:
                 berth = self._parts.berth_of(sandbox)
                 if await asyncio.to_thread(self._parts.layers.outgrows, disk, _AT_ONCE_BYTES):
                     await berth.alive(copy.first(), sandbox.sandbox_id)
-                work = self._of_running(berth, into, copy, paused=sandbox.row.state == "paused")
+                paused = sandbox.row.state == "paused"
+                work = self._of_running(berth, into, copy, paused=paused, in_memory=in_memory)
                 stopped_ms = await berth.alive(work, sandbox.sandbox_id)
         except BaseException:
             await to_the_end(copy.abandon())
             raise
         return Capture(into, layer_id, (layer_id, *sandbox.row.stack), stopped_ms)
 
-    async def _of_running(self, berth: Berth, into: Path, copy: LayerCopy | None, *, paused: bool) -> float:
-        if not paused:
-            await berth.machine.prepare()
-        if into.parent == self._parts.places.forks:
+    async def _of_running(
+        self, berth: Berth, into: Path, copy: LayerCopy | None, *, paused: bool, in_memory: bool = False
+    ) -> float:
+        if in_memory:
             await berth.machine.prepare(into, only_room=True)
+        elif not paused:
+            await berth.machine.prepare()
         began = time.perf_counter()
         try:
             if not paused:
@@ -216,6 +221,10 @@ class Captures:
         write_flows(into, flows)
         note_boot(into)
         return stopped_ms
+
+
+def _is_full(error: BaseException) -> bool:
+    return isinstance(error, NoSpaceError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC)
 
 
 def link_files(source: Path, target: Path) -> None:

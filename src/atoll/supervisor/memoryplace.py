@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
-from atoll.host import free_bytes, read_memory
+from atoll.host import read_memory
 
-# What lies there is no cache: it stays until the last copy has read all of it or has ended.
-_PART_OF_FREE = 4
+# Of what is free, and of all. What lies there is no cache: it stays until the last copy has read all of it, or has
+# ended.
+_PART = 4
 # A guest's memory grows while its checkpoint is begun.
 _GROWTH_BYTES = 64 << 20
 _log = logging.getLogger(__name__)
@@ -26,20 +30,36 @@ class MemoryPlace:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._promised: dict[str, int] = {}
 
-    def make(self, name: str, memory_bytes: int | None) -> Path | None:
-        """Make a directory for a checkpoint of as much memory; None where it has to lie on the disk. Blocks."""
-        if memory_bytes is None:
-            return None
+    @contextlib.contextmanager
+    def room(self, name: str, memory_bytes: int | None) -> Iterator[Path | None]:
+        """A new directory for a checkpoint of as much memory; None where it has to lie on the disk.
+
+        Until the end its room is promised to nobody else; from then on the file system itself says what is taken.
+        """
+        place = None if memory_bytes is None else self._make(name, memory_bytes)
+        try:
+            yield place
+        finally:
+            self._promised.pop(name, None)
+
+    def _make(self, name: str, memory_bytes: int) -> Path | None:
+        needed_bytes = memory_bytes + memory_bytes // 4 + _GROWTH_BYTES
         try:
             if self._directory.stat().st_dev == self._directory.parent.stat().st_dev:
                 return None
-            room_bytes = min(read_memory().available_bytes // _PART_OF_FREE, free_bytes(self._directory))
-            if memory_bytes + memory_bytes // 4 + _GROWTH_BYTES > room_bytes:
+            if needed_bytes > self._room_bytes():
                 return None
             place = self._directory / name
             place.mkdir(mode=0o700)
         except OSError as error:
             _log.info("no checkpoint can lie in memory: %s", error)
             return None
+        self._promised[name] = needed_bytes
         return place
+
+    def _room_bytes(self) -> int:
+        memory, disk = read_memory(), shutil.disk_usage(self._directory)
+        room_bytes = min(memory.available_bytes // _PART, memory.total_bytes // _PART - disk.used, disk.free)
+        return room_bytes - sum(self._promised.values())

@@ -25,6 +25,8 @@ from atoll.supervisor.table import Sandbox, with_losses
 from atoll.supervisor.thawing import thaw_or_end
 from atoll.types import SandboxState
 
+# More guests would hardly have the processor time to answer before they are taken for frozen.
+_AT_ONCE = 32
 _log = logging.getLogger(__name__)
 
 
@@ -42,6 +44,7 @@ class Reconcile:
         self._kills = kills
         self._leftovers = leftovers
         self._unsettled = contextlib.ExitStack()
+        self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> None:
         """Adopt what still runs, mark what does not, remove what nobody owns.
@@ -51,7 +54,9 @@ class Reconcile:
         begun = {row.sandbox_id: row for row in await self._parts.operations.cut_short()}
         left = self._parts.table.sandboxes()
         # Beside each other: a guest that may stand still has 10 s to answer, and each of them would add its own.
-        await asyncio.gather(*(self._one_of_all(each, begun.get(each.sandbox_id)) for each in left))
+        async with asyncio.TaskGroup() as all_of_them:
+            for each in left:
+                all_of_them.create_task(self._one_of_all(each, begun.get(each.sandbox_id)))
         for sandbox in left:
             # Before layers are removed that no row knows: one of them may be all that a sandbox has.
             await self._settle_freeze(sandbox)
@@ -104,11 +109,15 @@ class Reconcile:
                 _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)
 
     async def _one_of_all(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
-        try:
-            await self._one(sandbox, begun)
-        except (AtollError, OSError) as error:
-            _log.warning("sandbox %s cannot be adopted: %s", sandbox.sandbox_id, error)
-            await self._mark(sandbox, f"it could not be adopted: {error}")
+        async with self._turns:
+            try:
+                await self._one(sandbox, begun)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are adopted
+                unforeseen = not isinstance(error, AtollError | OSError)
+                _log.warning(
+                    "sandbox %s cannot be adopted: %s", sandbox.sandbox_id, error, exc_info=unforeseen
+                )
+                await self._mark(sandbox, f"it could not be adopted: {error}")
 
     async def _one(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         row = sandbox.row

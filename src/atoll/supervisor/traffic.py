@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -36,10 +37,20 @@ class Traffic:
     def __init__(self, works: Works, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
         self._works = works
         self._wake = wake
+        self._watches: dict[str, asyncio.Task[None]] = {}
 
     def watch(self, sandbox: Sandbox, berth: Berth) -> None:
-        """Watch a sandbox for as long as it is paused on this berth."""
-        self._works.watch(self._watching(sandbox, berth))
+        """Watch a sandbox for as long as it is paused on this berth. One that is watched is watched anew."""
+        if before := self._watches.get(sandbox.sandbox_id):
+            # It may have been thawed for a moment, which the watch before would take for traffic.
+            before.cancel()
+        watch = self._works.watch(self._watching(sandbox, berth))
+        self._watches[sandbox.sandbox_id] = watch
+        watch.add_done_callback(partial(self._forget, sandbox.sandbox_id))
+
+    def _forget(self, sandbox_id: str, watch: asyncio.Task[None]) -> None:
+        if self._watches.get(sandbox_id) is watch:
+            del self._watches[sandbox_id]
 
     async def _watching(self, sandbox: Sandbox, berth: Berth) -> None:
         # What comes before the first look are the ends of the connections that were shut at the pause.

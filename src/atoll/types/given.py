@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from atoll.errors import InvalidSpecError
 
 GuestPath = str | os.PathLike[str]
-"""A path inside a sandbox; one that is not absolute starts at the user's home."""
+"""A path inside a sandbox, where one that is not absolute starts at the user's home; or one inside a volume."""
 
 
 def path_text(path: GuestPath) -> str:

@@ -6,6 +6,7 @@ import os
 import stat
 import threading
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -134,6 +135,18 @@ def test_a_list_has_levels_an_order_and_an_end(tree: RootedTree) -> None:
     with pytest.raises(OSError) as error:
         tree.list("/", depth=9, most=5, most_chars=all_chars - 1)
     assert number_of(error) == errno.EFBIG
+
+
+def test_names_that_a_list_has_not_come_to_count_already(tree: RootedTree) -> None:
+    for depth in range(8):
+        for name in ("a", *"bcdefgh"):
+            tree.make_directory("/" + "a/" * depth + name, parents=True, mode=None, owner=Owner())
+    read = []
+    really = os.scandir
+    with patch("os.scandir", lambda fd: read.append(fd) or really(fd)), pytest.raises(OSError) as error:
+        tree.list("/", depth=9, most=20, most_chars=10_000)
+    assert number_of(error) == errno.EFBIG
+    assert len(read) == 3
 
 
 def test_a_full_directory_goes_as_a_whole_even_if_it_may_not_be_read(

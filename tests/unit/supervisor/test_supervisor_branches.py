@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import NoSpaceError
-from atoll.host import remove_tree
+from atoll.host import Memory, remove_tree
+from atoll.supervisor.memoryplace import MemoryPlace
 from tests.unit.supervisor.world import World, in_world
 
 
@@ -195,6 +197,25 @@ async def test_where_memory_has_no_room_copies_are_made_over_the_disk(world: Wor
         assert list(place.iterdir()) == []
     assert not machine.paused
     assert world.layers.ids() != []
+
+
+def test_room_in_memory_is_promised_to_one_fork_only(tmp_path: Path) -> None:
+    gib = 1 << 30
+    usage = shutil._ntuple_diskusage(4 * gib, gib, 3 * gib)
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as memory,
+        patch("atoll.supervisor.memoryplace.read_memory", lambda: Memory(16 * gib, 8 * gib)),
+        patch("shutil.disk_usage", lambda _: usage),
+    ):
+        (tmp_path / "forks").symlink_to(memory)
+        place = MemoryPlace(tmp_path / "forks")
+        with place.room("a", gib) as first, place.room("b", gib) as second:
+            assert first is not None
+            assert second is None
+        with place.room("c", gib) as third, place.room("d", gib // 8) as fourth:
+            assert None not in (third, fourth)
+        with place.room("e", 2 * gib) as too_much:
+            assert too_much is None
 
 
 @in_world

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from atoll.errors import EngineError
 from atoll.supervisor.ownership import digests_in_use
 from atoll.supervisor.settings import Settings
@@ -122,6 +124,21 @@ async def test_traffic_wakes_a_paused_sandbox(world: World) -> None:
         return sandbox.row.state == "running"
 
     await world.until(woken)
+
+
+@in_world
+async def test_what_a_guest_gets_while_it_is_thawed_for_a_moment_wakes_it_not(world: World) -> None:
+    made = await world.create()
+    await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
+    (link,) = world.links.open.values()
+    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    await asyncio.sleep(0.15)  # the first watch has looked
+    assert sandbox.berth is not None
+    link.received += 1000
+    world.system.parts.watch_paused(sandbox, sandbox.berth)
+    await asyncio.sleep(0.3)
+    assert sandbox.row.state == "paused"
+    assert len(world.system._traffic._watches) == 1
 
 
 @in_world

@@ -51,6 +51,10 @@ class CheckpointFiles:
         into: The directory.
         flushed: Whether ``sync`` will be called. A thread then flushes from the start: without it the disk would
             idle while the sentry writes, and a checkpoint would take half as long again.
+
+    Attributes:
+        prepared: It has pages already.
+        reserved: It has only room.
     """
 
     def __init__(self, into: Path, *, flushed: bool) -> None:
@@ -58,8 +62,9 @@ class CheckpointFiles:
         self._flushed = flushed
         self.fds: list[int] = []
         pages = into / NAMES[-1]
-        self._there = pages.exists()
-        self.prepared = self._there and pages.stat().st_size > 0
+        there = pages.exists()
+        self.prepared = there and pages.stat().st_size > 0
+        self.reserved = there and not self.prepared
         self._written = threading.Event()
         self._failure: OSError | None = None
         self._flusher = threading.Thread(target=self._flush, name="checkpoint-flush")
@@ -67,7 +72,7 @@ class CheckpointFiles:
     def __enter__(self) -> CheckpointFiles:
         try:
             for name in NAMES:
-                self.fds.append(open_new(self._into / name, or_old=self._there and name == NAMES[-1]))
+                self.fds.append(open_new(self._into / name, or_old=self._has_pages and name == NAMES[-1]))
             if self._flushed:
                 self._flusher.start()
         except BaseException:
@@ -80,6 +85,10 @@ class CheckpointFiles:
     ) -> None:
         self._end_flusher()
         self._close()
+
+    @property
+    def _has_pages(self) -> bool:
+        return self.prepared or self.reserved
 
     def sync(self) -> None:
         """Once all is written: return when the files and their names are on the disk.

@@ -78,8 +78,7 @@ class GvisorMachine(Machine):
         await self._control.call("containerManager.ReadPages", timeout_s=CHECKPOINT_TIMEOUT_S)
         if into is not None and only_room:
             used = self.memory_bytes() or 0
-            self._reserved = into / NAMES[-1]
-            await asyncio.to_thread(reserve, self._reserved, used + used // 8 + SPARE_BYTES)
+            await asyncio.to_thread(reserve, into / NAMES[-1], used + used // 8 + SPARE_BYTES)
             return
         if into is None or not await asyncio.to_thread(self._may_be_copied):
             return
@@ -97,9 +96,9 @@ class GvisorMachine(Machine):
         if self._late:  # else the sentry would tell of an earlier one that was
             with _telling_of_a_full_disk(self._state_dir):
                 await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_TIMEOUT_S)
-        if self._reserved is not None:
-            await asyncio.to_thread(give_back_rest, self._reserved)
-            self._reserved = None
+        reserved, self._reserved = self._reserved, None
+        if reserved is not None:
+            await asyncio.to_thread(give_back_rest, reserved)
 
     def _may_be_copied(self) -> bool:
         """Whether there is room for a second copy of its memory: what the guest writes to meanwhile is copied."""
@@ -112,6 +111,7 @@ class GvisorMachine(Machine):
         if durable:
             await self._assert_room(into)
         with CheckpointFiles(into, flushed=durable) as files:
+            self._reserved = into / NAMES[-1] if files.reserved else None
             pages = "since" if files.prepared else "late" if self._late else "now"
             argument = {
                 "metadata": {"compression": "none", "pages": pages},

@@ -103,16 +103,17 @@ def _of_bundle(bundle: Path) -> list[HostProcess]:
 
 async def wait_for_start(bundle: Path) -> None:
     """Return when no command that starts a machine of this bundle goes on."""
-    while True:
-        pids = [pid for pid, arguments in _pids_of_bundle(bundle) if not _STARTS.isdisjoint(arguments)]
-        if not pids:
-            return
+    while pids := await asyncio.to_thread(_starting, bundle):
         for pid in pids:
             if process := HostProcess.find(pid):
                 try:
                     await process.wait()
                 finally:
                     process.close()
+
+
+def _starting(bundle: Path) -> list[int]:
+    return [pid for pid, arguments in _pids_of_bundle(bundle) if not _STARTS.isdisjoint(arguments)]
 
 
 async def end_processes_of(bundle: Path) -> None:

@@ -102,7 +102,7 @@ class Sandbox(States):
     ) -> Sandbox:
         """Make a sandbox and return it running. The first one of an image builds or pulls the image.
 
-        A call that is cancelled or interrupted, that fails, or whose process is killed before it returns leaves no
+        A call that is cancelled or interrupted, or whose process is killed before it returns, leaves no
         sandbox; a pull or build of the image goes on.
 
         Args:
