@@ -120,7 +120,7 @@ class Captures:
         await asyncio.to_thread(link_files, self._parts.places.checkpoint(sandbox.sandbox_id), into)
 
     async def _freezes(self, sandbox: Sandbox, disk: Path, copy_most_bytes: int) -> bool:
-        if not self._parts.complete or sandbox.row.state != "running":
+        if not self._parts.complete or sandbox.row.engine_disk or sandbox.row.state != "running":
             return False
         return await asyncio.to_thread(self._parts.layers.outgrows, disk, copy_most_bytes)
 
