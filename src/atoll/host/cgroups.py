@@ -86,7 +86,8 @@ class Cgroup:
             HostError: A process in it does not end.
         """
         until_s = time.monotonic() + _REMOVAL_S
-        for directory in self._distinct():
+        # The first one last: by it a group is found again whose removal was cut short.
+        for directory in reversed(self._distinct()):
             while not _removed(directory):
                 for pid in self.pids():
                     with contextlib.suppress(ProcessLookupError):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
+from unittest.mock import patch
 
 import pytest
 
@@ -43,6 +44,28 @@ def test_memory_and_time_are_read_from_version_2(unified: CgroupRoot, tmp_path: 
     (made / "cgroup.procs").write_text("12\n34\n")
     assert (cgroup.memory_bytes(), cgroup.cpu_s(), cgroup.pids()) == (700, 2.5, [12, 34])
     assert cgroup.entry_files() == [made / "cgroup.procs"]
+
+
+def test_a_group_whose_removal_was_cut_short_is_found_again(tmp_path: Path) -> None:
+    hierarchies = {name: tmp_path / name for name in ("memory", "cpu", "cpuacct", "pids")}
+    root = CgroupRoot(hierarchies, unified=False)
+    for cut_after in range(4):
+        cgroup = root.make("one", Limits())
+        removed = [*[True] * cut_after, KeyboardInterrupt]
+
+        def cut(directory: Path, removed: list[object] = removed) -> bool:
+            if removed.pop(0) is KeyboardInterrupt:
+                raise KeyboardInterrupt
+            directory.rmdir()
+            return True
+
+        with patch("atoll.host.cgroups._removed", cut), pytest.raises(KeyboardInterrupt):
+            cgroup.remove()
+        assert root.names() == ["one"]
+        found = root.find("one")
+        assert found is not None
+        found.remove()
+        assert [path for path in hierarchies.values() if list(path.iterdir())] == []
 
 
 def test_a_group_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
