@@ -234,7 +234,7 @@ def _v2_root(mounts: list[CgroupMount], name: str) -> CgroupRoot | None:
     point = next((mount.point for mount in mounts if not mount.controllers), None)
     if point is None:
         return None
-    own = _own_group(Path("/proc/self/cgroup").read_text())
+    own = paths_of(Path("/proc/self/cgroup").read_text()).get("", PurePosixPath("/")).relative_to("/")
     for parent in _candidates(point, own):
         if _gives_controllers(parent):
             directory = parent / "atoll" / name
@@ -242,9 +242,13 @@ def _v2_root(mounts: list[CgroupMount], name: str) -> CgroupRoot | None:
     return None
 
 
-def _own_group(text: str) -> PurePosixPath:
-    path = next((line[3:] for line in text.splitlines() if line.startswith("0::")), "/")
-    return PurePosixPath(path.lstrip("/"))
+def paths_of(groups: str) -> dict[str, PurePosixPath]:
+    """The groups in the text of a process's ``cgroup`` file, by controller; that of version 2 has an empty name."""
+    found = {}
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        found.update(dict.fromkeys(controllers.split(","), PurePosixPath(path)))
+    return found
 
 
 def _candidates(point: Path, own: PurePosixPath) -> list[Path]:

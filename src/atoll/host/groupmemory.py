@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from atoll.host.cgroups import CgroupMount, cgroup_mounts, read_stat
+from atoll.host.cgroups import CgroupMount, cgroup_mounts, paths_of, read_stat
 
 # Version 1 says that there is no limit by a number of about 2^63.
 _NONE_BYTES = 1 << 60
@@ -39,10 +39,7 @@ def own_groups() -> tuple[Path, ...]:
 
 def groups_of(mounts: Iterable[CgroupMount], groups: str) -> tuple[Path, ...]:
     """The same, by the text of a process's ``cgroup`` file."""
-    own = {}
-    for line in groups.splitlines():
-        _, controllers, path = line.split(":", 2)
-        own.update(dict.fromkeys(controllers.split(","), PurePosixPath(path)))
+    own = paths_of(groups)
     found: list[Path] = []
     for mount in mounts:
         if mount.controllers and "memory" not in mount.controllers:
