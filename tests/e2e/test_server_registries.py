@@ -76,6 +76,7 @@ def test_credentials_of_a_build_open_its_registry_for_one_team_and_are_nowhere_k
         template = Template().from_image(NAME, username="me", password=PASSWORD).run_cmd("id -un > ~/me")
         build = Template.build_in_background(template, "private")
         until(lambda: any(b"puller\0fetch" in told for told in processes()))
+        assert state(build) in ("building", "waiting")
         assert not [told for told in processes() if PASSWORD.encode() in told]
     finally:
         registry.gate.set()
