@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from atoll.host.binaries import agent_path, puller_path, runsc_path
     from atoll.host.cgroups import Cgroup, CgroupRoot, cgroup_root
     from atoll.host.checks import Check, check_host
+    from atoll.host.cpulatency import CpuLatency, open_cpu_latency
     from atoll.host.disks import DiskKind, disk_kind
     from atoll.host.filecopy import FileCopy, copy_attributes, copy_node
     from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
@@ -63,6 +64,7 @@ __all__ = [
     "Cgroup",
     "CgroupRoot",
     "Check",
+    "CpuLatency",
     "DiskKind",
     "Holder",
     "Home",
@@ -101,6 +103,7 @@ __all__ = [
     "mounts_below",
     "new_netns",
     "one_id",
+    "open_cpu_latency",
     "open_process",
     "process_alive",
     "puller_path",
@@ -137,6 +140,8 @@ _MODULES = {
     "cgroup_root": "cgroups",
     "Check": "checks",
     "check_host": "checks",
+    "CpuLatency": "cpulatency",
+    "open_cpu_latency": "cpulatency",
     "DiskKind": "disks",
     "disk_kind": "disks",
     "free_bytes": "files",

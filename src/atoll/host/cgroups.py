@@ -159,6 +159,12 @@ class CgroupRoot:
             return sorted(entry.name for entry in self._directories["memory"].iterdir() if entry.is_dir())
         return []
 
+    def cpu_s(self) -> float:
+        """Processor time used by all groups that there are, in seconds."""
+        with contextlib.suppress(OSError):  # nothing was made yet
+            return Cgroup(self._directories, unified=self._unified).cpu_s()
+        return 0.0
+
     def remove(self) -> None:
         """Remove the root itself, if it has no group left; it is made again when needed."""
         for directory in dict.fromkeys(self._directories.values()):

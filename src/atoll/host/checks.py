@@ -16,6 +16,7 @@ import msgspec
 
 from atoll.errors import HostError
 from atoll.host.cgroups import cgroup_root
+from atoll.host.cpulatency import DEVICE, open_cpu_latency
 from atoll.host.filecopy import reflinks
 from atoll.host.files import free_bytes
 from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder
@@ -80,6 +81,7 @@ async def check_host(home: Home) -> list[Check]:
         *await asyncio.to_thread(_slow_checks, home),
         clock_check(time.time(), _TRIAL.stat().st_mtime),
         ptrace_check(_setting("kernel.yama.ptrace_scope")),
+        latency_check(DEVICE),
     ]
     return [check for check in checks if check is not None]
 
@@ -229,6 +231,21 @@ def ptrace_check(scope: str | None) -> Check | None:
         return None
     message = "this host forbids every use of ptrace (kernel.yama.ptrace_scope is 3)"
     return Check("ptrace", "error", message, "set kernel.yama.ptrace_scope=1 in /etc/sysctl.d and reboot")
+
+
+def latency_check(device: Path) -> Check | None:
+    """Whether this user may keep idle processors quick to wake."""
+    if not device.exists():
+        return None
+    if request := open_cpu_latency(device):
+        request.close()
+        return Check("wake-ups", "ok", "idle processors are kept quick to wake while sandboxes work")
+    if os.access(device, os.W_OK):
+        return None
+    message = (
+        f"idle processors may be slow to wake, and commands with them: this user may not write to {device}"
+    )
+    return Check("wake-ups", "note", message, f"sudo chown {user_name()} {device}")
 
 
 def filesystem_kind(path: Path) -> str:

@@ -11,7 +11,16 @@ from pathlib import Path
 
 from atoll.engines import Engine, GvisorEngine
 from atoll.errors import AtollError
-from atoll.host import DiskKind, Home, agent_path, cgroup_root, find_holder, replace_holder, runsc_path
+from atoll.host import (
+    DiskKind,
+    Home,
+    agent_path,
+    cgroup_root,
+    find_holder,
+    open_cpu_latency,
+    replace_holder,
+    runsc_path,
+)
 from atoll.images import Images, PullSettings, Stacking, ready_base
 from atoll.network import GATEWAY_ADDRESS, REFUSED, Links, can_shape
 from atoll.snapshots import Layers
@@ -97,6 +106,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
         complete=complete,
         engine_disks=disks == "engine",
         shaping=can_shape(home.pins),
+        cpu_latency=open_cpu_latency() if settings.cpu_latency == "auto" else None,
     )
 
 

@@ -38,6 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         insecure_registries: ``ATOLL_INSECURE_REGISTRIES``: hosts, with ports, that may be asked by plain http.
         image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image of a registry may have, unpacked.
         seal_mib_s: ``ATOLL_SEAL_MIB_S``: how many MiB a second the checksums of frozen layers may read; 0 makes none.
+        cpu_latency: ``ATOLL_CPU_LATENCY``: ``auto`` keeps idle processors quick to wake while sandboxes work, ``off``
+            asks the kernel for nothing.
         log_level: ``ATOLL_LOG``: ``debug``, ``info``, ``warning`` or ``error``.
     """
 
@@ -50,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     insecure_registries: str = ""
     image_gib: float = 64
     seal_mib_s: float = 128
+    cpu_latency: str = "auto"
     log_level: str = "info"
 
     def mirrors(self) -> dict[str, list[str]]:
@@ -83,6 +86,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_INSECURE_REGISTRIES": ("insecure_registries", str),
     "ATOLL_IMAGE_GIB": ("image_gib", float),
     "ATOLL_SEAL_MIB_S": ("seal_mib_s", float),
+    "ATOLL_CPU_LATENCY": ("cpu_latency", str),
     "ATOLL_LOG": ("log_level", str),
 }
 
@@ -119,4 +123,6 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         )
     if settings.disk not in ("auto", "engine"):
         raise InvalidSpecError(f"ATOLL_DISK is {settings.disk!r}", hint="give auto or engine")
+    if settings.cpu_latency not in ("auto", "off"):
+        raise InvalidSpecError(f"ATOLL_CPU_LATENCY is {settings.cpu_latency!r}", hint="give auto or off")
     return settings

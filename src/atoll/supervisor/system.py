@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,7 @@ from atoll.supervisor.images import ImageShelf
 from atoll.supervisor.journal import Journal
 from atoll.supervisor.keys import Keys
 from atoll.supervisor.kills import Kills
+from atoll.supervisor.latencywatch import LatencyWatch
 from atoll.supervisor.leases import Leases
 from atoll.supervisor.leasewatch import LeaseWatch
 from atoll.supervisor.leftovers import Leftovers
@@ -67,7 +69,7 @@ from atoll.supervisor.works import Works
 
 if TYPE_CHECKING:
     from atoll.engines import Engine
-    from atoll.host import CgroupRoot
+    from atoll.host import CgroupRoot, CpuLatency
     from atoll.images import Images
     from atoll.network import Links
     from atoll.snapshots import Layers
@@ -87,6 +89,7 @@ class Rooms:
         engine_disks: Whether new sandboxes get the engine's own disks.
         shaping: Whether the kernel can limit the rate of an interface.
         agents: Calls to guest agents; None makes the real one.
+        cpu_latency: The request that idle processors stay quick to wake; None where none can be made.
     """
 
     engine: Callable[[str], Engine]
@@ -100,6 +103,7 @@ class Rooms:
     engine_disks: bool = False
     shaping: bool = True
     agents: Agents | None = None
+    cpu_latency: CpuLatency | None = None
 
 
 class System:
@@ -116,7 +120,8 @@ class System:
         clock = clock or Clock()
         self.home = home
         self.settings = settings
-        self.works = Works()
+        self._latency_watch = _latency_watch(rooms)
+        self.works = Works(self._latency_watch.note if self._latency_watch else None)
         self._copies = Copies(home)
         self.records = Records(home.database, self._copies)
         self._places = Places(home)
@@ -234,6 +239,8 @@ class System:
         self.dial_socket.start()
         self.works.watch(self._journal.keep_small(self._running_ids))
         self.works.watch(self.templates.tend())
+        if self._latency_watch:
+            self.works.watch(self._latency_watch.run())
 
     async def suspend_all(self) -> SuspendedAll:
         """Put every sandbox to sleep that runs or is paused."""
@@ -273,3 +280,10 @@ class System:
         states = tuple(sandbox.row.state for sandbox in self.table.sandboxes())
         busy = self.works.busy or self._sealing.busy or self.templates.rows.busy
         return states, self.dial_socket.clients, busy
+
+
+def _latency_watch(rooms: Rooms) -> LatencyWatch | None:
+    if rooms.cpu_latency is None:
+        return None
+    used_s = rooms.cgroups.cpu_s if rooms.cgroups else lambda: None
+    return LatencyWatch(rooms.cpu_latency, used_s, os.cpu_count() or 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from atoll.errors import AtollError
@@ -18,9 +18,13 @@ class Works:
     """Runs operations to their end: a client that goes away does not stop one halfway.
 
     Watches are different: they run until the supervisor leaves and count as no work.
+
+    Args:
+        begun: Called when an operation begins.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begun: Callable[[], None] | None = None) -> None:
+        self._begun = begun
         self._works: set[asyncio.Task[Any]] = set()
         self._watches: set[asyncio.Task[Any]] = set()
 
@@ -35,6 +39,8 @@ class Works:
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Begin an operation. A failure that nobody awaits is logged."""
+        if self._begun:
+            self._begun()
         return self._begin(work, self._works)
 
     def watch(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
