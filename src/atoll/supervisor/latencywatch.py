@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from atoll.host import CpuLatency
 
-_LOOK_S = 0.25
+_LOOK_S = 1.0
+# While idle processors are kept awake.
+_SOON_S = 0.25
 # From the beginning of an operation: until it has ended, and the first command after it.
 _OPERATION_S = 1.0
 # Of all processors' time. Above it those that are idle are kept awake, so this costs at most seven times what
@@ -55,7 +57,7 @@ class LatencyWatch:
         try:
             while True:
                 self.look()
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_SOON_S if self._requested else _LOOK_S)
         finally:
             self._latency.close()
 
