@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,6 +25,28 @@ _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
 _V2_CONTROLLERS = ("memory", "cpu", "pids")
 # A wall behind the sentry's own limit: a guest process is two of the host, a thread that waits for the disk one more.
 _ENGINE_PROCESSES = 1024
+
+
+class MemoryFiles(NamedTuple):
+    """What the kernel calls the limit of a group, what it uses, and what of that can be dropped at once."""
+
+    limit: str
+    usage: str
+    droppable: str
+
+
+V1_MEMORY = MemoryFiles("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+V2_MEMORY = MemoryFiles("memory.max", "memory.current", "inactive_file")
+
+
+def memory_used(directory: Path, files: MemoryFiles) -> int:
+    """Bytes that a group uses, without file cache that the kernel can drop at once.
+
+    Raises:
+        OSError, ValueError: It is no group of that version, or gone.
+    """
+    used = int((directory / files.usage).read_text())
+    return max(0, used - read_stat(directory / "memory.stat").get(files.droppable, 0))
 
 
 class Cgroup:
@@ -58,11 +81,7 @@ class Cgroup:
 
     def memory_bytes(self) -> int:
         """Memory in use, without file cache that the kernel can drop at once."""
-        directory = self._directories["memory"]
-        current = "memory.current" if self._unified else "memory.usage_in_bytes"
-        droppable = "inactive_file" if self._unified else "total_inactive_file"
-        used = int((directory / current).read_text())
-        return max(0, used - read_stat(directory / "memory.stat").get(droppable, 0))
+        return memory_used(self._directories["memory"], V2_MEMORY if self._unified else V1_MEMORY)
 
     def cpu_s(self) -> float:
         """Processor time used by all its processes so far, in seconds."""
@@ -103,13 +122,13 @@ class Cgroup:
         most = None if limits.processes is None else 4 * limits.processes + _ENGINE_PROCESSES
         if self._unified:
             wanted = {
-                ("memory", "memory.max"): memory_bytes,
+                ("memory", V2_MEMORY.limit): memory_bytes,
                 ("cpu", "cpu.max"): None if quota is None else f"{quota} {_PERIOD_US}",
                 ("pids", "pids.max"): most,
             }
         else:
             wanted = {
-                ("memory", "memory.limit_in_bytes"): memory_bytes,
+                ("memory", V1_MEMORY.limit): memory_bytes,
                 ("cpu", "cpu.cfs_period_us"): None if quota is None else _PERIOD_US,
                 ("cpu", "cpu.cfs_quota_us"): quota,
                 ("pids", "pids.max"): most,

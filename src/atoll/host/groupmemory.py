@@ -7,15 +7,18 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from atoll.host.cgroups import CgroupMount, cgroup_mounts, paths_of, read_stat
+from atoll.host.cgroups import (
+    V1_MEMORY,
+    V2_MEMORY,
+    CgroupMount,
+    MemoryFiles,
+    cgroup_mounts,
+    memory_used,
+    paths_of,
+)
 
 # Version 1 says that there is no limit by a number of about 2^63.
 _NONE_BYTES = 1 << 60
-# Of each version: the limit, what is used, and what of that the kernel can drop at once.
-_NAMES = (
-    ("memory.max", "memory.current", "inactive_file"),
-    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-)
 
 
 class GroupMemory(NamedTuple):
@@ -53,18 +56,18 @@ def groups_of(mounts: Iterable[CgroupMount], groups: str) -> tuple[Path, ...]:
 
 def least(groups: Iterable[Path]) -> GroupMemory | None:
     """The least of what these groups leave."""
-    found = [each for group in groups for names in _NAMES if (each := _memory_of(group, *names))]
+    both = (V2_MEMORY, V1_MEMORY)
+    found = [each for group in groups for files in both if (each := _memory_of(group, files))]
     if not found:
         return None
     return GroupMemory(min(each.limit_bytes for each in found), min(each.room_bytes for each in found))
 
 
-def _memory_of(group: Path, limit_name: str, usage_name: str, droppable: str) -> GroupMemory | None:
+def _memory_of(group: Path, files: MemoryFiles) -> GroupMemory | None:
     try:
-        limit = int((group / limit_name).read_text())
+        limit = int((group / files.limit).read_text())
         if limit >= _NONE_BYTES:
             return None
-        used = int((group / usage_name).read_text()) - read_stat(group / "memory.stat").get(droppable, 0)
+        return GroupMemory(limit, max(0, limit - memory_used(group, files)))
     except (OSError, ValueError):  # it has none
         return None
-    return GroupMemory(limit, max(0, limit - used))
