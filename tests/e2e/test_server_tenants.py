@@ -211,6 +211,22 @@ def test_a_team_that_asks_too_often_is_told_when_to_come_back(server: Server) ->
         assert 1 <= int(answers[-1].headers["retry-after"]) <= 100
 
 
+def test_requests_for_the_files_of_a_volume_count_to_its_team(server: Server, module_home: Path) -> None:
+    with team("leafing", Quotas(requests_s=0.3)) as key, asking(server, key) as client:
+        made = client.post("/volumes", json={"name": "leaves"}).json()
+        headers = {"authorization": f"Bearer {made['token']}"}
+        path = f"/volumecontent/{made['volumeID']}/dir?path=/"
+        with asking(server) as holder:
+            answers = [holder.get(path, headers=headers) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert (answers[-1].json()["code"], int(answers[-1].headers["retry-after"]) > 0) == ("quota", True)
+        assert client.get("/volumes").status_code == 429
+        lines = _lines(module_home / "server" / "access.log")
+        assert [line["team"] for line in lines if (line["route"] or "").startswith("/volumecontent")][
+            -3:
+        ] == ["leafing"] * 3
+
+
 def test_neither_the_logs_nor_the_home_hold_what_opens_anything(server: Server, module_home: Path) -> None:
     with team("quiet") as key:
         sandbox = e2b.Sandbox.create(

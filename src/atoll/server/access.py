@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from atoll.errors import DeniedError
-from atoll.sdk import AsyncKeys
+from atoll.errors import DeniedError, VolumeNotFoundError
+from atoll.sdk import AsyncKeys, AsyncTeams, AsyncVolumes
 from atoll.server.accesslog import note
 from atoll.server.answers import Refusal
 from atoll.server.buckets import Buckets, network_of, retry_after
@@ -32,24 +32,39 @@ class _Known:
     at_s: float
 
 
+async def owner_of(volume_id: str) -> TeamInfo:
+    """The team that a volume is of.
+
+    Raises:
+        NotFoundError: There is no such volume any more, or it is no team's.
+    """
+    info = await AsyncVolumes.get(volume_id)
+    if info.team is None:
+        raise VolumeNotFoundError(f"there is no volume {volume_id!r}")
+    return await AsyncTeams.get(info.team)
+
+
 class Access:
     """Tells whose requests are.
 
-    What a key opens is remembered for 5 seconds. An address that has come with too many wrong keys is heard no more
-    for a while, but for keys that were right before: others may come through the same address.
+    What a key opens, and whose a volume is, is remembered for 5 seconds. An address that has come with too many wrong
+    keys is heard no more for a while, but for keys that were right before: others may come through the same address.
 
     Args:
         check: Asks whose a key is.
         clock: Seconds that only grow.
+        owner: Asks whose a volume is.
     """
 
     def __init__(
         self,
         check: Callable[[str], Awaitable[TeamInfo]] = AsyncKeys.check,
         clock: Callable[[], float] = time.monotonic,
+        owner: Callable[[str], Awaitable[TeamInfo]] = owner_of,
     ) -> None:
         self._check = check
         self._clock = clock
+        self._owner = owner
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._asking: dict[str, asyncio.Task[TeamInfo]] = {}
         self._wrong = Buckets()
@@ -71,18 +86,30 @@ class Access:
         self._count(team)
         return team
 
+    async def team_of_volume(self, volume_id: str) -> TeamInfo:
+        """The team of a volume whose token a request has: its requests count like those with the team's keys.
+
+        Raises:
+            Refusal: The team asks too often (429).
+            NotFoundError: There is no such volume any more.
+        """
+        team = self._fresh(volume_id) or await self._asked(volume_id, lambda: self._owner(volume_id))
+        note().team = team.name
+        self._count(team)
+        return team
+
     async def _team(self, key: str) -> TeamInfo:
         digest, peer = key_hash(key), network_of(note().peer)
+        if team := self._fresh(digest):
+            return team
         known = self._known.get(digest)
-        if known is not None and self._clock() - known.at_s < _FRESH_S:
-            return known.team
         # taken before the answer, so that many wrong ones at once do not pass together
         first = known is None and digest not in self._asking
         wait_s = self._wrong.take(peer, _WRONG_RATE_S, _WRONG_BURST, self._clock()) if first else 0.0
         if wait_s:
             raise Refusal(429, "Too many wrong API keys", headers=retry_after(wait_s))
         try:
-            team = await self._asked(digest, key)
+            team = await self._asked(digest, lambda: self._check(key))
         except DeniedError:
             self._known.pop(digest, None)
             raise Refusal(401, "Invalid API key") from None
@@ -90,25 +117,29 @@ class Access:
             self._wrong.give(peer, _WRONG_BURST)
         return team
 
-    async def _asked(self, digest: str, key: str) -> TeamInfo:
-        """Ask once, however many wait for the answer."""
-        task = self._asking.get(digest)
+    def _fresh(self, name: str) -> TeamInfo | None:
+        known = self._known.get(name)
+        return known.team if known is not None and self._clock() - known.at_s < _FRESH_S else None
+
+    async def _asked(self, name: str, ask: Callable[[], Awaitable[TeamInfo]]) -> TeamInfo:
+        """Ask once, however many wait; a name is a key's hash or a volume's id, which differ in length."""
+        task = self._asking.get(name)
         if task is None:
-            task = self._asking[digest] = asyncio.ensure_future(self._ask(digest, key))
+            task = self._asking[name] = asyncio.ensure_future(self._ask(name, ask))
 
             def answered(task: asyncio.Task[TeamInfo]) -> None:
-                self._asking.pop(digest, None)
+                self._asking.pop(name, None)
                 if not task.cancelled():
                     task.exception()  # all who asked may have gone
 
             task.add_done_callback(answered)
         return await asyncio.shield(task)
 
-    async def _ask(self, digest: str, key: str) -> TeamInfo:
+    async def _ask(self, name: str, ask: Callable[[], Awaitable[TeamInfo]]) -> TeamInfo:
         at_s = self._clock()
-        team = await self._check(key)
-        self._known[digest] = _Known(team, at_s)
-        self._known.move_to_end(digest)
+        team = await ask()
+        self._known[name] = _Known(team, at_s)
+        self._known.move_to_end(name)
         while len(self._known) > _KNOWN_MOST:
             self._known.popitem(last=False)
         return team

@@ -81,6 +81,29 @@ def test_a_right_key_that_comes_often_at_once_is_let_in() -> None:
     asyncio.run(work())
 
 
+def test_requests_with_a_volume_s_token_count_to_its_team() -> None:
+    async def work() -> None:
+        supervisor = Supervisor(requests_s=0.3)
+        asked: list[str] = []
+
+        async def owner(volume_id: str) -> TeamInfo:
+            asked.append(volume_id)
+            await asyncio.sleep(0)
+            return supervisor.teams[KEY]
+
+        clock = Clock()
+        access = Access(supervisor.check, clock, owner)
+        assert [(await access.team_of_volume("one")).name, await status_of(access)] == ["reef", 200]
+        both = await asyncio.gather(*(access.team_of_volume("two") for _ in range(2)), return_exceptions=True)
+        assert [isinstance(one, Refusal) and one.status == 429 for one in both] == [False, True]
+        assert await status_of(access) == 429
+        clock.now_s += 10
+        await access.team_of_volume("one")
+        assert asked == ["one", "two", "one"]  # who was asked is known for 5 seconds
+
+    asyncio.run(work())
+
+
 def test_a_bucket_holds_its_burst_and_fills_at_its_rate() -> None:
     buckets = Buckets()
     assert [buckets.take("a", 2.0, 3.0, 10.0) for _ in range(4)] == [0, 0, 0, 0.5]

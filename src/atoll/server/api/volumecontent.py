@@ -61,9 +61,10 @@ def volume_content_routes(parts: Parts) -> Sequence[Route]:
             if scheme.lower() != "bearer" or not same(token.strip(), parts.tokens.volume(volume_id)):
                 return _fault("unauthorized", Refusal(401, "Invalid volume token"))
             try:
+                await parts.access.team_of_volume(volume_id)
                 return await endpoint(request, AsyncVolumes.files(volume_id))
             except Refusal as refusal:
-                return _fault("invalid_request", refusal)
+                return _fault("quota" if refusal.status == 429 else "invalid_request", refusal)
             except AtollError as error:
                 return _fault(error.code, _refusal(error))
 
