@@ -22,6 +22,8 @@ _STATUS: dict[type[AtollError], int] = {
     errors.NameTakenError: 409,
     errors.InUseError: 409,
     errors.StateError: 409,
+    # not 409: to a client that pauses it would mean that the sandbox sleeps already
+    errors.SandboxCrashedError: 410,
     errors.UnsupportedError: 501,
     errors.NoSpaceError: 507,
     errors.DeadlineError: 504,
