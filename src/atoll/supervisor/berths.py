@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from atoll.engines import Bind, Engine, Machine, MachinePlan
-from atoll.errors import AtollError, DamagedError, HostError, SandboxCrashedError
+from atoll.errors import AtollError, DamagedError, HostError, SandboxCrashedError, SandboxNotFoundError
 from atoll.guest import GuestInit
 from atoll.host import to_the_end
 from atoll.supervisor.names import new_id
@@ -90,7 +90,8 @@ def changes_of(disk: Path) -> Path:
 
 
 class Berth:
-    """A running machine and what belongs to it. ``leaving`` is set before it ends on purpose.
+    """A running machine and what belongs to it. ``leaving`` is set before it ends on purpose, and ``killed`` before
+    its sandbox is killed in the middle of an operation.
 
     ``reason`` says why it was ended for something that it did; ``limits_changed`` that its sandbox has other limits.
     """
@@ -102,6 +103,7 @@ class Berth:
         self.state_dir = state_dir
         self._mark = state_dir / _MARK
         self.leaving = False
+        self.killed = False
         self.reason: str | None = None
         self.limits_changed = asyncio.Event()
         self.gone = asyncio.Event()
@@ -112,17 +114,24 @@ class Berth:
 
         Raises:
             SandboxCrashedError: The machine ended meanwhile, and not on purpose.
+            SandboxNotFoundError: Its sandbox was killed meanwhile.
         """
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait({task, self._watch}, return_when=asyncio.FIRST_COMPLETED)
             if task.done() and not await self._explains(task.exception()):
                 return task.result()
-            raise crash_error(sandbox_id)
+            raise self.lost(sandbox_id)
         finally:
             if not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+
+    def lost(self, sandbox_id: str) -> AtollError:
+        """What is told to whoever waits for a machine that has ended."""
+        if self.killed:
+            return SandboxNotFoundError(f"sandbox {sandbox_id} has been killed", sandbox_id=sandbox_id)
+        return crash_error(sandbox_id)
 
     async def _explains(self, failure: BaseException | None) -> bool:
         """Whether the machine's end is why something failed: the end may be noticed a moment later."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError
+from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError, SandboxNotFoundError
 from atoll.host import sync_tree, to_the_end
 from atoll.network import Flow
 from atoll.supervisor.erasing import erase
@@ -105,13 +105,14 @@ class Captures:
 
         Raises:
             SandboxCrashedError: It has ended.
+            SandboxNotFoundError: It was killed.
         """
         if sandbox.row.state != "running":
             return
         berth = self._parts.berth_of(sandbox)
         try:
             await berth.alive(self._parts.agents.ready(berth.link), sandbox.sandbox_id)
-        except SandboxCrashedError:
+        except (SandboxCrashedError, SandboxNotFoundError):
             raise
         except (AtollError, OSError) as error:
             _log.warning("sandbox %s does not answer after it was captured: %s", sandbox.sandbox_id, error)

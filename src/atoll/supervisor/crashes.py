@@ -46,13 +46,15 @@ class Crashes:
             # At once, before anything is waited for: clients hang on these.
             berth.hang_up()
         async with sandbox.lock:
-            if sandbox.berth is berth and not berth.leaving:
+            # Who kills it comes next.
+            if sandbox.berth is berth and not berth.leaving and not berth.killed:
                 await self.crashed_locked(sandbox, berth, crash_reason(berth))
 
     async def crashed_locked(self, sandbox: Sandbox, berth: Berth, reason: str) -> None:
         """Free what is left of it and mark it; the caller holds the sandbox's lock."""
         reason = with_losses(sandbox.row, reason)
-        _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
+        if not berth.killed:
+            _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
         # Whoever asks while the rest is being freed is told already.
         sandbox.row = sandbox.row.but(state="crashed", reason=reason)
         sandbox.berth = None

@@ -13,7 +13,7 @@ from pathlib import Path
 from atoll.errors import AgentError, AtollError, DeadlineError, NotFoundError
 from atoll.guest import AGENT_PORT
 from atoll.protocol import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_request, encode, error_body
-from atoll.supervisor.berths import Berth, crash_error
+from atoll.supervisor.berths import Berth
 from atoll.supervisor.sleep import Sleep
 from atoll.supervisor.states import check_action
 from atoll.supervisor.table import Sandbox, Table
@@ -59,7 +59,7 @@ class Dialling:
                 connection = await self._connect(sandbox, berth, request.port)
             except AtollError:
                 if _crashed(sandbox, berth):
-                    raise crash_error(sandbox.sandbox_id) from None
+                    raise berth.lost(sandbox.sandbox_id) from None
                 if _usable(sandbox, berth):
                     raise
                 continue  # it was put to sleep just now, which ends what is still connecting too
@@ -97,7 +97,7 @@ class Dialling:
         """Tell what a guest's missing agent means: it is process 1, so the guest is about to end."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(berth.gone.wait(), _DIAL_TIMEOUT_S)
-            raise crash_error(sandbox.sandbox_id)
+            raise berth.lost(sandbox.sandbox_id)
         raise AgentError(
             f"the agent of sandbox {sandbox.sandbox_id} does not listen",
             hint="kill the sandbox, or roll it back",

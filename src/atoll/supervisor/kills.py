@@ -31,6 +31,7 @@ class Kills:
         """
         if sandbox.lock.locked() and sandbox.berth is not None:
             # Whoever holds the lock may be waiting for this guest.
+            sandbox.berth.killed = True
             try:
                 await sandbox.berth.machine.kill()
             except (AtollError, OSError) as error:

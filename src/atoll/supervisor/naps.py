@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from atoll.host import to_the_end
-from atoll.supervisor.berths import Berth, BerthPlan, crash_error
+from atoll.supervisor.berths import Berth, BerthPlan
 from atoll.supervisor.memories import Memory
 from atoll.supervisor.parts import Parts, berth_columns
 from atoll.supervisor.thawing import thaw_or_end
@@ -113,5 +113,5 @@ class Naps:
         berth.link.release()
         if not await thaw_or_end(self._parts.agents, berth):
             await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
-            raise crash_error(sandbox.sandbox_id)
+            raise berth.lost(sandbox.sandbox_id)
         self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))

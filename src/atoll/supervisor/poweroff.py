@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from atoll.errors import AtollError
 from atoll.host import sync_tree, to_the_end
-from atoll.supervisor.berths import crash_error
 from atoll.supervisor.leases import NO_LEASE
 from atoll.supervisor.thawing import thaw_or_end
 
@@ -57,7 +56,7 @@ class PowerOff:
         except BaseException:
             await to_the_end(self._undo(sandbox, berth))
             if sandbox.row.state == "crashed":
-                raise crash_error(sandbox.sandbox_id) from None
+                raise berth.lost(sandbox.sandbox_id) from None
             raise
         sandbox.berth = None
         berth.leave()

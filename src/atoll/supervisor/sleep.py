@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from atoll.errors import AtollError, DamagedError, SandboxCrashedError
 from atoll.host import to_the_end
-from atoll.supervisor.berths import Berth, crash_error
+from atoll.supervisor.berths import Berth
 from atoll.supervisor.boots import Boots
 from atoll.supervisor.captures import read_flows
 from atoll.supervisor.identity import woken_init
@@ -241,7 +241,7 @@ class Sleep:
         except BaseException:
             await to_the_end(self._undo_suspend(sandbox, berth, memory, paused=paused))
             if sandbox.row.state == "crashed":
-                raise crash_error(sandbox.sandbox_id) from None
+                raise berth.lost(sandbox.sandbox_id) from None
             raise
         sandbox.berth, sandbox.link = None, berth.link
         berth.leave(hang_up=not briefly)
@@ -272,7 +272,7 @@ class Sleep:
             raise
         if not runs:
             await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
-            raise crash_error(sandbox.sandbox_id)
+            raise berth.lost(sandbox.sandbox_id)
 
     async def restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool = True) -> None:
         """Have a sleeping one run from its memory, with these columns of its row changed too."""
