@@ -31,6 +31,9 @@ CLIENT_ID = "atoll"
 # E2B's sandboxes always end; one without a lease says that it does so long after its start.
 _ENDLESS = timedelta(days=36_500)
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_FIRST_S = (datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds()
+# the last whole second, since a float cannot tell the last microsecond from what follows
+_LAST_S = (datetime.max.replace(microsecond=0, tzinfo=UTC) - _EPOCH).total_seconds()
 
 
 @dataclass(frozen=True)
@@ -122,8 +125,8 @@ def started_us(info: SandboxInfo) -> int:
 
 
 def moment(at_s: float) -> datetime:
-    """Unix seconds as a moment of the world."""
-    return _EPOCH + timedelta(microseconds=round(at_s * 1e6))
+    """Unix seconds as a moment of the world; a guest may give its files times that no calendar has."""
+    return _EPOCH + timedelta(microseconds=round(min(max(at_s, _FIRST_S), _LAST_S) * 1e6))
 
 
 def _end(info: SandboxInfo, started: datetime) -> datetime:
