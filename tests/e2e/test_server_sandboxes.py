@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import e2b
 import pytest
 from e2b import AsyncSandbox, Sandbox, SandboxQuery, SandboxState
-from tests.e2e.server import Server
+from tests.e2e.server import Server, serving
 
 WAIT_S = 60.0
 
@@ -221,6 +221,17 @@ def test_a_request_that_comes_again_makes_no_second_sandbox() -> None:
         assert again.sandbox_id == first.sandbox_id
         with pytest.raises(e2b.SandboxException, match="422"):
             Sandbox.create(timeout=301, idempotency_key="one-of-a-kind")
+
+
+def test_a_fork_is_not_what_an_earlier_request_with_its_originals_key_has_made(server: Server) -> None:
+    first = Sandbox.create(timeout=300, idempotency_key="original")
+    (fork,) = first.fork(timeout=300)
+    assert isinstance(fork, Sandbox)
+    first.kill()
+    with killed(fork), serving() as other:  # which knows no more than one that was started again
+        again = Sandbox.create(timeout=300, idempotency_key="original", api_url=other.url, api_key=server.key)
+        with killed(again):
+            assert again.sandbox_id != fork.sandbox_id
 
 
 @pytest.mark.parametrize(

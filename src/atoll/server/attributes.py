@@ -6,12 +6,15 @@ from collections.abc import Mapping
 
 import msgspec
 
+from atoll.types import OWN_ATTRIBUTES
+
 SECURE = "e2b_secure"
 PUBLIC_TRAFFIC = "e2b_public_traffic"
 MASK_HOST = "e2b_mask_host"
 TEMPLATE = "e2b_template"
 ALIAS = "e2b_alias"
-IDEMPOTENCY = "e2b_idempotency"
+# A fork was not made by that request.
+IDEMPOTENCY = f"{OWN_ATTRIBUTES}e2b_idempotency"
 INTERNET = "e2b_internet"
 _NO, _YES = "0", "1"
 

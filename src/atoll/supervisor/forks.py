@@ -20,7 +20,7 @@ from atoll.supervisor.places import FIRST_DISK
 from atoll.supervisor.rows import SandboxRow
 from atoll.supervisor.states import check_action, check_memory, check_parts
 from atoll.supervisor.table import Sandbox
-from atoll.types import Lifecycle, SandboxInfo
+from atoll.types import OWN_ATTRIBUTES, Lifecycle, SandboxInfo
 
 COUNT_MOST = 100
 # Copying as much takes about as long as a machine's start.
@@ -141,6 +141,7 @@ class Forks:
         return original.but(
             sandbox_id=sandbox_id,
             name=None,
+            attributes=_inherited(original.attributes),
             state="running",
             created_at=now_s,
             changed_at=now_s,
@@ -161,6 +162,10 @@ class Forks:
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if not isinstance(outcome, BaseException):
                 await self._branches.undo(*outcome)
+
+
+def _inherited(attributes: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in attributes.items() if not name.startswith(OWN_ATTRIBUTES)}
 
 
 async def _all_or_first_failure(tasks: list[asyncio.Task[tuple[Sandbox, Berth]]]) -> None:

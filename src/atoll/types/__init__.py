@@ -8,7 +8,15 @@ from atoll.types.lifecycle import Lifecycle, OnTimeout
 from atoll.types.limits import Limits
 from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
-from atoll.types.sandboxes import Network, OnCrash, SandboxInfo, SandboxPage, SandboxSpec, SandboxState
+from atoll.types.sandboxes import (
+    OWN_ATTRIBUTES,
+    Network,
+    OnCrash,
+    SandboxInfo,
+    SandboxPage,
+    SandboxSpec,
+    SandboxState,
+)
 from atoll.types.snapshots import SnapshotInfo
 from atoll.types.stats import SandboxStats, StatsSample
 from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
@@ -35,6 +43,7 @@ from atoll.types.volumes import VolumeEntry, VolumeInfo
 __all__ = [
     "Damage",
     "DEFAULT_TAG",
+    "OWN_ATTRIBUTES",
     "BuildInfo",
     "BuildLine",
     "BuildState",

@@ -16,6 +16,9 @@ Network = Literal["internet", "none"]
 OnCrash = Literal["reboot", "rollback", "stop"]
 """What the next use of a crashed sandbox does: start it from its disk, go back to its newest snapshot, or refuse."""
 
+OWN_ATTRIBUTES = "own_"
+"""What the names of attributes begin with that are one sandbox's own: its forks have not got them."""
+
 SandboxState = Literal["creating", "running", "paused", "suspended", "crashed", "killed"]
 
 
@@ -41,7 +44,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         lifecycle: How long it may run, and what happens then. None means no lease; with ``from_snapshot`` too.
         volumes: Names of volumes by the absolute path where each appears inside.
         team: Whom it belongs to; None is nobody, as on a computer that one person uses.
-        attributes: What the face that made it wants to remember of it. No user sees or filters by it.
+        attributes: What the face that made it wants to remember of it. No user sees or filters by it. A fork has the
+            same, but for those whose names begin with ``own_``.
     """
 
     image: str | None = None

@@ -132,6 +132,16 @@ async def test_a_snapshot_that_a_sandbox_stands_on_is_kept(world: World) -> None
 
 
 @in_world
+async def test_a_fork_has_no_attribute_that_is_its_originals_own(world: World) -> None:
+    _, one = await _made(world, attributes={"kind": "a", "own_request": "b"})
+    (copy,) = (await world.ask("POST", f"{one}/fork", {})).json
+    assert (copy["attributes"], (await world.ask("GET", one)).json["attributes"]) == (
+        {"kind": "a"},
+        {"kind": "a", "own_request": "b"},
+    )
+
+
+@in_world
 async def test_forks_run_beside_their_original_with_its_memory(world: World) -> None:
     sandbox_id, one = await _made(world, name="one", metadata={"a": "b"})
     world.machine_of(sandbox_id).memory = "shared"
