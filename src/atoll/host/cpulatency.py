@@ -44,8 +44,10 @@ class CpuLatency:
         self._write(_ANY_US)
 
     def close(self) -> None:
-        """Withdraw it and close the device."""
-        os.close(self._fd)
+        """Withdraw it and close the device. What is asked for later is not asked for."""
+        # An operation may begin after the watch has ended, and then the number is another file's.
+        fd, self._fd = self._fd, -1
+        os.close(fd)
 
     def _write(self, latency_us: int) -> None:
         with contextlib.suppress(OSError):  # what is asked for here is a favour

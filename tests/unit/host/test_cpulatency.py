@@ -30,6 +30,19 @@ def test_nothing_is_asked_for_but_between_request_and_withdrawal(
     assert written(device) == [ANY_US, wanted_us, ANY_US]
 
 
+def test_what_is_asked_for_after_the_end_is_written_into_no_other_file(tmp_path: Path) -> None:
+    device, kind, other = tmp_path / "device", tmp_path / "driver", tmp_path / "other"
+    device.touch()
+    kind.write_text("haltpoll\n")
+    request = open_cpu_latency(device, kind)
+    assert request
+    request.close()
+    with other.open("wb"):  # it gets the lowest number that is free
+        request.request()
+        request.withdraw()
+    assert (other.read_bytes(), written(device)) == (b"", [ANY_US])
+
+
 def test_where_nothing_sleeps_or_nothing_may_be_asked_for_there_is_no_request(tmp_path: Path) -> None:
     device, driver = tmp_path / "device", tmp_path / "driver"
     driver.write_text("haltpoll\n")
