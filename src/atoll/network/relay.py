@@ -41,6 +41,7 @@ class Relay:
         self._splices: dict[Splice, Flow] = {}
         self._connecting: dict[asyncio.Task[socket.socket], Flow] = {}
         self._held = False
+        self._refused: list[socket.socket] = []
         self._room = Room()
         self._loop = asyncio.get_running_loop()
         self._acceptor = Acceptor(listener, self._take, Pace(CONNECTIONS_PER_S, CONNECTIONS_AT_ONCE))
@@ -69,11 +70,13 @@ class Relay:
     def release(self) -> None:
         """Undo ``hold``."""
         self._held = False
+        self._close_refused()
         for splice in self._splices:
             splice.start()
 
     def reset(self) -> None:
         """Reset every connection, at both ends."""
+        self._close_refused()
         for task in self._connecting:
             task.cancel()
         self._connecting.clear()
@@ -86,6 +89,7 @@ class Relay:
         connecting = list(self._connecting)
         self.reset()
         await asyncio.gather(*connecting, return_exceptions=True)
+        self._close_refused()
 
     def _take(self, guest: socket.socket, peer: tuple[str, int]) -> None:
         try:
@@ -93,9 +97,9 @@ class Relay:
             flow = Flow(peer[1], *_original_destination(guest))
             refusal = self._decide(self._policy, flow.address, flow.port)
         except OSError:
-            return guest.close()
+            return self._refuse(guest)
         if refusal or len(self._splices) + len(self._connecting) >= MAX_CONNECTIONS:
-            return guest.close()
+            return self._refuse(guest)
         task = self._loop.create_task(self._connect(flow))
         self._connecting[task] = flow
         # Not in the task itself: one that is cancelled early never runs, and the guest's end would stay open.
@@ -116,7 +120,7 @@ class Relay:
     def _on_connected(self, guest: socket.socket, task: asyncio.Task[socket.socket]) -> None:
         flow = self._connecting.pop(task, None)
         if task.cancelled() or task.exception():
-            return guest.close()
+            return self._refuse(guest)
         remote = task.result()
         if flow is None:
             remote.close()
@@ -126,6 +130,18 @@ class Relay:
         if not self._held:
             splice.start()
         return None
+
+    def _refuse(self, guest: socket.socket) -> None:
+        if self._held:
+            # A reset is sent once: one that sleeps would never hear of it, and wait for ever when it wakes.
+            self._refused.append(guest)
+        else:
+            guest.close()
+
+    def _close_refused(self) -> None:
+        for guest in self._refused:
+            guest.close()
+        self._refused.clear()
 
     def _forget(self, splice: Splice) -> None:
         self._splices.pop(splice, None)

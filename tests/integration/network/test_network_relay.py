@@ -4,6 +4,8 @@ import asyncio
 import hashlib
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tests.integration.network.island import MIB, Guest, reset_comes, serving
 
@@ -173,6 +175,30 @@ async def test_held_bytes_wait_and_then_arrive(island):
             assert await asyncio.to_thread(connected.recv, 100) == b"after"
 
 
+async def test_what_cannot_be_reached_is_told_to_a_guest_that_slept_meanwhile(island):
+    async with island.guest() as guest:
+        with full_listener() as full, await guest.connect(island.public, full.getsockname()[1]) as connected:
+            await connections_are(guest, 1)
+            guest.mute()
+            guest.link.hold()
+            full.close()
+            await connections_are(guest, 0)
+            guest.unmute()
+            connected.settimeout(5)
+            guest.link.release()
+            assert await reset_comes(connected)
+
+
+async def test_a_link_that_ends_keeps_nothing_for_a_sleeping_guest(island):
+    async with island.guest() as guest:
+        with full_listener() as full, await guest.connect(island.public, full.getsockname()[1]) as connected:
+            await connections_are(guest, 1)
+            guest.link.hold()
+            await guest.link.leave()
+            connected.settimeout(5)
+            assert await reset_comes(connected)
+
+
 async def test_a_connection_outlives_a_silent_guest(island):
     asked = asyncio.Event()
 
@@ -188,6 +214,19 @@ async def test_a_connection_outlives_a_silent_guest(island):
             await asyncio.sleep(0.3)
             guest.unmute()
             assert await asyncio.to_thread(receive_all, connected) == b"good morning"
+
+
+@contextmanager
+def full_listener() -> Iterator[socket.socket]:
+    """A listener that answers nobody any more, until it is closed."""
+    with socket.create_server(("0.0.0.0", 0), backlog=0) as listener, socket.socket() as first:
+        first.connect(listener.getsockname())
+        yield listener
+
+
+async def connections_are(guest: Guest, count: int) -> None:
+    while len(await guest.link.flows()) != count:
+        await asyncio.sleep(0.01)
 
 
 def nothing_comes(silent: socket.socket) -> bool:
