@@ -109,6 +109,18 @@ def test_a_killed_supervisor_is_replaced_by_one_that_adopts(sandbox: Sandbox, mo
     assert Supervisor.leftovers() == []
 
 
+def test_a_call_that_waits_starts_another_supervisor(sandbox: Sandbox) -> None:
+    """The one that was killed may have left the guest standing still, and nobody else may ask anything."""
+    program = sandbox.start(["sleep", "30"])
+    waiting = threading.Thread(target=program.wait)
+    waiting.start()
+    kill_supervisor()
+    until(lambda: Supervisor.hello() is not None)
+    assert waiting.is_alive()
+    program.kill()
+    waiting.join()
+
+
 def test_a_killed_holder_is_replaced_and_nothing_is_lost_with_the_supervisor(
     sandbox: Sandbox, module_home: Path
 ) -> None:

@@ -210,6 +210,11 @@ class AsyncLink:
             raise SupervisorError("the supervisor sent no connection", sandbox_id=told.sandbox_id)
         return descriptors[0]
 
+    async def ensure(self) -> None:
+        """Start the supervisor if it does not run and can be started."""
+        with contextlib.suppress(AtollError, OSError):
+            (await self._connect()).close()
+
     async def _ask(
         self,
         method: str,

@@ -37,7 +37,8 @@ class Agent:
     def __init__(self, link: Link, sandbox_id: str) -> None:
         self.link = link
         self.sandbox_id = sandbox_id
-        self._pool = Pool(self._dial, self._explain, idle_s=300.0)
+        # a supervisor that was killed may have left the guest standing still, and nobody else may come to start another
+        self._pool = Pool(self._dial, self._explain, idle_s=300.0, on_silence=link.ensure)
 
     def call(
         self,

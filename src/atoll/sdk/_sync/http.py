@@ -16,7 +16,9 @@ from atoll.sdk._io_sync import Stream, pieces
 Opener = Callable[[], Stream]
 Explain = Callable[[OSError], AtollError]
 Upload = Iterable[bytes | str] | BinaryIO
+Silent = Callable[[], None]
 _KEPT = 8
+_LOOK_S = 10.0
 
 
 class BodyFailedError(Exception):
@@ -28,10 +30,12 @@ class BodyFailedError(Exception):
 
 
 class Connection:
-    """One connection; one exchange at a time."""
+    """One connection; one exchange at a time. ``on_silence`` is called after each ``look_s`` seconds without a byte."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, on_silence: Silent | None = None, look_s: float = _LOOK_S) -> None:
         self.stream = stream
+        self._on_silence = on_silence
+        self._look_s = look_s
         self.http = HttpClient()
         self.used_at = 0.0
         self.request_out = False
@@ -67,7 +71,7 @@ class Connection:
             event = self.http.next_event()
             if isinstance(event, HttpHead):
                 return event
-            self.http.receive(self.stream.receive(deadline.left()))
+            self.http.receive(self._receive(deadline))
 
     def read(self, deadline: Deadline) -> bytes:
         """Wait for the next piece of the answer's body; empty at its end."""
@@ -75,7 +79,18 @@ class Connection:
             event = self.http.next_event()
             if event is not None and not isinstance(event, HttpHead):
                 return event.data
-            self.http.receive(self.stream.receive(deadline.left()))
+            self.http.receive(self._receive(deadline))
+
+    def _receive(self, deadline: Deadline) -> bytes:
+        left = deadline.left()
+        while self._on_silence is not None and (left is None or left > self._look_s):
+            try:
+                return self.stream.receive(self._look_s)
+            except TimeoutError:
+                self._on_silence()
+            bound = deadline.left()
+            left = bound if left is None or bound is None else min(left - self._look_s, bound)
+        return self.stream.receive(left)
 
     def close(self) -> None:
         """Close it. Idempotent."""
@@ -146,11 +161,22 @@ class Answer:
 class Pool:
     """Connections to one peer. An idle one is used again unless the peer closed it or ``idle_s`` seconds passed.
 
-    ``kept`` of them are kept at most.
+    ``kept`` of them are kept at most. While a peer says nothing, ``on_silence`` is called every ``look_s`` seconds.
     """
 
-    def __init__(self, opener: Opener, explain: Explain, *, idle_s: float, kept: int = _KEPT) -> None:
+    def __init__(
+        self,
+        opener: Opener,
+        explain: Explain,
+        *,
+        idle_s: float,
+        kept: int = _KEPT,
+        on_silence: Silent | None = None,
+        look_s: float = _LOOK_S,
+    ) -> None:
         self._open = opener
+        self._on_silence = on_silence
+        self._look_s = look_s
         self.explain = explain
         self._idle_s = idle_s
         self._kept = kept
@@ -193,7 +219,7 @@ class Pool:
                     raise self.explain(error) from error
             except OSError as error:
                 raise self.explain(error) from error
-        connection = Connection(self._open())
+        connection = Connection(self._open(), self._on_silence, self._look_s)
         deadline.restart()
         try:
             return self._exchange(connection, request, body, length, deadline)

@@ -211,6 +211,11 @@ class Link:
             raise SupervisorError("the supervisor sent no connection", sandbox_id=told.sandbox_id)
         return descriptors[0]
 
+    def ensure(self) -> None:
+        """Start the supervisor if it does not run and can be started."""
+        with contextlib.suppress(AtollError, OSError):
+            (self._connect()).close()
+
     def _ask(
         self,
         method: str,
