@@ -146,6 +146,17 @@ def test_a_connection_that_ends_in_the_middle_is_explained_by_the_state(
     assert count(supervisor, SIGNAL) == 0
 
 
+@pytest.mark.parametrize(("has_memory", "hint"), [(True, "goes on when it wakes"), (False, "has ended")])
+def test_who_waits_is_told_what_a_sleep_does_to_programs(
+    supervisor: FakeSupervisor, sandbox: Sandbox, has_memory: bool, hint: str
+) -> None:
+    told = info(state="suspended", has_memory=has_memory)
+    supervisor.api.routes["GET", f"/v1/sandboxes/{SANDBOX_ID}"] = told
+    supervisor.agent.routes[PROCESSES] = Handler.cut
+    with pytest.raises(StateError, match=hint):
+        sandbox.run("make")
+
+
 def test_a_program_is_never_started_twice_because_a_connection_ended(
     supervisor: FakeSupervisor, sandbox: Sandbox
 ) -> None:
