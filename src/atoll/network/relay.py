@@ -54,7 +54,7 @@ class Relay:
     @policy.setter
     def policy(self, policy: Policy) -> None:
         self._policy = policy
-        if policy == "none":
+        if policy == "none" and not self._held:
             self.reset()
 
     def flows(self) -> list[Flow]:
@@ -70,9 +70,13 @@ class Relay:
     def release(self) -> None:
         """Undo ``hold``."""
         self._held = False
+        if self._policy == "none":
+            # Not when that was said: one that sleeps hears no reset.
+            return self.reset()
         self._close_refused()
         for splice in self._splices:
             splice.start()
+        return None
 
     def reset(self) -> None:
         """Reset every connection, at both ends."""

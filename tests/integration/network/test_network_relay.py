@@ -189,6 +189,21 @@ async def test_what_cannot_be_reached_is_told_to_a_guest_that_slept_meanwhile(is
             assert await reset_comes(connected)
 
 
+async def test_a_guest_that_loses_its_network_while_it_sleeps_is_told_when_it_wakes(island):
+    async with serving() as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as connected:
+            connected.sendall(b"x")
+            assert await asyncio.to_thread(connected.recv, 1) == b"x"
+            guest.mute()
+            guest.link.hold()
+            guest.link.set_policy("none")
+            await asyncio.sleep(0.1)
+            guest.unmute()
+            connected.settimeout(5)
+            guest.link.release()
+            assert await reset_comes(connected)
+
+
 async def test_a_link_that_ends_keeps_nothing_for_a_sleeping_guest(island):
     async with island.guest() as guest:
         with full_listener() as full, await guest.connect(island.public, full.getsockname()[1]) as connected:
