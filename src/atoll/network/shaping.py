@@ -45,6 +45,7 @@ def shape(rate_bytes_s: int | None, interface_index: int = INTERFACE_INDEX) -> N
 def can_shape(directory: Path) -> bool:
     """Whether the kernel can do that, tried in a namespace that is pinned in ``directory`` for the moment."""
     pin = directory / "shaping.trial"
+    unpin(pin)  # of one that was killed meanwhile
     try:
         new_netns(pin)
         in_netns(pin, lambda: shape(1 << 20, _LOOPBACK_INDEX))
