@@ -41,6 +41,11 @@ class Pump:
         self._running = False
         self._done = False
 
+    @property
+    def done(self) -> bool:
+        """Whether it has come to its end."""
+        return self._done
+
     def start(self) -> None:
         """Begin, or go on after ``stop``. Idempotent."""
         if self._running or self._done:

@@ -18,6 +18,9 @@ Decide = Callable[[Policy, str, int], Refusal | None]
 
 MAX_CONNECTIONS = 1024
 CONNECT_TIMEOUT_S = 10.0
+# From so many on, guests are asked about those that only the server may still keep.
+ASK_FROM = 128
+_ASK_S = 5.0
 # A browser opens a few hundred at once. A guest that opens them all the time has its neighbours wait for this process.
 CONNECTIONS_PER_S = 250
 CONNECTIONS_AT_ONCE = 512
@@ -42,6 +45,7 @@ class Relay:
         self._connecting: dict[asyncio.Task[socket.socket], Flow] = {}
         self._held = False
         self._refused: list[socket.socket] = []
+        self._asking: asyncio.TimerHandle | None = None
         self._room = Room()
         self._loop = asyncio.get_running_loop()
         self._acceptor = Acceptor(listener, self._take, Pace(CONNECTIONS_PER_S, CONNECTIONS_AT_ONCE))
@@ -90,12 +94,17 @@ class Relay:
     async def aclose(self) -> None:
         """Reset every connection and take no new ones."""
         self._acceptor.close()
+        if self._asking:
+            self._asking.cancel()
         connecting = list(self._connecting)
         self.reset()
         await asyncio.gather(*connecting, return_exceptions=True)
         self._close_refused()
 
     def _take(self, guest: socket.socket, peer: tuple[str, int]) -> None:
+        if len(self._splices) >= ASK_FROM and not self._asking:
+            self._ask(wanted=True)
+            self._asking = self._loop.call_later(_ASK_S, self._ask_no_more)
         try:
             tune(guest)
             flow = Flow(peer[1], *_original_destination(guest))
@@ -134,6 +143,15 @@ class Relay:
         if not self._held:
             splice.start()
         return None
+
+    def _ask_no_more(self) -> None:
+        # A question later on would be taken for traffic that a paused guest is to be woken for.
+        self._asking = None
+        self._ask(wanted=False)
+
+    def _ask(self, *, wanted: bool) -> None:
+        for splice in list(self._splices):
+            splice.ask(wanted)
 
     def _refuse(self, guest: socket.socket) -> None:
         if self._held:

@@ -66,6 +66,20 @@ class Splice:
         self._open = 0
         self._close()
 
+    def ask(self, wanted: bool) -> None:
+        """Have the guest asked whether it still knows the connection, if it has ended its side, or no more.
+
+        One that has closed it forgets it after a minute, and then answers with a reset, which ends it here too.
+        """
+        if self._open > 0 and self._pumps[0].done:
+            guest = self._ends[0]
+            # Nothing is read from it any more, so nobody is told of the reset.
+            if guest.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                return self.reset()
+            guest.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, wanted)
+            guest.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+        return None
+
     def _on_end(self, error: OSError | None) -> None:
         if error is not None:
             return self.reset()

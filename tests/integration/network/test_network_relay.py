@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from tests.integration.network.island import MIB, Guest, reset_comes, serving
 
+from atoll.network.relay import ASK_FROM
+
 
 def receive_all(connected: socket.socket) -> bytes:
     return b"".join(iter(lambda: connected.recv(MIB), b""))
@@ -175,6 +177,24 @@ async def test_held_bytes_wait_and_then_arrive(island):
             assert await asyncio.to_thread(connected.recv, 100) == b"after"
 
 
+async def test_connections_that_only_the_server_keeps_make_room(island):
+    async def keep(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with serving(keep) as port, island.guest() as guest:
+        with await guest.connect(island.public, port) as half_closed:
+            half_closed.shutdown(socket.SHUT_WR)
+            for _ in range(ASK_FROM - 1):
+                with await guest.connect(island.public, port) as closed:
+                    closed.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, 1)
+            await connections_are(guest, ASK_FROM)
+            await asyncio.sleep(3)  # until they are forgotten, which takes a minute in real life
+            with await guest.connect(island.public, port):
+                await connections_are(guest, 2)
+                half_closed.setblocking(False)
+                assert nothing_comes(half_closed)
+
+
 async def test_what_cannot_be_reached_is_told_to_a_guest_that_slept_meanwhile(island):
     async with island.guest() as guest:
         with full_listener() as full, await guest.connect(island.public, full.getsockname()[1]) as connected:
@@ -240,8 +260,11 @@ def full_listener() -> Iterator[socket.socket]:
 
 
 async def connections_are(guest: Guest, count: int) -> None:
-    while len(await guest.link.flows()) != count:
+    for _ in range(2000):
+        if len(await guest.link.flows()) == count:
+            return
         await asyncio.sleep(0.01)
+    raise AssertionError(f"there are never {count}, but {len(await guest.link.flows())}")
 
 
 def nothing_comes(silent: socket.socket) -> bool:
