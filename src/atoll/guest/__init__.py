@@ -39,9 +39,9 @@ from atoll.guest.requests import (
 
 __all__ = [
     "AGENT_PORT",
+    "FRAME_LIMIT_BYTES",
     "AgentStats",
     "Body",
-    "FRAME_LIMIT_BYTES",
     "Frame",
     "FrameReader",
     "GuestInit",

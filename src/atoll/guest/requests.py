@@ -65,6 +65,9 @@ class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _query(route: str, **values: str | None) -> str:
+    for key, value in values.items():
+        if value is not None and not isinstance(value, str):
+            raise InvalidSpecError(f"{key} is {value!r}", hint="give a str")
     try:
         parts = [f"{key}={quote(value, safe='')}" for key, value in values.items() if value]
     except UnicodeEncodeError as error:
@@ -77,6 +80,10 @@ def _post(target: str, body: object) -> GuestRequest:
         return GuestRequest("POST", target, _JSON, msgspec.json.encode(body))
     except UnicodeEncodeError as error:
         raise _no_text(error) from None
+    except (TypeError, OverflowError) as error:
+        raise InvalidSpecError(
+            f"an argument cannot be sent: {error}", hint="check the arguments' types"
+        ) from None
 
 
 def _no_text(error: UnicodeEncodeError) -> InvalidSpecError:

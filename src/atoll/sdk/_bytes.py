@@ -4,14 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from atoll.errors import InvalidSpecError
+from atoll.types import check_text
+
 CHUNK_BYTES = 65536
 MIB = 1 << 20
 GIB = 1 << 30
 
 
 def as_bytes(data: bytes | bytearray | memoryview | str) -> bytes:
-    """Text as UTF-8, bytes as they are."""
-    return data.encode() if isinstance(data, str) else bytes(data)
+    """Text as UTF-8, bytes as they are.
+
+    Raises:
+        InvalidSpecError: It is something else; ``bytes`` would make zeroes of a number.
+    """
+    if isinstance(data, str):
+        check_text("the text", data)
+        return data.encode()
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise InvalidSpecError(f"data of type {type(data).__name__} cannot be sent", hint="give bytes or str")
+    return bytes(data)
+
+
+def check_upload(data: object) -> None:
+    """Refuse what has no bytes to send, before anything is sent.
+
+    Raises:
+        InvalidSpecError: Says of which type it is.
+    """
+    if not any(hasattr(data, method) for method in ("read", "__iter__", "__aiter__", "__getitem__")):
+        hint = "give text, bytes, a file opened for reading, or an iterable of them"
+        raise InvalidSpecError(f"data of type {type(data).__name__} cannot be sent", hint=hint)
 
 
 def sliced(data: bytes) -> Iterator[bytes]:

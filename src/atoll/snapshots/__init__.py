@@ -9,8 +9,8 @@ from atoll.snapshots.lineage import SnapshotTree
 __all__ = [
     "UNDONE",
     "LayerCopy",
-    "Merges",
     "Layers",
+    "Merges",
     "SnapshotTree",
     "Stack",
     "new_layer_id",

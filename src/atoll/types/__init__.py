@@ -1,7 +1,17 @@
 """Frozen values that cross room borders: what is wanted, what is observed. No input or output happens here."""
 
 from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
-from atoll.types.given import GuestPath, check_choice, check_texts, path_text
+from atoll.types.given import (
+    GuestPath,
+    check_choice,
+    check_kind,
+    check_number,
+    check_text,
+    check_texts,
+    copied,
+    local_path,
+    path_text,
+)
 from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lengths import seconds_of
 from atoll.types.lifecycle import Lifecycle, OnTimeout
@@ -41,13 +51,13 @@ from atoll.types.verify import Damage, VerifiedPart, VerifyReport
 from atoll.types.volumes import VolumeEntry, VolumeInfo
 
 __all__ = [
-    "Damage",
     "DEFAULT_TAG",
     "OWN_ATTRIBUTES",
     "BuildInfo",
     "BuildLine",
     "BuildState",
     "CopyStep",
+    "Damage",
     "EnvStep",
     "ExecResult",
     "FileInfo",
@@ -76,27 +86,32 @@ __all__ = [
     "SandboxStats",
     "Service",
     "SnapshotInfo",
-    "TeamInfo",
-    "TeamUse",
+    "StatsSample",
     "Step",
     "TagInfo",
+    "TeamInfo",
+    "TeamUse",
     "TemplateInfo",
     "TemplateSpec",
-    "StatsSample",
     "TerminalSize",
-    "VolumeEntry",
-    "VolumeInfo",
     "UserStep",
     "VerifiedPart",
     "VerifyReport",
+    "VolumeEntry",
+    "VolumeInfo",
     "WatchEvent",
     "WatchKind",
+    "WorkdirStep",
     "check_choice",
+    "check_kind",
+    "check_number",
+    "check_text",
     "check_texts",
+    "copied",
     "key_hash",
     "key_id_of",
     "key_prefix",
+    "local_path",
     "path_text",
     "seconds_of",
-    "WorkdirStep",
 ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from atoll.errors import InvalidSpecError
 
+_MOST = 1 << 63
 GuestPath = str | os.PathLike[str]
 """A path inside a sandbox, where one that is not absolute starts at the user's home; or one inside a volume."""
 
@@ -24,6 +26,74 @@ def path_text(path: GuestPath) -> str:
     if not isinstance(text, str):
         raise InvalidSpecError(f"{path!r} is no path in a sandbox", hint="give a str or a pathlib path")
     return text
+
+
+def local_path(name: str, path: str | os.PathLike[str]) -> Path:
+    """A path on this host.
+
+    Raises:
+        InvalidSpecError: It is neither text nor a path object.
+    """
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise InvalidSpecError(f"{name} is {path!r}", hint="give a str or a pathlib path")
+    return Path(path)
+
+
+def check_number(
+    name: str, value: object, *, least: float | None = None, whole: bool = False, hint: str = "give a number"
+) -> None:
+    """Refuse what is no number: text, truth values, NaN, and with ``whole`` fractions too.
+
+    Raises:
+        InvalidSpecError: Says what was given.
+    """
+    # no float is greater than some int, and no NaN is equal to itself
+    if (
+        not isinstance(value, int if whole else (int, float))
+        or isinstance(value, bool)
+        or value != value
+        or (isinstance(value, int) and abs(value) > _MOST)
+        or (least is not None and value < least)
+    ):
+        raise InvalidSpecError(f"{name} is {repr(value)[:60]}", hint=hint)
+
+
+def check_text(name: str, value: object) -> None:
+    """Refuse what is not text that can travel.
+
+    Raises:
+        InvalidSpecError: Says what was given.
+    """
+    if not isinstance(value, str):
+        raise InvalidSpecError(f"{name} is {value!r}", hint="give a str")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidSpecError(
+            f"{name} is {value[:200]!r}, no valid text in UTF-8", hint="give UTF-8"
+        ) from None
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Refuse what is no ``kind``.
+
+    Raises:
+        InvalidSpecError: Says what was given.
+    """
+    if not isinstance(value, kind):
+        raise InvalidSpecError(f"{name} is {value!r}", hint=f"give atoll's {kind.__name__}")
+
+
+def copied(name: str, texts: Mapping[str, str] | None) -> dict[str, str]:
+    """A mapping of text to text as a dict; empty for None.
+
+    Raises:
+        InvalidSpecError: It is none.
+    """
+    if texts is None:
+        return {}
+    check_texts(name, texts)
+    return dict(texts)
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
@@ -44,6 +114,10 @@ def check_texts(name: str, texts: Mapping[str, str]) -> None:
     Raises:
         InvalidSpecError: Says which key.
     """
+    if not isinstance(texts, Mapping):
+        raise InvalidSpecError(
+            f"{name} is of type {type(texts).__name__}", hint="give a mapping of str to str"
+        )
     for key, value in texts.items():
         kinds = {"the key": type(key), "the value": type(value)}
         for what, kind in kinds.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from atoll.errors import InvalidSpecError
+from atoll.types.given import check_number
 
 # Under these a sandbox cannot even answer.
 LEAST = {
@@ -60,6 +61,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             InvalidSpecError: Says which.
         """
         for name, value in self.given().items():
+            hint = f"give {LEAST[name]:g} or more"
+            check_number(f"the limit {name}", value, hint=hint)
             if not LEAST[name] <= value < float("inf"):
-                raise InvalidSpecError(f"the limit {name} is {value:g}", hint=f"give {LEAST[name]:g} or more")
+                raise InvalidSpecError(f"the limit {name} is {value:g}", hint=hint)
         return self

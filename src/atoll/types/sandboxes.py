@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from atoll.types.given import check_choice, check_texts
+from atoll.types.given import check_choice, check_kind, check_text, check_texts
 from atoll.types.lifecycle import Lifecycle
 from atoll.types.limits import Limits
 
@@ -68,6 +68,11 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def __post_init__(self) -> None:
         for name in ("env", "metadata", "volumes", "attributes"):
             check_texts(name, getattr(self, name))
+        for name in ("image", "name", "from_snapshot", "template", "team"):
+            if getattr(self, name) is not None:
+                check_text(name, getattr(self, name))
+        check_kind("limits", self.limits, Limits)
+        check_kind("lifecycle", self.lifecycle, Lifecycle)
         check_choice("network", self.network, get_args(Network))
         if self.on_crash is not None:
             check_choice("on_crash", self.on_crash, get_args(OnCrash))

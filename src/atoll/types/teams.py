@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from atoll.errors import InvalidSpecError
+from atoll.types.given import check_number
 
 _SHOWN = len("e2b_") + 4
 _ID_DIGITS = 16
@@ -40,10 +41,12 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             InvalidSpecError: Says which.
         """
         for name, value in msgspec.structs.asdict(self).items():
-            if value is not None and not 0 <= value < float("inf"):
-                raise InvalidSpecError(
-                    f"the quota {name} is {value:.10g}", hint="give 0 or more, or None for no quota"
-                )
+            if value is None:
+                continue
+            hint = "give 0 or more, or None for no quota"
+            check_number(f"the quota {name}", value, hint=hint)
+            if not 0 <= value < float("inf"):
+                raise InvalidSpecError(f"the quota {name} is {value:.10g}", hint=hint)
         return self
 
 

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.types import Lifecycle, SandboxSpec, path_text
+from atoll.types import Lifecycle, Limits, Quotas, SandboxSpec, check_number, local_path, path_text
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,37 @@ def test_a_path_is_text_or_a_path_object() -> None:
     for wrong in (b"a", 5, None):
         with pytest.raises(InvalidSpecError, match="no path in a sandbox"):
             path_text(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["60", b"60", None, [], True, float("nan"), 10**400])
+def test_what_is_no_number_is_named(wrong: Any) -> None:
+    with pytest.raises(InvalidSpecError, match="timeout_s is"):
+        check_number("timeout_s", wrong)
+    if wrong is not None:
+        for made in (Lifecycle(timeout_s=wrong), Limits(vcpus=wrong), Quotas(vcpus=wrong)):
+            with pytest.raises(InvalidSpecError, match=" is "):
+                made.check()
+
+
+def test_a_number_may_have_to_be_whole_and_to_have_a_size() -> None:
+    check_number("count", 3, least=1, whole=True)
+    check_number("count", 3.5, least=1)
+    for wrong in (0, 1.0):
+        with pytest.raises(InvalidSpecError, match="count is"):
+            check_number("count", wrong, least=1, whole=True)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"name": 5}, {"name": "\udcff"}, {"team": b"a"}, {"env": "A=1"}, {"limits": {}}, {"lifecycle": 60}],
+)
+def test_a_spec_of_wrong_types_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpecError, match=next(iter(given))):
+        SandboxSpec(**given)
+
+
+def test_a_path_of_this_host_is_text_or_a_path_object() -> None:
+    assert local_path("local", "a/b") == local_path("local", Path("a/b")) == Path("a/b")
+    for wrong in (b"a", 5, None):
+        with pytest.raises(InvalidSpecError, match="local is"):
+            local_path("local", wrong)  # type: ignore[arg-type]

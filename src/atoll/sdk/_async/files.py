@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 from atoll.errors import FileError, FileMissingError
@@ -14,7 +13,7 @@ from atoll.sdk._async.http import Upload
 from atoll.sdk._async.watch import AsyncWatch
 from atoll.sdk._bytes import CHUNK_BYTES, GIB, as_bytes, sliced
 from atoll.sdk._deadline import Deadline
-from atoll.types import FileInfo, GuestPath
+from atoll.types import FileInfo, GuestPath, check_number, local_path
 
 _Files = list[FileInfo]
 TreeProgress = Callable[[int, int | None], Any]
@@ -48,6 +47,7 @@ class AsyncFiles:
             FileMissingError: There is no such file.
             FileError: It has more than ``max_bytes``; ``read_stream`` reads any size.
         """
+        check_number("max_bytes", max_bytes, least=0, hint="give the most bytes to read")
         read = bytearray()
         async for piece in self.read_stream(path, user=user):
             if len(read) + len(piece) > max_bytes:
@@ -85,6 +85,8 @@ class AsyncFiles:
             IsADirectoryInSandboxError: ``path`` is a directory.
             NoSpaceError: The disk is full.
         """
+        if mode is not None:
+            check_number("mode", mode, least=0, whole=True, hint="give permission bits, like 0o644")
         if not isinstance(data, (str, bytes, bytearray, memoryview)):
             request = put_file(path, user, mode=mode, body=None)
             return file_from(await self._agent.call(request, body=data, timeout_s=None))
@@ -104,6 +106,7 @@ class AsyncFiles:
             FileMissingError: There is no such directory.
             NotADirectoryInSandboxError: It is something else.
         """
+        check_number("depth", depth, whole=True, hint="give how many levels to list")
         request = files_request("list", path, depth=depth, user=user)
         return files_from(await self._agent.call(request, repeatable=True))
 
@@ -178,7 +181,7 @@ class AsyncFiles:
         """
         from atoll.sdk._async import trees
 
-        await trees.upload(self._agent, Path(local), path, on_progress=on_progress, user=user)
+        await trees.upload(self._agent, local_path("local", local), path, on_progress=on_progress, user=user)
 
     async def download(
         self,
@@ -216,8 +219,13 @@ class AsyncFiles:
         from atoll.sdk._async import trees
         from atoll.sdk._unpack import Limits
 
+        if max_bytes is not None:
+            check_number("max_bytes", max_bytes, least=0, hint="give the most bytes to write")
+        check_number("max_entries", max_entries, least=0, hint="give the most entries to make")
         limits = Limits(outside_links, max_bytes, max_entries)
-        await trees.download(self._agent, path, Path(local), limits, on_progress=on_progress, user=user)
+        await trees.download(
+            self._agent, path, local_path("local", local), limits, on_progress=on_progress, user=user
+        )
 
     async def watch(self, path: GuestPath, *, recursive: bool = False, user: str | None = None) -> AsyncWatch:
         """Watch a directory: what happens in it after this call returns is told, with paths relative to it.

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from atoll.errors import AgentError, AtollError
 from atoll.guest import GuestRequest, HttpClient, HttpHead
+from atoll.sdk._bytes import check_upload
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_async import Stream, pieces
 
@@ -209,6 +210,8 @@ class AsyncPool:
         length: int | None,
         repeatable: bool,
     ) -> AsyncAnswer:
+        if body is not None:
+            check_upload(body)
         kept = self._take()
         if kept is not None:
             try:

@@ -42,6 +42,9 @@ from atoll.types import (
     SandboxState,
     SnapshotInfo,
     TerminalSize,
+    check_kind,
+    check_number,
+    copied,
 )
 
 # `list` is a method below, so that annotations there cannot name the type
@@ -144,21 +147,23 @@ class AsyncSandbox(AsyncStates):
         spec = SandboxSpec(
             image=image,
             name=name,
-            env=dict(env or {}),
-            metadata=dict(metadata or {}),
+            env=copied("env", env),
+            metadata=copied("metadata", metadata),
             network=network,
             from_snapshot=snapshot_ref(from_snapshot) if from_snapshot is not None else None,
-            limits=(limits or Limits()).check(),
+            limits=Limits() if limits is None else limits,
             template=template,
             best_effort=best_effort,
             on_crash=on_crash,
             start=start,
             trust_host_ca=trust_host_ca,
-            lifecycle=(lifecycle or Lifecycle()).check(),
-            volumes=dict(volumes or {}),
+            lifecycle=Lifecycle() if lifecycle is None else lifecycle,
+            volumes=copied("volumes", volumes),
             team=team,
-            attributes=dict(attributes or {}),
+            attributes=copied("attributes", attributes),
         )
+        spec.limits.check()
+        spec.lifecycle.check()
         link = AsyncLink()
 
         def handle(info: SandboxInfo) -> AsyncSandbox:
@@ -408,8 +413,7 @@ class AsyncSandbox(AsyncStates):
         Nothing is asked of the sandbox yet: a pid that is wrong shows at the handle's first use, as a
         ProcessNotFoundError.
         """
-        if pid <= 0:
-            raise InvalidSpecError(f"{pid} is no pid", hint="`processes` lists those there are")
+        check_number("pid", pid, least=1, whole=True, hint="`processes` lists those there are")
         return AsyncProcess(self._agent, pid)
 
     async def dial(self, port: int) -> socket.socket:
@@ -419,6 +423,7 @@ class AsyncSandbox(AsyncStates):
             InvalidSpecError: ``port`` is not between 1 and 65535.
             AtollError: Nothing listens there; the code is ``agent_failed`` or the supervisor's own.
         """
+        check_number("port", port, whole=True, hint="give 1 to 65535")
         return user_socket(await self._link.dial(self.id, port))
 
     def forward(self, port: int, local_port: int = 0) -> AsyncForward:
@@ -427,6 +432,9 @@ class AsyncSandbox(AsyncStates):
         Args:
             port: The port in the sandbox.
             local_port: The port on this host; 0 picks a free one.
+
+        Raises:
+            InvalidSpecError: One of them is no port.
         """
         return AsyncForward(self._link, self.id, port, local_port)
 
@@ -446,6 +454,9 @@ class AsyncSandbox(AsyncStates):
             NoSpaceError: The disk under the home is full; there is no copy.
             QuotaError: Its team may have no more; there is no copy.
         """
+        check_number("count", count, least=1, whole=True, hint="give 1 to 100")
+        if lifecycle is not None:
+            check_kind("lifecycle", lifecycle, Lifecycle)
         body = ForkRequest(count=count, lifecycle=lifecycle.check() if lifecycle else None)
 
         def handles(infos: _Infos) -> _Sandboxes:

@@ -28,6 +28,9 @@ from atoll.types import (
     SnapshotInfo,
     StatsSample,
     check_choice,
+    check_kind,
+    check_number,
+    check_text,
 )
 
 
@@ -58,6 +61,7 @@ class AsyncStates:
         Raises:
             InvalidSpecError, UnsupportedError: One is not possible, or this host cannot hold or change it.
         """
+        check_kind("limits", limits, Limits)
         await self._change("limits", LimitsRequest(limits=limits.check(), best_effort=best_effort))
 
     async def set_timeout(self, timeout_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
@@ -99,6 +103,8 @@ class AsyncStates:
             end: Unix seconds of the last; None is the newest.
         """
         given = {name: value for name, value in (("start", start), ("end", end)) if value is not None}
+        for what, value in given.items():
+            check_number(what, value, hint="give Unix seconds")
         query = f"?{urlencode(given)}" if given else ""
         return await self._link.call("GET", f"{self._path}/stats/history{query}", list[StatsSample])
 
@@ -160,6 +166,9 @@ class AsyncStates:
             NoSpaceError: The disk under the home is full; nothing is kept.
             QuotaError: Its team has used up its disk; nothing is kept.
         """
+        for what, text in (("name", name), ("comment", comment)):
+            if text is not None:
+                check_text(what, text)
         body = SnapshotRequest(name=name, comment=comment)
         return await self._link.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)
 

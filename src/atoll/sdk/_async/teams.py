@@ -6,7 +6,7 @@ import contextlib
 
 from atoll.protocol import TeamRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
-from atoll.types import Quotas, TeamInfo, TeamUse
+from atoll.types import Quotas, TeamInfo, TeamUse, check_kind
 
 _Teams = list[TeamInfo]
 
@@ -26,7 +26,9 @@ class AsyncTeams:
             InvalidSpecError: It is no name, or a quota makes no sense.
             NameTakenError: There is a team of that name.
         """
-        body = TeamRequest(name=name, quotas=(quotas or Quotas()).check())
+        quotas = Quotas() if quotas is None else quotas
+        check_kind("quotas", quotas, Quotas)
+        body = TeamRequest(name=name, quotas=quotas.check())
         with contextlib.closing(AsyncLink()) as link:
             return await link.call("POST", "/v1/teams", TeamInfo, body)
 
@@ -64,6 +66,7 @@ class AsyncTeams:
             TeamNotFoundError: There is none of that name.
             InvalidSpecError: A quota makes no sense.
         """
+        check_kind("quotas", quotas, Quotas)
         with contextlib.closing(AsyncLink()) as link:
             path = f"/v1/teams/{ref(name)}/quotas"
             return await link.call("PUT", path, TeamInfo, quotas.check(), repeatable=True)

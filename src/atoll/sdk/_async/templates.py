@@ -12,7 +12,16 @@ from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsReq
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._context import Context
 from atoll.sdk._io_async import call, shielded
-from atoll.types import BuildInfo, BuildLine, Limits, Resolved, SnapshotInfo, TemplateInfo, TemplateSpec
+from atoll.types import (
+    BuildInfo,
+    BuildLine,
+    Limits,
+    Resolved,
+    SnapshotInfo,
+    TemplateInfo,
+    TemplateSpec,
+    check_kind,
+)
 
 if TYPE_CHECKING:
     from atoll.sdk._dockerfile import Dockerfile
@@ -173,6 +182,7 @@ class AsyncTemplates:
             QuotaError: As many builds of the team go on as may.
             NoSpaceError: The disk under the home is full.
         """
+        check_kind("spec", spec, TemplateSpec)
         build = await AsyncTemplates.request(name, team=team, tags=tags, limits=spec.limits, public=public)
         return await AsyncTemplates.carry_out(
             build.build_id,

@@ -16,8 +16,9 @@ from atoll.guest import (
 )
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
 from atoll.sdk._async.programs import check_end, kill_quietly
+from atoll.sdk._bytes import as_bytes
 from atoll.sdk._deadline import Deadline
-from atoll.types import ExecResult, TerminalSize
+from atoll.types import ExecResult, TerminalSize, check_kind, check_number
 
 
 class AsyncTerminal:
@@ -70,7 +71,7 @@ class AsyncTerminal:
         Raises:
             ProcessNotFoundError: The program has ended.
         """
-        await self._agent.call(write_stdin(self.pid, end=False, body=data))
+        await self._agent.call(write_stdin(self.pid, end=False, body=as_bytes(data)))
 
     async def resize(self, size: TerminalSize) -> None:
         """Tell the terminal its new size.
@@ -78,6 +79,7 @@ class AsyncTerminal:
         Raises:
             ProcessNotFoundError: The program has ended.
         """
+        check_kind("size", size, TerminalSize)
         await self._agent.call(resize_process(self.pid, size), repeatable=True)
 
     async def send_signal(self, number: int) -> None:
@@ -86,6 +88,9 @@ class AsyncTerminal:
         Raises:
             ProcessNotFoundError: The program has ended.
         """
+        check_number(
+            "number", number, whole=True, hint="give the number of a signal, as in the module signal"
+        )
         await self._agent.call(signal_process(self.pid, int(number)))
 
     async def wait(self) -> ExecResult:

@@ -10,7 +10,7 @@ from atoll.protocol import AttributesRequest
 from atoll.sdk._async.http import Upload
 from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._bytes import GIB, as_bytes, sliced
-from atoll.types import GuestPath, VolumeEntry, path_text
+from atoll.types import GuestPath, VolumeEntry, check_kind, check_number, path_text
 
 _Entries = list[VolumeEntry]
 
@@ -31,7 +31,10 @@ class AsyncVolumeFiles:
         query = [f"path={ref(path_text(path))}"]
         if self._team is not None:
             query.append(f"team={ref(self._team)}")
-        query += [f"{name}={int(value)}" for name, value in options.items() if value is not None]
+        for name, value in options.items():
+            if value is not None:
+                check_kind(name, value, int)
+                query.append(f"{name}={int(value)}")
         return f"{self._base}/{kind}?{'&'.join(query)}"
 
     async def stat(self, path: GuestPath) -> VolumeEntry:
@@ -104,6 +107,7 @@ class AsyncVolumeFiles:
             FileMissingError: There is no such file.
             FileError: It has more than ``max_bytes``, or is no regular file.
         """
+        check_number("max_bytes", max_bytes, least=0, hint="give the most bytes to read")
         read = bytearray()
         async for piece in self.read_stream(path):
             if len(read) + len(piece) > max_bytes:

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from atoll.errors import AgentError, AtollError
 from atoll.guest import GuestRequest, HttpClient, HttpHead
+from atoll.sdk._bytes import check_upload
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import Stream, pieces
 
@@ -210,6 +211,8 @@ class Pool:
         length: int | None,
         repeatable: bool,
     ) -> Answer:
+        if body is not None:
+            check_upload(body)
         kept = self._take()
         if kept is not None:
             try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import contextlib
 
+from atoll.errors import InvalidSpecError
 from atoll.protocol import KeyCheck, KeyRequest
 from atoll.sdk._sync.link import Link, ref
-from atoll.types import KeyInfo, NewKey, TeamInfo
+from atoll.types import KeyInfo, NewKey, TeamInfo, check_number
 
 _Keys = list[KeyInfo]
 
@@ -28,6 +29,12 @@ class Keys:
             TeamNotFoundError: There is no such team.
             InvalidSpecError: The name or the time is no good.
         """
+        if expires_in_s is not None:
+            # JSON has no infinity and would say None: a key without an end
+            hint = "give seconds, or None for a key without an end"
+            check_number("expires_in_s", expires_in_s, hint=hint)
+            if expires_in_s == float("inf"):
+                raise InvalidSpecError("expires_in_s is inf", hint=hint)
         body = KeyRequest(team=team, name=name, expires_in_s=expires_in_s)
         with contextlib.closing(Link()) as link:
             return link.call("POST", "/v1/keys", NewKey, body)

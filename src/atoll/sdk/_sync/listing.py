@@ -6,11 +6,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from atoll.errors import SandboxNotFoundError
+from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.protocol import LogsPage
 from atoll.sdk._sync.link import Link, ref
 from atoll.sdk._io_sync import sleep
-from atoll.types import SandboxInfo, SandboxPage, SandboxState
+from atoll.types import SandboxInfo, SandboxPage, SandboxState, check_number, check_text, copied
 
 _PAGE = 100
 _LOGS_POLL_S = 0.5
@@ -23,11 +23,16 @@ def listed(
     limit: int | None,
 ) -> Iterator[SandboxInfo]:
     """The sandboxes that fit, oldest first, ``limit`` at most."""
+    if limit is not None:
+        check_number("limit", limit, whole=True, hint="give how many at most, or None for all")
+    if state is not None:
+        _check_states(state)
+    labels = copied("metadata", metadata)
     left = limit
     cursor: str | None = None
     with contextlib.closing(Link()) as link:
         while left is None or left > 0:
-            query = _query(state, metadata, team, _PAGE if left is None else min(left, _PAGE), cursor)
+            query = _query(state, labels, team, _PAGE if left is None else min(left, _PAGE), cursor)
             page = link.call("GET", f"/v1/sandboxes?{query}", SandboxPage)
             for info in page.sandboxes[:left]:
                 yield info
@@ -38,9 +43,16 @@ def listed(
                 return
 
 
+def _check_states(state: SandboxState | Sequence[SandboxState]) -> None:
+    if not isinstance(state, Sequence) or isinstance(state, (bytes, bytearray)):
+        raise InvalidSpecError(f"state is {state!r}", hint="give a state, or a list of them")
+    for one in [state] if isinstance(state, str) else state:
+        check_text("state", one)
+
+
 def _query(
     state: SandboxState | Sequence[SandboxState] | None,
-    metadata: Mapping[str, str] | None,
+    metadata: Mapping[str, str],
     team: str | None,
     limit: int,
     cursor: str | None,
@@ -48,7 +60,7 @@ def _query(
     parts = [f"limit={limit}"]
     if state is not None:
         parts.append(f"state={ref(state if isinstance(state, str) else ','.join(state))}")
-    parts += [f"metadata={ref(f'{key}={value}')}" for key, value in (metadata or {}).items()]
+    parts += [f"metadata={ref(f'{key}={value}')}" for key, value in metadata.items()]
     if team is not None:
         parts.append(f"team={ref(team)}")
     if cursor is not None:

@@ -24,7 +24,7 @@ from atoll.sdk._sync.programs import MAX_OUTPUT_BYTES, Collector, OutputCallback
 from atoll.sdk._bytes import as_bytes, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
-from atoll.types import ExecResult, Output
+from atoll.types import ExecResult, Output, check_number
 
 
 class Process:
@@ -94,6 +94,8 @@ class Process:
             SandboxCrashedError: The sandbox's processes died.
             StateError: The sandbox was put to sleep meanwhile; the program goes on when it wakes.
         """
+        if timeout_s is not None:
+            check_number("timeout_s", timeout_s, hint="give seconds, or None to wait as long as it runs")
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
         deadline = Deadline(timeout_s, silence_s=SILENCE_S)
         while self._end is None:
@@ -137,6 +139,9 @@ class Process:
         Raises:
             ProcessNotFoundError: It has ended.
         """
+        check_number(
+            "number", number, whole=True, hint="give the number of a signal, as in the module signal"
+        )
         self._agent.call(signal_process(self.pid, int(number)))
 
     def write_stdin(self, data: bytes | str | Upload) -> None:

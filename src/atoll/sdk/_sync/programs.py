@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from atoll.errors import (
@@ -36,7 +36,17 @@ from atoll.sdk._bytes import MIB, as_bytes, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import Background, call, shielded
 from atoll.sdk._output import STREAM_OF, Decoder, Tail
-from atoll.types import ExecResult, GuestPath, Output, TerminalSize, check_texts, path_text
+from atoll.types import (
+    ExecResult,
+    GuestPath,
+    Output,
+    TerminalSize,
+    check_kind,
+    check_number,
+    check_text,
+    check_texts,
+    path_text,
+)
 
 Command = str | Sequence[str]
 Stdin = bytes | str | Upload
@@ -51,6 +61,8 @@ _KILL_S = 5.0
 # a pipe takes this much without a reader
 _SMALL_STDIN_BYTES = 32768
 _BRIEF_CHARS = 80
+# what the agent can count in milliseconds, and more than anybody waits
+_MOST_S = 1e12
 
 
 def program_of(
@@ -69,14 +81,17 @@ def program_of(
     Raises:
         InvalidSpecError: There is no program, ``timeout_s`` is not more than 0, or ``env`` or ``cwd`` cannot be one.
     """
-    if timeout_s is not None and timeout_s <= 0:
-        raise InvalidSpecError(f"timeout_s is {timeout_s}", hint="give more than 0, or None for no limit")
-    if not command:
-        raise InvalidSpecError("there is no program to run", hint="give a shell line, or a list of arguments")
+    _check_timeout(timeout_s)
     _check_env(env or {})
-    line = command if isinstance(command, str) else None
+    line, argv = (command, None) if isinstance(command, str) else (None, _arguments(command))
+    if not line and not argv:
+        raise InvalidSpecError("there is no program to run", hint="give a shell line, or a list of arguments")
+    if user is not None:
+        check_text("user", user)
+    if pty is not None:
+        check_kind("size", pty, TerminalSize)
     return Program(
-        argv=None if line is not None else tuple(os.fspath(part) for part in command),
+        argv=argv,
         line=line,
         cwd=None if cwd is None else path_text(cwd),
         env=dict(env or {}),
@@ -85,6 +100,25 @@ def program_of(
         pty=pty,
         timeout_ms=0 if timeout_s is None else max(1, round(timeout_s * 1000)),
         tag=tag,
+    )
+
+
+def _check_timeout(timeout_s: float | None) -> None:
+    if timeout_s is None:
+        return
+    hint = "give more than 0, or None for no limit"
+    check_number("timeout_s", timeout_s, hint=hint)
+    if not 0 < timeout_s < _MOST_S:
+        raise InvalidSpecError(f"timeout_s is {timeout_s:g}", hint=hint)
+
+
+def _arguments(command: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(command, Iterable) and not isinstance(command, (bytes, bytearray, Mapping)):
+        parts: list[object] = [os.fspath(part) if isinstance(part, os.PathLike) else part for part in command]
+        if all(isinstance(part, str) for part in parts):
+            return tuple(map(str, parts))
+    raise InvalidSpecError(
+        f"{command!r} is no program", hint="give a shell line, or a list of arguments: all str"
     )
 
 
@@ -105,6 +139,8 @@ class Collector:
         on_stdout: OutputCallback | None = None,
         on_stderr: OutputCallback | None = None,
     ) -> None:
+        hint = "give how many bytes to keep, 0 or more"
+        check_number("max_output_bytes", max_output_bytes, least=0, hint=hint)
         self._tails = {"o": Tail(max_output_bytes), "e": Tail(max_output_bytes)}
         self._tails["t"] = self._tails["o"]
         self._callbacks = {"stdout": on_stdout, "terminal": on_stdout, "stderr": on_stderr}

@@ -9,7 +9,7 @@ from typing import Any
 
 from atoll.protocol import VerifyRequest
 from atoll.sdk._sync.link import Link, ignored, ref
-from atoll.types import Progress, SnapshotInfo, VerifyReport
+from atoll.types import Progress, SnapshotInfo, VerifyReport, check_text
 
 _Snapshots = list[SnapshotInfo]
 
@@ -72,4 +72,7 @@ class Snapshots:
 
 def snapshot_ref(snapshot: str | SnapshotInfo) -> str:
     """The id of a snapshot that was given as its info, id or name."""
-    return snapshot.snapshot_id if isinstance(snapshot, SnapshotInfo) else snapshot
+    if isinstance(snapshot, SnapshotInfo):
+        return snapshot.snapshot_id
+    check_text("snapshot", snapshot)
+    return snapshot

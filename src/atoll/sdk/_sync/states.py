@@ -29,6 +29,9 @@ from atoll.types import (
     SnapshotInfo,
     StatsSample,
     check_choice,
+    check_kind,
+    check_number,
+    check_text,
 )
 
 
@@ -59,6 +62,7 @@ class States:
         Raises:
             InvalidSpecError, UnsupportedError: One is not possible, or this host cannot hold or change it.
         """
+        check_kind("limits", limits, Limits)
         self._change("limits", LimitsRequest(limits=limits.check(), best_effort=best_effort))
 
     def set_timeout(self, timeout_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
@@ -100,6 +104,8 @@ class States:
             end: Unix seconds of the last; None is the newest.
         """
         given = {name: value for name, value in (("start", start), ("end", end)) if value is not None}
+        for what, value in given.items():
+            check_number(what, value, hint="give Unix seconds")
         query = f"?{urlencode(given)}" if given else ""
         return self._link.call("GET", f"{self._path}/stats/history{query}", list[StatsSample])
 
@@ -161,6 +167,9 @@ class States:
             NoSpaceError: The disk under the home is full; nothing is kept.
             QuotaError: Its team has used up its disk; nothing is kept.
         """
+        for what, text in (("name", name), ("comment", comment)):
+            if text is not None:
+                check_text(what, text)
         body = SnapshotRequest(name=name, comment=comment)
         return self._link.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)
 

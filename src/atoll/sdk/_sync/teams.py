@@ -7,7 +7,7 @@ import contextlib
 
 from atoll.protocol import TeamRequest
 from atoll.sdk._sync.link import LONG_S, Link, ref
-from atoll.types import Quotas, TeamInfo, TeamUse
+from atoll.types import Quotas, TeamInfo, TeamUse, check_kind
 
 _Teams = list[TeamInfo]
 
@@ -27,7 +27,9 @@ class Teams:
             InvalidSpecError: It is no name, or a quota makes no sense.
             NameTakenError: There is a team of that name.
         """
-        body = TeamRequest(name=name, quotas=(quotas or Quotas()).check())
+        quotas = Quotas() if quotas is None else quotas
+        check_kind("quotas", quotas, Quotas)
+        body = TeamRequest(name=name, quotas=quotas.check())
         with contextlib.closing(Link()) as link:
             return link.call("POST", "/v1/teams", TeamInfo, body)
 
@@ -65,6 +67,7 @@ class Teams:
             TeamNotFoundError: There is none of that name.
             InvalidSpecError: A quota makes no sense.
         """
+        check_kind("quotas", quotas, Quotas)
         with contextlib.closing(Link()) as link:
             path = f"/v1/teams/{ref(name)}/quotas"
             return link.call("PUT", path, TeamInfo, quotas.check(), repeatable=True)

@@ -13,7 +13,16 @@ from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsReq
 from atoll.sdk._sync.link import LONG_S, Link, ref
 from atoll.sdk._context import Context
 from atoll.sdk._io_sync import call, shielded
-from atoll.types import BuildInfo, BuildLine, Limits, Resolved, SnapshotInfo, TemplateInfo, TemplateSpec
+from atoll.types import (
+    BuildInfo,
+    BuildLine,
+    Limits,
+    Resolved,
+    SnapshotInfo,
+    TemplateInfo,
+    TemplateSpec,
+    check_kind,
+)
 
 if TYPE_CHECKING:
     from atoll.sdk._dockerfile import Dockerfile
@@ -174,6 +183,7 @@ class Templates:
             QuotaError: As many builds of the team go on as may.
             NoSpaceError: The disk under the home is full.
         """
+        check_kind("spec", spec, TemplateSpec)
         build = Templates.request(name, team=team, tags=tags, limits=spec.limits, public=public)
         return Templates.carry_out(
             build.build_id,

@@ -17,8 +17,9 @@ from atoll.guest import (
 )
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._sync.programs import check_end, kill_quietly
+from atoll.sdk._bytes import as_bytes
 from atoll.sdk._deadline import Deadline
-from atoll.types import ExecResult, TerminalSize
+from atoll.types import ExecResult, TerminalSize, check_kind, check_number
 
 
 class Terminal:
@@ -71,7 +72,7 @@ class Terminal:
         Raises:
             ProcessNotFoundError: The program has ended.
         """
-        self._agent.call(write_stdin(self.pid, end=False, body=data))
+        self._agent.call(write_stdin(self.pid, end=False, body=as_bytes(data)))
 
     def resize(self, size: TerminalSize) -> None:
         """Tell the terminal its new size.
@@ -79,6 +80,7 @@ class Terminal:
         Raises:
             ProcessNotFoundError: The program has ended.
         """
+        check_kind("size", size, TerminalSize)
         self._agent.call(resize_process(self.pid, size), repeatable=True)
 
     def send_signal(self, number: int) -> None:
@@ -87,6 +89,9 @@ class Terminal:
         Raises:
             ProcessNotFoundError: The program has ended.
         """
+        check_number(
+            "number", number, whole=True, hint="give the number of a signal, as in the module signal"
+        )
         self._agent.call(signal_process(self.pid, int(number)))
 
     def wait(self) -> ExecResult:

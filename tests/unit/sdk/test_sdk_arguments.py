@@ -1,0 +1,82 @@
+"""Wrong arguments: each is an InvalidSpecError before it is sent, never an error of Python's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.sdk.fakes import FakeSupervisor
+
+from atoll import Images, Keys, Sandbox, Snapshots, Teams, Templates, Volumes
+from atoll.errors import InvalidSpecError
+
+WRONG: dict[str, Callable[[Any], Any]] = {
+    "run": lambda sandbox: sandbox.run("true", timeout_s="60"),
+    "run, NaN": lambda sandbox: sandbox.run("true", timeout_s=float("nan")),
+    "run, infinite": lambda sandbox: sandbox.run("true", timeout_s=float("inf")),
+    "output": lambda sandbox: sandbox.run("true", max_output_bytes="1"),
+    "user": lambda sandbox: sandbox.run("true", user=5),
+    "env": lambda sandbox: sandbox.run("true", env="A=1"),
+    "argv": lambda sandbox: sandbox.exec(["echo", 5]),
+    "argv, bytes": lambda sandbox: sandbox.exec(b"true"),
+    "start": lambda sandbox: sandbox.start(5),
+    "size": lambda sandbox: sandbox.pty(size=(80, 24)),
+    "attach": lambda sandbox: sandbox.attach("1"),
+    "set_timeout": lambda sandbox: sandbox.set_timeout("60"),
+    "resume": lambda sandbox: sandbox.resume("60"),
+    "fork": lambda sandbox: sandbox.fork("2"),
+    "dial": lambda sandbox: sandbox.dial("80"),
+    "forward": lambda sandbox: sandbox.forward(80, 70000),
+    "limits": lambda sandbox: sandbox.set_limits({"vcpus": 1}),
+    "snapshot": lambda sandbox: sandbox.snapshot(5),
+    "rollback": lambda sandbox: sandbox.rollback(None),
+    "history": lambda sandbox: sandbox.stats_history("yesterday"),
+    "mode": lambda sandbox: sandbox.files.write("a", "b", mode="644"),
+    "content": lambda sandbox: sandbox.files.write("a", 5),
+    "depth": lambda sandbox: sandbox.files.list("a", depth="1"),
+    "whose": lambda sandbox: sandbox.files.read("a", user=["root"]),
+    "upload": lambda sandbox: sandbox.files.upload(None, "a"),
+    "download": lambda sandbox: sandbox.files.download("a", "b", max_bytes="5"),
+    "create": lambda _: Sandbox.create(lifecycle=60),  # type: ignore[arg-type]
+    "create, text": lambda _: Sandbox.create(metadata={"a": "\udcff"}),
+    "get": lambda _: Sandbox.get(None),  # type: ignore[arg-type]
+    "get, text": lambda _: Sandbox.get("\udcff"),
+    "list": lambda _: list(Sandbox.list(limit="5")),  # type: ignore[arg-type]
+    "states": lambda _: list(Sandbox.list(state=5)),  # type: ignore[arg-type]
+    "image": lambda _: Images.get(5),  # type: ignore[arg-type]
+    "snapshots": lambda _: Snapshots.delete(5),  # type: ignore[arg-type]
+    "volume": lambda _: Volumes.create(object()),  # type: ignore[arg-type]
+    "quotas": lambda _: Teams.create("reef", 5),  # type: ignore[arg-type]
+    "template": lambda _: Templates.build("web", "web"),  # type: ignore[arg-type]
+    # JSON has no infinity: it would say that the key never ends
+    "key": lambda _: Keys.create("reef", "x", expires_in_s=float("inf")),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_argument_is_refused_before_it_is_sent(
+    supervisor: FakeSupervisor, sandbox: Sandbox, what: str
+) -> None:
+    with pytest.raises(InvalidSpecError):
+        WRONG[what](sandbox)
+    asked = {path for method, path in supervisor.api.requests if method != "DELETE"}
+    assert asked <= {"/hello", "/v1/sandboxes"}  # those of the fixture
+    assert not supervisor.agent.requests
+
+
+def test_a_wrong_wait_is_refused(sandbox: Sandbox) -> None:
+    process = sandbox.attach(7)
+    for wrong in ("1", float("nan")):
+        with pytest.raises(InvalidSpecError, match="timeout_s"):
+            process.wait(timeout_s=wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidSpecError, match="number"):
+        process.send_signal("KILL")  # type: ignore[arg-type]
+
+
+def test_a_piece_that_is_a_number_is_no_number_of_zeroes(
+    supervisor: FakeSupervisor, sandbox: Sandbox
+) -> None:
+    supervisor.agent.routes[("PUT", "/atoll/file")] = {}
+    with pytest.raises(InvalidSpecError, match="int cannot be sent"):
+        sandbox.files.write("a", [1, 2, 3])  # type: ignore[list-item]
