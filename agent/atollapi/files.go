@@ -128,6 +128,8 @@ func (a *API) readTree(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/x-tar")
 	w.WriteHeader(http.StatusOK)
 	if err := work.Pack(path, w); err != nil {
+		// What is buffered would be lost, and with it the reason.
+		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
 	return nil

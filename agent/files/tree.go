@@ -3,13 +3,19 @@ package files
 import (
 	"archive/tar"
 	"bufio"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"atoll/agent/fault"
 )
+
+// FaultRecord is the pax record of a global header that says why an archive was cut off there.
+const FaultRecord = "ATOLL.fault"
 
 type inode struct{ device, number uint64 }
 
@@ -40,14 +46,29 @@ func (w Work) Pack(path string, out io.Writer) error {
 	// A tar is written by the block, and what the connection gathers of itself is small.
 	gathered := bufio.NewWriterSize(out, copyBytes)
 	p := &packer{work: w, root: path, out: tar.NewWriter(gathered), names: map[inode]string{}}
-	err := w.Account.Act(func() error { return p.directory("") })
-	if err == nil {
+	err := Named(w.Account.Act(func() error { return p.directory("") }), path)
+	if err != nil {
+		p.tell(err)
+	} else {
 		err = p.out.Close()
 	}
-	if err == nil {
-		err = gathered.Flush()
+	if flushed := gathered.Flush(); err == nil {
+		err = flushed
 	}
 	return Named(err, path)
+}
+
+// tell says in the archive itself why it ends here: its status has been sent. In the middle of a file that is not possible.
+func (p *packer) tell(err error) {
+	told := fault.Of(err)
+	text, failed := json.Marshal(map[string]string{"code": string(told.Code), "message": told.Message})
+	if failed != nil {
+		return
+	}
+	records := map[string]string{FaultRecord: string(text)}
+	// A client that left needs no answer.
+	_ = p.out.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: records})
+	_ = p.out.Flush() // to the block's end, which no entry comes to fill
 }
 
 func (p *packer) directory(below string) error {

@@ -83,6 +83,38 @@ func TestATreeComesBackAsItWas(t *testing.T) {
 	}
 }
 
+func TestATreeThatCannotBeReadSaysWhyItEnds(t *testing.T) {
+	w, _ := work(t)
+	source, err := os.MkdirTemp("", "from")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(source)
+	put(t, w, filepath.Join(source, "a"), "hello")
+	for path, mode := range map[string]os.FileMode{source: 0o755, filepath.Join(source, "a"): 0} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os.Getuid() == 0 { // who may read everything
+		w.Account = &user.Account{UID: 65534, GID: 65534, Home: "/"}
+	}
+	body := new(bytes.Buffer)
+	if err := w.Pack(source, body); err == nil {
+		t.Fatal("no error")
+	}
+	if body.Len()%512 != 0 {
+		t.Errorf("%d bytes are no whole blocks", body.Len())
+	}
+	header, err := tar.NewReader(body).Next()
+	if err != nil || header.Typeflag != tar.TypeXGlobalHeader {
+		t.Fatalf("%v, %v", header, err)
+	}
+	if told := header.PAXRecords[FaultRecord]; !strings.Contains(told, `"code":"denied"`) {
+		t.Errorf("told %q", told)
+	}
+}
+
 func TestATarCannotReachOutOfItsDirectory(t *testing.T) {
 	outside := t.TempDir()
 	for name, headers := range map[string][]*tar.Header{

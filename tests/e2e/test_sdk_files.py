@@ -146,3 +146,11 @@ def test_the_async_files_do_the_same(sandbox: Sandbox, tmp_path: Path) -> None:
 
     anyio.run(work)
     assert (tmp_path / "down/a").read_text() == "0\n1\n2\n"
+
+
+def test_a_directory_with_an_unreadable_file_is_not_downloaded_and_the_file_named(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    sandbox.run("mkdir -p closed && echo x > closed/a && chmod 0 closed/a").check()
+    with pytest.raises(FileDeniedError, match="closed/a: permission denied"):
+        sandbox.files.download("closed", tmp_path / "closed")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from atoll.errors import AgentError
+from atoll.guest import error_from
 
 _BLOCK = 512
 _EXTENDED_BYTES = 1 << 20
@@ -13,6 +14,9 @@ _LARGEST_BYTES = 1 << 60
 _LENGTH_DIGITS = 8
 # others are dropped at once: headers may follow headers without an end
 _KNOWN_RECORDS = frozenset({"path", "linkpath", "size", "mtime"})
+# agent/files/tree.go: the status of the answer was sent before the archive
+_FAULT_RECORD = "ATOLL.fault"
+_FAULT_STATUS = 500
 _KINDS: dict[bytes, Literal["file", "hardlink", "symlink", "directory", "other"]] = {
     b"0": "file",
     b"\0": "file",
@@ -54,6 +58,7 @@ class TarReader:
 
         Raises:
             AgentError: The bytes are no tar.
+            AtollError: The guest says why it could not send all of it.
         """
         if self.ended:
             return
@@ -113,7 +118,11 @@ class TarReader:
         del self._buffer[:whole]
         if kind == b"x":
             self._next.update((key, value) for key, value in _pax(content) if key in _KNOWN_RECORDS)
-        elif kind != b"g":
+        elif kind == b"g":
+            for key, value in _pax(content):
+                if key == _FAULT_RECORD:
+                    raise error_from(_FAULT_STATUS, value.encode("utf-8", "surrogateescape"))
+        else:
             self._next["path" if kind == b"L" else "linkpath"] = _text(content.rstrip(b"\0"))
         return True
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.errors import AgentError, FileError
+from atoll.errors import AgentError, FileDeniedError, FileError
 from atoll.sdk._bytes import CHUNK_BYTES
 from atoll.sdk._pack import packed, tree_bytes
 from atoll.sdk._tar import Entry, TarReader
@@ -271,3 +271,13 @@ def test_a_name_longer_than_paths_may_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match="too long"):
         unpack(archive(member("/".join(["n" * 200] * 30))), tmp_path / "out")
     assert names(tmp_path / "out") == []
+
+
+def test_an_archive_that_ends_with_a_reason_is_that_error(tmp_path: Path) -> None:
+    told = '{"code": "denied", "message": "/etc/shadow: permission denied"}'
+    info = tarfile.TarInfo("GlobalHead.0.0")
+    head = info.create_pax_global_header({"ATOLL.fault": told})
+    data = archive(member("a", b"hello")).rstrip(b"\0")
+    data += bytes(-len(data) % 512) + head
+    with pytest.raises(FileDeniedError, match="/etc/shadow: permission denied"):
+        unpack(data, tmp_path / "to")
