@@ -51,7 +51,10 @@ def _parts(entries: Iterable[Entry]) -> Iterator[tuple[bytes, int]]:
         if stat.S_ISDIR(status.st_mode):
             info.type = tarfile.DIRTYPE
         elif stat.S_ISLNK(status.st_mode):
-            info.type, info.linkname = tarfile.SYMTYPE, os.readlink(path)
+            try:
+                info.type, info.linkname = tarfile.SYMTYPE, os.readlink(path)
+            except FileNotFoundError:
+                continue
         elif stat.S_ISREG(status.st_mode):
             info.size = status.st_size
         else:
@@ -67,15 +70,27 @@ def _parts(entries: Iterable[Entry]) -> Iterator[tuple[bytes, int]]:
 
 
 def walk(root: Path) -> Iterator[Entry]:
-    """All below a directory: path, name in it and status; symbolic links are not followed."""
+    """All below a directory: path, name in it and status; symbolic links are not followed.
+
+    What goes meanwhile is left out, but the directory itself must be there.
+    """
     waiting = [(os.fspath(root), "")]
     while waiting:
         directory, prefix = waiting.pop()
-        with os.scandir(directory) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        try:
+            with os.scandir(directory) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            if not prefix:
+                raise
+            continue
         for entry in entries:
             name = f"{prefix}{entry.name}"
-            yield entry.path, name, entry.stat(follow_symlinks=False)
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            yield entry.path, name, status
             if entry.is_dir(follow_symlinks=False):
                 waiting.append((entry.path, f"{name}/"))
 

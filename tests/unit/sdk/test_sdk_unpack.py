@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import stat
 import tarfile
 import tracemalloc
@@ -11,7 +12,7 @@ import pytest
 
 from atoll.errors import AgentError, FileDeniedError, FileError
 from atoll.sdk._bytes import CHUNK_BYTES
-from atoll.sdk._pack import packed, tree_bytes
+from atoll.sdk._pack import packed, packed_entries, tree_bytes, walk
 from atoll.sdk._tar import Entry, TarReader
 from atoll.sdk._unpack import Limits, Unpacker
 
@@ -281,3 +282,28 @@ def test_an_archive_that_ends_with_a_reason_is_that_error(tmp_path: Path) -> Non
     data += bytes(-len(data) % 512) + head
     with pytest.raises(FileDeniedError, match="/etc/shadow: permission denied"):
         unpack(data, tmp_path / "to")
+
+
+def test_what_goes_while_a_tree_is_packed_is_left_out(tmp_path: Path) -> None:
+    for name in ("a", "b/c", "d/e/f", "g"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "h").symlink_to("a")
+    seen = []
+    for _, name, _ in walk(tmp_path):
+        seen.append(name)
+        if name == "a":  # everything at this level has been listed, nothing else looked at
+            (tmp_path / "g").unlink()
+            (tmp_path / "h").unlink()
+        if name == "d":
+            shutil.rmtree(tmp_path / "d")
+    assert seen == ["a", "b", "d", "b/c"]
+    with pytest.raises(FileNotFoundError):
+        list(walk(tmp_path / "none"))
+
+
+def test_a_link_that_goes_while_it_is_packed_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("a")
+    (found,) = walk(tmp_path)
+    (tmp_path / "link").unlink()
+    assert b"".join(piece for piece, _ in packed_entries([found])) == bytes(1024)
