@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.sdk.fakes import FakeSupervisor
+from tests.unit.sdk.fakes import FakeSupervisor, Handler
 
 from atoll import Images, Keys, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import InvalidSpecError
@@ -80,3 +82,26 @@ def test_a_piece_that_is_a_number_is_no_number_of_zeroes(
     supervisor.agent.routes[("PUT", "/atoll/file")] = {}
     with pytest.raises(InvalidSpecError, match="int cannot be sent"):
         sandbox.files.write("a", [1, 2, 3])  # type: ignore[list-item]
+
+
+def test_a_pipe_and_a_device_are_no_upload(
+    supervisor: FakeSupervisor, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for local in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(InvalidSpecError, match="neither a file nor a directory"):
+            sandbox.files.upload(local, "a")
+    assert not supervisor.agent.requests
+
+
+def test_a_file_that_tells_no_size_is_read_to_its_end(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
+    got: list[bytes] = []
+
+    def put(handler: Handler) -> None:
+        got.append(handler.body)
+        handler.send_json({})
+
+    supervisor.agent.routes[("PUT", "/atoll/file")] = put
+    sandbox.files.upload("/proc/self/cmdline", "a")
+    assert got == [Path("/proc/self/cmdline").read_bytes()]
+    assert got[0]

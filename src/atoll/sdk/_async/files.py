@@ -178,6 +178,7 @@ class AsyncFiles:
 
         Raises:
             FileNotFoundError: ``local`` is missing.
+            InvalidSpecError: ``local`` is a pipe, a socket or a device.
         """
         from atoll.sdk._async import trees
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from atoll.errors import FileError, IsADirectoryInSandboxError
+from atoll.errors import FileError, InvalidSpecError, IsADirectoryInSandboxError
 from atoll.guest import file_from, files_request, get_file, get_tree, put_file, put_tree
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, bytes_of
 from atoll.sdk._bytes import CHUNK_BYTES
@@ -31,9 +31,14 @@ async def upload(
         body = _tree_pieces(local, total, on_progress)
         await agent.call(put_tree(path, user), body=body, timeout_s=None)
         return
+    if not stat.S_ISREG(status.st_mode):
+        # opening a pipe waits for its other end, a device may have no end
+        raise InvalidSpecError(f"{local} is neither a file nor a directory", hint="`write` takes open files")
     request = put_file(path, user, mode=stat.S_IMODE(status.st_mode), body=None)
-    body = _file_pieces(local, status.st_size, on_progress)
-    await agent.call(request, body=body, length=status.st_size, timeout_s=None)
+    # what the kernel makes up, as below /proc, tells no size
+    size = status.st_size or None
+    body = _file_pieces(local, size, on_progress)
+    await agent.call(request, body=body, length=size, timeout_s=None)
 
 
 async def _tree_pieces(local: Path, total: int, on_progress: _Progress) -> AsyncIterator[bytes]:
@@ -49,12 +54,14 @@ async def _tree_pieces(local: Path, total: int, on_progress: _Progress) -> Async
         yield piece
 
 
-async def _file_pieces(local: Path, size: int, on_progress: _Progress) -> AsyncIterator[bytes]:
+async def _file_pieces(local: Path, size: int | None, on_progress: _Progress) -> AsyncIterator[bytes]:
     done = 0
     file = await in_thread(local.open, "rb")
     try:
-        while done < size:
-            piece = await in_thread(file.read, min(CHUNK_BYTES, size - done))
+        while size is None or done < size:
+            piece = await in_thread(file.read, CHUNK_BYTES if size is None else min(CHUNK_BYTES, size - done))
+            if not piece and size is None:
+                return
             if not piece:
                 raise FileError(f"{local} became shorter while it was read", hint="try again")
             done += len(piece)

@@ -179,6 +179,7 @@ class Files:
 
         Raises:
             FileNotFoundError: ``local`` is missing.
+            InvalidSpecError: ``local`` is a pipe, a socket or a device.
         """
         from atoll.sdk._sync import trees
 
