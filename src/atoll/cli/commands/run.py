@@ -8,12 +8,14 @@ import click
 
 from atoll import Sandbox
 from atoll.cli.lazy import Command
+from atoll.cli.lifecycle import Length
 from atoll.cli.options import env_option, json_option, program_options, spec_options
 from atoll.cli.output import note
 from atoll.cli.programs import ProgramOptions, execute
 from atoll.cli.progress import progress_shown
 from atoll.cli.spec import wanted
 from atoll.cli.states import killed_if_stopped
+from atoll.types import Lifecycle
 
 
 @click.command(name="run", cls=Command, context_settings={"allow_interspersed_args": False})
@@ -21,6 +23,13 @@ from atoll.cli.states import killed_if_stopped
 @spec_options
 @env_option
 @program_options
+@click.option(
+    "--lease",
+    "lease_s",
+    type=Length(),
+    metavar="LENGTH",
+    help="Kill the sandbox after so long, whatever runs; a team may ask for it. Default: never.",
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **options: Any) -> None:
@@ -38,7 +47,8 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
     program = ProgramOptions.of(options, env={})
     with killed_if_stopped() as made:
         with progress_shown() as report:
-            made.append(Sandbox.create(**wanted(options), keep=keep, on_progress=report))
+            lease = Lifecycle(timeout_s=options["lease_s"])
+            made.append(Sandbox.create(**wanted(options), lifecycle=lease, keep=keep, on_progress=report))
         if keep:
             note(f"sandbox {options['name'] or made[0].id}")
     with made[0] as sandbox:
