@@ -30,13 +30,13 @@ def in_words_of_options(text: str) -> str:
     """What the SDK says of its parameters, said of this command's options: ``timeout_s`` is ``--timeout``."""
     context = click.get_current_context(silent=True)
     for option in context.command.params if context is not None else ():
-        # other names are words that may mean something else
+        # other names are words that may mean something else, and what has = after it is a piece of Python
         if (
             isinstance(option, click.Option)
             and option.name
             and ("_" in option.name or option.name == "vcpus")
         ):
-            text = re.sub(rf"\b{option.name}\b", option.opts[-1], text)
+            text = re.sub(rf"\b{option.name}\b(?!=)", option.opts[-1], text)
     return text.replace("or None for no", "or off for no")
 
 

@@ -144,6 +144,7 @@ def test_a_failure_of_a_command_with_json_is_json() -> None:
     [
         ("resume", "timeout_s is 2e+09", "--timeout is 2e+09"),
         ("create", "wake_timeout_s and timeout_s", "--wake-timeout and --timeout"),
+        ("create", "Lifecycle(timeout_s=60)", "Lifecycle(timeout_s=60)"),
         ("create", "the limit vcpus is 0", "the limit --cpus is 0"),
         ("limits", "accept that with best_effort", "accept that with --best-effort"),
         ("key create", "expires_in_s is 0", "--expires is 0"),
