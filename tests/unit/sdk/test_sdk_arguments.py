@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "run, infinite": lambda sandbox: sandbox.run("true", timeout_s=float("inf")),
     "output": lambda sandbox: sandbox.run("true", max_output_bytes="1"),
     "user": lambda sandbox: sandbox.run("true", user=5),
+    "stdin": lambda sandbox: sandbox.run("cat", stdin=5),
     "env": lambda sandbox: sandbox.run("true", env="A=1"),
     "argv": lambda sandbox: sandbox.exec(["echo", 5]),
     "argv, bytes": lambda sandbox: sandbox.exec(b"true"),
@@ -105,3 +107,26 @@ def test_a_file_that_tells_no_size_is_read_to_its_end(supervisor: FakeSupervisor
     sandbox.files.upload("/proc/self/cmdline", "a")
     assert got == [Path("/proc/self/cmdline").read_bytes()]
     assert got[0]
+
+
+def test_a_piece_of_input_that_is_no_bytes_kills_the_program_and_is_named(
+    supervisor: FakeSupervisor, sandbox: Sandbox
+) -> None:
+    killed = threading.Event()
+
+    def start(handler: Handler) -> None:
+        handler.begin_stream()
+        handler.frames(("s", {"pid": 7}))
+        assert killed.wait(20)
+        handler.frames(("x", {"exit_code": 137}))
+        handler.chunk(b"")
+
+    def kill(handler: Handler) -> None:
+        killed.set()
+        handler.send_nothing()
+
+    supervisor.agent.routes[("POST", "/atoll/processes")] = start
+    supervisor.agent.routes[("POST", "/atoll/processes/7/signal")] = kill
+    with pytest.raises(InvalidSpecError, match="int cannot be sent"):
+        sandbox.run("cat", stdin=[b"a", 2])  # type: ignore[list-item]
+    assert killed.is_set()

@@ -31,7 +31,7 @@ from atoll.guest import (
 )
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
 from atoll.sdk._async.http import Upload
-from atoll.sdk._bytes import MIB, as_bytes, sliced
+from atoll.sdk._bytes import MIB, as_bytes, check_upload, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_async import Background, call, shielded
 from atoll.sdk._output import STREAM_OF, Decoder, Tail
@@ -211,9 +211,12 @@ class _Stdin:
         """Send all of it, then close. An error of the caller's iterable is kept and ends the program."""
         try:
             await self._agent.call(write_stdin(self._pid, end=True, body=None), body=data, timeout_s=None)
-        except AtollError:
+        except AtollError as error:
             # a program need not read its input; how it ended says what came of it
-            return
+            if error.sandbox_id is not None or not isinstance(error, InvalidSpecError):
+                return
+            self.error = error  # nobody inside said that: a piece of it is no bytes
+            await kill_quietly(self._agent, self._pid)
         except Exception as error:
             self.error = error
             await kill_quietly(self._agent, self._pid)
@@ -240,6 +243,8 @@ async def execute(
 ) -> ExecResult:
     """Run a program to its end. An interrupted or cancelled caller, or one whose callback fails, kills it."""
     deadline = Deadline(None if timeout_s is None else timeout_s + GRACE_S, silence_s=SILENCE_S)
+    if stdin is not None:
+        check_upload(stdin)
     pid = 0
     try:
         patience_ms = _PATIENCE_MS if stdin is None else 0
