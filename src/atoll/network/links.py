@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import secrets
 from collections import deque
 from collections.abc import Collection, Coroutine
@@ -18,6 +19,8 @@ from atoll.network.relay import Decide
 from atoll.network.resolvers import HostNameservers
 
 SPARES = 2
+# What a process lacks for a moment; what it asked for is there all the same.
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
 class Links:
@@ -57,13 +60,19 @@ class Links:
         return link
 
     async def adopt(self, link_id: str) -> Link | None:
-        """Return the link that an earlier supervisor left, with policy ``"internet"``; None if gone."""
+        """Return the link that an earlier supervisor left, with policy ``"internet"``; None if gone.
+
+        Raises:
+            OSError: There is too little of something here to take it up: descriptors, memory.
+        """
         if link_id in self._links:
             return self._links[link_id]
         pins = self._pins(link_id)
         try:
             sockets = await asyncio.to_thread(edge.reopen, pins)
-        except OSError:
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
             return None
         link = self._link(link_id, sockets, adopted=True)
         self._links[link_id] = link

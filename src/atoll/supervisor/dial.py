@@ -12,6 +12,7 @@ from pathlib import Path
 
 from atoll.errors import AgentError, AtollError, DeadlineError, NotFoundError
 from atoll.guest import AGENT_PORT
+from atoll.network import SHORTAGES
 from atoll.protocol import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_request, encode, error_body
 from atoll.supervisor.berths import Berth
 from atoll.supervisor.sleep import Sleep
@@ -160,7 +161,7 @@ class DialSocket:
             try:
                 client, _ = await loop.sock_accept(listener)
             except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ECONNABORTED):
+                if error.errno not in (*SHORTAGES, errno.ECONNABORTED):
                     raise
                 _log.warning("cannot take a client: %s", error)
                 await asyncio.sleep(0.1)

@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from atoll.errors import AtollError, SandboxNotFoundError
+from atoll.network import SHORTAGES
 from atoll.supervisor.berths import Berth
 from atoll.supervisor.captures import read_flows
 from atoll.supervisor.erasing import erase_stale
@@ -27,6 +28,7 @@ from atoll.types import SandboxState
 
 # More guests would hardly have the processor time to answer before they are taken for frozen.
 _AT_ONCE = 32
+_SHORTAGE_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
 _log = logging.getLogger(__name__)
 
 
@@ -111,13 +113,25 @@ class Reconcile:
     async def _one_of_all(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         async with self._turns:
             try:
-                await self._one(sandbox, begun)
+                await self._one_with_patience(sandbox, begun)
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are adopted
                 unforeseen = not isinstance(error, AtollError | OSError)
                 _log.warning(
                     "sandbox %s cannot be adopted: %s", sandbox.sandbox_id, error, exc_info=unforeseen
                 )
                 await self._mark(sandbox, f"it could not be adopted: {error}")
+
+    async def _one_with_patience(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
+        for pause_s in _SHORTAGE_PAUSES_S:
+            try:
+                return await self._one(sandbox, begun)
+            except OSError as error:
+                if error.errno not in SHORTAGES:
+                    raise
+                # Adopting many beside each other takes more for a moment than having them.
+                _log.info("sandbox %s is adopted later: %s", sandbox.sandbox_id, error)
+            await asyncio.sleep(pause_s)
+        return await self._one(sandbox, begun)
 
     async def _one(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         row = sandbox.row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from unittest.mock import patch
 
 import pytest
@@ -231,3 +232,21 @@ async def test_suspend_all_tells_what_failed_and_goes_on(world: World) -> None:
     told = (await world.ask("POST", "/suspend-all")).json
     assert list(told["failed"]) == [first["sandbox_id"]]
     assert told["suspended"] == [second["sandbox_id"]]
+
+
+@in_world
+async def test_a_sandbox_is_not_lost_for_want_of_descriptors(world: World) -> None:
+    made = await world.create()
+    await world.crash()
+    lacking = iter([OSError(errno.EMFILE, "Too many open files")] * 2)
+    adopt = world.links.adopt
+
+    async def adopt_later(link_id: str) -> FakeLink | None:
+        for error in lacking:
+            raise error
+        return await adopt(link_id)
+
+    with patch.object(world.links, "adopt", adopt_later):
+        await world.start()
+    assert not list(lacking)
+    assert (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json["state"] == "running"
