@@ -136,6 +136,10 @@ def test_cp_takes_a_directory_in_and_out_again(work: str, tmp_path: Path) -> Non
     (source / "run.sh").chmod(0o755)
     said("cp", str(source), f"{work}:/workspace/")
     assert said("exec", work, "/workspace/tree/run.sh") == "ran"
+    (tmp_path / "newest").symlink_to(source / "run.sh")
+    said("cp", str(tmp_path / "newest"), f"{work}:/workspace/")
+    said("cp", f"{source}/deep/..", f"{work}:/workspace/deep/")
+    assert said("exec", work, "--", "sh", "-c", "cd /workspace && ./newest && ls deep") == "ran\ntree"
     said("cp", f"{work}:/workspace/tree", str(tmp_path / "back"))
     for name in ("deep/data", "run.sh"):
         assert (tmp_path / "back" / name).read_bytes() == (source / name).read_bytes()

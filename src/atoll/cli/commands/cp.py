@@ -70,9 +70,14 @@ def _upload(source: Path, target: Inside, report: Report) -> str:
     with held(target.sandbox) as sandbox:
         path = target.path
         if path.endswith("/") or _is_directory(sandbox, path):
-            path = posixpath.join(path, source.resolve().name)
+            path = posixpath.join(path, _own_name(source))
         sandbox.files.upload(source, path, on_progress=_reported(str(source), report))
     return f"{target.sandbox}:{path}"
+
+
+def _own_name(source: Path) -> str:
+    """What it is called: a link by its own name, as with cp; ``.`` and ``..`` have none."""
+    return source.name if source.name not in ("", "..") else source.resolve().name
 
 
 def _download(source: Inside, target: Path, report: Report) -> Path:
