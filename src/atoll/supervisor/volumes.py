@@ -28,6 +28,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _ROOT_MODE = 0o777
 # The default user of the image base, and of most others that have one beside root.
 _OWNER = (1000, 1000)
+# Of one team: an empty one counts to no quota, but each takes room in memory and on the disk.
+_VOLUMES_MOST = 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -119,7 +121,7 @@ class Volumes:
         """Make an empty volume; durable when this returns.
 
         Raises:
-            InvalidSpecError: It is no name.
+            InvalidSpecError: It is no name, or the team has as many as it may.
             NameTakenError: Another volume of the team has it.
         """
         if not _NAME.fullmatch(name):
@@ -127,6 +129,8 @@ class Volumes:
                 f"{name!r} is no name of a volume",
                 hint="use 1 to 128 letters, digits, dashes and underscores",
             )
+        if len([row for row in self._rows.values() if row.team == team]) >= _VOLUMES_MOST:
+            raise InvalidSpecError(f"there are {_VOLUMES_MOST} volumes already", hint="delete some")
         volume_id = new_id()
         with self._reserved(name, team), self._table.holds.during(volume_id):
             row = VolumeRow(volume_id=volume_id, name=name, team=team, created_at=self._table.now_s())

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -66,6 +67,16 @@ async def test_a_name_is_one_teams_and_an_id_is_everybodys(world: World) -> None
     assert len((await world.ask("GET", "/v1/volumes")).json) == 2
     for name in ("", "a/b", "..", "a b", "x" * 129):
         assert (await world.ask("POST", "/v1/volumes", {"name": name})).status == 400
+
+
+@in_world
+async def test_a_team_has_so_many_volumes_and_takes_none_of_the_others(world: World) -> None:
+    await world.ask("POST", "/v1/teams", {"name": "red"})
+    with patch("atoll.supervisor.volumes._VOLUMES_MOST", 1):
+        await made(world)
+        refused = await world.ask("POST", "/v1/volumes", {"name": "more"})
+        assert (refused.status, refused.json["code"]) == (400, "invalid_spec")
+        await made(world, team="red")
 
 
 @in_world
