@@ -8,13 +8,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
 from click.testing import CliRunner
 from tests.e2e.counter import count, start_counter
+from tests.waiting import until
 
 from atoll import AsyncSandbox, AtollError, Lifecycle, Sandbox, SandboxNotFoundError, StateError, Supervisor
 from atoll.cli.atoll import atoll
@@ -31,14 +31,6 @@ question = "000101000001000000000000076578616d706c6507696e76616c69640000010001"
 s.sendto(bytes.fromhex(question), ("10.254.0.1", 53))
 print(s.recv(512)[3] & 15)
 '"""
-
-
-def until(true: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.05)
 
 
 def is_gone(sandbox: Sandbox) -> bool:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from atoll import (
     AtollError,
@@ -190,13 +190,6 @@ def test_whole_processors_are_kept_to_with_and_without_a_cgroup() -> None:
         inside = int(sandbox.exec(["nproc"]).stdout)
         assert inside == 1 or cgroup_root(Home.default()) is not None
         assert sandbox.stats().held["vcpus"] == "hard"
-
-
-def until(true: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < end_s
-        time.sleep(0.1)
 
 
 def _gone(sandbox_id: str) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests.e2e.test_server_tenants import asking, team
 from tests.registry import File, ImageSource, Registry
 from tests.registry import serving as serving_registry
 from tests.registry.images import symlink
+from tests.waiting import until
 
 BOUND_S = 120.0
 PASSWORD = "the-password-that-nobody-finds"
@@ -39,13 +39,6 @@ def client(guarded: tuple[Server, Registry, Path], monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("E2B_DEBUG", raising=False)
     for name, value in guarded[0].variables.items():
         monkeypatch.setenv(name, value)
-
-
-def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + BOUND_S
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def processes() -> list[bytes]:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import e2b
 import httpx
 import pytest
 from tests.e2e.server import Server, serving
+from tests.waiting import until
 
 from atoll import Keys, Quotas, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import InUseError, QuotaError
@@ -63,13 +64,6 @@ def team(name: str, quotas: Quotas | None = None) -> Iterator[str]:
             Templates.delete(template.template_id, team=name)
         until(lambda: not Snapshots.list(team=name))
         Teams.delete(name)
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + ANSWER_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def operations(server: Server) -> list[tuple[str, str]]:

@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,6 +17,7 @@ from tests import homes
 from tests.e2e.command_line import atoll, said
 from tests.e2e.test_images import shell_layers
 from tests.registry import ImageSource, Registry, serving
+from tests.waiting import until
 
 from atoll import AsyncTemplates, Images, Sandbox, Snapshots, Supervisor, Templates
 from atoll.errors import (
@@ -59,13 +59,6 @@ def bare_home() -> Iterator[Path]:
 def image(registry: Registry, bare_home: Path) -> str:
     config = {"Env": ["PATH=/bin", "GREETING=hello"], "User": "app", "WorkingDir": "/home/app"}
     return registry.put("shell", "1", ImageSource(shell_layers(), config))
-
-
-def until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + BOUND_S
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def nothing_runs() -> bool:

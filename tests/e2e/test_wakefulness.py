@@ -7,9 +7,10 @@ import os
 import signal
 import struct
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+
+from tests.waiting import until
 
 from atoll import Sandbox, Supervisor
 from atoll.host.cpulatency import DEVICE, open_cpu_latency
@@ -46,13 +47,6 @@ def looking() -> Iterator[Latency]:
     finally:
         ended.set()
         thread.join()
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + BOUND_S
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_the_request_is_made_while_somebody_waits_or_computes_and_ends_with_the_supervisor(

@@ -10,7 +10,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import pytest
 from atoll import Sandbox, SandboxCrashedError, Snapshots, Supervisor
 from atoll.errors import AtollError, InUseError, InvalidSpecError, SandboxNotFoundError
 from atoll.host import Home, find_holder, is_host_root
+from tests.waiting import until
 
 PATIENCE_S = 120.0
 _COUNTER = """
@@ -35,14 +36,6 @@ open("/home/user/ready", "w").close()
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],)).start()
 """
-
-
-def until(true: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.05)
 
 
 def count(sandbox: Sandbox) -> int:
