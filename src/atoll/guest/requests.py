@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from atoll.errors import InvalidSpecError
-from atoll.types import GuestPath, TerminalSize, path_text
+from atoll.types import GuestPath, TerminalSize, as_json, check_text, path_text
 
 AGENT_PORT = 49983
 _JSON = (("content-type", "application/json"),)
+_TEXT_HINT = "names and arguments are UTF-8; other bytes go through stdin, files, or whole directories"
 _BYTES = (("content-type", "application/octet-stream"),)
 
 FileOp = Literal["stat", "list", "mkdir", "move", "remove"]
@@ -66,31 +66,14 @@ class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def _query(route: str, **values: str | None) -> str:
     for key, value in values.items():
-        if value is not None and not isinstance(value, str):
-            raise InvalidSpecError(f"{key} is {value!r}", hint="give a str")
-    try:
-        parts = [f"{key}={quote(value, safe='')}" for key, value in values.items() if value]
-    except UnicodeEncodeError as error:
-        raise _no_text(error) from None
+        if value is not None:
+            check_text(key, value, hint=_TEXT_HINT)
+    parts = [f"{key}={quote(value, safe='')}" for key, value in values.items() if value]
     return f"{route}?{'&'.join(parts)}" if parts else route
 
 
 def _post(target: str, body: object) -> GuestRequest:
-    try:
-        return GuestRequest("POST", target, _JSON, msgspec.json.encode(body))
-    except UnicodeEncodeError as error:
-        raise _no_text(error) from None
-    except (TypeError, OverflowError) as error:
-        raise InvalidSpecError(
-            f"an argument cannot be sent: {error}", hint="check the arguments' types"
-        ) from None
-
-
-def _no_text(error: UnicodeEncodeError) -> InvalidSpecError:
-    return InvalidSpecError(
-        f"{error.object[:200]!r} is no valid text in UTF-8",
-        hint="names and arguments are UTF-8; other bytes go through stdin, files, or whole directories",
-    )
+    return GuestRequest("POST", target, _JSON, as_json(body, hint=_TEXT_HINT))
 
 
 def health() -> GuestRequest:

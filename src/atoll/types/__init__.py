@@ -3,6 +3,7 @@
 from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
 from atoll.types.given import (
     GuestPath,
+    as_json,
     check_choice,
     check_kind,
     check_number,
@@ -102,6 +103,7 @@ __all__ = [
     "WatchEvent",
     "WatchKind",
     "WorkdirStep",
+    "as_json",
     "check_choice",
     "check_kind",
     "check_number",

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from atoll.errors import InvalidSpecError
 
 _MOST = 1 << 63
@@ -58,8 +60,11 @@ def check_number(
         raise InvalidSpecError(f"{name} is {repr(value)[:60]}", hint=hint)
 
 
-def check_text(name: str, value: object) -> None:
+def check_text(name: str, value: object, *, hint: str = "give UTF-8") -> None:
     """Refuse what is not text that can travel.
+
+    Args:
+        hint: The remedy for text that is no UTF-8.
 
     Raises:
         InvalidSpecError: Says what was given.
@@ -69,9 +74,7 @@ def check_text(name: str, value: object) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidSpecError(
-            f"{name} is {value[:200]!r}, no valid text in UTF-8", hint="give UTF-8"
-        ) from None
+        raise InvalidSpecError(f"{name} is {value[:200]!r}, no valid text in UTF-8", hint=hint) from None
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
@@ -82,6 +85,25 @@ def check_kind(name: str, value: object, kind: type) -> None:
     """
     if not isinstance(value, kind):
         raise InvalidSpecError(f"{name} is {value!r}", hint=f"give atoll's {kind.__name__}")
+
+
+def as_json(body: object, *, hint: str = "give UTF-8") -> bytes:
+    """What was given, as it travels.
+
+    Args:
+        hint: The remedy for text that is no UTF-8.
+
+    Raises:
+        InvalidSpecError: A part of it cannot be sent.
+    """
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError as error:
+        raise InvalidSpecError(f"{error.object[:200]!r} is no valid text in UTF-8", hint=hint) from None
+    except (TypeError, OverflowError) as error:
+        raise InvalidSpecError(
+            f"an argument cannot be sent: {error}", hint="check the arguments' types"
+        ) from None
 
 
 def copied(name: str, texts: Mapping[str, str] | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from atoll.errors import AtollError, DeadlineError, InvalidSpecError, SupervisorError
+from atoll.errors import AtollError, DeadlineError, SupervisorError
 from atoll.guest import GuestRequest
 from atoll.host import Home
 from atoll.protocol import (
@@ -29,7 +29,7 @@ from atoll.sdk._sync.http import Answer, Pool, Upload
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import Stream, ask_dial_socket, call, connect_unix, in_thread, shielded
-from atoll.types import Progress, check_text
+from atoll.types import Progress, as_json, check_text
 
 _Value = TypeVar("_Value")
 _Handle = TypeVar("_Handle")
@@ -232,7 +232,7 @@ class Link:
     ) -> Answer:
         if body is not None:
             headers = (*headers, ("content-type", "application/json"))
-        content = b"" if body is None else _encoded(body)
+        content = b"" if body is None else as_json(body)
         answer = self._pool.ask(
             GuestRequest(method, path, headers, content),
             Deadline(timeout_s),
@@ -288,20 +288,6 @@ def _checked(answer: Answer) -> Answer:
 
 def ignored(_: Progress) -> None:
     """Ask for progress without a need for it: the supervisor then notices when its client leaves."""
-
-
-def _encoded(body: object) -> bytes:
-    """A request's body; what cannot be in one is a mistake of the caller's."""
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError as error:
-        raise InvalidSpecError(
-            f"{error.object[:200]!r} is no valid text in UTF-8", hint="give UTF-8"
-        ) from None
-    except (TypeError, OverflowError) as error:
-        raise InvalidSpecError(
-            f"an argument cannot be sent: {error}", hint="check the arguments' types"
-        ) from None
 
 
 def _decoded(data: bytes | msgspec.Raw, kind: type[_Value]) -> _Value:
