@@ -19,8 +19,7 @@ def as_bytes(data: bytes | bytearray | memoryview | str) -> bytes:
         InvalidSpecError: It is something else; ``bytes`` would make zeroes of a number.
     """
     if isinstance(data, str):
-        check_text("the text", data)
-        return data.encode()
+        return check_text("the text", data)
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise InvalidSpecError(f"data of type {type(data).__name__} cannot be sent", hint="give bytes or str")
     return bytes(data)

@@ -65,9 +65,9 @@ class LatencyWatch:
         """See what has been used since the last look, and do what follows from it."""
         now_s = self._clock()
         used_s = self._used_s() or 0.0
-        # After a suspend there is less than before, as its group is gone.
         all_s = (now_s - self._looked_s) * self._processors
         least = _BUSY_SHARE / 2 if self._busy else _BUSY_SHARE
+        # What is counted begins anew where all groups were gone meanwhile: less than before is no work.
         self._busy = used_s - self._used_before_s >= least * all_s > 0
         self._looked_s, self._used_before_s = now_s, used_s
         self._want(self._busy or now_s - self._asked_s < _OPERATION_S)

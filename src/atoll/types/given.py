@@ -42,7 +42,13 @@ def local_path(name: str, path: str | os.PathLike[str]) -> Path:
 
 
 def check_number(
-    name: str, value: object, *, least: float | None = None, whole: bool = False, hint: str = "give a number"
+    name: str,
+    value: object,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    whole: bool = False,
+    hint: str = "give a number",
 ) -> None:
     """Refuse what is no number: text, truth values, NaN, and with ``whole`` fractions too.
 
@@ -56,12 +62,13 @@ def check_number(
         or value != value
         or (isinstance(value, int) and abs(value) > _MOST)
         or (least is not None and value < least)
+        or (most is not None and value > most)
     ):
         raise InvalidSpecError(f"{name} is {repr(value)[:60]}", hint=hint)
 
 
-def check_text(name: str, value: object, *, hint: str = "give UTF-8") -> None:
-    """Refuse what is not text that can travel.
+def check_text(name: str, value: object, *, hint: str = "give UTF-8") -> bytes:
+    """Refuse what is not text that can travel; as it travels.
 
     Args:
         hint: The remedy for text that is no UTF-8.
@@ -72,7 +79,7 @@ def check_text(name: str, value: object, *, hint: str = "give UTF-8") -> None:
     if not isinstance(value, str):
         raise InvalidSpecError(f"{name} is {value!r}", hint="give a str")
     try:
-        value.encode()
+        return value.encode()
     except UnicodeEncodeError:
         raise InvalidSpecError(f"{name} is {value[:200]!r}, no valid text in UTF-8", hint=hint) from None
 

@@ -6,7 +6,6 @@ from typing import Literal, get_args
 
 import msgspec
 
-from atoll.errors import InvalidSpecError
 from atoll.types.given import check_choice, check_number
 
 OnTimeout = Literal["kill", "suspend", "stop"]
@@ -41,11 +40,8 @@ class Lifecycle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
         """
         for name in ("timeout_s", "wake_timeout_s"):
             value = getattr(self, name)
-            if value is None:
-                continue
-            hint = "give 0 to 1,000,000,000 seconds, or None for no lease"
-            check_number(name, value, hint=hint)
-            if not 0 <= value <= _MOST_S:
-                raise InvalidSpecError(f"{name} is {value:g}", hint=hint)
+            if value is not None:
+                hint = "give 0 to 1,000,000,000 seconds, or None for no lease"
+                check_number(name, value, least=0, most=_MOST_S, hint=hint)
         check_choice("on_timeout", self.on_timeout, get_args(OnTimeout))
         return self

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from atoll.errors import AtollError, InvalidSpecError
+from atoll.errors import AtollError
 from atoll.sdk._sync.link import Link
 from atoll.sdk._io_sync import Background, Listener, Stream, both, sleep, user_socket
 from atoll.types import check_number
@@ -21,10 +21,7 @@ class Forward:
 
     def __init__(self, link: Link, sandbox_id: str, port: int, local_port: int) -> None:
         for name, value, least in (("port", port, 1), ("local_port", local_port, 0)):
-            hint = f"give {least} to 65535"
-            check_number(name, value, least=least, whole=True, hint=hint)
-            if value > 65535:
-                raise InvalidSpecError(f"{name} is {value}", hint=hint)
+            check_number(name, value, least=least, most=65535, whole=True, hint=f"give {least} to 65535")
         self.remote_port = port
         self.port = local_port
         self._link = link

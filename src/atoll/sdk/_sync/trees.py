@@ -61,9 +61,9 @@ def _file_pieces(local: Path, size: int | None, on_progress: _Progress) -> Itera
     try:
         while size is None or done < size:
             piece = in_thread(file.read, CHUNK_BYTES if size is None else min(CHUNK_BYTES, size - done))
-            if not piece and size is None:
-                return
             if not piece:
+                if size is None:
+                    return
                 raise FileError(f"{local} became shorter while it was read", hint="try again")
             done += len(piece)
             yield piece
