@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import os
@@ -42,12 +43,22 @@ def shared_images() -> Path:
     """
     builder = CACHE / "home"
     builder.mkdir(parents=True, exist_ok=True)
-    for database in builder.glob("state.db*"):  # checkouts of other versions build here too
-        database.unlink(missing_ok=True)
-    with entered(builder):
-        Images.ensure("base")
-        end(builder)
+    with the_only_one("home"):
+        for database in builder.glob("state.db*"):  # checkouts of other versions build here too
+            database.unlink(missing_ok=True)
+        with entered(builder):
+            Images.ensure("base")
+            end(builder)
     return builder / "images"
+
+
+@contextlib.contextmanager
+def the_only_one(name: str) -> Iterator[None]:
+    """Wait until no other process of this user's tests is in here under the same name."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from tests.waiting import until
 
 from atoll import Sandbox, Supervisor
@@ -49,6 +50,7 @@ def looking() -> Iterator[Latency]:
         thread.join()
 
 
+@pytest.mark.alone
 def test_the_request_is_made_while_somebody_waits_or_computes_and_ends_with_the_supervisor(
     module_home: Path,
 ) -> None:
