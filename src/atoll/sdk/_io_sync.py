@@ -60,6 +60,12 @@ class Stream:
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
 
+    def hung_up(self) -> bool:
+        """Whether the connection has ended both ways, even where bytes are left to receive."""
+        poll = select.poll()
+        poll.register(self._socket, 0)
+        return bool(poll.poll(0))
+
     def abort(self) -> None:
         """End the connection from any thread: a blocked ``receive`` or ``send`` returns."""
         with contextlib.suppress(OSError):  # it may be closed or never have been connected

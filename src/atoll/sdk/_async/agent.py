@@ -8,6 +8,7 @@ from atoll.errors import (
     AgentError,
     AtollError,
     DeadlineError,
+    NotFoundError,
     SandboxCrashedError,
     SandboxNotFoundError,
     StateError,
@@ -27,6 +28,7 @@ _ANSWER_BYTES = 64 * MIB
 _ERROR_BYTES = MIB
 _STATE_S = 10.0
 _LOOKS = 20
+_LOSSES = (SandboxCrashedError, NotFoundError, StateError)
 _LOOK_S = 0.1
 
 
@@ -137,6 +139,13 @@ class AsyncFrames:
         self._answer = answer
         self._reader = FrameReader()
         self._frames: list[Frame] = []
+        self._over: AtollError | None = None
+        self._lost = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether the sandbox left: it was put to sleep, rolled back or killed, or it crashed, and nobody here."""
+        return self._lost or self._answer.cut
 
     def set_deadline(self, deadline: Deadline) -> None:
         """Bound the waits from now on."""
@@ -147,17 +156,32 @@ class AsyncFrames:
 
         Raises:
             AgentError: The stream ended without its last frame.
+            StateError: It ended in an earlier call, or this side left it.
         """
         while True:
             while self._frames:
                 frame = self._frames.pop()
                 if frame.kind != "k":
                     return frame
+            self._frames = self._reader.feed(await self._read())
+            self._frames.reverse()
+
+    async def _read(self) -> bytes:
+        if self._over is not None:
+            raise StateError(
+                f"nothing more comes: {self._over.message}",
+                hint="open it again; a program that runs on is found by `attach`",
+                sandbox_id=self._over.sandbox_id,
+            )
+        try:
             data = await self._answer.read()
             if not data:
                 raise AgentError("the guest agent's stream ended before its last frame")
-            self._frames = self._reader.feed(data)
-            self._frames.reverse()
+        except AtollError as error:
+            self._over = error
+            self._lost = not self._answer.aborted and isinstance(error, _LOSSES)
+            raise
+        return data
 
     async def until_end(self) -> None:
         """Read what follows the last frame, so that the connection can be used again."""
@@ -170,6 +194,8 @@ class AsyncFrames:
 
     def close(self) -> None:
         """Leave the stream. Idempotent."""
+        if self._over is None:
+            self._over = StateError("the stream was closed by this program")
         self._answer.close()
 
 

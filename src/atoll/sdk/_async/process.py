@@ -6,8 +6,9 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Iterator
 
-from atoll.errors import DeadlineError, InvalidSpecError, ProcessNotFoundError
+from atoll.errors import AtollError, DeadlineError, InvalidSpecError, ProcessNotFoundError
 from atoll.guest import (
+    Frame,
     ProcessEnd,
     Program,
     end_from,
@@ -31,6 +32,7 @@ class AsyncProcess:
 
     Iterating gives its output, piece by piece, until it ends: what the guest kept of it (the last MiB), then
     what comes. With ``start(…, stream=True)`` it is every byte, and the program waits while nobody reads.
+    Iterating or waiting again after a StateError begins anew: with what the guest kept, which may have been seen.
     One thread or task reads at a time; the other methods may be called meanwhile.
     """
 
@@ -61,8 +63,7 @@ class AsyncProcess:
     async def __aiter__(self) -> AsyncIterator[Output]:
         deadline = Deadline(None, silence_s=SILENCE_S)
         while self._end is None:
-            frames = await self._opened(deadline)
-            frame = await frames.next()
+            frames, frame = await self._next(deadline)
             if frame.kind == "x":
                 await self._ended(frames, frame.payload)
             elif frame.kind in STREAM_OF:
@@ -99,10 +100,8 @@ class AsyncProcess:
         deadline = Deadline(timeout_s, silence_s=SILENCE_S)
         while self._end is None:
             try:
-                frames = await self._opened(deadline)
-                frame = await frames.next()
+                frames, frame = await self._next(deadline)
             except DeadlineError:
-                self.close()
                 if timeout_s is None:
                     raise
                 raise DeadlineError(
@@ -171,6 +170,15 @@ class AsyncProcess:
         if self._frames is not None:
             self._frames.close()
             self._frames = None
+
+    async def _next(self, deadline: Deadline) -> tuple[AsyncFrames, Frame]:
+        try:
+            frames = await self._opened(deadline)
+            return frames, await frames.next()
+        except AtollError:
+            # the program may go on, and the next use finds it again
+            self.close()
+            raise
 
     async def _opened(self, deadline: Deadline) -> AsyncFrames:
         if self._frames is None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
-from atoll.errors import AgentError, AtollError
+from atoll.errors import AgentError, AtollError, StateError
 from atoll.guest import GuestRequest, HttpClient, HttpHead
 from atoll.sdk._bytes import check_upload
 from atoll.sdk._deadline import Deadline
@@ -109,11 +109,18 @@ class Answer:
         self.deadline = deadline
         self._pool = pool
         self._connection: Connection | None = connection
+        self.aborted = False
+
+    @property
+    def cut(self) -> bool:
+        """Whether the connection has ended under it, by no doing of this side."""
+        return self._connection is not None and not self.aborted and self._connection.stream.hung_up()
 
     def read(self) -> bytes:
         """Wait for the next piece of the body; empty at its end, and ever after.
 
         Raises:
+            StateError: It was aborted.
             AtollError: The peer is gone, or silent for too long; the pool's owner picks the class.
         """
         connection = self._connection
@@ -123,6 +130,8 @@ class Answer:
             data = connection.read(self.deadline)
         except OSError as error:
             self.close()
+            if self.aborted:
+                raise StateError("the stream was aborted by this program") from None
             raise self._pool.explain(error) from error
         except BaseException:
             self.close()
@@ -150,6 +159,7 @@ class Answer:
     def abort(self) -> None:
         """Make a waiting ``read`` end, in whatever thread or task it waits."""
         if self._connection is not None:
+            self.aborted = True
             self._connection.stream.abort()
 
     def close(self) -> None:

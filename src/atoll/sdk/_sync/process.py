@@ -7,8 +7,9 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
-from atoll.errors import DeadlineError, InvalidSpecError, ProcessNotFoundError
+from atoll.errors import AtollError, DeadlineError, InvalidSpecError, ProcessNotFoundError
 from atoll.guest import (
+    Frame,
     ProcessEnd,
     Program,
     end_from,
@@ -32,6 +33,7 @@ class Process:
 
     Iterating gives its output, piece by piece, until it ends: what the guest kept of it (the last MiB), then
     what comes. With ``start(…, stream=True)`` it is every byte, and the program waits while nobody reads.
+    Iterating or waiting again after a StateError begins anew: with what the guest kept, which may have been seen.
     One thread or task reads at a time; the other methods may be called meanwhile.
     """
 
@@ -62,8 +64,7 @@ class Process:
     def __iter__(self) -> Iterator[Output]:
         deadline = Deadline(None, silence_s=SILENCE_S)
         while self._end is None:
-            frames = self._opened(deadline)
-            frame = frames.next()
+            frames, frame = self._next(deadline)
             if frame.kind == "x":
                 self._ended(frames, frame.payload)
             elif frame.kind in STREAM_OF:
@@ -100,10 +101,8 @@ class Process:
         deadline = Deadline(timeout_s, silence_s=SILENCE_S)
         while self._end is None:
             try:
-                frames = self._opened(deadline)
-                frame = frames.next()
+                frames, frame = self._next(deadline)
             except DeadlineError:
-                self.close()
                 if timeout_s is None:
                     raise
                 raise DeadlineError(
@@ -172,6 +171,15 @@ class Process:
         if self._frames is not None:
             self._frames.close()
             self._frames = None
+
+    def _next(self, deadline: Deadline) -> tuple[Frames, Frame]:
+        try:
+            frames = self._opened(deadline)
+            return frames, frames.next()
+        except AtollError:
+            # the program may go on, and the next use finds it again
+            self.close()
+            raise
 
     def _opened(self, deadline: Deadline) -> Frames:
         if self._frames is None:

@@ -25,6 +25,8 @@ from atoll.types import ExecResult, TerminalSize, check_kind, check_number
 class Terminal:
     """A terminal session: raw bytes in and out. Leaving it as a context kills the program.
 
+    It does not where the sandbox was put to sleep or rolled back, or crashed, since: nothing is woken for that.
+
     One thread or task receives at a time; ``send``, ``resize`` and ``kill`` may be called meanwhile.
     """
 
@@ -38,7 +40,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._end is None:
+        if self._end is None and not self._frames.lost:
             kill_quietly(self._agent, self.pid)
         self.close()
 

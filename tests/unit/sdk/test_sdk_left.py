@@ -1,0 +1,136 @@
+"""What a handle on a stream does after its sandbox has gone to sleep under it, and after it was left."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info
+
+from atoll import Process, Sandbox, StateError, Terminal
+from atoll.sdk._sync.watch import Watch
+
+PROCESSES = ("POST", "/atoll/processes")
+OUTPUT = ("GET", "/atoll/processes/7/output")
+SIGNAL = ("POST", "/atoll/processes/7/signal")
+WATCH = ("GET", "/atoll/watch")
+INFO = ("GET", f"/v1/sandboxes/{SANDBOX_ID}")
+AT_ONCE_S = 1.5
+
+
+@pytest.fixture
+def asleep(supervisor: FakeSupervisor) -> Callable[[], None]:
+    """Put the sandbox to sleep, as somebody else would."""
+
+    def sleep() -> None:
+        supervisor.api.routes[INFO] = info(state="suspended", has_memory=True)
+        supervisor.agent.cut_all()
+
+    return sleep
+
+
+def begin(supervisor: FakeSupervisor, route: tuple[str, str]) -> None:
+    """Let ``route`` answer with a stream that begins and does not end."""
+    supervisor.agent.routes[SIGNAL] = Handler.send_nothing
+
+    def stream(handler: Handler) -> None:
+        handler.begin_stream()
+        handler.frames(("s", {"pid": 7}))
+
+    supervisor.agent.routes[route] = stream
+
+
+def signals(supervisor: FakeSupervisor) -> int:
+    return supervisor.agent.requests.count(SIGNAL)
+
+
+@pytest.mark.parametrize("receiving", [True, False])
+def test_leaving_a_terminal_of_a_sandbox_that_was_put_to_sleep_kills_and_wakes_nothing(
+    supervisor: FakeSupervisor, sandbox: Sandbox, asleep: Callable[[], None], *, receiving: bool
+) -> None:
+    begin(supervisor, PROCESSES)
+    with sandbox.pty() as terminal:
+        asleep()
+        if receiving:
+            with pytest.raises(StateError, match="was suspended by somebody"):
+                terminal.receive()
+        dials = len(supervisor.dials)
+    assert signals(supervisor) == 0
+    assert len(supervisor.dials) == dials
+
+
+def test_leaving_a_terminal_that_was_aborted_kills_its_program(
+    supervisor: FakeSupervisor, sandbox: Sandbox
+) -> None:
+    begin(supervisor, PROCESSES)
+    with sandbox.pty() as terminal:
+        terminal.abort()
+        with pytest.raises(StateError, match="aborted by this program"):
+            terminal.receive()
+    assert signals(supervisor) == 1
+
+
+def test_a_handle_finds_its_program_again_after_a_sleep(
+    supervisor: FakeSupervisor, sandbox: Sandbox, asleep: Callable[[], None]
+) -> None:
+    begin(supervisor, PROCESSES)
+    handles: list[tuple[Process, Callable[[Process], str]]] = [
+        (sandbox.start("make", stream=True), lambda handle: handle.wait().stdout),
+        (sandbox.start("make", stream=True), lambda handle: "".join(output.text for output in handle)),
+    ]
+    asleep()
+    for handle, use in handles:
+        with pytest.raises(StateError, match="was suspended by somebody"):
+            use(handle)
+
+    def whole(handler: Handler) -> None:
+        handler.begin_stream()
+        handler.frames(("s", {"pid": 7}), ("o", b"made"), ("x", {"exit_code": 0}))
+        handler.chunk(b"")
+
+    supervisor.agent.routes[OUTPUT] = whole
+    for handle, use in handles:
+        assert use(handle) == "made"
+
+
+def watching(supervisor: FakeSupervisor, sandbox: Sandbox) -> Watch:
+    begin(supervisor, WATCH)
+    return sandbox.files.watch("/workspace")
+
+
+def typing_at(supervisor: FakeSupervisor, sandbox: Sandbox) -> Terminal:
+    begin(supervisor, PROCESSES)
+    return sandbox.pty()
+
+
+@pytest.mark.parametrize("opened", [watching, typing_at])
+def test_a_stream_that_has_ended_says_why_whenever_it_is_asked(
+    supervisor: FakeSupervisor,
+    sandbox: Sandbox,
+    asleep: Callable[[], None],
+    opened: Callable[[FakeSupervisor, Sandbox], Watch | Terminal],
+) -> None:
+    def take(stream: Watch | Terminal) -> object:
+        return stream.next() if isinstance(stream, Watch) else stream.receive()
+
+    closed = opened(supervisor, sandbox)
+    closed.close()
+    with pytest.raises(StateError, match="closed by this program"):
+        take(closed)
+    slept = opened(supervisor, sandbox)
+    asleep()
+    with pytest.raises(StateError, match="was suspended by somebody"):
+        take(slept)
+    with pytest.raises(StateError, match="nothing more comes: sandbox alice was suspended by somebody"):
+        take(slept)
+
+
+def test_a_wait_that_is_aborted_ends_at_once(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
+    watch = watching(supervisor, sandbox)
+    threading.Timer(0.1, watch.abort).start()
+    begun = time.monotonic()
+    with pytest.raises(StateError, match="aborted by this program"):
+        watch.next()
+    assert time.monotonic() - begun < AT_ONCE_S
