@@ -18,7 +18,7 @@ AtollError                    base: .code .hint .sandbox_id
 ├─ InUseError                 something else still needs it
 ├─ StateError                 not possible in the state that the sandbox is in
 │  └─ AsleepError             it sleeps, and only `resume` wakes it
-├─ SandboxCrashedError        its processes died; the next use starts it again from its disk
+├─ SandboxCrashedError        its processes died; the next use does what `on_crash` says
 ├─ ExecTimeoutError           TimeoutError: the program ran past its timeout and was killed
 ├─ ExecFailedError            `ExecResult.check()`: the program ended with another code than 0
 ├─ DeadlineError              TimeoutError: an answer did not come in time
@@ -190,7 +190,7 @@ class AsleepError(StateError):
 
 
 class SandboxCrashedError(AtollError):
-    """The sandbox's processes died. The next use starts it again from its disk."""
+    """The sandbox's processes died. The next use starts it again from its disk, or does what ``on_crash`` says."""
 
     code = "sandbox_crashed"
 

@@ -44,7 +44,7 @@ def crash_error(sandbox_id: str) -> SandboxCrashedError:
     """What is told to whoever waits for a sandbox that crashed."""
     return SandboxCrashedError(
         f"sandbox {sandbox_id} crashed meanwhile",
-        hint="use it again: it starts from its disk, or roll it back to a snapshot",
+        hint="its next use does what its on_crash says; or roll it back to a snapshot",
         sandbox_id=sandbox_id,
     )
 

@@ -146,6 +146,20 @@ def test_a_connection_that_ends_in_the_middle_is_explained_by_the_state(
     assert count(supervisor, SIGNAL) == 0
 
 
+@pytest.mark.parametrize(
+    ("on_crash", "hint"), [("reboot", "from its disk"), ("rollback", "newest snapshot"), ("stop", "`resume`")]
+)
+def test_who_waits_is_told_what_comes_after_a_crash(
+    supervisor: FakeSupervisor, sandbox: Sandbox, on_crash: str, hint: str
+) -> None:
+    told = info(state="crashed", reason="out of memory", on_crash=on_crash)
+    supervisor.api.routes["GET", f"/v1/sandboxes/{SANDBOX_ID}"] = told
+    supervisor.agent.routes[PROCESSES] = Handler.cut
+    with pytest.raises(SandboxCrashedError) as raised:
+        sandbox.run("make")
+    assert hint in (raised.value.hint or "")
+
+
 @pytest.mark.parametrize(("has_memory", "hint"), [(True, "goes on when it wakes"), (False, "has ended")])
 def test_who_waits_is_told_what_a_sleep_does_to_programs(
     supervisor: FakeSupervisor, sandbox: Sandbox, has_memory: bool, hint: str

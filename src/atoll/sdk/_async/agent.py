@@ -28,6 +28,11 @@ _ANSWER_BYTES = 64 * MIB
 _ERROR_BYTES = MIB
 _STATE_S = 10.0
 _LOOKS = 20
+_AFTER_CRASH = {
+    "reboot": "its next use starts it again from its disk",
+    "rollback": "its next use brings its newest snapshot back, or starts it from its disk where there is none",
+    "stop": "it stays so: `resume` starts it from its disk, `rollback` brings a snapshot back",
+}
 _LOSSES = (SandboxCrashedError, NotFoundError, StateError)
 _LOOK_S = 0.1
 
@@ -113,7 +118,7 @@ class AsyncAgent:
         if info.state == "crashed":
             return SandboxCrashedError(
                 f"sandbox {name} crashed: {info.reason or 'its processes died'}",
-                hint="its next use starts it again from its disk",
+                hint=_AFTER_CRASH[info.on_crash],
                 sandbox_id=info.sandbox_id,
             )
         if info.state == "killed":

@@ -69,9 +69,9 @@ class Sandbox(States):
         files: Its files.
 
     Every method may raise what every use of a sandbox may: SandboxNotFoundError (it was killed),
-    SandboxCrashedError (its processes died; the next use starts it from its disk), StateError (somebody put it to sleep
-    in the middle of the call; as AsleepError: it sleeps, and only ``resume`` wakes it), DeadlineError (no answer in
-    time), SupervisorError and VersionMismatchError (the supervisor cannot be started, or is of another version). The
+    SandboxCrashedError (its processes died; the next use does what ``on_crash`` says), StateError (somebody put it to
+    sleep in the middle of the call; as AsleepError: it sleeps, and only ``resume`` wakes it), DeadlineError (no answer
+    in time), SupervisorError and VersionMismatchError (the supervisor cannot be started, or is of another version). The
     sections below name what comes on top.
     """
 
@@ -176,7 +176,7 @@ class Sandbox(States):
     def connect(
         cls, id_or_name: str, *, wake: bool = True, timeout_s: float | None = None
     ) -> Sandbox:
-        """Attach to a sandbox and wake it if it sleeps; a crashed one is started from its disk.
+        """Attach to a sandbox and wake it if it sleeps; of a crashed one ``on_crash`` says what happens.
 
         Args:
             id_or_name: Which.
