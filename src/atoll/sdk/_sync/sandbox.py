@@ -357,7 +357,7 @@ class Sandbox(States):
             env: Variables on top of the sandbox's.
             user: Name of a user in the sandbox; None is the default user.
             stdin: Keep its standard input open for ``write_stdin``; False gives it /dev/null.
-            timeout_s: Seconds until it is killed; None never.
+            timeout_s: Seconds until it is killed, those asleep included; None never.
             stream: Follow its output from the first byte; it then waits while nobody iterates or waits. False lets
                 it run freely, and keeps the last MiB of its output for whoever asks.
 
@@ -387,7 +387,7 @@ class Sandbox(States):
             cwd: Directory in the sandbox; None is the user's own.
             env: Variables on top of the sandbox's; ``TERM`` is ``xterm-256color`` unless given.
             user: Name of a user in the sandbox; None is the default user.
-            timeout_s: Seconds until it is killed; None never.
+            timeout_s: Seconds until it is killed, those asleep included; None never.
 
         Raises:
             FileMissingError: The program or ``cwd`` is not in the sandbox.
