@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
-from atoll.errors import InvalidSpecError
 from atoll.types.given import check_number
 
-# Under these a sandbox cannot even answer.
-LEAST = {
-    "memory_mib": 64,
-    "vcpus": 0.05,
-    "disk_mib": 1,
-    "files": 100,
-    "disk_mib_s": 1,
-    "network_mib_s": 0.01,
-    "processes": 16,
-    "open_files": 64,
-    "lifetime_s": 1,
+# Below the least a sandbox cannot even answer; above the most the kernel, or the engine, takes no such number.
+BOUNDS: dict[str, tuple[float, int]] = {
+    "vcpus": (0.05, 10_000),
+    "memory_mib": (64, 1_000_000_000),
+    "disk_mib": (1, 1_000_000_000),
+    "files": (100, 1_000_000_000),
+    "disk_mib_s": (1, 100_000),
+    "network_mib_s": (0.01, 100_000),
+    "processes": (16, 1_000_000),
+    "open_files": (64, 1_000_000_000),
+    "lifetime_s": (1, 1_000_000_000),
 }
+_WHOLE = ("memory_mib", "disk_mib", "files", "processes", "open_files")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -61,8 +61,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             InvalidSpecError: Says which.
         """
         for name, value in self.given().items():
-            hint = f"give {LEAST[name]:g} or more"
-            check_number(f"the limit {name}", value, hint=hint)
-            if not LEAST[name] <= value < float("inf"):
-                raise InvalidSpecError(f"the limit {name} is {value:g}", hint=hint)
+            least, most = BOUNDS[name]
+            whole = name in _WHOLE
+            hint = f"give {'a whole number, ' if whole else ''}{least:g} to {most:,}"
+            check_number(f"the limit {name}", value, least=least, most=most, whole=whole, hint=hint)
         return self
