@@ -72,6 +72,11 @@ def test_forks_start_from_the_same_disk_and_part(play: str) -> None:
     assert atoll("kill", first).returncode == 125
 
 
+def test_logs_as_json_are_one_value_however_much_there_is(play: str) -> None:
+    said("exec", play, "--", "sudo", "sh", "-c", "seq 60000 > /proc/1/fd/2")
+    assert "\n60000\n" in json.loads(said("logs", "--json", play))["text"]
+
+
 def test_a_port_is_reached_on_this_machine_until_ctrl_c(play: str) -> None:
     said("exec", play, "--", "sh", "-c", "python3 -m http.server 8000 >/dev/null 2>&1 &")
     wait = "until curl -s -o /dev/null localhost:8000; do sleep 0.1; done"

@@ -18,11 +18,16 @@ from atoll.cli.text import plain
 def command(sandbox: str, follow: bool, as_json: bool) -> None:
     r"""Show what befell the sandbox and which programs were started in it. Showing does not wake it.
 
+    --follow --json prints an object for each piece that comes.
+
     \b
     Example:
       atoll logs work --follow
     """
     with held(sandbox) as source:
+        if as_json and not follow:  # one value, as every reader of JSON expects
+            show_json({"text": "".join(source.logs())})
+            return
         for text in source.logs(follow=follow):
             if as_json:
                 show_json({"text": text})
