@@ -80,6 +80,14 @@ def test_a_program_that_runs_past_its_timeout_is_told_in_words_of_the_command_li
     assert "`start`" not in done.stderr.decode() and "timeout_s" not in done.stderr.decode()
 
 
+@pytest.mark.parametrize("how", ["--lease", "--lifetime"])
+def test_run_says_that_its_sandbox_was_killed_and_by_which_option(module_home: Path, how: str) -> None:
+    done = atoll("run", how, "1s", "--", "sleep", "1000")
+    assert done.returncode == 125
+    assert b"the sandbox was killed while 'sleep' ran in it" in done.stderr
+    assert f"its {how} of 1 s".encode() in done.stderr
+
+
 def test_ctrl_c_kills_the_program_and_not_the_sandbox(work: str) -> None:
     program = ["sh", "-c", "echo up; exec sleep 98765"]
     with started("exec", work, "--", *program, stdout=subprocess.PIPE) as process:

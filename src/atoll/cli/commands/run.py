@@ -15,6 +15,7 @@ from atoll.cli.programs import ProgramOptions, execute
 from atoll.cli.progress import progress_shown
 from atoll.cli.spec import wanted
 from atoll.cli.states import killed_if_stopped
+from atoll.errors import SandboxNotFoundError
 from atoll.types import Lifecycle
 
 
@@ -51,6 +52,17 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
             made.append(Sandbox.create(**wanted(options), lifecycle=lease, keep=keep, on_progress=report))
         if keep:
             note(f"sandbox {options['name'] or made[0].id}")
-    with made[0] as sandbox:
-        code = execute(sandbox, program, as_json=as_json, terminal=terminal)
+    try:
+        with made[0] as sandbox:
+            code = execute(sandbox, program, as_json=as_json, terminal=terminal)
+    except SandboxNotFoundError as error:  # of one that nobody has named: say what became of it
+        why = {"--lease": options["lease_s"], "--lifetime": options["lifetime_s"]}
+        ends = " or ".join(f"{option} of {length_s:g} s" for option, length_s in why.items() if length_s)
+        raise SandboxNotFoundError(
+            f"the sandbox was killed while {program.argv[0]!r} ran in it",
+            hint=f"its {ends} may have ended: give a longer one"
+            if ends
+            else "somebody ended it; run it again",
+            sandbox_id=error.sandbox_id or made[0].id,
+        ) from error
     ctx.exit(code)
