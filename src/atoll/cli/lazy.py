@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from atoll.cli.failures import READER_LEFT, Failure
-from atoll.errors import AtollError
+from atoll.errors import AtollError, InvalidSpecError
 
 
 def with_examples(settings: dict[str, Any]) -> dict[str, Any]:
@@ -19,18 +19,38 @@ def with_examples(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def _told(error: click.UsageError, ctx: click.Context, *, as_json: bool) -> Exception:
+    if not as_json:
+        return error
+    return Failure(
+        InvalidSpecError(error.format_message(), hint=f"see: {ctx.command_path} --help"), as_json=True
+    )
+
+
 class Command(click.Command):
     """A command whose failures are shown the way it was asked to show results."""
 
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **with_examples(settings))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the options and arguments; what is wrong with them is told as JSON where that was asked for."""
+        # before anything is taken, "--json" of a program's own may be among them
+        asked = "--json" in args[: args.index("--") if "--" in args else None]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _told(error, ctx, as_json=bool(ctx.params.get("as_json", asked))) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error of atoll leaves as a ``Failure`` that knows about ``--json``."""
+        as_json = bool(ctx.params.get("as_json"))
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            raise _told(error, ctx, as_json=as_json) from error
         except AtollError as error:
-            raise Failure(error, as_json=bool(ctx.params.get("as_json"))) from error
+            raise Failure(error, as_json=as_json) from error
         except BrokenPipeError:
             # click would make it a failure; to a shell it is what SIGPIPE is.
             ctx.exit(READER_LEFT)

@@ -47,8 +47,10 @@ def pairs_option(*names: str, text: str) -> Callable[[F], F]:
 
 
 def json_option(command: F) -> F:
-    """Add ``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(command)
+    """Add ``--json``; it is taken before the others, so that what is wrong with those is told as JSON too."""
+    return click.option("--json", "as_json", is_flag=True, is_eager=True, help="Print the result as JSON.")(
+        command
+    )
 
 
 def sandbox_argument(command: F) -> F:
@@ -64,11 +66,24 @@ def sandboxes_argument(command: F) -> F:
     return argument(command)
 
 
+def check_terminal(ctx: click.Context, param: click.Parameter, wanted: bool) -> bool:
+    """Refuse a terminal beside ``--json``: its bytes are no text of two streams, and go where the result would."""
+    if wanted and ctx.params.get("as_json"):
+        raise click.BadParameter("what a terminal shows cannot be JSON: leave out --json", ctx, param)
+    return wanted
+
+
 def program_options(command: F) -> F:
     """Add what ``run`` and ``exec`` say of the program: directory, user, time, terminal, arguments."""
     for add in (
         click.argument("argv", metavar="ARGV...", nargs=-1, required=True, type=click.UNPROCESSED),
-        click.option("-t", "--terminal", is_flag=True, help="Give the program a terminal."),
+        click.option(
+            "-t",
+            "--terminal",
+            is_flag=True,
+            callback=check_terminal,
+            help="Give the program a terminal; not with --json.",
+        ),
         click.option(
             "--timeout",
             "timeout_s",

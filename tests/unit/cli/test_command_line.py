@@ -140,6 +140,40 @@ def test_a_failure_of_a_command_with_json_is_json() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["create", "--timeout", "abc", "--json"], "'abc' is no length of time"),
+        (["create", "--json", "--nonsense"], "--nonsense"),
+        (["info", "--json"], "SANDBOX"),
+        (["exec", "--json", "work", "--"], "ARGV"),
+        (["exec", "--json", "--terminal", "work", "top"], "--terminal"),
+        (["run", "--json", "--terminal", "top"], "--terminal"),
+    ],
+)
+def test_a_wrong_use_of_a_command_with_json_is_json(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 125
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    error = json.loads(shown.err)["error"]
+    assert error["code"] == "invalid_spec"
+    assert told in error["message"]
+    assert error["hint"] == f"see: atoll {arguments[0]} --help"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["exec", "--timeout", "abc", "work", "prog", "--json"], ["run", "--nonsense", "--", "prog", "--json"]],
+)
+def test_json_that_a_program_was_to_get_is_not_ours(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 125
+    assert capsys.readouterr().err.startswith("atoll: ")
+
+
+@pytest.mark.parametrize(
     ("name", "text", "shown"),
     [
         ("resume", "timeout_s is 2e+09", "--timeout is 2e+09"),
