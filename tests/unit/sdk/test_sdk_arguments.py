@@ -39,6 +39,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "mode": lambda sandbox: sandbox.files.write("a", "b", mode="644"),
     "content": lambda sandbox: sandbox.files.write("a", 5),
     "depth": lambda sandbox: sandbox.files.list("a", depth="1"),
+    "depth, none": lambda sandbox: sandbox.files.list("a", depth=0),
     "whose": lambda sandbox: sandbox.files.read("a", user=["root"]),
     "upload": lambda sandbox: sandbox.files.upload(None, "a"),
     "download": lambda sandbox: sandbox.files.download("a", "b", max_bytes="5"),

@@ -106,7 +106,7 @@ class AsyncFiles:
             FileMissingError: There is no such directory.
             NotADirectoryInSandboxError: It is something else.
         """
-        check_number("depth", depth, whole=True, hint="give how many levels to list")
+        check_number("depth", depth, least=1, whole=True, hint="give how many levels to list, 1 or more")
         request = files_request("list", path, depth=depth, user=user)
         return files_from(await self._agent.call(request, repeatable=True))
 

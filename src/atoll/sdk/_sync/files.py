@@ -107,7 +107,7 @@ class Files:
             FileMissingError: There is no such directory.
             NotADirectoryInSandboxError: It is something else.
         """
-        check_number("depth", depth, whole=True, hint="give how many levels to list")
+        check_number("depth", depth, least=1, whole=True, hint="give how many levels to list, 1 or more")
         request = files_request("list", path, depth=depth, user=user)
         return files_from(self._agent.call(request, repeatable=True))
 

@@ -174,7 +174,8 @@ def _number(request: Request, name: str) -> int | None:
     if text is None:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS_MOST:
-        raise InvalidSpecError(f"{name}={text[:80]!r} is no number")
+        hint = f"give a whole number without a sign, of {_DIGITS_MOST} digits at most"
+        raise InvalidSpecError(f"{name} is {text[:80]}", hint=hint)
     return int(text)
 
 
