@@ -80,7 +80,7 @@ def check_lease(team: str, quotas: Quotas, lifecycle: Lifecycle) -> None:
     if first_s > most_s or (woken_s is not None and woken_s > most_s):
         raise QuotaError(
             f"a lease of team {team!r} is at most {most_s:.10g} seconds",
-            hint=f"give a timeout of {most_s:.10g} seconds or less",
+            hint=f"give {most_s:.10g} seconds or less",
         )
 
 
@@ -282,7 +282,7 @@ class QuotaBook:
         ours = [booking for booking in bookings if booking.team == team]
         for booking in ours:
             for sandbox_id, limits in booking.awake.items():
-                awake[sandbox_id] = _larger(limits, awake.get(sandbox_id, limits))
+                awake[sandbox_id] = _larger(limits, awake.get(sandbox_id, limits), self._vcpus)
                 asleep.discard(sandbox_id)
         for booking in ours:
             asleep |= booking.asleep
@@ -292,6 +292,6 @@ class QuotaBook:
         return {sandbox_id: each.over(self._default_limits) for sandbox_id, each in limits.items()}
 
 
-def _larger(one: Limits, other: Limits) -> Limits:
-    vcpus = None if None in (one.vcpus, other.vcpus) else max(one.vcpus or 0, other.vcpus or 0)
+def _larger(one: Limits, other: Limits, all_vcpus: float) -> Limits:
+    vcpus = max(all_vcpus if each.vcpus is None else each.vcpus for each in (one, other))
     return Limits(vcpus=vcpus, memory_mib=max(one.memory_mib or 0, other.memory_mib or 0))

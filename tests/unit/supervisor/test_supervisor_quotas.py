@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 import pytest
@@ -168,6 +169,15 @@ async def test_processors_and_memory_are_those_of_all_that_run_together(world: W
     assert (await act(world, made, "limits", more)).status == 429
     assert world.system.table.sandbox(made["sandbox_id"]).row.limits.vcpus == 1
     assert (await act(world, made, "limits", {"limits": {"vcpus": 2}, "best_effort": True})).status == 200
+
+
+@in_world
+async def test_one_that_counts_as_all_processors_is_not_given_more_than_its_team_may_have(world: World) -> None:
+    all_vcpus = os.cpu_count() or 1
+    await make_team(world, vcpus=all_vcpus)
+    made = await world.create(team="reef")
+    more = {"limits": {"vcpus": all_vcpus + 1}, "best_effort": True}
+    assert (await act(world, made, "limits", more)).json["code"] == "quota"
 
 
 @in_world
