@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from atoll.errors import InvalidSpecError
 from atoll.types.given import check_number
 
 _SHOWN = len("e2b_") + 4
 _ID_DIGITS = 16
+_MOST = 1_000_000_000
+_WHOLE = ("running", "suspended", "memory_mib", "disk_mib", "builds")
 
 
 class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -43,10 +44,9 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         for name, value in msgspec.structs.asdict(self).items():
             if value is None:
                 continue
-            hint = "give 0 or more, or None for no quota"
-            check_number(f"the quota {name}", value, hint=hint)
-            if not 0 <= value < float("inf"):
-                raise InvalidSpecError(f"the quota {name} is {value:.10g}", hint=hint)
+            whole = name in _WHOLE
+            hint = f"give {'a whole number, ' if whole else ''}0 to {_MOST:,}, or None for no quota"
+            check_number(f"the quota {name}", value, least=0, most=_MOST, whole=whole, hint=hint)
         return self
 
 
