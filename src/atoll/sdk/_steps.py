@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from atoll.errors import InvalidSpecError
-from atoll.types import CopyStep, EnvStep, RunStep, Step, TemplateSpec, UserStep, WorkdirStep
+from atoll.errors import InvalidSpecError, TemplateBuildError
+from atoll.types import CopyStep, EnvStep, ExecResult, RunStep, Step, TemplateSpec, UserStep, WorkdirStep
 
 _VARIABLE = re.compile(r"\\(\$)|\$(?:(\w+)|\{(\w+)(?::?([-+])([^{}]*))?\})")
 _VERSION = "1"
@@ -115,6 +115,12 @@ def described(step: Step) -> str:
             text = f"USER {step.user}"
     text = " ".join(text.split())
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def failed(what: str, result: ExecResult) -> TemplateBuildError:
+    """A program of a build that did not end with 0, and the last of what it said, if it said anything."""
+    tail = (result.stderr or result.stdout).strip()[-2000:]
+    return TemplateBuildError(f"{what} ended with exit code {result.exit_code}{f': {tail}' if tail else ''}")
 
 
 def _hashed(key: str, parts: Sequence[str]) -> str:

@@ -16,8 +16,8 @@ from atoll.sdk._context import Context, matched, pattern_of
 from atoll.sdk._dockerfile import Dockerfile
 from atoll.sdk._lines import LONGEST_LINE, Lines
 from atoll.sdk._placing import Placing
-from atoll.sdk._steps import check_env, expanded, keys, points, usable
-from atoll.types import CopyStep, EnvStep, RunStep, Step, TemplateSpec, UserStep, WorkdirStep
+from atoll.sdk._steps import check_env, expanded, failed, keys, points, usable
+from atoll.types import CopyStep, EnvStep, ExecResult, RunStep, Step, TemplateSpec, UserStep, WorkdirStep
 
 
 def tarred(*entries: tuple[str, Any]) -> bytes:
@@ -250,3 +250,9 @@ def test_lines_are_whole_and_bounded() -> None:
     for _ in range(100):
         assert feed("y" * 1000) == []
     assert [(level, len(line)) for level, line in lines.rest()] == [("info", LONGEST_LINE)]
+
+
+def test_a_failed_step_is_told_with_what_it_said_if_anything() -> None:
+    assert str(failed("RUN x", ExecResult(exit_code=3))) == "RUN x ended with exit code 3"
+    said = ExecResult(exit_code=3, stdout_bytes=b"on the way\n", stderr_bytes=b"bad\n")
+    assert str(failed("RUN x", said)) == "RUN x ended with exit code 3: bad"

@@ -172,7 +172,9 @@ async def test_processors_and_memory_are_those_of_all_that_run_together(world: W
 
 
 @in_world
-async def test_one_that_counts_as_all_processors_is_not_given_more_than_its_team_may_have(world: World) -> None:
+async def test_one_that_counts_as_all_processors_is_not_given_more_than_its_team_may_have(
+    world: World,
+) -> None:
     all_vcpus = os.cpu_count() or 1
     await make_team(world, vcpus=all_vcpus)
     made = await world.create(team="reef")

@@ -291,10 +291,7 @@ class AsyncBuilder:
         for level, message in lines.rest():
             await self._say(message, level)
         if result.exit_code:
-            tail = (result.stderr or result.stdout).strip()[-2000:]
-            raise TemplateBuildError(
-                f"{_steps.described(step)} ended with exit code {result.exit_code}: {tail}"
-            )
+            raise _steps.failed(_steps.described(step), result)
 
     async def _apply(self) -> None:
         """Let the sandbox have the variables, user and directory that the steps have set."""

@@ -9,6 +9,7 @@ from atoll.errors import DeadlineError, ExecTimeoutError, TemplateBuildError
 from atoll.sdk._async.process import AsyncProcess
 from atoll.sdk._async.sandbox import AsyncSandbox
 from atoll.sdk._io_async import in_thread
+from atoll.sdk._steps import failed
 
 _READY_S = 600.0
 _TRY_READY_S = 30.0
@@ -63,8 +64,7 @@ async def _has_ended(process: AsyncProcess) -> bool:
     except DeadlineError:
         return False
     if ended.exit_code:
-        tail = (ended.stderr or ended.stdout).strip()[-2000:]
-        raise TemplateBuildError(f"the start command ended with exit code {ended.exit_code}: {tail}")
+        raise failed("the start command", ended)
     return True
 
 

@@ -292,10 +292,7 @@ class Builder:
         for level, message in lines.rest():
             self._say(message, level)
         if result.exit_code:
-            tail = (result.stderr or result.stdout).strip()[-2000:]
-            raise TemplateBuildError(
-                f"{_steps.described(step)} ended with exit code {result.exit_code}: {tail}"
-            )
+            raise _steps.failed(_steps.described(step), result)
 
     def _apply(self) -> None:
         """Let the sandbox have the variables, user and directory that the steps have set."""

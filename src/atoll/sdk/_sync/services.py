@@ -10,6 +10,7 @@ from atoll.errors import DeadlineError, ExecTimeoutError, TemplateBuildError
 from atoll.sdk._sync.process import Process
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._io_sync import in_thread
+from atoll.sdk._steps import failed
 
 _READY_S = 600.0
 _TRY_READY_S = 30.0
@@ -64,8 +65,7 @@ def _has_ended(process: Process) -> bool:
     except DeadlineError:
         return False
     if ended.exit_code:
-        tail = (ended.stderr or ended.stdout).strip()[-2000:]
-        raise TemplateBuildError(f"the start command ended with exit code {ended.exit_code}: {tail}")
+        raise failed("the start command", ended)
     return True
 
 
