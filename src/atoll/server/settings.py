@@ -65,8 +65,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSpecError(
                 "a certificate and its key belong together", hint="give --tls-cert and --tls-key"
             )
-        if not min(self.head_timeout_s, self.body_timeout_s) >= 0.1:
-            raise InvalidSpecError("a time limit is too short", hint="give at least 0.1 seconds")
+        for option, limit_s in (
+            ("--head-timeout", self.head_timeout_s),
+            ("--body-timeout", self.body_timeout_s),
+        ):
+            if not limit_s >= 0.1:
+                raise InvalidSpecError(f"{option} is {limit_s:g} s", hint="give at least 0.1 seconds")
         if not 0 <= self.port <= 65535:
             raise InvalidSpecError(f"port {self.port} is not between 0 and 65535")
         if self.domain is not None and (not self.domain.strip(".-") or set(self.domain) - _DOMAIN_CHARS):

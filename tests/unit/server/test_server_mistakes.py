@@ -31,7 +31,7 @@ BOUND_S = 120.0
         (["--listen", "1.2.3.4.5.6:0"], "cannot listen on 1.2.3.4.5.6 port 0"),
         (["--nonsense"], "No such option"),
         (["--head-timeout", "soon"], "'soon' is no length of time"),
-        (["--body-timeout", "0.01s"], "a time limit is too short"),
+        (["--body-timeout", "0.01s"], "--body-timeout is 0.01 s (give at least 0.1 seconds)"),
     ],
 )
 def test_a_mistake_is_one_line_and_125_and_tells_no_key(
