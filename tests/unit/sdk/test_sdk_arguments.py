@@ -37,6 +37,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "rollback": lambda sandbox: sandbox.rollback(None),
     "history": lambda sandbox: sandbox.stats_history("yesterday"),
     "mode": lambda sandbox: sandbox.files.write("a", "b", mode="644"),
+    "mode, more": lambda sandbox: sandbox.files.write("a", "b", mode=0o10000),
     "content": lambda sandbox: sandbox.files.write("a", 5),
     "depth": lambda sandbox: sandbox.files.list("a", depth="1"),
     "depth, none": lambda sandbox: sandbox.files.list("a", depth=0),
@@ -48,6 +49,9 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "get": lambda _: Sandbox.get(None),  # type: ignore[arg-type]
     "get, text": lambda _: Sandbox.get("\udcff"),
     "list": lambda _: list(Sandbox.list(limit="5")),  # type: ignore[arg-type]
+    "list, less than none": lambda _: list(Sandbox.list(limit=-1)),
+    "state": lambda _: list(Sandbox.list(state="runing")),  # type: ignore[arg-type]
+    "state, one of them": lambda _: list(Sandbox.list(state=["running", "asleep"])),  # type: ignore[list-item]
     "states": lambda _: list(Sandbox.list(state=5)),  # type: ignore[arg-type]
     "image": lambda _: Images.get(5),  # type: ignore[arg-type]
     "snapshots": lambda _: Snapshots.delete(5),  # type: ignore[arg-type]
@@ -131,3 +135,8 @@ def test_a_piece_of_input_that_is_no_bytes_kills_the_program_and_is_named(
     with pytest.raises(InvalidSpecError, match="int cannot be sent"):
         sandbox.run("cat", stdin=[b"a", 2])  # type: ignore[list-item]
     assert killed.is_set()
+
+
+def test_a_list_of_those_in_none_of_the_states_is_empty(supervisor: FakeSupervisor) -> None:
+    assert list(Sandbox.list(state=[])) == []
+    assert supervisor.api.requests == []

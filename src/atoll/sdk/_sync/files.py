@@ -87,7 +87,9 @@ class Files:
             NoSpaceError: The disk is full.
         """
         if mode is not None:
-            check_number("mode", mode, least=0, whole=True, hint="give permission bits, like 0o644")
+            check_number(
+                "mode", mode, least=0, most=0o7777, whole=True, hint="give permission bits, like 0o644"
+            )
         if not isinstance(data, (str, bytes, bytearray, memoryview)):
             request = put_file(path, user, mode=mode, body=None)
             return file_from(self._agent.call(request, body=data, timeout_s=None))

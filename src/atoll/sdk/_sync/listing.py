@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.protocol import LogsPage
 from atoll.sdk._sync.link import Link, ref
 from atoll.sdk._io_sync import sleep
-from atoll.types import SandboxInfo, SandboxPage, SandboxState, check_number, check_text, copied
+from atoll.types import SandboxInfo, SandboxPage, SandboxState, check_choice, check_number, copied
 
 _PAGE = 100
 _LOGS_POLL_S = 0.5
@@ -24,9 +25,11 @@ def listed(
 ) -> Iterator[SandboxInfo]:
     """The sandboxes that fit, oldest first, ``limit`` at most."""
     if limit is not None:
-        check_number("limit", limit, whole=True, hint="give how many at most, or None for all")
+        check_number("limit", limit, least=0, whole=True, hint="give how many at most, or None for all")
     if state is not None:
         _check_states(state)
+        if not state:  # in one of none; to the supervisor no state would be any
+            return
     labels = copied("metadata", metadata)
     left = limit
     cursor: str | None = None
@@ -46,8 +49,8 @@ def listed(
 def _check_states(state: SandboxState | Sequence[SandboxState]) -> None:
     if not isinstance(state, Sequence) or isinstance(state, (bytes, bytearray)):
         raise InvalidSpecError(f"state is {state!r}", hint="give a state, or a list of them")
-    for one in [state] if isinstance(state, str) else state:
-        check_text("state", one)
+    for one in (state,) if isinstance(state, str) else state:
+        check_choice("state", one, get_args(SandboxState))
 
 
 def _query(
