@@ -64,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         found: dict[str, list[str]] = {}
         for rule in self.registry_mirrors.split():
             host, _, mirrors = rule.partition("=")
-            if not host or not all(mirrors.split(",")):
+            if not host or not all(mirrors.split(",")) or "://" in rule:
                 raise InvalidSpecError(
                     f"ATOLL_REGISTRY_MIRRORS has {rule!r}", hint="give HOST=MIRROR or HOST=MIRROR,MIRROR"
                 )
@@ -72,10 +72,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def insecure(self) -> list[str]:
-        """The hosts that may be asked by plain http."""
-        return self.insecure_registries.replace(",", " ").split()
+        """The hosts that may be asked by plain http.
+
+        Raises:
+            InvalidSpecError: One is no host.
+        """
+        hosts = self.insecure_registries.replace(",", " ").split()
+        for host in hosts:
+            if "/" in host:
+                raise InvalidSpecError(
+                    f"ATOLL_INSECURE_REGISTRIES has {host!r}", hint="give HOST or HOST:PORT"
+                )
+        return hosts
 
 
+_LOG_LEVELS = ("debug", "info", "warning", "error")
 _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_POOL_SIZE": ("pool_size", int),
     "ATOLL_IDLE_EXIT_S": ("idle_exit_s", float),
@@ -107,10 +118,10 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         except ValueError:
             raise InvalidSpecError(f"{variable} is {text!r}", hint=f"give a value like {kind(1)!r}") from None
     settings = msgspec.convert(values, Settings)
-    if settings.pool_size < 0 or settings.restores_at_once < 1:
-        raise InvalidSpecError(
-            "ATOLL_POOL_SIZE or ATOLL_RESTORES is negative", hint="give 0 or more, 1 or more"
-        )
+    if settings.pool_size < 0:
+        raise InvalidSpecError(f"ATOLL_POOL_SIZE is {settings.pool_size}", hint="give 0 or more")
+    if settings.restores_at_once < 1:
+        raise InvalidSpecError(f"ATOLL_RESTORES is {settings.restores_at_once}", hint="give 1 or more")
     for name in ("idle_exit_s", "agent_timeout_s", "image_gib"):
         if not 0 < getattr(settings, name) < _MOST:
             variable = next(variable for variable, (field, _) in _VARIABLES.items() if field == name)
@@ -125,4 +136,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         raise InvalidSpecError(f"ATOLL_DISK is {settings.disk!r}", hint="give auto or engine")
     if settings.cpu_latency not in ("auto", "off"):
         raise InvalidSpecError(f"ATOLL_CPU_LATENCY is {settings.cpu_latency!r}", hint="give auto or off")
+    if settings.log_level not in _LOG_LEVELS:
+        hint = f"give {', '.join(_LOG_LEVELS[:-1])} or {_LOG_LEVELS[-1]}"
+        raise InvalidSpecError(f"ATOLL_LOG is {settings.log_level!r}", hint=hint)
     return settings

@@ -113,9 +113,22 @@ def test_settings_come_from_the_environment_and_nonsense_is_refused() -> None:
         {"ATOLL_IMAGE_GIB": "-1"},
         {"ATOLL_IMAGE_GIB": "inf"},
         {"ATOLL_AGENT_TIMEOUT_S": "nan"},
+        {"ATOLL_LOG": "loud"},
     ):
-        with pytest.raises(InvalidSpecError):
+        (variable,) = wrong
+        with pytest.raises(InvalidSpecError, match=f"^{variable} is "):
             read_settings(wrong)
+
+
+def test_addresses_are_no_registries() -> None:
+    with pytest.raises(InvalidSpecError, match="ATOLL_INSECURE_REGISTRIES has 'http://one:5000'"):
+        read_settings({"ATOLL_INSECURE_REGISTRIES": "two:5000,http://one:5000"}).insecure()
+    with pytest.raises(InvalidSpecError, match="ATOLL_REGISTRY_MIRRORS has "):
+        read_settings({"ATOLL_REGISTRY_MIRRORS": "one=http://two/cache"}).mirrors()
+    assert read_settings({"ATOLL_INSECURE_REGISTRIES": "two:5000,[::1]:80"}).insecure() == [
+        "two:5000",
+        "[::1]:80",
+    ]
 
 
 def test_copies_are_restored_on_all_processors_as_far_as_the_supervisor_can_follow() -> None:
