@@ -142,6 +142,16 @@ def test_an_image_of_a_hundred_layers_is_one_file_system(serve: Any) -> None:
             assert twin.run("cat /d/moved").stdout == "99"
 
 
+def test_a_layer_that_comes_again_is_laid_on_what_came_between(serve: Any) -> None:
+    empty: list[File] = []
+    layers = shell_layers(empty, [File("d/a"), File("d/b")], [File("d/.wh.a"), File("c")], empty)
+    layers += [layers[2], [File(".wh.c")], empty]
+    with Sandbox.create(image=serve("again", ImageSource(layers))) as sandbox:
+        assert sandbox.run("ls -d /c /d/* 2>/dev/null").stdout.split() == ["/d/a", "/d/b"]
+        with sandbox.fork(1)[0] as twin:
+            assert twin.run("ls /d").stdout == "a\nb\n"
+
+
 def test_the_command_line_pulls_lists_shows_runs_and_removes(serve: Any) -> None:
     reference = serve("tool", ImageSource(shell_layers([File("etc/tool")]), {"Cmd": ["/bin/sleep", "1000"]}))
     pinned = said("image", "pull", reference)

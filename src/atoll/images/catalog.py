@@ -75,7 +75,9 @@ class Catalog:
             return None
         if not info.layers:
             return Image(info=info, lowers=(self.directory / wanted / ROOTFS,))
-        lowers = tuple(self.layers / layer for layer in reversed(info.layers))
+        # The kernel stacks a directory once. Of a layer that comes again, as empty ones often do, the top one decides:
+        # it says again all that the lower one says.
+        lowers = tuple(self.layers / layer for layer in dict.fromkeys(reversed(info.layers)))
         return Image(info=info, lowers=lowers) if all(lower.is_dir() for lower in lowers) else None
 
     def names(self) -> dict[str, Named]:
