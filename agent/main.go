@@ -4,6 +4,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"log"
 	"net"
 	"net/http"
@@ -45,6 +46,7 @@ func main() {
 	runtime.GOMAXPROCS(min(runtime.NumCPU(), mostThreads))
 	syscall.Umask(0o022)
 	outliveSignals()
+	carryImage()
 	if err := serve(net.JoinHostPort(*address, strconv.Itoa(*port)), *host); err != nil {
 		log.SetFlags(0)
 		log.Print("atoll agent: ", err)
@@ -59,6 +61,18 @@ func outliveSignals() {
 	if os.Getpid() == 1 {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT,
 			syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	}
+}
+
+// carryImage brings into memory what the image has where each boot begins with memory. What cannot be had there is
+// told, and not worth a sandbox.
+func carryImage() {
+	if os.Getpid() != 1 {
+		return
+	}
+	guest := &system.System{Root: "/"}
+	if err := guest.Carry("/run", "/tmp"); err != nil {
+		fmt.Fprintf(os.Stderr, "%s image: %v\n", time.Now().UTC().Format(time.RFC3339), err)
 	}
 }
 

@@ -16,7 +16,7 @@ from tests.registry import File, ImageSource, Registry, serving
 from tests.registry.images import directory, symlink
 from tests.registry.programs import busybox, musl
 
-from atoll import Images, Sandbox
+from atoll import Images, Sandbox, Snapshots, Volumes
 from atoll.errors import FileMissingError, ImageNotFoundError, InUseError, InvalidSpecError
 
 BOUND_S = 120.0
@@ -150,6 +150,41 @@ def test_a_layer_that_comes_again_is_laid_on_what_came_between(serve: Any) -> No
         assert sandbox.run("ls -d /c /d/* 2>/dev/null").stdout.split() == ["/d/a", "/d/b"]
         with sandbox.fork(1)[0] as twin:
             assert twin.run("ls /d").stdout == "a\nb\n"
+
+
+def test_what_an_image_has_in_run_and_tmp_is_there(serve: Any) -> None:
+    had = [
+        directory("run/service", mode=0o2775, uid=1000, gid=50),
+        File("run/service/conf", b"run", mode=0o640, uid=1000),
+        directory("tmp", mode=0o1777),
+        File("tmp/left", b"tmp"),
+        File("tmp/mine/hidden", b"image"),
+    ]
+    reference = serve("leaves", ImageSource(shell_layers(had)))
+    volume = Volumes.create("leaves")
+    with Sandbox.create(image=reference, volumes={"/tmp/mine": volume.name}) as sandbox:
+        for _ in range(2):
+            listed = sandbox.run("ls -ld /run/service /run/service/conf; cat /tmp/left; ls /tmp/mine").stdout
+            assert [line.split()[:4] for line in listed.splitlines()[:2]] == [
+                ["drwxrwsr-x", "2", "app", "staff"],
+                ["-rw-r-----", "1", "app", "root"],
+            ]
+            assert listed.splitlines()[2:] == ["tmp"]
+            sandbox.suspend(memory=False)
+
+
+def test_what_an_image_has_there_that_is_too_big_for_memory_is_there_too(serve: Any) -> None:
+    had = [directory("tmp", mode=0o1777), File("tmp/a", b"a"), File("tmp/big", bytes(40 << 20))]
+    reference = serve("big", ImageSource(shell_layers(had)))
+    with Sandbox.create(image=reference) as sandbox:
+        ready = sandbox.snapshot()
+        sandbox.run("ls -d /tmp; cat /tmp/a; echo more >/tmp/a").check()
+        sandbox.rollback(ready)
+        sandbox.suspend()
+        assert sandbox.run("cat /tmp/a; wc -c </tmp/big").stdout == f"a{40 << 20}\n"
+        with sandbox.fork(1)[0] as twin:
+            assert twin.run("cat /tmp/a; wc -c </tmp/big").stdout == f"a{40 << 20}\n"
+    Snapshots.delete(ready.snapshot_id)
 
 
 def test_the_command_line_pulls_lists_shows_runs_and_removes(serve: Any) -> None:
