@@ -88,21 +88,33 @@ func (s *source) resolve(ctx context.Context) (*resolved, error) {
 	return describe(found.Digest, image)
 }
 
-// choose finds the image for this machine in an index.
+// choose finds the image for this machine in an index. One of which the index does not say what it is for may be; its
+// configuration tells.
 func choose(index v1.ImageIndex) (v1.Hash, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		return v1.Hash{}, err
 	}
 	var others []string
+	var unsaid *v1.Hash
 	for _, each := range manifest.Manifests {
 		switch {
-		case each.Platform == nil || !each.MediaType.IsImage():
+		case !each.MediaType.IsImage():
+		case each.Platform == nil:
+			if unsaid == nil {
+				unsaid = &each.Digest
+			}
 		case each.Platform.OS == "linux" && each.Platform.Architecture == runtime.GOARCH:
 			return each.Digest, nil
 		default:
 			others = append(others, each.Platform.String())
 		}
+	}
+	if unsaid != nil {
+		return *unsaid, nil
+	}
+	if len(others) == 0 {
+		return v1.Hash{}, newFault("unsupported", "it is an index that has no image")
 	}
 	slices.Sort(others)
 	return v1.Hash{}, newFault("unsupported", "there is none for linux/%s, only for %s",

@@ -94,6 +94,20 @@ async def test_of_an_index_the_image_for_this_machine_is_taken(tmp_path: Path) -
             await pulled(tmp_path, registry.put("app", "single", there))
 
 
+async def test_an_index_that_tells_no_architectures_is_taken_at_its_images_word(tmp_path: Path) -> None:
+    here = ImageSource([[File("here")]])
+    there = ImageSource([[File("there")]], architecture="riscv64")
+    with serving() as registry:
+        for source in (here, there):
+            registry.put("app", "part", source)
+        image = await pulled(tmp_path, registry.put_index("app", "1", index_of(here, told=False)))
+        assert (image.lowers[0] / "here").exists()
+        with pytest.raises(UnsupportedError, match="is for linux/riscv64"):
+            await pulled(tmp_path, registry.put_index("app", "2", index_of(there, told=False)))
+        with pytest.raises(UnsupportedError, match="an index that has no image"):
+            await pulled(tmp_path, registry.put_index("app", "3", index_of()))
+
+
 async def test_a_connection_that_ends_too_early_is_gone_on_with(tmp_path: Path) -> None:
     with serving() as registry:
         reference = registry.put("app", "1", ImageSource([[File("big", BIG)]], how=("plain",)))
