@@ -156,11 +156,25 @@ func setAttributes(name string, header *tar.Header) error {
 			return invalid(header.Name, "has an attribute of %d bytes", len(value))
 		}
 		err := unix.Lsetxattr(name, attribute, []byte(value), 0)
+		if refusesAttribute(err) {
+			return invalid(header.Name, "has the attribute %.100q of %d bytes, which the file system here cannot hold: %v",
+				attribute, len(value), err)
+		}
 		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 			return fmt.Errorf("set the attribute %s of %s: %w", attribute, name, err)
 		}
 	}
 	return nil
+}
+
+// refusesAttribute tells whether it is for what an attribute is that it was not set. File systems call it a full disk
+// when a file's attributes have no room.
+func refusesAttribute(err error) bool {
+	if errors.Is(err, unix.ENOSPC) {
+		var disk unix.Statfs_t
+		return unix.Statfs(".", &disk) == nil && disk.Bavail*uint64(disk.Bsize) > attributeMost
+	}
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ERANGE) || errors.Is(err, unix.E2BIG)
 }
 
 func isOwnAttribute(name string) bool {

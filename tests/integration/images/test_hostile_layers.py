@@ -120,6 +120,22 @@ async def test_devices_are_left_out_and_attributes_that_rule_the_host_too(tmp_pa
     assert os.listxattr(lower / "d") == ["user.fine"]
 
 
+@pytest.mark.parametrize("key, value", [("user." + "k" * 300, "v"), ("security.capability", "rubbish")])
+async def test_an_attribute_that_cannot_be_is_named(tmp_path: Path, key: str, value: str) -> None:
+    with pytest.raises(ImagePullError, match=f'its entry "f" has the attribute "{key[:90]}'):
+        await pulled(tmp_path, [File("f", attributes={key: value})])
+
+
+async def test_an_attribute_that_a_file_system_cannot_hold_is_no_full_disk(tmp_path: Path) -> None:
+    big = {"user.big": "v" * 65536}
+    try:
+        image = await pulled(tmp_path, [File("f", attributes=big)])
+    except ImagePullError as error:
+        assert 'its entry "f" has the attribute "user.big" of 65536 bytes' in str(error)
+    else:
+        assert os.getxattr(image.lowers[0] / "f", "user.big") == b"v" * 65536
+
+
 async def test_whiteouts_hide_what_lies_below_and_nothing_else(tmp_path: Path) -> None:
     image = await pulled(
         tmp_path,
