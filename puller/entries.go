@@ -19,8 +19,11 @@ const (
 	whiteoutPrefix = ".wh."
 	whiteoutOpaque = ".wh..wh..opq"
 	whiteoutMeta   = ".wh..wh."
-	attributeKey   = "SCHILY.xattr."
-	attributeMost  = 64 << 10
+	markOpaque     = "overlay.opaque"
+	// Of a directory that the layer only has for what is in it: whose and how it is, layers below say.
+	markImplied   = "overlay.atoll.implied"
+	attributeKey  = "SCHILY.xattr."
+	attributeMost = 64 << 10
 )
 
 func (t *tree) file(name string, header *tar.Header, content io.Reader) error {
@@ -117,7 +120,8 @@ func (t *tree) whiteout(directory, base string) error {
 	case errors.Is(err, os.ErrNotExist):
 		return syscall.Mknod(name, syscall.S_IFCHR, 0)
 	case err == nil && info.IsDir():
-		return t.makeOpaque(name)
+		// Another one than that below, of which nothing is left.
+		return errors.Join(t.makeOpaque(name), t.unmark(name, markImplied))
 	}
 	return err
 }
@@ -126,7 +130,26 @@ func (t *tree) makeOpaque(directory string) error {
 	if t.merges() {
 		return t.removeLower(directory)
 	}
-	return unix.Lsetxattr(directory, t.overlay+"overlay.opaque", []byte("y"), 0)
+	return t.mark(directory, markOpaque)
+}
+
+// mark sets an attribute that the kernel's overlay reads, or at least shows to nobody.
+func (t *tree) mark(directory, mark string) error {
+	if t.merges() {
+		return nil
+	}
+	return unix.Lsetxattr(directory, t.overlay+mark, []byte("y"), 0)
+}
+
+func (t *tree) unmark(directory, mark string) error {
+	if t.merges() {
+		return nil
+	}
+	err := unix.Lremovexattr(directory, t.overlay+mark)
+	if errors.Is(err, unix.ENODATA) {
+		return nil
+	}
+	return err
 }
 
 // opaqueInsteadOf makes a directory in the place of a whiteout: it hides what the whiteout hid.

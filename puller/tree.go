@@ -167,6 +167,9 @@ func (t *tree) parents(directory string) error {
 		if err := os.Mkdir(directory, 0o755); err != nil {
 			return invalid(directory, "is where others are to be, but cannot be made: %v", err)
 		}
+		if err := t.mark(directory, markImplied); err != nil {
+			return err
+		}
 	case err != nil:
 		return invalid(directory, "is where others are to be, but cannot be entered: %v", err)
 	case isWhiteout(info):
@@ -201,6 +204,9 @@ func (t *tree) directory(name string, header *tar.Header) error {
 		if err = t.clear(name); err == nil {
 			err = os.Mkdir(name, 0o700)
 		}
+	}
+	if err == nil {
+		err = t.unmark(name, markImplied)
 	}
 	if err != nil {
 		return err

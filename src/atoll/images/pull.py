@@ -22,6 +22,7 @@ from atoll.images.owners import Owner, stacked_owners, write_owners
 from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig, Unpacked
 from atoll.images.realm import Realm, realm_of
 from atoll.images.reference import directory_name, pinned, repository
+from atoll.images.seams import Seam
 from atoll.types import ImageAccess, ImageInfo, Progress
 
 Stacking = Literal["trusted", "user", "none"]
@@ -232,6 +233,8 @@ class Pulls:
         ids = [asked.realm.directory(diff_id) for diff_id in resolved.config.rootfs.diff_ids or []]
         if not ids:
             ids = [self._empty()]
+        if self._stacking != "none":
+            ids += self._seam(ids)
         stacked = [self._catalog.layers / layer for layer in ids] if self._stacking != "none" else [flat]
         told = resolved.config.config or RunConfig()
         info = ImageInfo(
@@ -250,6 +253,25 @@ class Pulls:
         )
         self._catalog.record(info)
         return info
+
+    def _seam(self, ids: Sequence[str]) -> list[str]:
+        """The layer that these need on top, if any."""
+        seam = Seam(
+            [self._catalog.layers / layer for layer in dict.fromkeys(reversed(ids))], f"{self._stacking}."
+        )
+        if not (directories := seam.directories()):
+            return []
+        layer = f"sha256-{hashlib.sha256(' '.join(('seam', *ids)).encode()).hexdigest()}"
+        if not (self._catalog.layers / layer).is_dir():
+            aside = Path(tempfile.mkdtemp(prefix=BUILDING, dir=self._catalog.layers))
+            try:
+                _fresh(aside / layer)
+                seam.write(directories, aside / layer)
+                sync_tree(aside / layer)
+                os.rename(aside / layer, self._catalog.layers / layer)
+            finally:
+                remove_tree(aside)
+        return [layer]
 
     def _empty(self) -> str:
         """The layer of an image that has none."""

@@ -26,10 +26,13 @@ def silent(_: Progress) -> None:
     pass
 
 
+def stacking_here() -> Stacking:
+    return "trusted" if is_host_root() else "user"
+
+
 async def pulled(path: Path, *layers: list[File], stacking: Stacking | None = None) -> Image:
-    kind: Stacking = stacking or ("trusted" if is_host_root() else "user")
     with serving() as registry:
-        images = Images(path / "images", PullSettings(), kind)
+        images = Images(path / "images", PullSettings(), stacking or stacking_here())
         return await images.ensure(registry.put("app", "1", ImageSource(layers)), silent)
 
 
@@ -174,6 +177,62 @@ async def test_whiteouts_hide_what_lies_below_and_nothing_else(tmp_path: Path) -
         ]
 
 
+def modes(root: Path, *paths: str) -> list[tuple[str, int, int]]:
+    found = [(root / path).lstat() for path in paths]
+    return [(oct(stat.S_IMODE(one.st_mode)), one.st_uid, one.st_gid) for one in found]
+
+
+async def test_a_directory_that_a_layer_does_not_tell_of_is_as_the_layers_below_have_it(
+    tmp_path: Path,
+) -> None:
+    below = [
+        directory("home", mode=0o711),
+        directory("home/app", mode=0o700, uid=7, gid=8, attributes={"user.mine": "1"}),
+        directory("cache", mode=0o2775, gid=9),
+        directory("gone", mode=0o700, uid=7),
+        directory("replaced", mode=0o700, uid=7),
+        directory("told", mode=0o700, uid=7),
+        directory("emptied", mode=0o700, uid=7),
+    ]
+    above = [
+        File("home/app/lib/a.jar"),
+        File("cache/.wh.nothing"),
+        File("gone/new"),
+        File(".wh.gone"),
+        File(".wh.replaced"),
+        File("replaced"),
+        directory("told", mode=0o750),
+        File("told/x"),
+        File("emptied/.wh..wh..opq"),
+        File("new/x"),
+    ]
+    everything = ("home", "home/app", "home/app/lib", "cache", "gone", "told", "emptied", "new")
+    plain = ("0o755", 0, 0)
+    wanted = [
+        ("0o711", 0, 0),
+        ("0o700", 7, 8),
+        plain,
+        ("0o2775", 0, 9),
+        plain,
+        ("0o750", 0, 0),
+        ("0o700", 7, 0),
+        plain,
+    ]
+    for layers in (
+        [below, above],
+        [below, above, [File("home/app/again")]],
+        [below, [File("home/app/x")], above],
+    ):
+        image = await pulled(tmp_path / str(len(layers[1])), *layers)
+        assert len(image.lowers) == len(layers) + 1
+        with mounted(image) as root:
+            assert modes(root, *everything) == wanted
+            assert os.listxattr(root / "home/app") == ["user.mine"]
+            assert (root / "replaced").is_file()
+            assert (root / "home/app/lib/a.jar").is_file()
+    assert len((await pulled(tmp_path, [directory("a")], [File("a/x"), File("b/x")])).lowers) == 2
+
+
 async def test_where_layers_cannot_be_mounted_they_are_merged_to_the_same(tmp_path: Path) -> None:
     image = await pulled(
         tmp_path,
@@ -235,7 +294,7 @@ async def test_an_image_has_no_more_files_and_bytes_than_it_may(tmp_path: Path) 
     for layer in (sparse_archive(1 << 50), sparse_archive(1 << 62), deep):
         with serving() as registry, pytest.raises(ImagePullError, match="more than the 10"):
             reference = registry.put("app", "1", ImageSource([sparse_archive(1000), layer]))
-            await Images(tmp_path / "images", settings).ensure(reference, silent)
+            await Images(tmp_path / "images", settings, stacking_here()).ensure(reference, silent)
 
 
 async def test_a_user_that_there_is_not_here_is_named(tmp_path: Path) -> None:
