@@ -73,6 +73,9 @@ func (a *API) become(request *initRequest) error {
 		a.Restore.HostKeys()
 	}
 	earlier := a.Settings.Generation()
+	if request.Cwd != nil && earlier == 0 {
+		a.System.Provide(*request.Cwd)
+	}
 	if request.Generation != nil {
 		if err := a.System.SetGeneration(*request.Generation); err != nil {
 			return err

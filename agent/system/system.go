@@ -105,6 +105,14 @@ func (s *System) files(identity Identity) error {
 	return nil
 }
 
+// Provide makes the directory in which programs are to start, which some images name without having it. Where it cannot
+// be made they start elsewhere.
+func (s *System) Provide(directory string) {
+	if filepath.IsAbs(directory) {
+		_ = os.MkdirAll(s.path(directory), 0o755)
+	}
+}
+
 func (s *System) entropy(identity Identity) error {
 	if len(identity.Entropy) == 0 || s.Root != "/" {
 		return nil

@@ -86,6 +86,13 @@ def test_a_sandbox_pulls_its_image_and_takes_over_what_it_says(serve: Any) -> No
             Images.remove(reference)
 
 
+def test_a_working_directory_that_an_image_does_not_have_is_made(serve: Any) -> None:
+    for name, cwd, wanted in (("made", "/srv/app", "/srv/app"), ("unmade", "/etc/passwd", "/")):
+        source = ImageSource(shell_layers(), {"WorkingDir": cwd, "User": "app"})
+        with Sandbox.create(image=serve(name, source)) as sandbox:
+            assert sandbox.run("pwd").stdout == sandbox.exec(["pwd"]).stdout == f"{wanted}\n"
+
+
 @pytest.mark.parametrize("user, ids", [("1234", "1234 0"), ("1234:4321", "1234 4321"), ("", "0 0")])
 def test_a_user_needs_no_account(serve: Any, user: str, ids: str) -> None:
     layers = [[*shell_layers()[0][:12], directory("etc")]]
