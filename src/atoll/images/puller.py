@@ -18,7 +18,7 @@ from atoll.errors import (
     NoSpaceError,
     UnsupportedError,
 )
-from atoll.host import RunProgramError, puller_path, run_program
+from atoll.host import ProgramResult, RunProgramError, puller_path, run_program
 from atoll.types import ImageAccess
 
 _T = TypeVar("_T")
@@ -253,13 +253,23 @@ async def _run(
     try:
         fault = msgspec.json.decode(result.stdout, type=_Failed).error
     except ValueError:
-        said = result.stderr[-500:].decode(errors="replace")
-        raise ImagePullError(f"the image {name} could not be pulled: {said}", hint="try again") from None
+        raise ImagePullError(
+            f"the image {name} could not be pulled: {_how_it_ended(result)}",
+            hint="try again: what has come is kept",
+        ) from None
     kind, hint = _TROUBLE.get(fault.code, _TROUBLE["failed"])
     said = _without_password(fault.message, request)
     if step == "resolve" and fault.code == "invalid":
         kind, hint = InvalidSpecError, "see the page on images in the guide"
     raise kind(f"the image {name} could not be pulled: {said[:2000]}", hint=hint)
+
+
+def _how_it_ended(result: ProgramResult) -> str:
+    """What is known of a program that was killed, or failed before it could say why."""
+    lines = result.stderr.decode(errors="replace").splitlines()
+    said = "\n".join(line for line in lines if not line.startswith('{"done":'))
+    how = f"by signal {-result.exit_code}" if result.exit_code < 0 else f"with {result.exit_code}"
+    return f"atoll-puller ended {how}" + (f": {said[-500:]}" if said else "")
 
 
 def _without_password(text: str, request: Mapping[str, Any]) -> str:

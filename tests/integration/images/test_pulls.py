@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import signal
 import ssl
 import subprocess
 import time
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from tests.registry import File, ImageSource, index_of, serving
 from tests.registry.images import digest
+from tests.waiting import until
 
 from atoll.errors import ImageNotFoundError, ImagePullError, UnsupportedError
 from atoll.host import is_host_root
@@ -92,6 +94,39 @@ async def test_of_an_index_the_image_for_this_machine_is_taken(tmp_path: Path) -
             await pulled(tmp_path, registry.put_index("app", "other", index_of(there)))
         with pytest.raises(UnsupportedError, match="is for linux/riscv64"):
             await pulled(tmp_path, registry.put("app", "single", there))
+
+
+async def test_a_puller_that_was_killed_is_told_of(tmp_path: Path) -> None:
+    with serving() as registry:
+        reference = registry.put("app", "1", ImageSource([[File("big", BIG)]]))
+        registry.gate.clear()
+        work = asyncio.create_task(pulled(tmp_path, reference))
+        downloads = os.fsencode(tmp_path / "images/downloads")
+
+        def fetching() -> list[int]:
+            return [pid for pid in children() if place_of(pid) == downloads]
+
+        await asyncio.to_thread(until, fetching)
+        await asyncio.sleep(0.5)  # it tells every 0.2 s how much has come
+        os.kill(fetching()[0], signal.SIGKILL)
+        with pytest.raises(
+            ImagePullError, match=r"could not be pulled: atoll-puller ended by signal 9 \(try again"
+        ):
+            await work
+        registry.gate.set()
+
+
+def children() -> list[int]:
+    return [
+        int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()
+    ]
+
+
+def place_of(pid: int) -> bytes:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd".encode())
+    except OSError:
+        return b""
 
 
 async def test_an_index_that_tells_no_architectures_is_taken_at_its_images_word(tmp_path: Path) -> None:
