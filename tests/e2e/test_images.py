@@ -177,7 +177,7 @@ def test_what_an_image_has_in_run_and_tmp_is_there(serve: Any) -> None:
                 ["-rw-r-----", "1", "app", "root"],
             ]
             assert listed.splitlines()[2:] == ["tmp"]
-            sandbox.suspend(memory=False)
+            sandbox.suspend()
 
 
 def test_what_an_image_has_there_that_is_too_big_for_memory_is_there_too(serve: Any) -> None:
