@@ -264,7 +264,7 @@ def test_a_snapshot_of_a_sandbox_becomes_a_template_again_and_again(image: str) 
         sandbox.run("echo 1 > ~/n").check()
         one = Templates.record("kept", sandbox.snapshot())
         sandbox.run("echo 2 > ~/n").check()
-        two = Templates.record("kept", sandbox.snapshot())
+        two = Templates.record("kept", sandbox)
         assert one.template_id == two.template_id
         with pytest.raises(InUseError, match="belongs to a template already"):
             Templates.record("other", two.snapshot_id or "")

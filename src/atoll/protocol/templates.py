@@ -20,7 +20,7 @@ class TemplateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class RecordRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/snapshots/REF/template``."""
+    """Body of ``POST /v1/snapshots/REF/template`` and ``POST /v1/sandboxes/REF/template``."""
 
     name: str | None = None
     tags: list[str] = []

@@ -23,7 +23,7 @@ from atoll.errors import (
 from atoll.protocol import FinishRequest, TemplateRequest
 from atoll.supervisor.kills import Kills
 from atoll.supervisor.names import new_id
-from atoll.supervisor.rows import StepRow, TemplateRow
+from atoll.supervisor.rows import SnapshotRow, StepRow, TemplateRow
 from atoll.supervisor.snapshots import Snapshots
 from atoll.supervisor.stepcache import StepCache
 from atoll.supervisor.table import Sandbox, Table
@@ -69,6 +69,7 @@ class Templates:
         self._kills = kills
         self._quotas = quotas
         self._look = asyncio.Event()
+        self._recording: set[str] = set()
 
     async def load(self) -> None:
         """Read what the database has."""
@@ -107,35 +108,40 @@ class Templates:
         return build
 
     async def record(
-        self, snapshot_ref: str, name: str | None, team: str | None, tags: Sequence[str] = ()
+        self, what: str | Sandbox, name: str | None, team: str | None, tags: Sequence[str] = ()
     ) -> Resolved:
         """Make a snapshot the new build of a template; it belongs to the template from then on.
 
+        Args:
+            what: Which snapshot, or the sandbox of which one is taken for that: none is left of it if this fails.
+            name: Of the template; None makes one without a name.
+            team: Whose it is.
+            tags: What stands for that build from now on; none is the default one.
+
         Raises:
-            SnapshotNotFoundError: There is none, or it is another team's.
+            SnapshotNotFoundError, SandboxNotFoundError: There is none, or it is another team's.
             InUseError: It belongs to a template already.
             InvalidSpecError: The name or a tag is no good.
+            StateError, QuotaError: The sandbox can have no snapshot.
         """
         plain, all_tags = _named(name, tags) if name is not None else (None, _checked(tags))
-        async with self.rows.lock:
-            snapshot = self._table.snapshot(snapshot_ref)
-            if team is not None and snapshot.team != team:
-                raise SnapshotNotFoundError(f"there is no snapshot {snapshot_ref!r}")
-            if snapshot.build_id is not None:
-                raise InUseError(f"the snapshot {snapshot_ref!r} belongs to a template already")
-            build = self._build(
-                team,
-                plain,
-                state="ready",
-                limits=snapshot.limits,
-                tags=all_tags,
-                snapshot_id=snapshot.snapshot_id,
-                image=snapshot.image,
-                sandbox_id=snapshot.sandbox_id,
-            )
-            row = await self.rows.put(_tagged(self._row(team, plain, build), build))
-            await self._table.own_snapshot(snapshot.snapshot_id, build.build_id)
-        self._look.set()
+        build_id = str(uuid.uuid4())
+        self._recording.add(build_id)
+        try:
+            if isinstance(what, Sandbox):
+                if team is not None and what.row.team != team:
+                    raise SandboxNotFoundError(f"there is no sandbox {what.sandbox_id!r}")
+                what = (await self._snapshots.make(what, None, "", build_id)).snapshot_id
+            async with self.rows.lock:
+                snapshot = self._table.snapshot(what)
+                _check_free(snapshot, team, build_id)
+                values = {"state": "ready", "tags": all_tags, **_of_snapshot(snapshot)}
+                build = self._build(team, plain, build_id=build_id, **values)
+                row = await self.rows.put(_tagged(self._row(team, plain, build), build))
+                await self._table.own_snapshot(snapshot.snapshot_id, build_id)
+        finally:
+            self._recording.discard(build_id)
+            self._look.set()
         return self.rows.resolve(f"{row.template_id}:{all_tags[0]}", team)
 
     async def begin(self, build_id: str) -> BuildInfo:
@@ -292,7 +298,8 @@ class Templates:
     def _keeps(self, snapshot_id: str, build_id: str) -> bool:
         """Whether a snapshot of a build is still good for anything."""
         rows = self.rows
-        return self.steps.has(snapshot_id) or rows.is_building(build_id) or bool(rows.user_of(snapshot_id))
+        is_going = build_id in self._recording or rows.is_building(build_id)
+        return is_going or self.steps.has(snapshot_id) or bool(rows.user_of(snapshot_id))
 
     def _build(self, team: str | None, name: str | None, **values: object) -> BuildInfo:
         found = self.rows.named(name, team) if name is not None else None
@@ -323,6 +330,19 @@ class Templates:
             tags={},
             builds=(build,),
         )
+
+
+def _check_free(snapshot: SnapshotRow, team: str | None, build_id: str) -> None:
+    """Raise unless a snapshot may belong to that build of that team."""
+    if team is not None and snapshot.team != team:
+        raise SnapshotNotFoundError(f"there is no snapshot {snapshot.snapshot_id!r}")
+    if snapshot.build_id not in (None, build_id):
+        raise InUseError(f"the snapshot {snapshot.snapshot_id!r} belongs to a template already")
+
+
+def _of_snapshot(snapshot: SnapshotRow) -> dict[str, object]:
+    """What a build has of its snapshot."""
+    return {name: getattr(snapshot, name) for name in ("snapshot_id", "sandbox_id", "image", "limits")}
 
 
 def _named(name: str, tags: Sequence[str]) -> tuple[str, list[str]]:

@@ -108,17 +108,26 @@ class TemplateTable:
     def resolve(self, ref: str, team: str | None) -> Resolved:
         """What a sandbox of ``NAME``, ``TEAM/NAME`` or an id, each with ``:TAG`` or without, starts from.
 
+        The name of the default image is that image until a template of this name has a build that is ready.
+
         Raises:
             TemplateNotFoundError: There is no such template, or it has no such tag.
         """
         name, tag = split_tag(ref)
+        image = (
+            Resolved(template_id=name, name=name, image=name)
+            if (name, tag) == (DEFAULT_IMAGE, DEFAULT_TAG)
+            else None
+        )
         try:
             row = self.find(name, team)
         except TemplateNotFoundError:
-            if name != DEFAULT_IMAGE or tag != DEFAULT_TAG:
+            if image is None:
                 raise
-            return Resolved(template_id=name, name=name, image=name)
+            return image
         build = row.info().build(tag)
+        if build is None and image is not None and not row.tags:
+            return image
         if build is None:
             raise _missing_tag(row, name, tag)
         return Resolved(

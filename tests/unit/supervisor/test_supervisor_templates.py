@@ -234,3 +234,57 @@ async def test_a_deleted_template_leaves_no_steps_of_builds_that_it_had_forgotte
         await world.ask("POST", "/v1/templates", {"name": "one"})
     await world.ask("DELETE", "/v1/templates/one")
     await world.until(lambda: not world.system.table.snapshots())
+
+
+@in_world
+async def test_the_name_of_the_default_image_is_the_image_until_a_build_of_it_is_ready(world: World) -> None:
+    async def resolved(more: str = "") -> Any:
+        return (await world.ask("GET", f"/v1/resolved?ref=base{more}")).json
+
+    build_id, hold = await begun(world, "base")
+    assert (await resolved())["image"] == "base"
+    await world.ask("POST", f"/v1/builds/{build_id}/finish", {"state": "failed", "reason": "no"})
+    await hold
+    assert (await resolved())["image"] == "base"
+    assert "no build that is ready" in (await resolved(":v2"))["message"]
+    await world.ask("POST", "/v1/teams", {"name": "blue"})
+    snapshot_id = await built(world, "base")
+    assert (await resolved())["snapshot_id"] == snapshot_id
+    assert (await resolved("&team=blue"))["image"] == "base", "it is nobody's own, and not public"
+
+
+@in_world
+async def test_a_sandbox_becomes_a_template_or_leaves_no_snapshot(world: World) -> None:
+    one = f"/v1/sandboxes/{(await world.create())['sandbox_id']}/template"
+    resolved = (await world.ask("POST", one, {"name": "kept"})).json
+    (row,) = world.system.table.snapshots()
+    assert (row.snapshot_id, row.build_id) == (resolved["snapshot_id"], resolved["build_id"])
+    for wrong, status in (({"name": "No"}, 400), ({"name": "kept", "team": "reef"}, 404)):
+        assert (await world.ask("POST", one, wrong)).status == status
+        assert len(world.system.table.snapshots()) == 1, "it was looked at first"
+    with patch.object(TemplateTable, "put", AsyncMock(side_effect=NoSpaceError("full"))):
+        assert (await world.ask("POST", one, {"name": "more"})).status == 507
+    await world.until(lambda: len(world.system.table.snapshots()) == 1)
+
+
+@in_world
+async def test_a_snapshot_that_was_to_be_a_template_goes_with_the_supervisor_that_took_it(
+    world: World,
+) -> None:
+    one = f"/v1/sandboxes/{(await world.create())['sandbox_id']}/template"
+    putting = asyncio.Event()
+
+    async def put(*_: object) -> None:
+        putting.set()
+        await asyncio.Event().wait()
+
+    with patch.object(TemplateTable, "put", put):
+        asked = asyncio.create_task(world.ask("POST", one, {"name": "kept"}))
+        await putting.wait()
+        world.system.templates._look.set()
+        await asyncio.sleep(0.1)
+        assert len(world.system.table.snapshots()) == 1, "it is not needless yet"
+        await world.crash()
+        await asyncio.gather(asked, return_exceptions=True)
+    await world.start()
+    assert world.system.table.snapshots() == []

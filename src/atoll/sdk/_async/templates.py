@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from atoll.errors import AtollError, TemplateBuildError
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest, TemplateRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
+from atoll.sdk._async.sandbox import AsyncSandbox
+from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._context import Context
 from atoll.sdk._io_async import call, shielded
 from atoll.types import (
@@ -66,13 +68,17 @@ class AsyncTemplates:
 
     @staticmethod
     async def record(
-        name: str | None, snapshot: str | SnapshotInfo, team: str | None = None, *, tags: Sequence[str] = ()
+        name: str | None,
+        snapshot: str | SnapshotInfo | AsyncSandbox,
+        team: str | None = None,
+        *,
+        tags: Sequence[str] = (),
     ) -> Resolved:
         """Make a snapshot the newest build of a template of that name; it belongs to the template from then on.
 
         Args:
             name: Lower case letters, digits, ``-`` and ``_``; a tag may follow. None gives it no name.
-            snapshot: Which.
+            snapshot: Which; or a sandbox, of which one is taken for that, and none is left if this fails.
             team: Whose template.
             tags: What stands for that build from now on; none is ``default``.
 
@@ -80,11 +86,15 @@ class AsyncTemplates:
             InvalidSpecError: The name or a tag is no good.
             SnapshotNotFoundError: There is no such snapshot, or it is another team's.
             InUseError: It belongs to a template already.
+            StateError, NoSpaceError, QuotaError: The sandbox can have no snapshot.
         """
-        snapshot_id = snapshot.snapshot_id if isinstance(snapshot, SnapshotInfo) else snapshot
+        if isinstance(snapshot, AsyncSandbox):
+            path = f"/v1/sandboxes/{ref(snapshot.id)}/template"
+        else:
+            path = f"/v1/snapshots/{ref(snapshot_ref(snapshot))}/template"
         body = RecordRequest(name=name, team=team, tags=[*tags])
         with contextlib.closing(AsyncLink()) as link:
-            return await link.call("POST", f"/v1/snapshots/{ref(snapshot_id)}/template", Resolved, body)
+            return await link.call("POST", path, Resolved, body, timeout_s=LONG_S)
 
     @staticmethod
     async def delete(template: str, *, team: str | None = None) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.errors import AtollError, StateError
-from atoll.sdk import AsyncSnapshots, AsyncTemplates
+from atoll.errors import StateError
+from atoll.sdk import AsyncTemplates
 from atoll.server.answers import Refusal, answer
 from atoll.server.api.asked import Asked, route
 from atoll.server.parts import Parts
@@ -28,18 +27,12 @@ def snapshot_routes(parts: Parts) -> Sequence[Route]:
         name = name_of(wanted.name, team) if wanted.name else None
         try:
             with await asked.handle() as sandbox:
-                snapshot = await sandbox.snapshot()
+                kept = await AsyncTemplates.record(str(name) if name else None, sandbox, team)
         except StateError:
             info = await asked.sandbox()
             raise Refusal(
                 409, f"Sandbox '{info.sandbox_id}' cannot be snapshotted while in '{info.state}' state"
             ) from None
-        try:
-            kept = await AsyncTemplates.record(str(name) if name else None, snapshot, team)
-        except BaseException:
-            with contextlib.suppress(AtollError):
-                await AsyncSnapshots.delete(snapshot.snapshot_id)
-            raise
         return answer(told(kept.template_id, kept.name, kept.tag, team), 201)
 
     async def listed(asked: Asked) -> Response:

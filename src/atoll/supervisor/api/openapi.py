@@ -67,6 +67,13 @@ OPERATIONS = (
         types.Resolved,
     ),
     Operation(
+        "post",
+        f"{_ONE}/template",
+        "Make a snapshot of it a template's newest build",
+        protocol.RecordRequest,
+        types.Resolved,
+    ),
+    Operation(
         "post", f"{_ONE}/defaults", "Change what programs get", protocol.DefaultsRequest, types.SandboxInfo
     ),
     Operation("get", "/v1/templates", "All templates, or a team's", None, list[types.TemplateInfo]),

@@ -21,6 +21,7 @@ from atoll.protocol import (
 )
 from atoll.supervisor.api.answers import NDJSON, Report, answer, json_answer, read_body
 from atoll.supervisor.system import System
+from atoll.supervisor.table import Sandbox
 from atoll.types import BuildInfo
 
 _ONE = "/v1/templates/{ref:path}"
@@ -29,7 +30,7 @@ _BUILD = "/v1/builds/{build_id}"
 
 def template_routes(system: System) -> list[Route]:
     """Everything that concerns templates."""
-    return [*_build_routes(system), *_template_routes(system)]
+    return [*_build_routes(system), *_record_routes(system), *_template_routes(system)]
 
 
 def _team(request: Request) -> str | None:
@@ -55,11 +56,6 @@ def _template_routes(system: System) -> list[Route]:
             await system.templates.sweep()
 
         return await answer(request, system.works, work)
-
-    async def record(request: Request) -> Response:
-        wanted, ref = await read_body(request, RecordRequest), request.path_params["ref"]
-        with system.parts.quotas.owning(wanted.team):
-            return json_answer(await system.templates.record(ref, wanted.name, wanted.team, wanted.tags))
 
     async def info(request: Request) -> Response:
         return json_answer(system.templates.rows.find(request.path_params["ref"], _team(request)).info())
@@ -89,12 +85,33 @@ def _template_routes(system: System) -> list[Route]:
         Route("/v1/templates", create, methods=["POST"]),
         Route("/v1/resolved", resolve),
         Route("/v1/steps", forget, methods=["DELETE"]),
-        Route("/v1/snapshots/{ref}/template", record, methods=["POST"]),
         Route(f"{_ONE}/tag", tag, methods=["POST"]),
         Route(f"{_ONE}/untag", untag, methods=["POST"]),
         Route(f"{_ONE}/publish", publish, methods=["POST"]),
         Route(_ONE, info),
         Route(_ONE, remove, methods=["DELETE"]),
+    ]
+
+
+def _record_routes(system: System) -> list[Route]:
+    async def record(request: Request, what: str | Sandbox) -> Response:
+        wanted = await read_body(request, RecordRequest)
+
+        async def work(_: Report) -> object:
+            with system.parts.quotas.owning(wanted.team):
+                return await system.templates.record(what, wanted.name, wanted.team, wanted.tags)
+
+        return await answer(request, system.works, work)
+
+    async def snapshot(request: Request) -> Response:
+        return await record(request, request.path_params["ref"])
+
+    async def sandbox(request: Request) -> Response:
+        return await record(request, system.table.sandbox(request.path_params["ref"]))
+
+    return [
+        Route("/v1/snapshots/{ref}/template", snapshot, methods=["POST"]),
+        Route("/v1/sandboxes/{ref}/template", sandbox, methods=["POST"]),
     ]
 
 
