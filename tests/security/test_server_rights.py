@@ -21,6 +21,12 @@ def status_of(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def answering(server: Server) -> None:
+    """It tells where it listens while it still may; it gives up its rights before it answers."""
+    assert httpx.get(f"{server.url}/health", timeout=BOUND_S).status_code == 200
+
+
 def test_the_server_has_no_rights_and_can_get_none(server: Server) -> None:
     for thread in Path(f"/proc/{server.process.pid}/task").iterdir():
         status = status_of(int(thread.name))
