@@ -114,7 +114,7 @@ func choose(index v1.ImageIndex) (v1.Hash, error) {
 		return *unsaid, nil
 	}
 	if len(others) == 0 {
-		return v1.Hash{}, newFault("unsupported", "it is an index that has no image")
+		return v1.Hash{}, newFault("unsupported", "it is an index that has no image of its own")
 	}
 	slices.Sort(others)
 	return v1.Hash{}, newFault("unsupported", "there is none for linux/%s, only for %s",

@@ -220,12 +220,7 @@ class Pulls:
             "most_entries": left.entries,
             "overlay_prefix": "" if self._stacking == "none" else f"{self._stacking}.",
         }
-        try:
-            unpacked = await self._puller.unpack(asked.name, self._blob(asked, layer.blob), directory, wanted)
-        except ImagePullError:
-            # Whatever is wrong with it: the next pull must not find it again.
-            self._blob(asked, layer.blob).unlink(missing_ok=True)
-            raise
+        unpacked = await self._puller.unpack(asked.name, self._blob(asked, layer.blob), directory, wanted)
         left.take(unpacked.bytes, unpacked.entries)
         return unpacked
 

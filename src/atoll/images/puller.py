@@ -183,7 +183,8 @@ class Puller:
 
     async def unpack(self, name: str, blob: Path, directory: Path, wanted: Mapping[str, Any]) -> Unpacked:
         """Make of a layer that has come its files, in a directory that is empty, or for a flat image has those of the
-        layers below it. They are to be used only when this returns.
+        layers below it. They are to be used only when this returns. A layer that is no good is removed: no other pull
+        finds it again.
 
         Args:
             wanted: Digests and bounds, as the program wants them.
@@ -199,7 +200,7 @@ class Puller:
             try:
                 request = {**wanted, "blob_fd": blob_fd, "directory_fd": directory_fd}
                 fds = (blob_fd, directory_fd)
-                answer = await _run("unpack", name, request, timeout_s=None, pass_fds=fds)
+                answer = await _run("unpack", name, request, timeout_s=None, pass_fds=fds, judged=blob)
             finally:
                 os.close(directory_fd)
         finally:
@@ -235,7 +236,9 @@ async def _run(
     came: Callable[[int], None] | None = None,
     cwd: Path = Path("/"),
     pass_fds: Sequence[int] = (),
+    judged: Path | None = None,
 ) -> bytes:
+    """Have the program do a step. ``judged`` is removed if the program says that what it was given is no good."""
     try:
         result = await run_program(
             [str(puller_path()), step],
@@ -261,6 +264,8 @@ async def _run(
     said = _without_password(fault.message, request)
     if step == "resolve" and fault.code == "invalid":
         kind, hint = InvalidSpecError, "see the page on images in the guide"
+    if judged is not None and issubclass(kind, ImagePullError):
+        judged.unlink(missing_ok=True)
     raise kind(f"the image {name} could not be pulled: {said[:2000]}", hint=hint)
 
 

@@ -12,6 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tests.registry import File, ImageSource, index_of, serving
@@ -19,7 +20,7 @@ from tests.registry.images import digest
 from tests.waiting import until
 
 from atoll.errors import ImageNotFoundError, ImagePullError, UnsupportedError
-from atoll.host import is_host_root
+from atoll.host import is_host_root, puller_path
 from atoll.images import Image, Images, PullSettings
 from atoll.types import Progress
 
@@ -163,6 +164,22 @@ async def test_a_pull_that_was_killed_is_gone_on_with_by_the_next_process(tmp_pa
         image = await pulled(tmp_path, reference)
         assert registry.ranges == ["bytes=777777-"]
         assert (image.lowers[0] / "big").read_bytes() == BIG
+
+
+async def test_a_layer_whose_unpacking_was_killed_is_not_fetched_again(tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    program = tmp_path / "program"
+    program.write_text(
+        f"#!/bin/sh\n[ $1 = unpack ] && [ ! -e {killed} ] && touch {killed} && kill -9 $$\nexec {puller_path()} $1\n"
+    )
+    program.chmod(0o755)
+    with serving() as registry, patch("atoll.images.puller.puller_path", lambda: program):
+        source = ImageSource([[File("big", BIG)]])
+        reference = registry.put("app", "1", source)
+        with pytest.raises(ImagePullError, match=r"ended by signal 9 \(try again: what has come is kept\)"):
+            await pulled(tmp_path, reference)
+        assert ((await pulled(tmp_path, reference)).lowers[0] / "big").read_bytes() == BIG
+        assert registry.asked[f"/v2/app/blobs/{source.layers[0]['digest']}"] == 1
 
 
 async def test_what_another_pull_has_left_and_is_wrong_is_pulled_again(tmp_path: Path) -> None:
