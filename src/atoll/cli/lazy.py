@@ -36,7 +36,8 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the options and arguments; what is wrong with them is told as JSON where that was asked for."""
         # before anything is taken, "--json" of a program's own may be among them
-        asked = "--json" in args[: args.index("--") if "--" in args else None]
+        takes_json = any(each.name == "as_json" for each in self.params)
+        asked = takes_json and "--json" in args[: args.index("--") if "--" in args else None]
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:

@@ -164,7 +164,11 @@ def test_a_wrong_use_of_a_command_with_json_is_json(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["exec", "--timeout", "abc", "work", "prog", "--json"], ["run", "--nonsense", "--", "prog", "--json"]],
+    [
+        ["exec", "--timeout", "abc", "work", "prog", "--json"],
+        ["run", "--nonsense", "--", "prog", "--json"],
+        ["shell", "work", "--json"],
+    ],
 )
 def test_json_that_a_program_was_to_get_is_not_ours(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
