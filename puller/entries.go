@@ -21,7 +21,9 @@ const (
 	whiteoutMeta   = ".wh..wh."
 	markOpaque     = "overlay.opaque"
 	// Of a directory that the layer only has for what is in it: whose and how it is, layers below say.
-	markImplied   = "overlay.atoll.implied"
+	markImplied = "overlay.atoll.implied"
+	// Of a layer's root: some directory in it may be so marked.
+	markImplies   = "overlay.atoll.implies"
 	attributeKey  = "SCHILY.xattr."
 	attributeMost = 64 << 10
 )

@@ -1,7 +1,8 @@
 // Command puller brings images from registries and unpacks their layers.
 //
 // Each step is a process of its own with a request as JSON and the fewest rights that do it: `resolve` and `fetch`
-// become an ordinary user once they have read the host's credentials, `unpack` is locked into the layer's directory.
+// become an ordinary user once they have read the host's credentials, `unpack` and `seam` are locked into the directory of the layer
+// that they make.
 // Progress goes to standard error and the result to standard output, both as JSON lines.
 package main
 
@@ -31,7 +32,7 @@ func main() {
 
 func step(ctx context.Context, argv []string) (any, error) {
 	if len(argv) != 2 {
-		return nil, newFault("invalid", "usage: puller resolve|fetch|unpack, with a request on standard input")
+		return nil, newFault("invalid", "usage: puller resolve|fetch|unpack|seam, with a request on standard input")
 	}
 	switch argv[1] {
 	case "resolve":
@@ -40,6 +41,8 @@ func step(ctx context.Context, argv []string) (any, error) {
 		return withRequest(func(r *fetchRequest) (any, error) { return fetch(ctx, r) })
 	case "unpack":
 		return withRequest(func(r *unpackRequest) (any, error) { return unpack(r) })
+	case "seam":
+		return withRequest(func(r *seamRequest) (any, error) { return makeSeam(r) })
 	}
 	return nil, newFault("invalid", "there is no step %q", argv[1])
 }

@@ -167,7 +167,7 @@ func (t *tree) parents(directory string) error {
 		if err := os.Mkdir(directory, 0o755); err != nil {
 			return invalid(directory, "is where others are to be, but cannot be made: %v", err)
 		}
-		if err := t.mark(directory, markImplied); err != nil {
+		if err := errors.Join(t.mark(directory, markImplied), t.mark(".", markImplies)); err != nil {
 			return err
 		}
 	case err != nil:

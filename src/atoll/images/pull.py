@@ -9,7 +9,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -22,7 +22,7 @@ from atoll.images.owners import Owner, stacked_owners, write_owners
 from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig, Unpacked
 from atoll.images.realm import Realm, realm_of
 from atoll.images.reference import directory_name, pinned, repository
-from atoll.images.seams import Seam
+from atoll.images.seams import may_need_seam, seam_name
 from atoll.types import ImageAccess, ImageInfo, Progress
 
 Stacking = Literal["trusted", "user", "none"]
@@ -194,23 +194,37 @@ class Pulls:
         progress(Progress(step=f"unpacking {name}", done=len(missing), total=len(missing), unit="layers"))
         if self._stacking == "none":
             write_owners(flat.parent, _as_rows(name, owners))
-        info = await asyncio.to_thread(self._record, asked, resolved, flat)
+        ids = [asked.realm.directory(diff_id) for diff_id in resolved.config.rootfs.diff_ids or []]
+        if not ids:
+            ids = [self._empty()]
+        if self._stacking != "none":
+            ids += await self._seam(name, ids)
+        info = await asyncio.to_thread(self._record, asked, resolved, ids, flat)
         image = self._catalog.get(info.digest)
         assert image, "just recorded"
         return image
 
     async def _layer(self, asked: _Asked, layer: _Layer, left: _Left) -> None:
-        """Unpack a layer aside, and let it be one when all of it is right and on the disk."""
+        async with self._aside(layer.directory) as inside:
+            await self._layer_into(asked, inside, layer, left)
+            await self._settle(inside)
+
+    @contextlib.asynccontextmanager
+    async def _aside(self, layer: str) -> AsyncIterator[Path]:
+        """An empty directory to make a layer of, which nobody takes for one; it goes with all that is in it."""
         aside = Path(tempfile.mkdtemp(prefix=BUILDING, dir=self._catalog.layers))
         try:
-            inside = aside / layer.directory
+            inside = aside / layer
             inside.mkdir(mode=0o755)
             inside.chmod(0o755)
-            await self._layer_into(asked, inside, layer, left)
-            await asyncio.to_thread(sync_tree, inside)
-            os.rename(inside, self._catalog.layers / layer.directory)
+            yield inside
         finally:
             await to_the_end(asyncio.to_thread(remove_tree, aside))
+
+    async def _settle(self, inside: Path) -> None:
+        """Let what was made aside be a layer: all of it is right, and then on the disk."""
+        await asyncio.to_thread(sync_tree, inside)
+        os.rename(inside, self._catalog.layers / inside.name)
 
     async def _layer_into(self, asked: _Asked, directory: Path, layer: _Layer, left: _Left) -> Unpacked:
         wanted = {
@@ -224,12 +238,7 @@ class Pulls:
         left.take(unpacked.bytes, unpacked.entries)
         return unpacked
 
-    def _record(self, asked: _Asked, resolved: Resolved, flat: Path) -> ImageInfo:
-        ids = [asked.realm.directory(diff_id) for diff_id in resolved.config.rootfs.diff_ids or []]
-        if not ids:
-            ids = [self._empty()]
-        if self._stacking != "none":
-            ids += self._seam(ids)
+    def _record(self, asked: _Asked, resolved: Resolved, ids: list[str], flat: Path) -> ImageInfo:
         stacked = [self._catalog.layers / layer for layer in ids] if self._stacking != "none" else [flat]
         told = resolved.config.config or RunConfig()
         info = ImageInfo(
@@ -249,24 +258,18 @@ class Pulls:
         self._catalog.record(info)
         return info
 
-    def _seam(self, ids: Sequence[str]) -> list[str]:
+    async def _seam(self, name: str, ids: Sequence[str]) -> list[str]:
         """The layer that these need on top, if any."""
-        seam = Seam(
-            [self._catalog.layers / layer for layer in dict.fromkeys(reversed(ids))], f"{self._stacking}."
-        )
-        if not (directories := seam.directories()):
+        prefix, layers = f"{self._stacking}.", list(dict.fromkeys(reversed(ids)))
+        if not may_need_seam((self._catalog.layers / layer for layer in layers), prefix):
             return []
-        layer = f"sha256-{hashlib.sha256(' '.join(('seam', *ids)).encode()).hexdigest()}"
-        if not (self._catalog.layers / layer).is_dir():
-            aside = Path(tempfile.mkdtemp(prefix=BUILDING, dir=self._catalog.layers))
-            try:
-                _fresh(aside / layer)
-                seam.write(directories, aside / layer)
-                sync_tree(aside / layer)
-                os.rename(aside / layer, self._catalog.layers / layer)
-            finally:
-                remove_tree(aside)
-        return [layer]
+        seam = seam_name(ids)
+        if not (self._catalog.layers / seam).is_dir():
+            async with self._aside(seam) as inside:
+                if not await self._puller.seam(name, self._catalog.layers, layers, inside, prefix):
+                    return []
+                await self._settle(inside)
+        return [seam]
 
     def _empty(self) -> str:
         """The layer of an image that has none."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -105,6 +106,10 @@ class Unpacked(msgspec.Struct, frozen=True):
     owners: dict[str, tuple[int, int]] = {}
 
 
+class _Seamed(msgspec.Struct, frozen=True):
+    directories: int
+
+
 class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How images come here.
 
@@ -194,18 +199,36 @@ class Puller:
             UnsupportedError: It has files of users that there are not here.
             NoSpaceError: The disk is full.
         """
-        blob_fd = os.open(blob, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                request = {**wanted, "blob_fd": blob_fd, "directory_fd": directory_fd}
-                fds = (blob_fd, directory_fd)
-                answer = await _run("unpack", name, request, timeout_s=None, pass_fds=fds, judged=blob)
-            finally:
-                os.close(directory_fd)
-        finally:
-            os.close(blob_fd)
+        with _opened(blob, os.O_NONBLOCK) as blob_fd, _opened(directory, os.O_DIRECTORY) as directory_fd:
+            request = {**wanted, "blob_fd": blob_fd, "directory_fd": directory_fd}
+            fds = (blob_fd, directory_fd)
+            answer = await _run("unpack", name, request, timeout_s=None, pass_fds=fds, judged=blob)
         return _read(answer, Unpacked, name)
+
+    async def seam(
+        self, name: str, where: Path, layers: Sequence[str], directory: Path, overlay_prefix: str
+    ) -> bool:
+        """Make the layer that lies on these, in an empty directory, and say whether they need it: where one of them has
+        a directory only for what is in it, whose that is the layers below say.
+
+        Args:
+            where: Where the layers are.
+            layers: Their names, the top one first.
+
+        Raises:
+            ImagePullError: It cannot be made.
+            NoSpaceError: The disk is full.
+        """
+        with _opened(where, os.O_DIRECTORY) as layers_fd, _opened(directory, os.O_DIRECTORY) as directory_fd:
+            request = {
+                "layers_fd": layers_fd,
+                "layers": layers,
+                "directory_fd": directory_fd,
+                "overlay_prefix": overlay_prefix,
+            }
+            fds = (layers_fd, directory_fd)
+            answer = await _run("seam", name, request, timeout_s=None, pass_fds=fds)
+        return _read(answer, _Seamed, name).directories > 0
 
     def _place(self, name: str, access: ImageAccess) -> dict[str, Any]:
         return {
@@ -218,6 +241,15 @@ class Puller:
             "uid": _stranger(Path("/proc/self/uid_map").read_text()),
             "gid": _stranger(Path("/proc/self/gid_map").read_text()),
         }
+
+
+@contextlib.contextmanager
+def _opened(path: Path, how: int) -> Iterator[int]:
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | how)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _stranger(id_map: str) -> int:

@@ -1,88 +1,35 @@
 """Directories that a layer names only by what is in them.
 
 Whose such a directory is, and its mode, the layers below say, but the kernel shows what the top one has. One more layer
-on top of all, a seam, says it again.
+on top of all, a seam, says it again; the puller makes it.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
-import stat
-from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-_OPAQUE, _IMPLIED = "overlay.opaque", "overlay.atoll.implied"
-_PLAIN = (0o755, 0, 0)
+_IMPLIES = "overlay.atoll.implies"
 
 
-class Seam:
-    """What a stack of layers shows otherwise than its layers say.
+def may_need_seam(layers: Iterable[Path], prefix: str) -> bool:
+    """Whether one of them has such directories, by the mark that unpacking has left on it.
 
     Args:
-        layers: The layers, the top one first.
         prefix: Of the attributes that the overlay reads: ``trusted.`` or ``user.``.
     """
-
-    def __init__(self, layers: Sequence[Path], prefix: str) -> None:
-        self._layers = layers
-        self._opaque, self._implied = prefix + _OPAQUE, prefix + _IMPLIED
-
-    def directories(self) -> list[PurePath]:
-        """The directories to be said again."""
-        implied = {path for layer in self._layers for path in self._implied_of(layer)}
-        return sorted(path for path in implied if self._differs(path))
-
-    def write(self, directories: Sequence[PurePath], into: Path) -> None:
-        """Make the layer that says them again, in an empty directory."""
-        wanted = {above for path in directories for above in (path, *path.parents)} - {PurePath()}
-        for path in sorted(wanted):
-            (into / path).mkdir()
-        for path in sorted(wanted, reverse=True):
-            if (said := self._said(path)) is not None:
-                _copy(said, into / path)
-            else:
-                (into / path).chmod(0o755)
-
-    def _implied_of(self, layer: Path) -> Iterator[PurePath]:
-        for name, _, _ in os.walk(layer):
-            if _has(name, self._implied):
-                yield PurePath(name).relative_to(layer)
-
-    def _differs(self, path: PurePath) -> bool:
-        shown = next(self._stacked(path), None)
-        said = self._said(path)
-        return shown is not None and said is not None and shown != said and _facts(said) != _PLAIN
-
-    def _said(self, path: PurePath) -> Path | None:
-        """The topmost of those that are stacked there that its layer has itself."""
-        return next((one for one in self._stacked(path) if not _has(one, self._implied)), None)
-
-    def _stacked(self, path: PurePath) -> Iterator[Path]:
-        """The directories that the kernel shows as one there, the top one first."""
-        for layer in self._layers:
-            found, is_last = layer, False
-            for part in path.parts:
-                # What an opaque one hides is in it; whose it is itself, layers below may say all the same.
-                is_last = is_last or _has(found, self._opaque)
-                found = found / part
-                try:
-                    if not stat.S_ISDIR(found.lstat().st_mode):
-                        return
-                except FileNotFoundError:
-                    break
-            else:
-                yield found
-            if is_last:
-                return
+    return any(_has(layer, prefix + _IMPLIES) for layer in layers)
 
 
-def _facts(directory: Path) -> tuple[int, int, int]:
-    found = directory.lstat()
-    return stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid
+def seam_name(layers: Sequence[str]) -> str:
+    """The name of the layer that lies on these: like theirs, but of no content that could be asked for."""
+    return f"sha256-{hashlib.sha256(' '.join(('seam', *layers)).encode()).hexdigest()}"
 
 
-def _has(path: str | Path, attribute: str) -> bool:
+def _has(path: Path, attribute: str) -> bool:
     try:
         os.getxattr(path, attribute, follow_symlinks=False)
     except OSError as error:
@@ -90,13 +37,3 @@ def _has(path: str | Path, attribute: str) -> bool:
             raise
         return False
     return True
-
-
-def _copy(said: Path, target: Path) -> None:
-    found = said.lstat()
-    os.chown(target, found.st_uid, found.st_gid)
-    target.chmod(stat.S_IMODE(found.st_mode))
-    for key in os.listxattr(said):
-        if key.startswith("user.") and not key.startswith("user.overlay."):
-            os.setxattr(target, key, os.getxattr(said, key))
-    os.utime(target, ns=(found.st_mtime_ns, found.st_mtime_ns))

@@ -9,6 +9,7 @@ import os
 import stat
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -189,6 +190,7 @@ async def test_a_directory_that_a_layer_does_not_tell_of_is_as_the_layers_below_
         directory("home", mode=0o711),
         directory("home/app", mode=0o700, uid=7, gid=8, attributes={"user.mine": "1"}),
         directory("cache", mode=0o2775, gid=9),
+        directory("noted", attributes={"user.mine": "2"}),
         directory("gone", mode=0o700, uid=7),
         directory("replaced", mode=0o700, uid=7),
         directory("told", mode=0o700, uid=7),
@@ -197,6 +199,7 @@ async def test_a_directory_that_a_layer_does_not_tell_of_is_as_the_layers_below_
     above = [
         File("home/app/lib/a.jar"),
         File("cache/.wh.nothing"),
+        File("noted/x"),
         File("gone/new"),
         File(".wh.gone"),
         File(".wh.replaced"),
@@ -228,9 +231,44 @@ async def test_a_directory_that_a_layer_does_not_tell_of_is_as_the_layers_below_
         with mounted(image) as root:
             assert modes(root, *everything) == wanted
             assert os.listxattr(root / "home/app") == ["user.mine"]
+            assert os.getxattr(root / "noted", "user.mine") == b"2"
             assert (root / "replaced").is_file()
             assert (root / "home/app/lib/a.jar").is_file()
     assert len((await pulled(tmp_path, [directory("a")], [File("a/x"), File("b/x")])).lowers) == 2
+
+
+async def test_what_an_opaque_directory_or_a_file_hides_says_nothing_of_what_is_above(tmp_path: Path) -> None:
+    secret = {"mode": 0o700, "uid": 7}
+    below = [directory("opaque/in", **secret), directory("file/in", **secret), directory("gone/in", **secret)]
+    hiding = [File("opaque/.wh..wh..opq"), File("file"), File(".wh.gone")]
+    above = [File("opaque/in/x"), directory("file"), File("file/in/x"), File("gone/in/x")]
+    image = await pulled(tmp_path, below, hiding, above)
+    assert len(image.lowers) == 3
+    with mounted(image) as root:
+        assert modes(root, "opaque/in", "file/in", "gone/in") == [("0o755", 0, 0)] * 3
+
+
+async def test_how_deep_a_directory_lies_makes_no_difference(tmp_path: Path) -> None:
+    # Together deeper than any path is long: links shorten the way there.
+    deep, deeper = "d/" * 1500, "s/" + ("e" * 200 + "/") * 19
+    way = symlink("s", deep.rstrip("/"))
+    below = [way, directory(deep, uid=7), directory(deeper, mode=0o711, uid=8)]
+    image = await pulled(tmp_path, below, [way, File(deep + "x"), File(deeper + "x")])
+    assert len(image.lowers) == 3
+    with mounted(image) as root:
+        assert modes(root, deep, deeper) == [("0o755", 7, 0), ("0o711", 8, 0)]
+        assert (root / deeper / "x").is_file()
+
+
+async def test_what_many_layers_say_of_many_directories_is_looked_at_once(tmp_path: Path) -> None:
+    chain = "/".join(["d"] * 400)
+    layers = [[File(f"{chain}/{number}")] for number in range(20)]
+    started = time.monotonic()
+    image = await pulled(tmp_path, [directory("d", mode=0o711)], *layers)
+    # For each directory from the root down in each layer, it is a minute.
+    assert time.monotonic() - started < 30
+    with mounted(image) as root:
+        assert modes(root, "d", chain) == [("0o711", 0, 0), ("0o755", 0, 0)]
 
 
 async def test_where_layers_cannot_be_mounted_they_are_merged_to_the_same(tmp_path: Path) -> None:

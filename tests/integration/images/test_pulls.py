@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import pytest
 from tests.registry import File, ImageSource, index_of, serving
-from tests.registry.images import digest
+from tests.registry.images import digest, directory
 from tests.waiting import until
 
 from atoll.errors import ImageNotFoundError, ImagePullError, UnsupportedError
@@ -328,6 +328,21 @@ async def test_a_removed_image_takes_only_its_own_layers_with_it(tmp_path: Path)
     assert images.get(one.info.name) is None
     assert images.get(two.info.name) == two
     assert sorted(left_over(tmp_path)) == sorted(two.info.layers)
+    await images.remove(two.info.name)
+    assert left_over(tmp_path) == []
+
+
+async def test_a_layer_that_others_need_on_top_is_kept_and_goes_with_its_image(tmp_path: Path) -> None:
+    below, above = [directory("d", uid=7), directory("d/e", mode=0o700)], [File("d/e/f")]
+    with serving() as registry:
+        one = await pulled(tmp_path, registry.put("one", "1", ImageSource([below, above])))
+        two = await pulled(tmp_path, registry.put("two", "1", ImageSource([below, above], {"User": "9"})))
+    assert one.info.digest != two.info.digest
+    assert one.lowers == two.lowers and len(one.lowers) == 3
+    images = images_in(tmp_path)
+    await images.remove(one.info.name)
+    assert list(images.unneeded(set())) == []
+    assert images.get(two.info.name) == two
     await images.remove(two.info.name)
     assert left_over(tmp_path) == []
 
