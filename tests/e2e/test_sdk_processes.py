@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from atoll import Sandbox, TerminalSize
-from atoll.errors import ProcessNotFoundError
+from atoll.errors import ProcessNotFoundError, StateError
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +83,26 @@ def test_a_terminal_has_a_size_and_passes_raw_bytes(sandbox: Sandbox) -> None:
         terminal.send(b"\x03")
         terminal.send(b"exit 9\r")
         assert terminal.wait().exit_code == 9
+
+
+def test_a_sandbox_sleeps_on_when_its_terminal_is_left_and_a_handle_finds_its_program_after_waking(
+    sandbox: Sandbox,
+) -> None:
+    process = sandbox.start("echo begun; until [ -e woken ]; do sleep 0.1; done; exit 7", stream=True)
+    assert next(iter(process)).text == "begun\n"
+    with sandbox.pty() as terminal:
+        terminal.send(b"echo A$((1+1))B\r")
+        read_until(terminal, b"A2B")
+        sandbox.suspend()
+    assert sandbox.info().state == "suspended"
+    with pytest.raises(StateError, match="was suspended by somebody"):
+        process.wait()
+    assert sandbox.info().state == "suspended"
+    sandbox.files.write("woken", "")
+    result = process.wait(timeout_s=120)
+    assert (result.stdout, result.exit_code) == ("begun\n", 7)
+    assert terminal.pid in [row.pid for row in sandbox.processes()]
+    sandbox.attach(terminal.pid).kill()
 
 
 def read_until(terminal, wanted: bytes) -> bytes:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
+import anyio
 import pytest
-from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info
+from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info, process
+from tests.unit.sdk.test_sdk_async import run
 
-from atoll import Process, Sandbox, StateError, Terminal
+from atoll import AsyncSandbox, Process, Sandbox, StateError, Terminal
 from atoll.sdk._sync.watch import Watch
 
 PROCESSES = ("POST", "/atoll/processes")
@@ -17,7 +20,9 @@ OUTPUT = ("GET", "/atoll/processes/7/output")
 SIGNAL = ("POST", "/atoll/processes/7/signal")
 WATCH = ("GET", "/atoll/watch")
 INFO = ("GET", f"/v1/sandboxes/{SANDBOX_ID}")
+START = ("s", {"pid": 7})
 AT_ONCE_S = 1.5
+CUT_S = 0.2
 
 
 @pytest.fixture
@@ -61,6 +66,20 @@ def test_leaving_a_terminal_of_a_sandbox_that_was_put_to_sleep_kills_and_wakes_n
     assert len(supervisor.dials) == dials
 
 
+@pytest.mark.parametrize("sleeping", [True, False])
+def test_leaving_a_terminal_that_was_closed_kills_and_wakes_nothing(
+    supervisor: FakeSupervisor, sandbox: Sandbox, asleep: Callable[[], None], *, sleeping: bool
+) -> None:
+    begin(supervisor, PROCESSES)
+    with sandbox.pty() as terminal:
+        terminal.close()
+        if sleeping:
+            asleep()
+        dials = len(supervisor.dials)
+    assert signals(supervisor) == 0
+    assert len(supervisor.dials) == dials
+
+
 def test_leaving_a_terminal_that_was_aborted_kills_its_program(
     supervisor: FakeSupervisor, sandbox: Sandbox
 ) -> None:
@@ -84,15 +103,66 @@ def test_a_handle_finds_its_program_again_after_a_sleep(
     for handle, use in handles:
         with pytest.raises(StateError, match="was suspended by somebody"):
             use(handle)
-
-    def whole(handler: Handler) -> None:
-        handler.begin_stream()
-        handler.frames(("s", {"pid": 7}), ("o", b"made"), ("x", {"exit_code": 0}))
-        handler.chunk(b"")
-
-    supervisor.agent.routes[OUTPUT] = whole
+    supervisor.agent.routes[OUTPUT] = process(("o", b"made"))
     for handle, use in handles:
         assert use(handle) == "made"
+
+
+def test_a_character_that_a_sleep_cut_in_two_is_whole_when_it_is_told_again(
+    supervisor: FakeSupervisor, sandbox: Sandbox, asleep: Callable[[], None]
+) -> None:
+    def half(handler: Handler) -> None:
+        handler.begin_stream()
+        handler.frames(("s", {"pid": 7}), ("o", "é".encode()[:1]))
+
+    supervisor.agent.routes[PROCESSES] = half
+    handle = sandbox.start("make", stream=True)
+    assert next(iter(handle)).text == ""
+    asleep()
+    with pytest.raises(StateError, match="was suspended by somebody"):
+        next(iter(handle))
+    supervisor.agent.routes[OUTPUT] = process(("o", "é".encode()))
+    assert "".join(output.text for output in handle) == "é"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [[], [START], [START, ("o", b"ma")], [START, ("x", {"exit_code": 0})]],
+    ids=["nothing", "start", "output", "end"],
+)
+def test_a_wait_that_was_cancelled_may_be_followed_by_another(
+    supervisor: FakeSupervisor, told: list[tuple[str, Any]]
+) -> None:
+    def part(handler: Handler) -> None:
+        handler.begin_stream()
+        handler.frames(*told)
+
+    async def work(sandbox: AsyncSandbox) -> None:
+        begin(supervisor, PROCESSES)
+        supervisor.agent.routes[OUTPUT] = part
+        handle = await sandbox.start("make")
+        with anyio.move_on_after(CUT_S) as cut:
+            await handle.wait()
+        assert cut.cancelled_caught
+        supervisor.agent.routes[OUTPUT] = process(("o", b"made"))
+        assert (await handle.wait()).stdout == "made"
+
+    run(work)
+
+
+def test_a_stream_of_which_a_wait_was_cancelled_says_so(supervisor: FakeSupervisor) -> None:
+    async def work(sandbox: AsyncSandbox) -> None:
+        begin(supervisor, PROCESSES)
+        begin(supervisor, WATCH)
+        terminal, watch = await sandbox.pty(), await sandbox.files.watch("/workspace")
+        for take in (terminal.receive, watch.next):
+            with anyio.move_on_after(CUT_S) as cut:
+                await take()
+            assert cut.cancelled_caught
+            with pytest.raises(StateError, match="an earlier wait for it was broken off by this program"):
+                await take()
+
+    run(work)
 
 
 def watching(supervisor: FakeSupervisor, sandbox: Sandbox) -> Watch:

@@ -161,7 +161,7 @@ class AsyncFrames:
 
         Raises:
             AgentError: The stream ended without its last frame.
-            StateError: It ended in an earlier call, or this side left it.
+            StateError: It ended in an earlier call, or this side left it, or broke off a wait for it.
         """
         while True:
             while self._frames:
@@ -185,6 +185,10 @@ class AsyncFrames:
         except AtollError as error:
             self._over = error
             self._lost = not self._answer.aborted and isinstance(error, _LOSSES)
+            raise
+        except BaseException:
+            # a cancellation or Ctrl-C has closed the answer, which is no fault of the agent's
+            self._over = StateError("an earlier wait for it was broken off by this program")
             raise
         return data
 

@@ -6,7 +6,7 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Iterator
 
-from atoll.errors import AtollError, DeadlineError, InvalidSpecError, ProcessNotFoundError
+from atoll.errors import DeadlineError, InvalidSpecError, ProcessNotFoundError
 from atoll.guest import (
     Frame,
     ProcessEnd,
@@ -32,7 +32,8 @@ class AsyncProcess:
 
     Iterating gives its output, piece by piece, until it ends: what the guest kept of it (the last MiB), then
     what comes. With ``start(…, stream=True)`` it is every byte, and the program waits while nobody reads.
-    Iterating or waiting again after a StateError begins anew: with what the guest kept, which may have been seen.
+    Iterating or waiting again after a wait that was broken off, by an error, a cancellation or Ctrl-C, begins anew:
+    with what the guest kept, which may have been seen.
     One thread or task reads at a time; the other methods may be called meanwhile.
     """
 
@@ -63,10 +64,8 @@ class AsyncProcess:
     async def __aiter__(self) -> AsyncIterator[Output]:
         deadline = Deadline(None, silence_s=SILENCE_S)
         while self._end is None:
-            frames, frame = await self._next(deadline)
-            if frame.kind == "x":
-                await self._ended(frames, frame.payload)
-            elif frame.kind in STREAM_OF:
+            frame = await self._next(deadline)
+            if frame.kind in STREAM_OF:
                 yield self._decoder.output(STREAM_OF[frame.kind], frame.payload)
         for output in self._decoder.rest():
             yield output
@@ -100,7 +99,7 @@ class AsyncProcess:
         deadline = Deadline(timeout_s, silence_s=SILENCE_S)
         while self._end is None:
             try:
-                frames, frame = await self._next(deadline)
+                frame = await self._next(deadline)
             except DeadlineError:
                 if timeout_s is None:
                     raise
@@ -109,9 +108,7 @@ class AsyncProcess:
                     hint="it goes on; wait longer, or kill it",
                     sandbox_id=self._agent.sandbox_id,
                 ) from None
-            if frame.kind == "x":
-                await self._ended(frames, frame.payload)
-            elif frame.kind in STREAM_OF:
+            if frame.kind in STREAM_OF:
                 await collector.add(frame)
         program = self._program
         result = await collector.result(self._end, brief(program) if program else "")
@@ -171,26 +168,28 @@ class AsyncProcess:
             self._frames.close()
             self._frames = None
 
-    async def _next(self, deadline: Deadline) -> tuple[AsyncFrames, Frame]:
+    async def _next(self, deadline: Deadline) -> Frame:
         try:
             frames = await self._opened(deadline)
-            return frames, await frames.next()
-        except AtollError:
-            # the program may go on, and the next use finds it again
+            frame = await frames.next()
+            if frame.kind == "x":
+                await frames.until_end()
+                self.close()
+                self._end = end_from(frame.payload)
+        except BaseException:
+            # the program may go on, also after a cancellation or Ctrl-C, and the next use finds it again
             self.close()
             raise
+        return frame
 
     async def _opened(self, deadline: Deadline) -> AsyncFrames:
         if self._frames is None:
+            # what is told again must not be the rest of a character that was cut in two
+            self._decoder = Decoder()
             self._frames = AsyncFrames(await self._agent.open(process_output(self.pid), deadline))
             started_from((await self._frames.next()).payload)
         self._frames.set_deadline(deadline)
         return self._frames
-
-    async def _ended(self, frames: AsyncFrames, payload: bytes) -> None:
-        self._end = end_from(payload)
-        await frames.until_end()
-        self.close()
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ class AsyncWatch:
 
         Raises:
             SandboxCrashedError: The sandbox's processes died.
-            StateError: The sandbox was put to sleep by somebody meanwhile.
+            StateError: The sandbox was put to sleep by somebody meanwhile, or an earlier wait was cancelled.
         """
         while True:
             frame = await self._frames.next()

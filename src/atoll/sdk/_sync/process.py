@@ -7,7 +7,7 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
-from atoll.errors import AtollError, DeadlineError, InvalidSpecError, ProcessNotFoundError
+from atoll.errors import DeadlineError, InvalidSpecError, ProcessNotFoundError
 from atoll.guest import (
     Frame,
     ProcessEnd,
@@ -33,7 +33,8 @@ class Process:
 
     Iterating gives its output, piece by piece, until it ends: what the guest kept of it (the last MiB), then
     what comes. With ``start(…, stream=True)`` it is every byte, and the program waits while nobody reads.
-    Iterating or waiting again after a StateError begins anew: with what the guest kept, which may have been seen.
+    Iterating or waiting again after a wait that was broken off, by an error, a cancellation or Ctrl-C, begins anew:
+    with what the guest kept, which may have been seen.
     One thread or task reads at a time; the other methods may be called meanwhile.
     """
 
@@ -64,10 +65,8 @@ class Process:
     def __iter__(self) -> Iterator[Output]:
         deadline = Deadline(None, silence_s=SILENCE_S)
         while self._end is None:
-            frames, frame = self._next(deadline)
-            if frame.kind == "x":
-                self._ended(frames, frame.payload)
-            elif frame.kind in STREAM_OF:
+            frame = self._next(deadline)
+            if frame.kind in STREAM_OF:
                 yield self._decoder.output(STREAM_OF[frame.kind], frame.payload)
         for output in self._decoder.rest():
             yield output
@@ -101,7 +100,7 @@ class Process:
         deadline = Deadline(timeout_s, silence_s=SILENCE_S)
         while self._end is None:
             try:
-                frames, frame = self._next(deadline)
+                frame = self._next(deadline)
             except DeadlineError:
                 if timeout_s is None:
                     raise
@@ -110,9 +109,7 @@ class Process:
                     hint="it goes on; wait longer, or kill it",
                     sandbox_id=self._agent.sandbox_id,
                 ) from None
-            if frame.kind == "x":
-                self._ended(frames, frame.payload)
-            elif frame.kind in STREAM_OF:
+            if frame.kind in STREAM_OF:
                 collector.add(frame)
         program = self._program
         result = collector.result(self._end, brief(program) if program else "")
@@ -172,26 +169,28 @@ class Process:
             self._frames.close()
             self._frames = None
 
-    def _next(self, deadline: Deadline) -> tuple[Frames, Frame]:
+    def _next(self, deadline: Deadline) -> Frame:
         try:
             frames = self._opened(deadline)
-            return frames, frames.next()
-        except AtollError:
-            # the program may go on, and the next use finds it again
+            frame = frames.next()
+            if frame.kind == "x":
+                frames.until_end()
+                self.close()
+                self._end = end_from(frame.payload)
+        except BaseException:
+            # the program may go on, also after a cancellation or Ctrl-C, and the next use finds it again
             self.close()
             raise
+        return frame
 
     def _opened(self, deadline: Deadline) -> Frames:
         if self._frames is None:
+            # what is told again must not be the rest of a character that was cut in two
+            self._decoder = Decoder()
             self._frames = Frames(self._agent.open(process_output(self.pid), deadline))
             started_from((self._frames.next()).payload)
         self._frames.set_deadline(deadline)
         return self._frames
-
-    def _ended(self, frames: Frames, payload: bytes) -> None:
-        self._end = end_from(payload)
-        frames.until_end()
-        self.close()
 
 
 @contextlib.contextmanager

@@ -25,7 +25,8 @@ from atoll.types import ExecResult, TerminalSize, check_kind, check_number
 class Terminal:
     """A terminal session: raw bytes in and out. Leaving it as a context kills the program.
 
-    It does not where the sandbox was put to sleep or rolled back, or crashed, since: nothing is woken for that.
+    It does not after ``close``, nor where the sandbox was put to sleep or rolled back, or crashed, since: nothing is
+    woken for that.
 
     One thread or task receives at a time; ``send``, ``resize`` and ``kill`` may be called meanwhile.
     """
@@ -35,12 +36,13 @@ class Terminal:
         self._agent = agent
         self._frames = frames
         self._end: ProcessEnd | None = None
+        self._closed = False
 
     def __enter__(self) -> Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._end is None and not self._frames.lost:
+        if self._end is None and not self._closed and not self._frames.lost:
             kill_quietly(self._agent, self.pid)
         self.close()
 
@@ -56,7 +58,7 @@ class Terminal:
 
         Raises:
             SandboxCrashedError: The sandbox's processes died.
-            StateError: The sandbox was put to sleep by somebody meanwhile.
+            StateError: The sandbox was put to sleep by somebody meanwhile, or an earlier wait was cancelled.
         """
         while self._end is None:
             frame = self._frames.next()
@@ -118,7 +120,8 @@ class Terminal:
         self._frames.abort()
 
     def close(self) -> None:
-        """Leave the terminal. The program goes on, and ``attach`` finds it again."""
+        """Leave the terminal. The program goes on, also when the context is left, and ``attach`` finds it again."""
+        self._closed = True
         self._frames.close()
 
 

@@ -34,7 +34,7 @@ class Watch:
 
         Raises:
             SandboxCrashedError: The sandbox's processes died.
-            StateError: The sandbox was put to sleep by somebody meanwhile.
+            StateError: The sandbox was put to sleep by somebody meanwhile, or an earlier wait was cancelled.
         """
         while True:
             frame = self._frames.next()
