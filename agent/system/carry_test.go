@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -35,7 +36,7 @@ func TestWhatAnImageHasIsCarriedWithItsModesAndTimesBesideWhatIsThere(t *testing
 			t.Fatal(step)
 		}
 	}
-	if err := carry(from, to, 10); err != nil {
+	if _, err := carry(from, to, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	for name, wanted := range map[string]string{"link": "1", "both": "there", "held/a": "a", "held/b": "b"} {
@@ -49,11 +50,66 @@ func TestWhatAnImageHasIsCarriedWithItsModesAndTimesBesideWhatIsThere(t *testing
 	}
 }
 
-func TestWhatIsTooBigOrMissingInAnImageIsNotCarried(t *testing.T) {
-	if err := carry(tree(t, map[string]string{"a": "12345"}), t.TempDir(), 4); !errors.Is(err, errTooBig) {
-		t.Error(err)
+func TestHardLinksStayLinks(t *testing.T) {
+	from, to := tree(t, map[string]string{"a/one": "1", "other": "1"}), t.TempDir()
+	if err := os.Link(filepath.Join(from, "a/one"), filepath.Join(from, "two")); err != nil {
+		t.Fatal(err)
 	}
-	if err := carry(filepath.Join(t.TempDir(), "missing"), t.TempDir(), 4); err != nil {
-		t.Error(err)
+	if left, err := carry(from, to, 4*perEntry+2*page); err != nil || left != 0 {
+		t.Fatal("what is in a link counts once: ", left, err)
+	}
+	var infos []os.FileInfo
+	for _, name := range []string{"a/one", "two", "other"} {
+		info, err := os.Stat(filepath.Join(to, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		infos = append(infos, info)
+	}
+	if !os.SameFile(infos[0], infos[1]) || os.SameFile(infos[0], infos[2]) {
+		t.Error(infos)
+	}
+}
+
+func TestNothingIsCarriedOfWhatIsTooMuch(t *testing.T) {
+	empty := map[string]string{}
+	for index := range 2 * atOnce {
+		empty["d/"+strconv.Itoa(index)] = ""
+	}
+	endless := tree(t, map[string]string{"a": "", "hole": ""})
+	if err := os.Truncate(filepath.Join(endless, "hole"), 1<<43); err != nil {
+		t.Fatal(err)
+	}
+	for name, each := range map[string]struct {
+		from string
+		most int64
+	}{
+		"bytes":   {tree(t, map[string]string{"a": "1", "b": "12345"}), 2*perEntry + 2*page - 1},
+		"entries": {tree(t, empty), 2 * atOnce * perEntry},
+		"a hole":  {endless, carryMost},
+	} {
+		to := t.TempDir()
+		left, err := carry(each.from, to, each.most)
+		if !errors.Is(err, errTooBig) || left != each.most {
+			t.Error(name, left, err)
+		}
+		if made, err := os.ReadDir(to); err != nil || len(made) > 0 {
+			t.Error(name, made, err)
+		}
+	}
+	if left, err := carry(tree(t, empty), t.TempDir(), (2*atOnce+1)*perEntry); err != nil || left != 0 {
+		t.Error(left, err)
+	}
+}
+
+func TestWhatAnImageDoesNotHaveIsNotCarried(t *testing.T) {
+	if left, err := carry(filepath.Join(t.TempDir(), "missing"), t.TempDir(), 4); err != nil || left != 4 {
+		t.Error(left, err)
+	}
+}
+
+func TestWhatIsCarriedIsAModestPartOfTheMemory(t *testing.T) {
+	if bound := carryBound(); bound <= 0 || bound > carryMost {
+		t.Error(bound)
 	}
 }

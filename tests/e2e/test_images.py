@@ -13,10 +13,10 @@ from tests import homes
 from tests.e2e.command_line import atoll, said
 from tests.e2e.failing_disk import flip
 from tests.registry import File, ImageSource, Registry, serving
-from tests.registry.images import directory, symlink
+from tests.registry.images import directory, hard_link, symlink
 from tests.registry.programs import busybox, musl
 
-from atoll import Images, Sandbox, Snapshots, Volumes
+from atoll import Images, Limits, Sandbox, Snapshots, Volumes
 from atoll.errors import FileMissingError, ImageNotFoundError, InUseError, InvalidSpecError
 
 BOUND_S = 120.0
@@ -166,6 +166,7 @@ def test_what_an_image_has_in_run_and_tmp_is_there(serve: Any) -> None:
         directory("tmp", mode=0o1777),
         File("tmp/left", b"tmp"),
         File("tmp/mine/hidden", b"image"),
+        hard_link("tmp/again", "tmp/left"),
     ]
     reference = serve("leaves", ImageSource(shell_layers(had)))
     volume = Volumes.create("leaves")
@@ -177,6 +178,8 @@ def test_what_an_image_has_in_run_and_tmp_is_there(serve: Any) -> None:
                 ["-rw-r-----", "1", "app", "root"],
             ]
             assert listed.splitlines()[2:] == ["tmp"]
+            linked = sandbox.run("ls -i /tmp/left /tmp/again").stdout.split()
+            assert linked[0] == linked[2]
             sandbox.suspend()
 
 
@@ -192,6 +195,17 @@ def test_what_an_image_has_there_that_is_too_big_for_memory_is_there_too(serve: 
         with sandbox.fork(1)[0] as twin:
             assert twin.run("cat /tmp/a; wc -c </tmp/big").stdout == f"a{40 << 20}\n"
     Snapshots.delete(ready.snapshot_id)
+
+
+def test_what_an_image_has_there_that_is_too_many_for_memory_is_there_too(serve: Any) -> None:
+    had = [directory("tmp", mode=0o1777), *(File(f"tmp/{index}") for index in range(20_000))]
+    reference = serve("many", ImageSource(shell_layers([*had, File("run/conf", b"run")])))
+    with Sandbox.create(image=reference, limits=Limits(memory_mib=256)) as sandbox:
+        sandbox.run("cat /run/conf >/tmp/new").check()
+        sandbox.suspend()
+        assert sandbox.run("ls /tmp | wc -l; cat /tmp/new").stdout == "20001\nrun"
+        mounted = [line.split()[1] for line in sandbox.run("cat /proc/mounts").stdout.splitlines()]
+        assert "/run" in mounted and "/tmp" not in mounted
 
 
 def test_the_command_line_pulls_lists_shows_runs_and_removes(serve: Any) -> None:
