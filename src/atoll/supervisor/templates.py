@@ -134,7 +134,7 @@ class Templates:
                 what = (await self._snapshots.make(what, None, "", build_id)).snapshot_id
             async with self.rows.lock:
                 snapshot = self._table.snapshot(what)
-                _check_free(snapshot, team, build_id)
+                _check_free(snapshot, what, team, build_id)
                 values = {"state": "ready", "tags": all_tags, **_of_snapshot(snapshot)}
                 build = self._build(team, plain, build_id=build_id, **values)
                 row = await self.rows.put(_tagged(self._row(team, plain, build), build))
@@ -332,12 +332,12 @@ class Templates:
         )
 
 
-def _check_free(snapshot: SnapshotRow, team: str | None, build_id: str) -> None:
-    """Raise unless a snapshot may belong to that build of that team."""
+def _check_free(snapshot: SnapshotRow, ref: str, team: str | None, build_id: str) -> None:
+    """Raise unless a snapshot, found by ``ref``, may belong to that build of that team."""
     if team is not None and snapshot.team != team:
-        raise SnapshotNotFoundError(f"there is no snapshot {snapshot.snapshot_id!r}")
+        raise SnapshotNotFoundError(f"there is no snapshot {ref!r}")
     if snapshot.build_id not in (None, build_id):
-        raise InUseError(f"the snapshot {snapshot.snapshot_id!r} belongs to a template already")
+        raise InUseError(f"the snapshot {ref!r} belongs to a template already")
 
 
 def _of_snapshot(snapshot: SnapshotRow) -> dict[str, object]:
