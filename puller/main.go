@@ -1,8 +1,8 @@
 // Command puller brings images from registries and unpacks their layers.
 //
 // Each step is a process of its own with a request as JSON and the fewest rights that do it: `resolve` and `fetch`
-// become an ordinary user once they have read the host's credentials, `unpack` and `seam` are locked into the directory of the layer
-// that they make.
+// become an ordinary user once they have read the host's credentials, `unpack` and `seam` are locked into the directory
+// of the layer that they make.
 // Progress goes to standard error and the result to standard output, both as JSON lines.
 package main
 

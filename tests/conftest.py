@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll.host import locked
 from tests import homes
 from tests.e2e.server import Server, serving
 
@@ -34,7 +35,7 @@ def e2b_port(module_home: Path) -> Iterator[int]:
     """A sandbox whose guest agent listens on ``localhost:49983``, where the E2B SDK looks in its debug mode."""
     from atoll import Sandbox
 
-    with pytest.MonkeyPatch.context() as patch, homes.the_only_one("e2b-port"):
+    with pytest.MonkeyPatch.context() as patch, locked(homes.CACHE / "e2b-port.lock"):
         patch.setenv("E2B_DEBUG", "true")
         patch.setenv("E2B_API_KEY", "e2b_" + "0" * 40)
         with Sandbox.create() as sandbox, sandbox.forward(49983, local_port=49983) as forward:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from atoll import Images, Sandbox, Snapshots, Supervisor, Templates, Volumes
 from atoll.errors import AtollError, SandboxNotFoundError, SnapshotNotFoundError
-from atoll.host import Home, end_holder, find_holder
+from atoll.host import Home, end_holder, find_holder, locked
 
 CACHE = Path(os.environ.get("ATOLL_TEST_CACHE") or Path.home() / ".cache" / "atoll" / f"test-{os.getuid()}")
 END_S = 120.0
@@ -43,22 +42,13 @@ def shared_images() -> Path:
     """
     builder = CACHE / "home"
     builder.mkdir(parents=True, exist_ok=True)
-    with the_only_one("home"):
+    with locked(CACHE / "home.lock"):
         for database in builder.glob("state.db*"):  # checkouts of other versions build here too
             database.unlink(missing_ok=True)
         with entered(builder):
             Images.ensure("base")
             end(builder)
     return builder / "images"
-
-
-@contextlib.contextmanager
-def the_only_one(name: str) -> Iterator[None]:
-    """Wait until no other process of this user's tests is in here under the same name."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @contextlib.contextmanager

@@ -17,7 +17,6 @@ from tests.registry import serving as serving_registry
 from tests.registry.images import symlink
 from tests.waiting import until
 
-BOUND_S = 120.0
 PASSWORD = "the-password-that-nobody-finds"
 NAME = "ghost.example/app:1"
 

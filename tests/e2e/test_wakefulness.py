@@ -16,7 +16,6 @@ from tests.waiting import until
 from atoll import Sandbox, Supervisor
 from atoll.host.cpulatency import DEVICE, open_cpu_latency
 
-BOUND_S = 60.0
 QUICK_US = 10
 
 

@@ -75,9 +75,7 @@ class Catalog:
             return None
         if not info.layers:
             return Image(info=info, lowers=(self.directory / wanted / ROOTFS,))
-        # The kernel stacks a directory once. Of a layer that comes again, as empty ones often do, the top one decides:
-        # it says again all that the lower one says.
-        lowers = tuple(self.layers / layer for layer in dict.fromkeys(reversed(info.layers)))
+        lowers = tuple(self.layers / layer for layer in top_first(info.layers))
         return Image(info=info, lowers=lowers) if all(lower.is_dir() for lower in lowers) else None
 
     def names(self) -> dict[str, Named]:
@@ -180,6 +178,15 @@ class Catalog:
             names = self.names()
             yield names
             write_atomically(self.directory / _INDEX, msgspec.json.encode(names))
+
+
+def top_first(layers: Sequence[str]) -> list[str]:
+    """An image's layers as they are stacked, each once.
+
+    The kernel stacks a directory once. Of a layer that comes again, as empty ones often do, the top one decides: it
+    says again all that the lower one says.
+    """
+    return list(dict.fromkeys(reversed(layers)))
 
 
 def _entries(directory: Path) -> list[Path]:

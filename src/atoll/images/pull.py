@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from atoll.errors import ImagePullError, UnsupportedError
 from atoll.host import remove_tree, sync_tree, to_the_end, tree_bytes
-from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named
+from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named, top_first
 from atoll.images.holding import held
 from atoll.images.owners import Owner, stacked_owners, write_owners
 from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig, Unpacked
@@ -260,7 +260,7 @@ class Pulls:
 
     async def _seam(self, name: str, ids: Sequence[str]) -> list[str]:
         """The layer that these need on top, if any."""
-        prefix, layers = f"{self._stacking}.", list(dict.fromkeys(reversed(ids)))
+        prefix, layers = f"{self._stacking}.", top_first(ids)
         if not may_need_seam((self._catalog.layers / layer for layer in layers), prefix):
             return []
         seam = seam_name(ids)

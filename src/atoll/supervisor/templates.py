@@ -138,7 +138,8 @@ class Templates:
                 values = {"state": "ready", "tags": all_tags, **_of_snapshot(snapshot)}
                 build = self._build(team, plain, build_id=build_id, **values)
                 row = await self.rows.put(_tagged(self._row(team, plain, build), build))
-                await self._table.own_snapshot(snapshot.snapshot_id, build_id)
+                if snapshot.build_id is None:
+                    await self._table.own_snapshot(snapshot.snapshot_id, build_id)
         finally:
             self._recording.discard(build_id)
             self._look.set()

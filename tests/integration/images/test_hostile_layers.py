@@ -9,7 +9,6 @@ import os
 import stat
 import tarfile
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -263,10 +262,10 @@ async def test_how_deep_a_directory_lies_makes_no_difference(tmp_path: Path) -> 
 async def test_what_many_layers_say_of_many_directories_is_looked_at_once(tmp_path: Path) -> None:
     chain = "/".join(["d"] * 400)
     layers = [[File(f"{chain}/{number}")] for number in range(20)]
-    started = time.monotonic()
+    before = os.times()
     image = await pulled(tmp_path, [directory("d", mode=0o711)], *layers)
-    # For each directory from the root down in each layer, it is a minute.
-    assert time.monotonic() - started < 30
+    # Of a processor, as others may use it too. For each directory from the root down in each layer, it is a minute.
+    assert sum(os.times()[:4]) - sum(before[:4]) < 30
     with mounted(image) as root:
         assert modes(root, "d", chain) == [("0o711", 0, 0), ("0o755", 0, 0)]
 
