@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from atoll.host.home import Home
     from atoll.host.logfiles import append_log, forget_log_head, read_log
     from atoll.host.memory import Memory, read_memory
-    from atoll.host.mounts import Mounts, is_mounted, mounts_below
+    from atoll.host.mounts import Mounts, is_mounted, mounts_below, remove_empty_place
     from atoll.host.netns import in_netns, in_spare_thread, new_netns, unpin
     from atoll.host.pids import boot_id, kill_process, open_process, process_alive, start_ticks
     from atoll.host.processes import (
@@ -111,6 +111,7 @@ __all__ = [
     "read_below",
     "read_log",
     "read_memory",
+    "remove_empty_place",
     "remove_tree",
     "replace_holder",
     "run_program",
@@ -163,6 +164,7 @@ _MODULES = {
     "Mounts": "mounts",
     "is_mounted": "mounts",
     "mounts_below": "mounts",
+    "remove_empty_place": "mounts",
     "in_netns": "netns",
     "in_spare_thread": "netns",
     "new_netns": "netns",

@@ -17,12 +17,12 @@ _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
 _MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
 # Pins of namespaces, and the machines' own directories: both mean nothing after the namespaces' end, and what a machine
-# makes, a dozen files, costs milliseconds on a disk.
-_IN_MEMORY = ("pins", "m")
-# Checkpoints of forks, which live as long as copies that have not read all of them: see ``MemoryPlace``. Big pages are
-# given and taken back a hundred times as fast as small ones.
-_CHECKPOINTS = "forks"
-_CHECKPOINTS_OPTIONS = (b"mode=0700,size=25%,huge=always", b"mode=0700,size=25%")
+# makes, a dozen files, costs milliseconds on a disk. And checkpoints of forks, but not their memory.
+_IN_MEMORY = ("pins", "m", "forks")
+# That, which lives as long as copies that have not read all of it: see ``MemoryPlace``. Big pages are given and taken
+# back a hundred times as fast as small ones.
+_PAGES = "pages"
+_PAGES_OPTIONS = (b"mode=0700,size=25%,huge=always", b"mode=0700,size=25%")
 _MS_REC_SLAVE = 16384 | 1 << 19
 
 
@@ -65,8 +65,8 @@ def _make_namespaces(kind: str, run: str) -> None:
             raise OSError(number, os.strerror(number), what)
 
     places = [os.path.join(run, name) for name in _IN_MEMORY]
-    checkpoints = os.path.join(run, _CHECKPOINTS)
-    for place in (*places, checkpoints):
+    pages = os.path.join(run, _PAGES)
+    for place in (*places, pages):
         os.makedirs(place, mode=0o700, exist_ok=True)
     if kind == "user":
         check(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "making a user namespace")
@@ -87,8 +87,8 @@ def _make_namespaces(kind: str, run: str) -> None:
     for place in places:
         check(mount(place, b"mode=0700"), f"mounting {place}")
     # A kernel without huge pages refuses the option.
-    if all(mount(checkpoints, options) for options in _CHECKPOINTS_OPTIONS):
-        check(-1, f"mounting {checkpoints}")
+    if all(mount(pages, options) for options in _PAGES_OPTIONS):
+        check(-1, f"mounting {pages}")
 
 
 def _say(line: str) -> None:

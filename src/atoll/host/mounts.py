@@ -68,6 +68,21 @@ class Mounts:
             raise
 
     @staticmethod
+    def bind_below(source: Path, top: Path, path: str) -> None:
+        """Make ``source`` appear at ``path`` below ``top`` too, read-only there and wherever that mount propagates to.
+
+        What is below ``top`` may be anybody's, so no symbolic link in it is followed.
+
+        Raises:
+            OSError: The kernel refuses it; then nothing is mounted.
+        """
+        fd = os.open(top, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            syscalls.bind_read_only(str(source), fd, path)
+        finally:
+            os.close(fd)
+
+    @staticmethod
     def unmount(at: Path) -> None:
         """Unmount what is on top at ``at``; nothing mounted there is no error.
 
@@ -92,6 +107,44 @@ class Mounts:
             time.sleep(0.02)
 
     @staticmethod
+    def share(at: Path) -> None:
+        """Have a place in memory whose mounts appear wherever it is mounted too. Nothing happens when ``at`` is one.
+
+        Raises:
+            OSError: The kernel refuses it.
+        """
+        if not is_mounted(at):
+            at.mkdir(mode=0o700, parents=True, exist_ok=True)
+            wanted = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+            syscalls.mount("atoll", str(at), "tmpfs", wanted, "mode=0700")
+        syscalls.mount("none", str(at), "", syscalls.MS_SHARED, "")
+
+    @staticmethod
+    def detach(at: Path) -> None:
+        """Unmount all that is mounted at ``at``, and go on without waiting for who uses it.
+
+        Raises:
+            OSError: The kernel refuses it.
+        """
+        while True:
+            try:
+                syscalls.umount(str(at), syscalls.UMOUNT_NOFOLLOW | syscalls.MNT_DETACH)
+            except OSError as error:
+                if error.errno in (errno.EINVAL, errno.ENOENT):
+                    return
+                raise
+
+    @staticmethod
+    def clear(place: Path) -> None:
+        """Unmount all that is mounted at ``place``, and remove the empty directories that this was for.
+
+        Raises:
+            OSError: The kernel refuses it.
+        """
+        Mounts.detach(place)
+        remove_empty_place(place)
+
+    @staticmethod
     def leave(at: Path) -> int:
         """Unmount what is on top at ``at``; what its end takes is done when the descriptor that is returned is closed.
 
@@ -113,6 +166,16 @@ def is_mounted(path: Path) -> bool:
         return os.lstat(path).st_dev != os.lstat(path.parent).st_dev
     except FileNotFoundError:
         return False
+
+
+def remove_empty_place(place: Path) -> None:
+    """Remove a directory, and those in it, where something was mounted; what is not empty or a mount stays."""
+    if is_mounted(place):
+        return
+    with contextlib.suppress(OSError):
+        for below in place.iterdir():
+            below.rmdir()
+        place.rmdir()
 
 
 def mounts_below(path: Path) -> list[Path]:

@@ -21,6 +21,7 @@ MS_BIND = 4096
 MS_REC = 16384
 MS_PRIVATE = 1 << 18
 MS_SLAVE = 1 << 19
+MS_SHARED = 1 << 20
 MS_RELATIME = 1 << 21
 
 PR_SET_PDEATHSIG = 1
@@ -41,6 +42,8 @@ _RESOLVE_NO_SYMLINKS = 4
 _RESOLVE_BENEATH = 8
 _RESOLVE_IN_ROOT = 16
 _TRIES = 16
+_OPEN_TREE = 428
+_OPEN_TREE_CLONE = 1
 _MOVE_MOUNT = 429
 _FSOPEN = 430
 _FSCONFIG = 431
@@ -49,11 +52,13 @@ _FSCONFIG_SET_FLAG = 0
 _FSCONFIG_SET_STRING = 1
 _FSCONFIG_CMD_CREATE = 6
 _MOVE_MOUNT_F_EMPTY_PATH = 4
+_MOVE_MOUNT_T_EMPTY_PATH = 0x40
 _AT_FDCWD = -100
 _MOUNT_SETATTR = 442
 _MOUNT_ATTR_RDONLY = 1
 _MOUNT_ATTR_NOSUID = 2
 _MOUNT_ATTR_NODEV = 4
+_AT_EMPTY_PATH = 0x1000
 _AT_RECURSIVE = 0x8000
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -124,6 +129,30 @@ def _set_mount(target: str, more: int, less: int, flags: int) -> None:
     attributes = (ctypes.c_uint64 * 4)(more, less)
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
     _check(_libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), flags, attributes, size), target)
+
+
+def bind_read_only(source: str, below: int, path: str) -> None:
+    """Make ``source`` appear, read-only, at ``path`` below the directory ``below``: through no symlink.
+
+    It is read-only wherever it appears: what a bind is remounted as holds for that one mount, not for those that it has
+    propagated to.
+    """
+    how = _OpenHow(os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH)
+    name = os.fsencode(path)
+    at = _check(_libc.syscall(_OPENAT2, below, name, ctypes.byref(how), ctypes.sizeof(how)), path)
+    try:
+        flags = _OPEN_TREE_CLONE | os.O_CLOEXEC
+        tree = _check(_libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(source), flags), source)
+        try:
+            more = _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV
+            attributes, size = (ctypes.c_uint64 * 4)(more, 0, 0, 0), 32
+            _check(_libc.syscall(_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, attributes, size), source)
+            empty = _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH
+            _check(_libc.syscall(_MOVE_MOUNT, tree, b"", at, b"", empty), path)
+        finally:
+            os.close(tree)
+    finally:
+        os.close(at)
 
 
 def umount(target: str, flags: int) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+
 from tests.integration.host.conftest import Inside
 
 _OVERLAY = """
@@ -184,3 +186,70 @@ answer(seen)
 """
     )
     assert found == [[121, "000"], [121, "000"]]
+
+
+def test_what_is_mounted_in_a_shared_place_is_cleared_and_never_emptied(inside: Inside) -> None:
+    found = inside(
+        """
+shared, disk = home.run / "shared", home.path / "disk"
+(disk / "empty").mkdir(parents=True)
+(disk / "file").write_text("kept")
+Mounts.share(shared)
+Mounts.share(shared)
+place = shared / "one"
+(place / "empty").mkdir(parents=True)
+Mounts.bind(disk, place, read_only=False)
+Mounts.bind(disk, place / "empty", read_only=True)
+# Not a place where nothing is mounted any more.
+remove_empty_place(place)
+held = os.open(place / "file", os.O_RDONLY)
+seen = sorted(os.listdir(place / "empty"))
+Mounts.clear(place)
+Mounts.clear(place)
+(shared / "two" / "file").mkdir(parents=True)
+(shared / "two" / "file" / "in it").write_text("x")
+remove_empty_place(shared / "two")
+answer([seen, sorted(os.listdir(disk)), place.exists(), os.listdir(shared), len(mounts_below(shared))])
+os.close(held)
+Mounts.unmount(shared)
+"""
+    )
+    assert found == [["empty", "file"], ["empty", "file"], False, ["two"], 1]
+
+
+def test_what_is_bound_below_is_read_only_wherever_it_appears_and_follows_no_link(inside: Inside) -> None:
+    found = inside(
+        """
+shared, disk, source, other = home.run / "shared", home.path / "disk", home.path / "source", home.path / "other"
+for directory in (disk / "here", source, other):
+    directory.mkdir(parents=True)
+(source / "file").write_text("kept")
+(disk / "away").symlink_to(other)
+Mounts.share(shared)
+place = shared / "one"
+place.mkdir()
+# As a gofer has it: its own mount of the place, to which what is mounted there later propagates.
+peer = home.path / "peer"
+peer.mkdir()
+Mounts.bind(place, peer, read_only=False)
+Mounts.bind(disk, place, read_only=False)
+Mounts.bind_below(source, place, "here")
+refused = []
+for top in (place, peer):
+    try:
+        (top / "here" / "new").touch()
+    except OSError as error:
+        refused.append(error.errno)
+seen = (peer / "here" / "file").read_text()
+try:
+    Mounts.bind_below(source, place, "away")
+except OSError as error:
+    refused.append(error.errno)
+Mounts.detach(peer)
+Mounts.detach(peer)
+Mounts.clear(place)
+answer([seen, refused, os.listdir(other), place.exists()])
+Mounts.unmount(shared)
+"""
+    )
+    assert found == ["kept", [errno.EROFS, errno.EROFS, errno.ELOOP], [], False]
