@@ -1,20 +1,33 @@
 """The way in and out of sandboxes: namespaces, the relay of TCP and DNS, and what may be reached."""
 
-from atoll.network.addresses import GATEWAY_ADDRESS, GUEST_ADDRESS
+from atoll.network.addresses import (
+    GATEWAY_ADDRESS,
+    GATEWAY_HARDWARE,
+    GUEST_ADDRESS,
+    GUEST_HARDWARE,
+    GUEST_INTERFACE,
+    PREFIX_BITS,
+)
 from atoll.network.decide import REFUSED, Policy, Refusal, decide
 from atoll.network.flows import Flow
 from atoll.network.link import Link
 from atoll.network.links import SHORTAGES, Links
 from atoll.network.shaping import can_shape
+from atoll.network.uplink import OpenUplink
 
 __all__ = [
     "GATEWAY_ADDRESS",
+    "GATEWAY_HARDWARE",
     "GUEST_ADDRESS",
+    "GUEST_HARDWARE",
+    "GUEST_INTERFACE",
+    "PREFIX_BITS",
     "REFUSED",
     "SHORTAGES",
     "Flow",
     "Link",
     "Links",
+    "OpenUplink",
     "Policy",
     "Refusal",
     "can_shape",

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from atoll.host import in_netns, in_spare_thread, new_netns, unpin
-from atoll.network import filters, flows, netlink, shaping, veth
+from atoll.network import filters, flows, netlink, shaping, uplink, veth
 from atoll.network.addresses import DNS_PORT, GATEWAY_ADDRESS, RELAY_PORT
 from atoll.network.netlink import NetlinkSocket
+from atoll.network.uplink import OpenUplink
 
 _BACKLOG = 1024
 _READY_SOCKETS = 4
@@ -95,6 +96,15 @@ def address_guest(pins: Pins) -> None:
         OSError: There is no such namespace.
     """
     in_netns(pins.inner, veth.address_guest)
+
+
+def open_uplink(pins: Pins) -> OpenUplink:
+    """Take the guest's interface away from the host, see ``uplink``.
+
+    Raises:
+        OSError: The kernel refused it, or there is no such namespace.
+    """
+    return in_netns(pins.inner, uplink.open_uplink)
 
 
 def shape(pins: Pins, rate_bytes_s: int | None) -> None:

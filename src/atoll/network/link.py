@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from atoll.host import to_the_end
 from atoll.network import edge, veth
 from atoll.network.addresses import GUEST_ADDRESS
 from atoll.network.decide import Policy
@@ -16,6 +17,7 @@ from atoll.network.dns import NameForwarder, Nameservers
 from atoll.network.edge import EdgeSockets, Pins
 from atoll.network.flows import Dialled, Flow, challenge
 from atoll.network.relay import Decide, Relay
+from atoll.network.uplink import OpenUplink
 
 # After the guest runs again its stack takes a moment to look at its interface, and packets may get lost.
 _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
@@ -93,6 +95,17 @@ class Link:
             OSError: The link's namespaces are gone.
         """
         await asyncio.to_thread(edge.address_guest, self._pins)
+
+    async def open_uplink(self) -> OpenUplink:
+        """Take the guest's interface for a machine that does not take it by itself; the socket is the caller's.
+
+        Call ``prepare`` if none gets it after all.
+
+        Raises:
+            OSError: The link's namespaces are gone.
+        """
+        # Not cut short: a thread that goes on would take the address from whom ``prepare`` gives it next.
+        return await to_the_end(asyncio.to_thread(edge.open_uplink, self._pins))
 
     async def dial(self, port: int, timeout_s: float) -> socket.socket:
         """Connect to a port of the guest; the socket is non-blocking and the caller's.

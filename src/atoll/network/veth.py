@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 from pathlib import Path
@@ -32,11 +33,13 @@ from atoll.network.netlink import (
 _NEW_LINK = 16
 _GET_LINK = 18
 _NEW_ADDRESS = 20
+_DELETE_ADDRESS = 21
 _NEW_ROUTE = 24
 _NEW_NEIGHBOUR = 28
 
 _IFF_UP = 1
-_LINK_ADDRESS, _LINK_NAME, _LINK_INFO, _LINK_STATS, _LINK_FAMILIES, _LINK_NETNS_FD = 1, 3, 18, 23, 26, 28
+_LINK_ADDRESS, _LINK_NAME, _LINK_MTU, _LINK_INFO, _LINK_STATS, _LINK_FAMILIES = 1, 3, 4, 18, 23, 26
+_LINK_NETNS_FD, _LINK_GSO_BYTES = 28, 41
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _INET6_ADDRESS_MODE, _NO_ADDRESSES = 8, b"\x01"
 _ADDRESS_ADDRESS, _ADDRESS_LOCAL = 1, 2
@@ -78,6 +81,35 @@ def address_guest() -> None:
         kernel.change([*_end(GUEST_ADDRESS, GATEWAY_ADDRESS, GATEWAY_HARDWARE), _default_route()])
 
 
+def forget_guest(kernel: NetlinkSocket) -> None:
+    """Undo ``address_guest``; ``kernel`` is opened in the guest's namespace. Idempotent.
+
+    Raises:
+        OSError: The kernel refused it.
+    """
+    try:
+        kernel.change([Message(_DELETE_ADDRESS, ACK, _address(GUEST_ADDRESS))])
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise
+
+
+def sizes(kernel: NetlinkSocket) -> tuple[int, int]:
+    """Return the bytes that a packet on the interface can have, and that can be sent at once to be cut into packets.
+
+    Raises:
+        OSError: The pair is gone.
+    """
+    (body,) = kernel.ask(Message(_GET_LINK, 0, _interface()))
+    found = {
+        kind: value for kind, value in netlink.attributes(body[16:]) if kind in (_LINK_MTU, _LINK_GSO_BYTES)
+    }
+    mtu, gso_bytes = (
+        struct.unpack("=I", found[kind])[0] if kind in found else 0 for kind in (_LINK_MTU, _LINK_GSO_BYTES)
+    )
+    return mtu, gso_bytes
+
+
 def traffic(kernel: NetlinkSocket) -> tuple[int, int]:
     """Return the bytes that the guest has received and sent, as ``kernel``, opened in the edge, counts them.
 
@@ -94,13 +126,7 @@ def traffic(kernel: NetlinkSocket) -> tuple[int, int]:
 
 def _end(own: str, other: str, other_hardware: bytes) -> list[Message]:
     messages = [
-        Message(
-            _NEW_ADDRESS,
-            ACK | CREATE | REPLACE,
-            struct.pack("=BBBBI", socket.AF_INET, PREFIX_BITS, 0, _SCOPE_UNIVERSE, INTERFACE_INDEX)
-            + attribute(_ADDRESS_LOCAL, socket.inet_aton(own))
-            + attribute(_ADDRESS_ADDRESS, socket.inet_aton(own)),
-        ),
+        Message(_NEW_ADDRESS, ACK | CREATE | REPLACE, _address(own)),
         Message(_NEW_LINK, ACK, _interface(_IFF_UP)),
         # Known from the start: a guest that is not up yet is then simply silent.
         Message(
@@ -115,6 +141,14 @@ def _end(own: str, other: str, other_hardware: bytes) -> list[Message]:
         quiet = nested(_LINK_FAMILIES, nested(socket.AF_INET6, attribute(_INET6_ADDRESS_MODE, _NO_ADDRESSES)))
         messages.insert(0, Message(_NEW_LINK, ACK, _interface() + quiet))
     return messages
+
+
+def _address(own: str) -> bytes:
+    return (
+        struct.pack("=BBBBI", socket.AF_INET, PREFIX_BITS, 0, _SCOPE_UNIVERSE, INTERFACE_INDEX)
+        + attribute(_ADDRESS_LOCAL, socket.inet_aton(own))
+        + attribute(_ADDRESS_ADDRESS, socket.inet_aton(own))
+    )
 
 
 def _default_route() -> Message:

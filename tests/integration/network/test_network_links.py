@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from pathlib import Path
 
 from tests.integration.network.island import PATIENCE_S, Guest, reset_comes, serving
 
+from atoll.host import in_netns
 from atoll.network import Flow, Links, decide, edge
 from atoll.network.edge import Pins
 from atoll.network.flows import challenge
@@ -147,3 +149,43 @@ async def forget_unheard(guest: Guest) -> None:
     guest.mute()
     await guest.link.reset_connections()
     guest.unmute()
+
+
+async def test_an_uplink_has_what_the_guest_is_sent_and_the_host_has_no_address_there(island):
+    async with island.links() as links:
+        link = await links.take()
+        for _ in range(2):
+            uplink = await link.open_uplink()
+            with uplink.socket as opened:
+                assert (uplink.mtu, uplink.gso_bytes) == (1500, 65536)
+                assert in_netns(link.netns, _addresses) == ["127.0.0.1"]
+                dialling = asyncio.ensure_future(link.dial(5000, PATIENCE_S))
+                opened.settimeout(PATIENCE_S)
+                frame = await asyncio.to_thread(_first_segment, opened)
+                assert struct.unpack_from("!H", frame, 14 + 20 + 2) == (5000,)
+                dialling.cancel()
+                await asyncio.gather(dialling, return_exceptions=True)
+            # Nobody may take it after all.
+            await link.prepare()
+            assert in_netns(link.netns, _addresses) == ["10.254.0.2", "127.0.0.1"]
+        guest = Guest(link)
+        with guest.listen(5000):
+            (await link.dial(5000, PATIENCE_S)).close()
+
+
+def _addresses() -> list[str]:
+    found = []
+    for line in Path("/proc/thread-self/net/fib_trie").read_text().split("Local:")[1].splitlines():
+        if line.strip().startswith("|--"):
+            address = line.split()[-1]
+        elif "/32 host LOCAL" in line:
+            found.append(address)
+    return sorted(found)
+
+
+def _first_segment(opened: socket.socket) -> bytes:
+    """The first packet of TCP over IPv4 that comes, without the header before it."""
+    while True:
+        frame = opened.recv(70000)[10:]
+        if frame[12:14] == b"\x08\x00" and frame[14 + 9] == socket.IPPROTO_TCP:
+            return frame
