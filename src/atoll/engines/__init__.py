@@ -1,6 +1,17 @@
 """What runs guests: the interface of an engine, and the engines there are."""
 
-from atoll.engines.base import Bind, Capabilities, DiskGrowth, Engine, Machine, MachinePlan, MachineStats
+from atoll.engines.base import (
+    Bind,
+    Capabilities,
+    DiskGrowth,
+    Engine,
+    Machine,
+    MachinePlan,
+    MachineStats,
+    Spare,
+    SparePlan,
+    Uplink,
+)
 from atoll.engines.gvisor import RUNSC_VERSION, GvisorEngine
 from atoll.engines.registry import DEFAULT_ENGINE, ENGINES, make_engine
 
@@ -16,5 +27,8 @@ __all__ = [
     "Machine",
     "MachinePlan",
     "MachineStats",
+    "Spare",
+    "SparePlan",
+    "Uplink",
     "make_engine",
 ]

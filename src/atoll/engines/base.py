@@ -22,6 +22,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     live_checkpoint: bool = False
     resize_memory: bool = False
     own_disk: bool = False
+    spares: bool = False
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,9 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     earlier ``Machine.checkpoint`` of the same engine version filled, or None to boot; then ``binds`` have the
     targets that they had. Memory that a restored guest does not touch is read soon, or with ``read_ahead`` False
     only by the next checkpoint: such machines share it, and the checkpoint's bytes stay on the disk, erased or not,
-    until these machines have ended. Of ``limits`` the engine holds what its host lets it hold; there None is no limit.
+    until these machines have ended. With ``being_written`` its original still writes the checkpoint's memory, see
+    ``Machine.written``: what is not there yet is waited for. Of ``limits`` the engine holds what its host lets it
+    hold; there None is no limit.
     """
 
     machine_id: str
@@ -61,7 +64,43 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     binds: tuple[Bind, ...] = ()
     checkpoint: Path | None = None
     read_ahead: bool = True
+    being_written: bool = False
     limits: Limits = Limits()
+
+
+class SparePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine needs to make a machine ready before it is known what it will be restored from.
+
+    ``place`` is where its root will appear: a directory that does not exist yet, on a mount of its own that is shared
+    (see ``Mounts.shared``). ``netns`` only confines it, and is nobody else's. All else as in ``MachinePlan``.
+    """
+
+    machine_id: str
+    state_dir: Path
+    place: Path
+    netns: Path
+    argv: tuple[str, ...]
+    env: tuple[str, ...] = ()
+    binds: tuple[Bind, ...] = ()
+    limits: Limits = Limits()
+
+
+class Uplink(msgspec.Struct, frozen=True, kw_only=True):
+    """A guest's network interface: a packet socket bound to it, and what the guest is to know of it.
+
+    The host has no address on it any more. The socket has headers of ``PACKET_VNET_HDR`` if ``gso_bytes``, the most
+    that may be sent at once, is not 0.
+    """
+
+    socket_fd: int
+    name: str
+    mtu: int
+    gso_bytes: int
+    hardware: bytes
+    address: str
+    prefix_bits: int
+    gateway: str
+    gateway_hardware: bytes
 
 
 class DiskGrowth(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,15 +132,15 @@ class Machine(ABC):
     async def resume(self) -> None:
         """Undo ``pause``."""
 
-    async def prepare(self, into: Path | None = None, *, only_room: bool = False) -> None:  # noqa: B027
+    async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:  # noqa: B027
         """Make the next checkpoint shorter while the guest runs: read what memory a restore has left in its file.
 
         With ``into``, an empty directory, memory is also written there. Then the machine is to be paused soon, and that
         checkpoint made into it; ``resume`` forgets what was written.
 
-        With ``only_room`` only the room for a checkpoint is taken there, on a file system that lies in memory. It then
-        counts as memory of ours: a guest could not hold as much again below its limit. ``written`` gives back what was
-        too much.
+        With ``room``, an empty directory too, on a file system that lies in memory, only the room for a checkpoint's
+        memory is taken there, and that checkpoint refers to it. It then counts as memory of ours: a guest could not
+        hold as much again below its limit. ``written`` gives back what was too much.
 
         Raises:
             NoSpaceError: There is no room.
@@ -121,13 +160,18 @@ class Machine(ABC):
         """
         raise UnsupportedError(f"the engine of {self.machine_id} keeps no checkpoints")
 
-    async def written(self) -> None:  # noqa: B027
+    async def written(self, *, restorable: bool = False) -> bool:
         """Return when the last checkpoint, made ``late``, is whole.
+
+        Args:
+            restorable: Return as soon as others may be restored from it, and give whether it is whole by then. If not,
+                they are told so, see ``MachinePlan``, and are of no use should a later call fail.
 
         Raises:
             NoSpaceError: The disk was full: the checkpoint is of no use.
             EngineError: Nor is it then.
         """
+        return True
 
     @abstractmethod
     async def stats(self) -> MachineStats:
@@ -177,6 +221,16 @@ class Machine(ABC):
         """What ``Engine.adopt`` needs to find this machine again from another process: a small JSON text."""
 
 
+class Spare(ABC):
+    """A machine without a guest, which waits for ``Engine.restore``. Whoever has it until then ends it."""
+
+    machine_id: str
+
+    @abstractmethod
+    async def kill(self) -> None:
+        """See ``Machine.kill``."""
+
+
 class Engine(ABC):
     """Starts machines. One instance per supervisor, shared by all tasks."""
 
@@ -198,6 +252,35 @@ class Engine(ABC):
         Postcondition: on any exception, cancellation included, nothing remains on
         the host: no process, mount, cgroup or tap device.
         """
+
+    async def spare(self, plan: SparePlan) -> Spare:
+        """Make a machine ready to be restored, which then takes about half as long.
+
+        Raises:
+            UnsupportedError: The engine cannot do that.
+            EngineError: It failed.
+
+        Postcondition: on any exception nothing remains on the host.
+        """
+        raise UnsupportedError(f"the engine keeps no spare for {plan.machine_id}")
+
+    async def restore(self, spare: Spare, plan: MachinePlan, uplink: Uplink | None) -> Machine | None:
+        """Do what ``start`` does for a checkpoint, with a spare.
+
+        None: the spare was of no use, and the guest has not run: it can be started without one.
+
+        Args:
+            plan: The id, ``state_dir``, ``argv``, ``env``, ``binds`` and limits of memory and processors are the
+                spare's, ``changes`` is None.
+            uplink: The guest's interface, in the namespace ``plan.netns``; None if it has only a loopback. The socket
+                stays the caller's.
+
+        Raises:
+            EngineError: See ``start``.
+
+        Postcondition: without a machine nothing remains on the host, of the spare neither.
+        """
+        raise UnsupportedError(f"the engine keeps no spare for {plan.machine_id}")
 
     async def detach_files(self, machine: Machine) -> None:
         """Have a paused machine of this engine let go of all its files on the host, so that its root can be unmounted.

@@ -8,7 +8,17 @@ from typing import ClassVar
 
 import msgspec
 
-from atoll.engines import Capabilities, DiskGrowth, Engine, Machine, MachinePlan, MachineStats
+from atoll.engines import (
+    Capabilities,
+    DiskGrowth,
+    Engine,
+    Machine,
+    MachinePlan,
+    MachineStats,
+    Spare,
+    SparePlan,
+    Uplink,
+)
 from atoll.errors import EngineError
 from atoll.types import Limits
 
@@ -30,6 +40,7 @@ class FakeHost:
 
     def __init__(self) -> None:
         self.machines: dict[str, FakeMachine] = {}
+        self.spares: dict[str, FakeSpare] = {}
         self.calls: list[Call] = []
         self._failures: dict[str, list[BaseException]] = {}
         self._holds: dict[str, asyncio.Event] = {}
@@ -67,6 +78,7 @@ class FakeMachine(Machine):
         self.memory = memory
         self.paused = False
         self.detached = False
+        self.reserved = False
         self.alive = True
         self.doomed = False
         self.limits = plan.limits
@@ -100,13 +112,16 @@ class FakeMachine(Machine):
         await self._used("checkpoint")
         (into / CHECKPOINT_FILE).write_bytes(msgspec.json.encode(self.memory))
 
-    async def prepare(self, into: Path | None = None, *, only_room: bool = False) -> None:
+    async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
         """See ``Machine.prepare``."""
-        await self._used("reserve" if only_room else "prepare")
+        await self._used("reserve" if room else "prepare")
+        self.reserved = room is not None
 
-    async def written(self) -> None:
+    async def written(self, *, restorable: bool = False) -> bool:
         """See ``Machine.written``."""
-        await self._used("written")
+        early = restorable and self.reserved
+        await self._used("restorable" if early else "written")
+        return not early
 
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""
@@ -159,6 +174,21 @@ class FakeMachine(Machine):
             raise EngineError(f"{method} failed, the machine {self.machine_id} is dead")
 
 
+class FakeSpare(Spare):
+    """A machine without memory. With ``lost`` it is of no use any more."""
+
+    def __init__(self, host: FakeHost, plan: SparePlan) -> None:
+        self.machine_id = plan.machine_id
+        self.plan = plan
+        self.lost = False
+        self._host = host
+
+    async def kill(self) -> None:
+        """See ``Spare.kill``."""
+        await self._host.note("kill_spare", self.machine_id)
+        self._host.spares.pop(self.machine_id, None)
+
+
 class FakeEngine(Engine):
     """See the module. ``host.calls`` has what was asked, ``host.machines`` what runs.
 
@@ -167,7 +197,9 @@ class FakeEngine(Engine):
     """
 
     name: ClassVar[str] = "fake"
-    capabilities: ClassVar[Capabilities] = Capabilities(pause=True, checkpoint=True, live_checkpoint=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        pause=True, checkpoint=True, live_checkpoint=True, spares=True
+    )
     version = "fake-1"
 
     def __init__(self, host: FakeHost | None = None) -> None:
@@ -185,6 +217,28 @@ class FakeEngine(Engine):
         machine = FakeMachine(self.host, plan, _memory(plan))
         self.host.machines[plan.machine_id] = machine
         return machine
+
+    async def spare(self, plan: SparePlan) -> FakeSpare:
+        """See ``Engine.spare``."""
+        await self.host.note("spare", plan.machine_id)
+        spare = FakeSpare(self.host, plan)
+        self.host.spares[plan.machine_id] = spare
+        return spare
+
+    async def restore(self, spare: Spare, plan: MachinePlan, uplink: Uplink | None) -> FakeMachine | None:
+        """See ``Engine.restore``."""
+        await self.host.note("restore", plan.machine_id)
+        assert self.host.spares.pop(plan.machine_id) is spare
+        assert isinstance(spare, FakeSpare)
+        own = spare.plan
+        assert (own.state_dir, own.argv, own.env, own.binds) == (
+            plan.state_dir,
+            plan.argv,
+            plan.env,
+            plan.binds,
+        )
+        assert (own.limits.memory_mib, own.limits.vcpus) == (plan.limits.memory_mib, plan.limits.vcpus)
+        return None if spare.lost else await self.start(plan)
 
     async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
         """See ``Engine.started``."""

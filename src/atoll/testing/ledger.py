@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
 import msgspec
+
+from atoll.host import Home
 
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Ledger(msgspec.Struct, frozen=True):
-    """Facts about one directory at one instant; two equal ledgers mean that nothing was left behind.
+    """Facts about one home at one instant; two equal ledgers mean that nothing was left behind.
 
-    ``processes`` are living ones with the directory on their command line, as numbers and program names;
-    ``mounts`` lie below it, in this mount namespace; ``cgroups`` have a name in ``names``.
+    ``processes`` are living ones with its directory on their command line, as numbers and program names;
+    ``mounts`` lie below it, in this mount namespace; ``cgroups`` are those of its machines.
     """
 
     processes: frozenset[str]
@@ -23,18 +26,22 @@ class Ledger(msgspec.Struct, frozen=True):
     cgroups: frozenset[str]
 
 
-def take_ledger(directory: Path, names: frozenset[str] = frozenset()) -> Ledger:
-    """Read the books.
-
-    Args:
-        directory: Everything that belongs to a test lies in it, and no other test uses it.
-        names: Ids of machines, which are names of their cgroups.
-    """
+def take_ledger(home: Home) -> Ledger:
+    """Read the books of a home that no other test uses."""
+    groups = [str(group) for root in group_roots(home) for group in _directories(root)]
     return Ledger(
-        processes=frozenset(_processes(os.fsencode(directory))),
-        mounts=frozenset(_mounts(str(directory))),
-        cgroups=frozenset(_cgroups(names)),
+        processes=frozenset(_processes(os.fsencode(home.path))),
+        mounts=frozenset(_mounts(str(home.path))),
+        cgroups=frozenset(groups),
     )
+
+
+def group_roots(home: Home) -> list[Path]:
+    """The directories below which the home's control groups are, of each hierarchy that has one."""
+    name = hashlib.sha256(os.fsencode(home.path)).hexdigest()[:12]
+    # Groups of others come and go while this looks, which only a walk takes as it is.
+    found = (Path(path) / name for path, names, _ in os.walk(_CGROUPS) if name in names)
+    return [path for path in found if path.parent.name == "atoll"]
 
 
 def _processes(directory: bytes) -> list[str]:
@@ -56,7 +63,5 @@ def _mounts(directory: str) -> list[str]:
     return [point for point in points if point.startswith(directory)]
 
 
-def _cgroups(names: frozenset[str]) -> list[str]:
-    if not names:
-        return []
-    return [path for path, _, _ in os.walk(_CGROUPS) if Path(path).name in names]
+def _directories(root: Path) -> list[Path]:
+    return [Path(path) / name for path, names, _ in os.walk(root) for name in names]

@@ -7,13 +7,17 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 import pytest
 
+from atoll.engines.gvisor import machine as machine_module
+from atoll.engines.gvisor import spare as spare_module
+from atoll.engines.gvisor.checkpoint_files import reserve
 from atoll.engines.gvisor.processes import _starting
 from atoll.errors import NoSpaceError
-from atoll.testing import PATIENCE_S, EngineConformance, ticks_beyond
+from atoll.testing import PATIENCE_S, EngineConformance, SpareConformance, ticks_beyond
 from tests.integration.engines.workshop import GvisorWorkshop
 
 # The host's own mount is setuid, and to an ordinary user's namespace its owner is nobody; a copy is not.
@@ -37,6 +41,10 @@ def workshop(tmp_path: Path) -> GvisorWorkshop:
 
 
 class TestGvisorConformance(EngineConformance):
+    """Every test of the base class, on gVisor."""
+
+
+class TestGvisorSpares(SpareConformance):
     """Every test of the base class, on gVisor."""
 
 
@@ -135,29 +143,84 @@ def test_a_checkpoint_in_memory_is_no_memory_of_its_guest(workshop: GvisorWorksh
         plan = msgspec.structs.replace(plan, argv=(shell, option, much))
         machine = await workshop.engine().start(plan)
         await ticks_beyond(workshop, plan, 1)
-        small, into = workshop.directory(), workshop.directory()
-        for directory, size in ((small, "1m"), (into, "1g")):
+        small, room, into = workshop.directory(), workshop.directory(), workshop.directory()
+        for directory, size in ((small, "1m"), (room, "1g")):
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", directory], check=True)
         with pytest.raises(NoSpaceError):
-            await machine.prepare(small, only_room=True)
+            await machine.prepare(into, room=small)
         # Nothing of what failed is met by the next one.
         plain = workshop.directory()
         await machine.checkpoint(plain, late=True)
         await machine.written()
         assert (plain / "pages.img").stat().st_size > 20 << 20
         used = (await machine.stats()).memory_bytes
-        await machine.prepare(into, only_room=True)
+        await machine.prepare(into, room=room)
         await machine.checkpoint(into, late=True)
-        await machine.written()
+        assert not await machine.written(restorable=True)
+        early_plan = msgspec.structs.replace(
+            workshop.plan("m2", like=plan),
+            argv=plan.argv,
+            checkpoint=into,
+            read_ahead=False,
+            being_written=True,
+        )
+        early = await workshop.engine().start(early_plan)
+        assert await machine.written()
         pages = (into / "pages.img").stat()
         assert 20 << 20 < pages.st_size <= pages.st_blocks * 512 < pages.st_size + (3 << 20)
         grown = (await machine.stats()).memory_bytes
         assert used is not None
         assert grown is not None
         assert grown - used < 8 << 20
-        copy_plan = msgspec.structs.replace(workshop.plan("m2", like=plan), argv=plan.argv, checkpoint=into)
+        copy_plan = msgspec.structs.replace(workshop.plan("m3", like=plan), argv=plan.argv, checkpoint=into)
         copy = await workshop.engine().start(copy_plan)
+        for one, its_plan in ((early, early_plan), (copy, copy_plan)):
+            await ticks_beyond(workshop, its_plan, workshop.ticks(its_plan)[-1].number)
+            # What is left of its memory is read: what was waited for is the same as what was there.
+            again = workshop.directory()
+            await one.checkpoint(again)
+            await one.kill()
+            read = (again / "pages.img").stat().st_size
+            assert abs(read - pages.st_size) < 4 << 20
+        await machine.kill()
+
+    workshop.run(test)
+
+
+def test_a_copy_waits_for_memory_that_outgrows_the_room_taken_for_it(workshop: GvisorWorkshop) -> None:
+    async def test() -> None:
+        plan = workshop.plan("m1")
+        shell, option, count = plan.argv
+        much = f"much=$(head -c 64000000 /dev/urandom | base64 -w 0); {count}"
+        plan = msgspec.structs.replace(plan, argv=(shell, option, much))
+        machine = await workshop.engine().start(plan)
+        await ticks_beyond(workshop, plan, 1)
+        room, into, again = workshop.directory(), workshop.directory(), workshop.directory()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "none", room], check=True)
+        with patch.object(machine_module, "reserve", lambda path, _: reserve(path, 1 << 20)):
+            await machine.prepare(into, room=room)
+        await machine.checkpoint(into, late=True)
+        assert not await machine.written(restorable=True)
+        writer = msgspec.json.decode(machine.record())["sentry_pid"]
+        os.kill(writer, signal.SIGSTOP)
+        there = (into / "pages.img").stat().st_size
+        copy_plan = msgspec.structs.replace(
+            workshop.plan("m2", like=plan),
+            argv=plan.argv,
+            checkpoint=into,
+            read_ahead=False,
+            being_written=True,
+        )
+        starting = asyncio.create_task(workshop.engine().start(copy_plan))
+        await asyncio.sleep(1)
+        os.kill(writer, signal.SIGCONT)
+        assert await machine.written()
+        written = (into / "pages.img").stat().st_size
+        assert there < written
+        copy = await starting
         await ticks_beyond(workshop, copy_plan, workshop.ticks(copy_plan)[-1].number)
+        await copy.checkpoint(again)
+        assert abs((again / "pages.img").stat().st_size - written) < 4 << 20
         await copy.kill()
         await machine.kill()
 
@@ -195,5 +258,39 @@ def test_a_machine_works_below_a_path_longer_than_a_sockets_address(workshop: Gv
         await machine.pause()
         await machine.resume()
         await machine.kill()
+
+    workshop.run(test)
+
+
+def test_a_spare_that_is_slow_to_go_on_runs_no_guest_after_it_was_found_to_be_no_machine(
+    workshop: GvisorWorkshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its supervisor died when it had said what to restore; whoever finds it asks soon if the disk is unchanged."""
+    monkeypatch.setattr(spare_module, "_BEGINS_S", 0.0)
+
+    async def test() -> None:
+        engine = workshop.engine()
+        asleep = workshop.plan("m1")
+        machine = await engine.start(asleep)
+        await ticks_beyond(workshop, asleep, 2)
+        memory = workshop.directory()
+        await machine.pause()
+        await machine.checkpoint(memory)
+        await machine.kill()
+        spare_plan = workshop.spare_plan("m2", asleep)
+        spare = await engine.spare(spare_plan)
+        plan = msgspec.structs.replace(
+            workshop.plan("m2", like=asleep), state_dir=spare_plan.state_dir, checkpoint=memory
+        )
+        before = workshop.ticks(plan)
+        telling = asyncio.ensure_future(spare.restore(plan, None))
+        await asyncio.sleep(0.01)
+        assert await engine.started("m2", plan.state_dir, plan.limits) is None
+        await asyncio.gather(telling, return_exceptions=True)
+        found = workshop.ticks(plan)
+        await asyncio.sleep(1)
+        assert workshop.ticks(plan) == found
+        assert len(found) - len(before) < 5
+        await spare.kill()
 
     workshop.run(test)

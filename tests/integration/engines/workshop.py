@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import secrets
 import shutil
+import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from atoll.engines import Bind, GvisorEngine, MachinePlan
+from atoll.engines import Bind, GvisorEngine, MachinePlan, Spare, SparePlan
+from atoll.engines.gvisor.spare import GvisorSpare
 from atoll.host import (
     Home,
+    Mounts,
     cgroup_root,
     end_holder,
     ensure_holder,
@@ -36,10 +41,10 @@ class GvisorWorkshop:
     """See ``atoll.testing.Workshop``."""
 
     def __init__(self, directory: Path) -> None:
-        self.home = Home(directory / "home", run=directory / "run")
+        # Its control groups have their name from the path: an interrupted run's are not taken for this one's.
+        self.home = Home(directory / f"home-{secrets.token_hex(4)}", run=directory / "run")
         self._numbers = itertools.count()
         self._pins: list[Path] = []
-        self._names: set[str] = set()
 
     def engine(self) -> GvisorEngine:
         return GvisorEngine(runsc_path(), cgroup_root(self.home))
@@ -49,7 +54,6 @@ class GvisorWorkshop:
         pin = self.home.pins / state_dir.name
         new_netns(pin)
         self._pins.append(pin)
-        self._names.add(machine_id)
         rootfs = state_dir / "root"
         if like is None:
             make_root(rootfs)
@@ -67,6 +71,28 @@ class GvisorWorkshop:
             limits=Limits(memory_mib=1024, processes=1000),
         )
 
+    def spare_plan(self, machine_id: str, like: MachinePlan) -> SparePlan:
+        state_dir = self.directory()
+        pin = self.home.pins / state_dir.name
+        new_netns(pin)
+        self._pins.append(pin)
+        roots = self.home.run / "roots"
+        Mounts.share(roots)
+        return SparePlan(
+            machine_id=machine_id,
+            state_dir=state_dir,
+            place=roots / machine_id,
+            netns=pin,
+            argv=like.argv,
+            env=like.env,
+            binds=like.binds,
+            limits=like.limits,
+        )
+
+    def end_a_process_of(self, spare: Spare) -> None:
+        assert isinstance(spare, GvisorSpare)
+        os.kill(msgspec.json.decode(spare.machine.record())["sentry_pid"], signal.SIGKILL)
+
     def directory(self) -> Path:
         path = self.home.path / f"d{next(self._numbers)}"
         path.mkdir()
@@ -78,7 +104,7 @@ class GvisorWorkshop:
         return [Tick(name, int(number)) for name, number in map(str.split, lines)]
 
     def ledger(self) -> Ledger:
-        return take_ledger(self.home.path, frozenset(self._names))
+        return take_ledger(self.home)
 
     def run(self, test: Callable[[], Awaitable[None]]) -> None:
         self.home.make()
@@ -89,7 +115,7 @@ class GvisorWorkshop:
             end_holder(self.home)
         if failure:
             pytest.fail(failure, pytrace=False)
-        assert take_ledger(self.home.path).processes == frozenset()
+        assert take_ledger(self.home).processes == frozenset()
 
     def _run(self, test: Callable[[], Awaitable[None]], holder_join: Callable[[], None]) -> None:
         holder_join()

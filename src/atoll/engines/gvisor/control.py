@@ -20,6 +20,10 @@ from atoll.errors import EngineError
 ANSWER_LIMIT_BYTES = 4 << 20
 
 
+class RefusedCallError(EngineError):
+    """The sentry answered that it has not done it."""
+
+
 class _Answer(msgspec.Struct):
     success: bool
     err: str = ""
@@ -42,7 +46,8 @@ class ControlSocket:
         """Call ``method`` and return its result. The descriptors stay open here; the sentry gets copies.
 
         Raises:
-            EngineError: The sentry is gone, did not answer in time or refused.
+            EngineError: The sentry is gone or did not answer in time.
+            RefusedCallError: It refused.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -52,7 +57,7 @@ class ControlSocket:
         except (OSError, EOFError, ValueError, RecursionError) as error:
             raise EngineError(f"{method} failed, the sentry does not answer: {error}") from error
         if not answer.success:
-            raise EngineError(f"{method} failed: {answer.err}")
+            raise RefusedCallError(f"{method} failed: {answer.err}")
         return answer.result
 
     async def _exchange(self, request: bytes, fds: Sequence[int]) -> _Answer:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 
-from atoll.engines.base import Capabilities, Engine, Machine, MachinePlan
+from atoll.engines.base import Capabilities, Engine, Machine, MachinePlan, Spare, SparePlan, Uplink
+from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.launch import START_TIMEOUT_S, Bounds, launch
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
 from atoll.engines.gvisor.places import Places, open_directory
 from atoll.engines.gvisor.processes import HostProcess, end_processes_of, wait_for_start
 from atoll.engines.gvisor.record import decode_record
-from atoll.engines.gvisor.spec import bundle_spec
+from atoll.engines.gvisor.spare import GvisorSpare, SpareLostError, has_guest, mount_root
+from atoll.engines.gvisor.spec import bundle_spec, place_of, spare_spec
 from atoll.errors import EngineError, UnsupportedError
-from atoll.host import Cgroup, CgroupRoot, run_program, to_the_end
+from atoll.host import Cgroup, CgroupRoot, Mounts, run_program, to_the_end
 from atoll.types import Limits
 
 RUNSC_VERSION = "atoll-20260905.4"
@@ -40,7 +43,7 @@ class GvisorEngine(Engine):
 
     name: ClassVar[str] = "gvisor"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        pause=True, checkpoint=True, live_checkpoint=True, own_disk=True
+        pause=True, checkpoint=True, live_checkpoint=True, own_disk=True, spares=True
     )
     version = RUNSC_VERSION
 
@@ -83,13 +86,52 @@ class GvisorEngine(Engine):
         return machine
 
     async def _run(self, plan: MachinePlan, cgroup: Cgroup | None) -> None:
+        await self._launch(plan, bundle_spec(plan), _command(plan), cgroup, _overlay(plan))
+
+    async def _launch(
+        self,
+        plan: MachinePlan | SparePlan,
+        spec: dict[str, Any],
+        command: Sequence[str],
+        cgroup: Cgroup | None,
+        overlay: str = "none",
+    ) -> None:
         places = Places(plan.state_dir)
         places.make()
-        places.config.write_bytes(msgspec.json.encode(bundle_spec(plan)))
+        places.config.write_bytes(msgspec.json.encode(spec))
         with open_directory(places.runsc, at_least=HIGH_DESCRIPTOR) as root:
-            argv = [str(self._runsc), *_flags(plan, places, root), *_command(plan)]
+            argv = [str(self._runsc), *_flags(plan, places, root, overlay), *command]
             argv += [f"--bundle={places.bundle}", plan.machine_id]
             await launch(argv, places, (root,), Bounds(plan.limits, cgroup))
+
+    async def spare(self, plan: SparePlan) -> Spare:
+        """See ``Engine.spare``."""
+        cgroup = self._make_cgroup(plan)
+        try:
+            plan.place.mkdir(mode=0o755)
+            await self._launch(plan, spare_spec(plan), ["create"], cgroup)
+            sentry, gofer = _processes(plan.machine_id, Places(plan.state_dir))
+        except BaseException:
+            try:
+                await to_the_end(_remove_remains(plan, cgroup))
+            finally:
+                await to_the_end(asyncio.to_thread(Mounts.clear, plan.place))
+            raise
+        return GvisorSpare(plan, HostParts(sentry, gofer, cgroup, plan.limits))
+
+    async def restore(self, spare: Spare, plan: MachinePlan, uplink: Uplink | None) -> Machine | None:
+        """See ``Engine.restore``."""
+        assert isinstance(spare, GvisorSpare), "spares belong to the engine that has made them"
+        try:
+            return await spare.restore(plan, uplink)
+        except SpareLostError as error:
+            # A checkpoint that nothing can be restored from is told of by the start that follows.
+            _log.warning("the spare machine %s is of no use: %s", plan.machine_id, error)
+            await spare.kill()
+            return None
+        except BaseException:
+            await to_the_end(spare.kill())
+            raise
 
     async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
         """See ``Engine.started``."""
@@ -98,25 +140,32 @@ class GvisorEngine(Engine):
             async with asyncio.timeout(START_TIMEOUT_S):
                 # It goes on without who has begun it.
                 await wait_for_start(places.bundle)
+            place = place_of(places.config)
             sentry, gofer = _processes(machine_id, places)
         except (EngineError, OSError, ValueError, LookupError, TypeError) as error:
             _log.info("the start of machine %s has come to nothing: %s", machine_id, error)
             return None
-        machine = GvisorMachine(machine_id, state_dir, HostParts(sentry, gofer, None, limits))
+        machine = GvisorMachine(machine_id, state_dir, HostParts(sentry, gofer, None, limits), place)
         try:
             await machine.limit_tasks(limits)
-            return machine.record()
+            if await has_guest(ControlSocket(places.control_socket(machine_id)), machine_id):
+                return machine.record()
         except EngineError as error:
             _log.info("the machine %s that was started does not answer: %s", machine_id, error)
-            return None
+        else:
+            # What it was told to restore may run a moment later, on a disk that was found unchanged meanwhile.
+            await machine.kill()
         finally:
             sentry.close()
             gofer.close()
+        return None
 
     async def detach_files(self, machine: Machine) -> None:
         """See ``Engine.detach_files``."""
         assert isinstance(machine, GvisorMachine), "machines belong to the engine that has started them"
         await machine.files.detach()
+        if machine.place is not None:
+            await asyncio.to_thread(Mounts.detach, machine.place)
 
     async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
         """See ``Engine.attach_files``."""
@@ -124,15 +173,22 @@ class GvisorEngine(Engine):
         gofer: HostProcess | None = None
         places = Places(plan.state_dir)
         try:
+            if machine.place is not None:
+                await asyncio.to_thread(mount_root, plan, machine.place)
             with open_directory(places.runsc, at_least=HIGH_DESCRIPTOR) as root:
-                argv = [str(self._runsc), *_flags(plan, places, root), "attach", plan.machine_id]
+                argv = [
+                    str(self._runsc),
+                    *_flags(plan, places, root, _overlay(plan)),
+                    "attach",
+                    plan.machine_id,
+                ]
                 await launch(argv, places, (root,), Bounds(plan.limits, machine.cgroup))
             sentry, gofer = _processes(plan.machine_id, places)
             sentry.close()
         finally:
             machine.files.attached(gofer)
 
-    def _make_cgroup(self, plan: MachinePlan) -> Cgroup | None:
+    def _make_cgroup(self, plan: MachinePlan | SparePlan) -> Cgroup | None:
         if self._cgroups is None:
             return None
         return self._cgroups.make(plan.machine_id, plan.limits)
@@ -144,14 +200,15 @@ class GvisorEngine(Engine):
         sentry = HostProcess.find(found.sentry_pid, found.sentry_started)
         gofer = HostProcess.find(found.gofer_pid, found.gofer_started)
         parts = HostParts(sentry, gofer, cgroup, found.limits)
-        machine = GvisorMachine(found.machine_id, Path(found.state_dir), parts)
+        place = None if found.place is None else Path(found.place)
+        machine = GvisorMachine(found.machine_id, Path(found.state_dir), parts, place)
         if sentry is None or gofer is None:
             await machine.kill()
             return None
         return machine
 
 
-def _flags(plan: MachinePlan, places: Places, root: int) -> list[str]:
+def _flags(plan: MachinePlan | SparePlan, places: Places, root: int, overlay: str) -> list[str]:
     return [
         # By descriptor, because the control socket lies in it and a socket's path may have 107 bytes at most.
         f"--root=/proc/self/fd/{root}",
@@ -160,7 +217,7 @@ def _flags(plan: MachinePlan, places: Places, root: int) -> list[str]:
         "--platform=systrap",
         "--network=sandbox",
         f"--gofer-network-namespace={plan.netns}",
-        f"--overlay2={_overlay(plan)}",
+        f"--overlay2={overlay}",
         "--file-access=exclusive",
         "--file-access-mounts=shared",
         "--ignore-cgroups",
@@ -181,7 +238,7 @@ def _command(plan: MachinePlan) -> list[str]:
     return ["restore", "--detach", "--background", f"--image-path={plan.checkpoint}"]
 
 
-async def _remove_remains(plan: MachinePlan, cgroup: Cgroup | None) -> None:
+async def _remove_remains(plan: MachinePlan | SparePlan, cgroup: Cgroup | None) -> None:
     await end_processes_of(Places(plan.state_dir).bundle)
     if cgroup is not None:
         await asyncio.to_thread(cgroup.remove)

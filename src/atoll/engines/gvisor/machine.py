@@ -27,7 +27,7 @@ from atoll.engines.gvisor.usage import (
     usage_of,
 )
 from atoll.errors import EngineError, NoSpaceError, UnsupportedError
-from atoll.host import Cgroup, free_bytes, read_memory, to_the_end
+from atoll.host import Cgroup, Mounts, free_bytes, read_memory, to_the_end
 from atoll.types import Limits
 
 CHECKPOINT_TIMEOUT_S = 900.0
@@ -44,10 +44,15 @@ class HostParts(NamedTuple):
 
 
 class GvisorMachine(Machine):
-    """See ``Machine``."""
+    """See ``Machine``.
 
-    def __init__(self, machine_id: str, state_dir: Path, parts: HostParts) -> None:
+    Args:
+        place: Where its root is mounted for it alone, if it was a spare.
+    """
+
+    def __init__(self, machine_id: str, state_dir: Path, parts: HostParts, place: Path | None = None) -> None:
         self.machine_id = machine_id
+        self.place = place
         self._state_dir = state_dir
         self._places = Places(state_dir)
         self._sentry, self._limits = parts.sentry, parts.limits
@@ -72,13 +77,17 @@ class GvisorMachine(Machine):
         self._late = late and not durable and await asyncio.to_thread(self._may_be_copied)
         await to_the_end(self._checkpoint(into, durable=durable))
 
-    async def prepare(self, into: Path | None = None, *, only_room: bool = False) -> None:
+    async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
         """See ``Machine.prepare``."""
-        # First: what is still in the file of a restore is memory all the same.
+        # The pages of one that nobody waits for any more would be waited for while the guest stands still.
+        with contextlib.suppress(EngineError):
+            await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_TIMEOUT_S)
+        # What is still in the file of a restore is memory all the same.
         await self._control.call("containerManager.ReadPages", timeout_s=CHECKPOINT_TIMEOUT_S)
-        if into is not None and only_room:
+        if into is not None and room is not None:
             used = self.memory_bytes() or 0
-            await asyncio.to_thread(reserve, into / NAMES[-1], used + used // 8 + SPARE_BYTES)
+            await asyncio.to_thread(reserve, room / NAMES[-1], used + used // 8 + SPARE_BYTES)
+            (into / NAMES[-1]).symlink_to(room / NAMES[-1])
             return
         if into is None or not await asyncio.to_thread(self._may_be_copied):
             return
@@ -91,14 +100,22 @@ class GvisorMachine(Machine):
         finally:
             os.close(pages)
 
-    async def written(self) -> None:
+    async def written(self, *, restorable: bool = False) -> bool:
         """See ``Machine.written``."""
+        # Who reads a file while it grows must know how long it may become.
+        if restorable and self._late and self._reserved is not None:
+            await self._wait("containerManager.WaitMetadata")
+            return False
         if self._late:  # else the sentry would tell of an earlier one that was
-            with _telling_of_a_full_disk(self._state_dir):
-                await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_TIMEOUT_S)
+            await self._wait("containerManager.WaitPages")
         reserved, self._reserved = self._reserved, None
         if reserved is not None:
             await asyncio.to_thread(give_back_rest, reserved)
+        return True
+
+    async def _wait(self, method: str) -> None:
+        with _telling_of_a_full_disk(self._state_dir):
+            await self._control.call(method, timeout_s=CHECKPOINT_TIMEOUT_S)
 
     def _may_be_copied(self) -> bool:
         """Whether there is room for a second copy of its memory: what the guest writes to meanwhile is copied."""
@@ -112,7 +129,8 @@ class GvisorMachine(Machine):
             await self._assert_room(into)
         with CheckpointFiles(into, flushed=durable) as files:
             self._reserved = into / NAMES[-1] if files.reserved else None
-            pages = "since" if files.prepared else "late" if self._late else "now"
+            late = "growing" if files.reserved else "late"
+            pages = "since" if files.prepared else late if self._late else "now"
             argument = {
                 "metadata": {"compression": "none", "pages": pages},
                 "have_pages_file": True,
@@ -239,6 +257,8 @@ class GvisorMachine(Machine):
                 await end_processes_of(self._places.bundle)
             if self.cgroup is not None:
                 await asyncio.to_thread(self.cgroup.remove)
+            if self.place is not None:
+                await asyncio.to_thread(Mounts.clear, self.place)
             self._control.path.unlink(missing_ok=True)
             self._killed = True
             self.files.close()
@@ -256,6 +276,7 @@ class GvisorMachine(Machine):
             gofer_pid=gofer.pid,
             gofer_started=gofer.started_ticks,
             limits=self._limits,
+            place=None if self.place is None else str(self.place),
         ).encode()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ END_TIMEOUT_S = 60.0
 
 _PROC = Path("/proc")
 # Commands of runsc; the machine's own processes are told apart by theirs, `boot` and `gofer`.
-_STARTS = frozenset((b"run", b"restore"))
+_STARTS = frozenset((b"run", b"restore", b"create"))
 
 
 class HostProcess:
@@ -40,6 +41,11 @@ class HostProcess:
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended, to be asked before ``close``."""
+        return bool(select.select([self._pidfd], [], [], 0)[0])
 
     async def wait(self) -> None:
         """Return when the process has ended. Any number of tasks may wait."""

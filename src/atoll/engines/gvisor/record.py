@@ -9,7 +9,10 @@ from atoll.types import Limits
 
 
 class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a machine is; ``*_started`` are ticks since boot, which tell a process from a later one."""
+    """Where a machine is; ``*_started`` are ticks since boot, which tell a process from a later one.
+
+    ``place`` is where its root appears if it was a spare.
+    """
 
     machine_id: str
     state_dir: str
@@ -18,6 +21,7 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     gofer_pid: int
     gofer_started: int
     limits: Limits = Limits()
+    place: str | None = None
 
     def encode(self) -> bytes:
         """As JSON."""

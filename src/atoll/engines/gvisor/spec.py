@@ -7,15 +7,21 @@ A restore compares it with the one of the checkpoint: mounts (but not their sour
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
-from atoll.engines.base import Bind, MachinePlan
+import msgspec
+
+from atoll.engines.base import Bind, MachinePlan, SparePlan
 
 # Our own annotation, see native/patches/read-ahead.toml. A guest that has just been restored needs the processors
 # for its first answer.
 _READ_AHEAD = "atoll.read-ahead-after-ms"
+_PAGES_GROW = "atoll.pages-grow"
 _READ_AHEAD_MS = 300
 _NEVER = -1
+# For ourselves alone.
+_PLACE = "atoll.place"
 
 OPEN_FILES = 1_048_576
 PROCESSES = 65_536
@@ -86,12 +92,51 @@ def _bind(bind: Bind) -> dict[str, Any]:
     return {"destination": bind.target, "type": "bind", "source": bind.source, "options": options}
 
 
+def _annotations(plan: MachinePlan) -> dict[str, str]:
+    return {
+        _READ_AHEAD: str(_READ_AHEAD_MS if plan.read_ahead else _NEVER),
+        _PAGES_GROW: str(plan.being_written).lower(),
+    }
+
+
+def late_spec(plan: MachinePlan) -> dict[str, Any]:
+    """What a spare is told of ``plan`` when it is restored, see native/patches/late-spec.toml."""
+    return {"Hostname": plan.hostname, "Annotations": _annotations(plan)}
+
+
+def spare_spec(plan: SparePlan) -> dict[str, Any]:
+    """The specification of a machine of which no more is known than ``plan`` says."""
+    machine_plan = MachinePlan(
+        machine_id=plan.machine_id,
+        state_dir=plan.state_dir,
+        rootfs=plan.place,
+        netns=plan.netns,
+        argv=plan.argv,
+        env=plan.env,
+        binds=plan.binds,
+        limits=plan.limits,
+    )
+    spec = bundle_spec(machine_plan)
+    spec["annotations"][_PLACE] = str(plan.place)
+    return spec
+
+
+def place_of(config: Path) -> Path | None:
+    """Where the root appears of the machine that has this ``config.json``, if it was a spare.
+
+    Raises:
+        OSError, ValueError, LookupError, TypeError: It is not what was written.
+    """
+    annotations = msgspec.json.decode(config.read_bytes())["annotations"]
+    return Path(annotations[_PLACE]) if _PLACE in annotations else None
+
+
 def bundle_spec(plan: MachinePlan) -> dict[str, Any]:
     """The OCI runtime specification of ``plan``."""
     capabilities = list(CAPABILITIES)
     return {
         "ociVersion": "1.1.0",
-        "annotations": {_READ_AHEAD: str(_READ_AHEAD_MS if plan.read_ahead else _NEVER)},
+        "annotations": _annotations(plan),
         "hostname": plan.hostname,
         "root": {"path": os.fspath(plan.rootfs), "readonly": False},
         "process": {

@@ -1,0 +1,171 @@
+"""A sentry and a gofer that wait for a checkpoint: half of a restore is done before anybody asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from base64 import b64encode
+from collections.abc import Iterator
+from ipaddress import ip_interface
+from pathlib import Path
+from typing import Any
+
+from atoll.engines.base import MachinePlan, Spare, SparePlan, Uplink
+from atoll.engines.gvisor.checkpoint_files import NAMES
+from atoll.engines.gvisor.control import ControlSocket, RefusedCallError
+from atoll.engines.gvisor.launch import START_TIMEOUT_S
+from atoll.engines.gvisor.machine import GvisorMachine, HostParts
+from atoll.engines.gvisor.places import Places
+from atoll.engines.gvisor.spec import late_spec
+from atoll.errors import AtollError, EngineError
+from atoll.host import Mounts
+
+# Of gVisor's configuration: a queue that is first in, first out.
+_FIFO = 1
+_STATE, _CREATING = "containerManager.ContainerRuntimeState", 1
+_BEGINS_S, _LOOK_S = 3.0, 0.05
+# Without a guest there is nothing that a sentry waits for.
+_TOLD_S = 10.0
+_ALL_IPV4 = bytes(10) + b"\xff\xff" + bytes(4)  # as Go has 0.0.0.0
+
+
+class SpareLostError(EngineError):
+    """A spare cannot be used, and the guest that was to go on in it has not run."""
+
+
+class GvisorSpare(Spare):
+    """See ``Spare``."""
+
+    def __init__(self, plan: SparePlan, parts: HostParts) -> None:
+        self.machine_id = plan.machine_id
+        self.plan = plan
+        self._processes = [process for process in (parts.sentry, parts.gofer) if process is not None]
+        self.machine = GvisorMachine(plan.machine_id, plan.state_dir, parts, plan.place)
+
+    async def kill(self) -> None:
+        """See ``Spare.kill``."""
+        await self.machine.kill()
+
+    async def restore(self, plan: MachinePlan, uplink: Uplink | None) -> GvisorMachine:
+        """Have the plan's guest go on in it. On any exception it is to be killed.
+
+        Raises:
+            SpareLostError: The guest has not run.
+            EngineError, OSError: The guest may have run for a moment.
+        """
+        if any(process.has_ended for process in self._processes):
+            raise SpareLostError("it has ended while it waited")
+        try:
+            await asyncio.to_thread(mount_root, plan, self.plan.place)
+            await self._control.call(
+                "containerManager.SetNetworkArgs",
+                _network(uplink),
+                fds=[] if uplink is None else [uplink.socket_fd],
+                timeout_s=_TOLD_S,
+            )
+            await self.machine.limit(plan.limits)
+        except (AtollError, OSError) as error:
+            raise SpareLostError(str(error)) from error
+        await self._restore(plan)
+        return self.machine
+
+    async def _restore(self, plan: MachinePlan) -> None:
+        assert plan.checkpoint is not None, "there is nothing to restore"
+        argument = {"HavePagesFile": True, "Background": True, "Late": late_spec(plan)}
+        try:
+            with _opened(plan.checkpoint, Places(plan.state_dir).console) as fds:
+                await self._control.call(
+                    "containerManager.Restore", argument, fds=fds, timeout_s=START_TIMEOUT_S
+                )
+        except RefusedCallError as error:
+            raise SpareLostError(error.message) from error
+
+    @property
+    def _control(self) -> ControlSocket:
+        return ControlSocket(Places(self.plan.state_dir).control_socket(self.machine_id))
+
+
+async def has_guest(control: ControlSocket, machine_id: str) -> bool:
+    """Whether a sentry has a guest, or has one soon: not a spare whose owner died before it said what to restore.
+
+    Raises:
+        EngineError: The sentry does not answer.
+    """
+    try:
+        async with asyncio.timeout(_BEGINS_S):
+            while await control.call(_STATE, machine_id) == _CREATING:  # noqa: ASYNC110 - only the sentry knows
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        return False
+    return True
+
+
+def mount_root(plan: MachinePlan, place: Path) -> None:
+    """Have the plan's root and what is bound in it appear at ``place``, for the gofer that stands there, too.
+
+    Raises:
+        OSError: The kernel refuses it.
+    """
+    Mounts.bind(plan.rootfs, place, read_only=False)
+    for bind in plan.binds:
+        assert not bind.shared, "what has volumes is restored without a spare"
+        Mounts.bind_below(Path(bind.source), place, bind.target.lstrip("/"))
+
+
+@contextlib.contextmanager
+def _opened(checkpoint: Path, console: Path) -> Iterator[list[int]]:
+    with contextlib.ExitStack() as stack:
+        fds = []
+        for path, flags in (
+            *((checkpoint / name, os.O_RDONLY) for name in NAMES),
+            (console, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+        ):
+            fds.append(os.open(path, flags | os.O_CLOEXEC, 0o600))
+            stack.callback(os.close, fds[-1])
+        yield fds
+
+
+def _network(uplink: Uplink | None) -> dict[str, Any]:
+    """What ``runsc restore`` would tell the sentry, had it looked at the guest's network namespace."""
+    addresses, routes = [_address("127.0.0.1", 8)], [_route("127.0.0.0", b"\xff\0\0\0")]
+    if Path("/proc/net/if_inet6").exists():
+        addresses.append(_address("::1", 128))
+        routes.append(_route("::1", b"\xff" * 16))
+    loopback = {"Name": "lo", "Addresses": addresses, "Routes": routes}
+    told: dict[str, Any] = {"LoopbackLinks": [loopback], "AllowConnectedOnSave": True, "IsRestore": True}
+    if uplink is None:
+        return told
+    network, mask = _network_of(uplink.address, uplink.prefix_bits)
+    link = {
+        "Name": uplink.name,
+        "MTU": uplink.mtu,
+        "Addresses": [_address(uplink.address, uplink.prefix_bits)],
+        "Routes": [_route(network, mask)],
+        "GSOMaxSize": uplink.gso_bytes or 65536,
+        "GVisorGSOEnabled": not uplink.gso_bytes,
+        "RXChecksumOffload": True,
+        "LinkAddress": _base64(uplink.hardware),
+        "QDisc": _FIFO,
+        "Neighbors": [{"IP": uplink.gateway, "HardwareAddr": _base64(uplink.gateway_hardware)}],
+        "NumChannels": 1,
+    }
+    default = {"Route": _route("0.0.0.0", _ALL_IPV4, uplink.gateway), "Name": uplink.name}  # noqa: S104
+    return {**told, "FDBasedLinks": [link], "Defaultv4Gateway": default}
+
+
+def _network_of(address: str, prefix_bits: int) -> tuple[str, bytes]:
+    network = ip_interface(f"{address}/{prefix_bits}").network
+    return str(network.network_address), network.netmask.packed
+
+
+def _address(address: str, prefix_bits: int) -> dict[str, Any]:
+    return {"Address": address, "PrefixLen": prefix_bits}
+
+
+def _route(destination: str, mask: bytes, gateway: str = "") -> dict[str, Any]:
+    return {"Destination": {"IP": destination, "Mask": _base64(mask)}, "Gateway": gateway}
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
