@@ -13,14 +13,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from atoll.engines import Bind, Engine, Machine, MachinePlan
-from atoll.errors import AtollError, DamagedError, HostError, SandboxCrashedError, SandboxNotFoundError
+from atoll.engines import Bind, Engine, Machine, MachinePlan, Spare
+from atoll.errors import (
+    AtollError,
+    DamagedError,
+    EngineError,
+    HostError,
+    SandboxCrashedError,
+    SandboxNotFoundError,
+)
 from atoll.guest import GuestInit
 from atoll.host import to_the_end
 from atoll.supervisor.names import new_id
 from atoll.supervisor.programs import AGENT_ARGV, Programs
 from atoll.supervisor.rows import SandboxRow, Versions
 from atoll.supervisor.seals import Seals
+from atoll.supervisor.spares import SpareDiedError, Spares, agent_binds
+from atoll.supervisor.uplinks import uplink_of
 from atoll.types import Limits
 
 if TYPE_CHECKING:
@@ -70,6 +79,7 @@ class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
     versions: Versions
     checkpoint: Path | None = None
     read_ahead: bool = True
+    being_written: bool = False
     engine_disk: bool = False
     volumes: tuple[VolumeMount, ...] = ()
 
@@ -82,6 +92,14 @@ def _there(volume: Path) -> Path:
             hint="bring its directory back, from a backup or by mounting the disk that has it",
         )
     return volume.resolve()
+
+
+def _claim(state_dir: Path, console: Path) -> None:
+    """Let a machine's directory be one of a sandbox: from now on it is found by that sandbox, see ``strays``."""
+    (state_dir / _MARK).write_bytes(_RUNS)
+    aside = state_dir / f"{_CONSOLE}.new"
+    aside.symlink_to(console)
+    os.replace(aside, state_dir / _CONSOLE)
 
 
 def changes_of(disk: Path) -> Path:
@@ -215,6 +233,7 @@ class Berths:
         programs: The guest agents' binaries.
         layers: The disks.
         agents: Calls to guest agents.
+        spares: The machine that is kept ready.
     """
 
     def __init__(
@@ -226,6 +245,7 @@ class Berths:
         programs: Programs,
         layers: Layers,
         agents: Agents,
+        spares: Spares,
     ) -> None:
         self._run = run
         self._sandboxes = sandboxes
@@ -233,13 +253,14 @@ class Berths:
         self._programs = programs
         self._layers = layers
         self._agents = agents
+        self.spares = spares
         self._owned: dict[str, Path] = {}
-        self._stuck: dict[Path, Machine] = {}
+        self._stuck: dict[Path, Machine | Spare] = {}
         self.seals = Seals()
 
     def machine_ids(self) -> set[str]:
-        """The machines that run or are being started."""
-        return set(self._owned)
+        """The machines that run or are being started, and those that are kept ready."""
+        return set(self._owned) | self.spares.ids()
 
     def disks(self) -> set[Path]:
         """The disks that are mounted for them."""
@@ -248,24 +269,32 @@ class Berths:
     async def begin(self, plan: BerthPlan, link: Link, wanted: GuestInit) -> Berth:
         """Mount the disk, start or restore the machine, and have its agent make of the guest what is ``wanted``.
 
+        Raises:
+            SpareDiedError: The spare that it was to be restored into has ended. The guest may have run for a moment.
+
         Postcondition: on any exception the disk is unmounted and nothing runs; the link is still the caller's.
         """
         if stuck := self._stuck.get(plan.disk):
             # Two machines that write to one disk would destroy it.
             await stuck.kill()
             del self._stuck[plan.disk]
-        machine_id = new_id()
-        state_dir = self._run / machine_id
+        spare = self.spares.take(plan) if plan.checkpoint is not None else None
+        machine_id = new_id() if spare is None else spare.machine_id
         self._owned[machine_id] = plan.disk
         try:
             await link.set_rate(plan.limits.network_mib_s)
-            root, sealed = await asyncio.to_thread(self._prepare, plan, state_dir)
-            engine = self._engine(plan.versions.engine)
-            start = engine.start(self._machine_plan(plan, machine_id, state_dir, root, link))
+            root, sealed = await asyncio.to_thread(self._prepare, plan)
+            start = self._started(plan, self._machine_plan(plan, machine_id, root, link), link, spare)
             machine = await self._whole(plan.checkpoint if sealed else None, start)
         except BaseException:
-            await to_the_end(self._clear(plan.disk, state_dir))
+            if spare is not None:
+                await to_the_end(self._kill(spare, plan.disk))
+            await to_the_end(self._clear(plan.disk, self._run / machine_id))
             raise
+        finally:
+            if plan.checkpoint is not None:
+                self.spares.expect(plan)
+        state_dir = self._run / machine_id
         berth = Berth(machine, link, plan.disk, state_dir)
         try:
             (state_dir / _RECORD).write_bytes(machine.record())
@@ -276,6 +305,37 @@ class Berths:
             await to_the_end(self.end(berth))
             raise
         return berth
+
+    async def _started(
+        self, plan: BerthPlan, machine_plan: MachinePlan, link: Link, spare: Spare | None
+    ) -> Machine:
+        """Start a machine, in the spare if there is one."""
+        engine = self._engine(plan.versions.engine)
+        if spare is not None:
+            machine = await self._restored(plan, machine_plan, link, spare)
+            if machine is not None:
+                return machine
+            await link.prepare()
+        await asyncio.to_thread(self._make_state_dir, machine_plan.state_dir, plan.sandbox_id)
+        return await engine.start(machine_plan)
+
+    async def _restored(
+        self, plan: BerthPlan, machine_plan: MachinePlan, link: Link, spare: Spare
+    ) -> Machine | None:
+        """The machine that a spare has become; None when it has ended instead."""
+        try:
+            uplink = await link.open_uplink()
+        except OSError as error:
+            _log.warning("the network of sandbox %s is left to the engine: %s", plan.sandbox_id, error)
+            await spare.kill()
+            return None
+        with uplink.socket:
+            _claim(machine_plan.state_dir, self._console(plan.sandbox_id))
+            engine = self._engine(plan.versions.engine)
+            try:
+                return await engine.restore(spare, machine_plan, uplink_of(uplink))
+            except EngineError as error:
+                raise SpareDiedError(error.message, hint=error.hint) from error
 
     async def seal(self, checkpoint: Path, sandbox_id: str) -> None:
         """Seal the memory of a sleeping sandbox, which counts already: without a seal it would only not be checked."""
@@ -315,14 +375,13 @@ class Berths:
 
     async def end_lost(self, row: SandboxRow, disk: Path) -> None:
         """End the machine of a row that cannot be taken over, if it still runs."""
-        machine = await self._engine(row.versions.engine).adopt(row.machine or b"")
-        if machine is not None:
+        if machine := await self._engine(row.versions.engine).adopt(row.machine or b""):
             await machine.kill()
         await self._clear(disk, self._run / (row.machine_id or ""))
 
     async def strays(self, plan: BerthPlan) -> list[tuple[str, bytes]]:
         """Ids and records of machines that somebody started for a sandbox and that are not owned."""
-        console = self._sandboxes / plan.sandbox_id / _CONSOLE
+        console = self._console(plan.sandbox_id)
         found = []
         for state_dir in self._run.iterdir() if self._run.is_dir() else ():
             with contextlib.suppress(OSError):  # it is another one's, or hardly begun
@@ -346,15 +405,18 @@ class Berths:
         Postcondition: no process or mount of it is left; its disk is.
         """
         berth.leave()
-        try:
-            await berth.machine.kill()
-        except (AtollError, OSError) as error:
-            _log.error("the machine %s does not end: %s", berth.machine.machine_id, error)
-            self._stuck[berth.disk] = berth.machine
+        await self._kill(berth.machine, berth.disk)
         berth.close()
         # The watch may not have had its turn, and whatever follows a machine until its end would go on for ever.
         berth.gone.set()
         await self._clear(berth.disk, berth.state_dir)
+
+    async def _kill(self, machine: Machine | Spare, disk: Path) -> None:
+        try:
+            await machine.kill()
+        except (AtollError, OSError) as error:
+            _log.error("the machine %s does not end: %s", machine.machine_id, error)
+            self._stuck[disk] = machine
 
     async def step_off(self, berth: Berth, plan: BerthPlan) -> Callable[[], None]:
         """Have a frozen machine let go of its disk, and unmount it.
@@ -374,18 +436,16 @@ class Berths:
             AtollError: It cannot; then it is of no use any more.
         """
         root = await asyncio.to_thread(self._root, plan)
-        machine_plan = self._machine_plan(plan, berth.machine.machine_id, berth.state_dir, root, berth.link)
+        machine_plan = self._machine_plan(plan, berth.machine.machine_id, root, berth.link)
         await self._engine(plan.versions.engine).attach_files(berth.machine, machine_plan)
         (berth.state_dir / _RECORD).write_bytes(berth.machine.record())
         # Its disk is measured anew.
         berth.limits_changed.set()
 
-    def _prepare(self, plan: BerthPlan, state_dir: Path) -> tuple[Path, bool]:
-        """Mount the disk and make the machine's directory; where the disk is, and whether the memory has a seal."""
+    def _prepare(self, plan: BerthPlan) -> tuple[Path, bool]:
+        """Mount the disk; where it is, and whether the memory has a seal."""
         sealed = plan.checkpoint is not None and self.seals.check(plan.checkpoint, small=True)
-        root = self._root(plan)
-        self._make_state_dir(state_dir, plan.sandbox_id)
-        return root, sealed
+        return self._root(plan), sealed
 
     def _root(self, plan: BerthPlan) -> Path:
         if not plan.image:
@@ -404,32 +464,32 @@ class Berths:
             )
         return plan.image[0].resolve()
 
-    def _machine_plan(
-        self, plan: BerthPlan, machine_id: str, state_dir: Path, root: Path, link: Link
-    ) -> MachinePlan:
-        agent = self._programs.agent_dir(plan.versions.agent)
+    def _machine_plan(self, plan: BerthPlan, machine_id: str, root: Path, link: Link) -> MachinePlan:
         volumes = (
             Bind(source=str(_there(one.source)), target=one.target, shared=True) for one in plan.volumes
         )
         return MachinePlan(
             machine_id=machine_id,
-            state_dir=state_dir,
+            state_dir=self._run / machine_id,
             rootfs=root,
             netns=link.netns,
             argv=AGENT_ARGV,
             changes=changes_of(plan.disk) if plan.engine_disk else None,
             hostname=plan.hostname,
-            binds=(Bind(source=str(agent), target="/.atoll"), *volumes),
+            binds=(*agent_binds(self._programs, plan.versions), *volumes),
             checkpoint=plan.checkpoint,
             read_ahead=plan.read_ahead,
+            being_written=plan.being_written,
             limits=plan.limits,
         )
 
-    def _make_state_dir(self, state_dir: Path, sandbox_id: str) -> None:
-        state_dir.mkdir(mode=0o700, parents=True)
+    def _console(self, sandbox_id: str) -> Path:
         # One log for all machines that a sandbox ever has.
-        (state_dir / _CONSOLE).symlink_to(self._sandboxes / sandbox_id / _CONSOLE)
-        (state_dir / _MARK).write_bytes(_RUNS)
+        return self._sandboxes / sandbox_id / _CONSOLE
+
+    def _make_state_dir(self, state_dir: Path, sandbox_id: str) -> None:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _claim(state_dir, self._console(sandbox_id))
 
     async def _clear(self, disk: Path, state_dir: Path) -> None:
         try:

@@ -12,11 +12,12 @@ from atoll.supervisor.erasing import erase
 from atoll.supervisor.identity import branched_init
 from atoll.supervisor.parts import Parts, berth_columns
 from atoll.supervisor.rows import SandboxRow
+from atoll.supervisor.spares import SpareDiedError
 from atoll.supervisor.table import Sandbox
 
 if TYPE_CHECKING:
     from atoll.network import Link
-    from atoll.supervisor.berths import Berth
+    from atoll.supervisor.berths import Berth, BerthPlan
 
 
 class Branches:
@@ -30,15 +31,24 @@ class Branches:
         self._parts = parts
 
     async def branch(
-        self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str]
+        self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], *, being_written: bool = False
     ) -> tuple[Sandbox, Berth]:
         """Restore a copy on new disk and link. It runs when this returns; its row is not kept yet.
 
         The row's ``stack`` is that of the checkpoint's disk; the sandbox's may be another, see ``Layers.branch``.
-        ``env_inside`` is the sandbox environment that the checkpoint's memory has.
+        ``env_inside`` is the sandbox environment that the checkpoint's memory has, ``being_written`` as in
+        ``MachinePlan``.
 
         Postcondition: on any exception nothing of it is left.
         """
+        try:
+            return await self._branch(row, checkpoint, env_inside, being_written)
+        except SpareDiedError:
+            return await self._branch(row, checkpoint, env_inside, being_written)
+
+    async def _branch(
+        self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], being_written: bool
+    ) -> tuple[Sandbox, Berth]:
         disk = self._parts.places.disk(row.sandbox_id, row.disk)
         disk.parent.mkdir(mode=0o700, exist_ok=True)
         link: Link | None = None
@@ -50,7 +60,9 @@ class Branches:
                 row = row.but(stack=tuple(stack))
             link = await self._parts.links.take()
             link.set_policy(row.network)
-            berth = await self._begin(row, checkpoint, env_inside, link)
+            # Copies share the memory that none of them touches.
+            plan = self._parts.plan(row, checkpoint=checkpoint, read_ahead=False, being_written=being_written)
+            berth = await self._begin(row, plan, env_inside, link)
         except BaseException:
             await to_the_end(self._give_up(link, disk))
             raise
@@ -61,16 +73,12 @@ class Branches:
         await self._parts.berths.end(berth)
         await self._give_up(berth.link, berth.disk)
 
-    async def _begin(
-        self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], link: Link
-    ) -> Berth:
+    async def _begin(self, row: SandboxRow, plan: BerthPlan, env_inside: dict[str, str], link: Link) -> Berth:
         wanted = branched_init(row, env_inside, self._parts.images.facts(row.image_digest).env)
-        # Copies share the memory that none of them touches.
-        plan = self._parts.plan(row, checkpoint=checkpoint, read_ahead=False)
         berth = await self._parts.berths.begin(plan, link, wanted)
         try:
             # The guest believes in connections that belong to its original.
-            await link.reset_connections(read_flows(checkpoint))
+            await link.reset_connections(read_flows(plan.checkpoint) if plan.checkpoint else [])
         except BaseException:
             await to_the_end(self._parts.berths.end(berth))
             raise

@@ -37,13 +37,15 @@ _log = logging.getLogger(__name__)
 class Capture(msgspec.Struct, frozen=True):
     """What was captured: the memory, the layer on top of the sandbox's own stack, and how long the guest stood still.
 
-    There is no layer where the engine keeps the disk: it is captured with the memory.
+    There is no layer where the engine keeps the disk: it is captured with the memory. With ``being_written`` the
+    sandbox goes on, and not all of its memory is written yet, see ``Captures.written``.
     """
 
     checkpoint: Path
     layer_id: str | None
     stack: tuple[str, ...]
     stopped_ms: float
+    being_written: bool = False
 
 
 class Captures:
@@ -57,14 +59,15 @@ class Captures:
     def __init__(self, parts: Parts, naps: Naps) -> None:
         self._parts = parts
         self._naps = naps
-        self._memory = MemoryPlace(parts.places.forks)
+        self._memory = MemoryPlace(parts.places.forks, parts.places.forks_pages)
 
     async def capture(
         self, sandbox: Sandbox, into: Path, layer_id: str, *, copy_most_bytes: int, flushed: bool
     ) -> Capture:
         """Write its memory into the new directory ``into`` and its disk into a layer: of that id where it is copied.
 
-        What need not be flushed may lie in memory instead, in a directory of the same name: ``Capture.checkpoint``.
+        What need not be flushed may lie in memory instead, in directories of the same name, see ``forget``, and copies
+        may be begun while it is written: ``Capture.being_written``.
 
         A running one goes on; a paused or suspended one stays what it is and is not woken.
 
@@ -78,7 +81,11 @@ class Captures:
         """
         disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
         freezes = await self._freezes(sandbox, disk, copy_most_bytes)
-        if not (flushed or freezes or sandbox.row.engine_disk or sandbox.row.state == "suspended"):
+        # A machine of an older atoll runs in an engine that cannot tell when copies may begin.
+        is_current = sandbox.row.versions.engine == self._parts.programs.current.engine
+        if is_current and not (
+            flushed or freezes or sandbox.row.engine_disk or sandbox.row.state == "suspended"
+        ):
             capture = await self._into_memory(sandbox, into.name, disk, layer_id)
             if capture is not None:
                 return capture
@@ -98,6 +105,23 @@ class Captures:
         except BaseException:
             await to_the_end(erase(into))
             raise
+
+    async def written(self, sandbox: Sandbox, capture: Capture) -> None:
+        """Return when all of a capture is written. Before, nobody may be told of a copy of it.
+
+        Raises:
+            SandboxCrashedError: The sandbox has ended: the capture is of no use.
+            SandboxNotFoundError: It was killed; nor is it then.
+        """
+        if capture.being_written:
+            berth = self._parts.berth_of(sandbox)
+            await berth.alive(berth.machine.written(), sandbox.sandbox_id)
+
+    def forget(self, into: Path) -> None:
+        """Have what ``capture`` has written erased, in memory too. What copies need of it is theirs."""
+        places = self._parts.places
+        for path in (into, places.forks / into.name, places.forks_pages / into.name):
+            self._parts.trash.take(path)
 
     async def assert_lives(self, sandbox: Sandbox) -> None:
         """See that the guest of a sandbox that was captured goes on: one that was killed while it stood still ends as
@@ -157,50 +181,53 @@ class Captures:
     async def _of_machine(self, sandbox: Sandbox, into: Path) -> float:
         berth = self._parts.berth_of(sandbox)
         work = self._of_running(berth, into, None, paused=sandbox.row.state == "paused")
-        return await berth.alive(work, sandbox.sandbox_id)
+        stopped_ms, _ = await berth.alive(work, sandbox.sandbox_id)
+        return stopped_ms
 
     async def _into_memory(self, sandbox: Sandbox, name: str, disk: Path, layer_id: str) -> Capture | None:
         """Do what ``_copied`` does, with the memory in memory; None where it has to lie on the disk."""
         berth = self._parts.berth_of(sandbox)
         # What is still in the file of a restore is not counted.
         await berth.alive(berth.machine.prepare(), sandbox.sandbox_id)
-        with self._memory.room(name, berth.machine.memory_bytes()) as into:
-            if into is None:
+        with self._memory.room(name, berth.machine.memory_bytes()) as room:
+            if room is None:
                 return None
             try:
-                return await self._copied(sandbox, into, disk, layer_id, in_memory=True)
+                return await self._copied(sandbox, room.into, disk, layer_id, pages=room.pages)
             except BaseException as error:
-                await to_the_end(erase(into))
+                await to_the_end(erase(room.into))
+                await to_the_end(erase(room.pages))
                 if not _is_full(error):
                     raise
                 _log.info("the memory of sandbox %s goes to the disk: %s", sandbox.sandbox_id, error)
                 return None
 
     async def _copied(
-        self, sandbox: Sandbox, into: Path, disk: Path, layer_id: str, *, in_memory: bool = False
+        self, sandbox: Sandbox, into: Path, disk: Path, layer_id: str, *, pages: Path | None = None
     ) -> Capture:
         copy = self._parts.layers.copy(disk, layer_id)
+        stopped_ms, whole = 0.0, True
         try:
             if sandbox.row.state == "suspended":
                 await copy.last()
-                stopped_ms = 0.0
             else:
                 berth = self._parts.berth_of(sandbox)
                 if await asyncio.to_thread(self._parts.layers.outgrows, disk, _AT_ONCE_BYTES):
                     await berth.alive(copy.first(), sandbox.sandbox_id)
                 paused = sandbox.row.state == "paused"
-                work = self._of_running(berth, into, copy, paused=paused, in_memory=in_memory)
-                stopped_ms = await berth.alive(work, sandbox.sandbox_id)
+                work = self._of_running(berth, into, copy, paused=paused, pages=pages)
+                stopped_ms, whole = await berth.alive(work, sandbox.sandbox_id)
         except BaseException:
             await to_the_end(copy.abandon())
             raise
-        return Capture(into, layer_id, (layer_id, *sandbox.row.stack), stopped_ms)
+        return Capture(into, layer_id, (layer_id, *sandbox.row.stack), stopped_ms, being_written=not whole)
 
     async def _of_running(
-        self, berth: Berth, into: Path, copy: LayerCopy | None, *, paused: bool, in_memory: bool = False
-    ) -> float:
-        if in_memory:
-            await berth.machine.prepare(into, only_room=True)
+        self, berth: Berth, into: Path, copy: LayerCopy | None, *, paused: bool, pages: Path | None = None
+    ) -> tuple[float, bool]:
+        """How long the guest stood still, and whether all is written: with ``pages``, for its memory, it may not be."""
+        if pages is not None:
+            await berth.machine.prepare(into, room=pages)
         elif not paused:
             await berth.machine.prepare()
         began = time.perf_counter()
@@ -218,10 +245,10 @@ class Captures:
             if not paused:
                 await to_the_end(thaw_or_end(self._parts.agents, berth))
         stopped_ms = (time.perf_counter() - began) * 1000
-        await berth.machine.written()
+        whole = await berth.machine.written(restorable=pages is not None)
         write_flows(into, flows)
         note_boot(into)
-        return stopped_ms
+        return stopped_ms, whole
 
 
 def _is_full(error: BaseException) -> bool:

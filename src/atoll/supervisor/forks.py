@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from atoll.errors import InvalidSpecError
 from atoll.host import to_the_end
@@ -96,35 +99,46 @@ class Forks:
         caller: Caller,
     ) -> list[SandboxInfo]:
         volumes = sandbox.row.volumes.values()
-        with self._parts.table.holds.during(directory.name, layer_id, *ids, *volumes):
+        with (
+            self._parts.table.holds.during(directory.name, layer_id, *ids, *volumes),
+            contextlib.ExitStack() as held,
+        ):
             try:
-                async with sandbox.lock:
+                async with asyncio.TaskGroup() as both, sandbox.lock:
                     caller.check()
                     check_action("fork", sandbox.row.state, sandbox.sandbox_id)
                     check_memory("fork", sandbox.row)
                     capture = await self._captures.capture(
                         sandbox, directory, layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=False
                     )
+                    held.enter_context(self._parts.table.holds.during(*capture.stack))
                     original = sandbox.row.but(lifecycle=lifecycle)
-                with self._parts.table.holds.during(*capture.stack):
                     rows = [self._row(original, capture, sandbox_id) for sandbox_id in ids]
-                    copies = await self._copies(rows, capture.checkpoint, caller)
+                    written = both.create_task(self._captures.written(sandbox, capture))
+                    copying = both.create_task(self._copies(rows, capture, caller, written))
+                    # The sandbox is somebody else's again when its memory is written, however long copies take.
+                    await asyncio.wait({written})
+            except BaseExceptionGroup as group:
+                raise group.exceptions[0] from None
             finally:
-                self._parts.trash.take(directory)
-                self._parts.trash.take(self._parts.places.forks / directory.name)
-        return [copy.row.info() for copy in copies]
+                self._captures.forget(directory)
+        return [copy.row.info() for copy in copying.result()]
 
-    async def _copies(self, rows: list[SandboxRow], directory: Path, caller: Caller) -> list[Sandbox]:
+    async def _copies(
+        self, rows: list[SandboxRow], capture: Capture, caller: Caller, written: asyncio.Task[None]
+    ) -> list[Sandbox]:
         turn = asyncio.Semaphore(self._at_once)
 
         async def one(row: SandboxRow) -> tuple[Sandbox, Berth]:
             async with turn:
                 caller.check()
-                return await self._branches.branch(row, directory, row.env)
+                return await self._branches.branch(
+                    row, capture.checkpoint, row.env, being_written=capture.being_written
+                )
 
         tasks = [asyncio.create_task(one(row)) for row in rows]
         try:
-            await _all_or_first_failure(tasks)
+            await _all_or_first_failure([written, *tasks])
             made = [task.result()[0] for task in tasks]
             await self._parts.table.add(*made)
         except BaseException:
@@ -132,7 +146,7 @@ class Forks:
             raise
         for task in tasks:
             copy, berth = task.result()
-            keep_instant(self._parts, copy.row, directory)
+            keep_instant(self._parts, copy.row, capture.checkpoint)
             self._parts.attach(copy, berth)
         return made
 
@@ -168,7 +182,7 @@ def _inherited(attributes: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in attributes.items() if not name.startswith(OWN_ATTRIBUTES)}
 
 
-async def _all_or_first_failure(tasks: list[asyncio.Task[tuple[Sandbox, Berth]]]) -> None:
+async def _all_or_first_failure(tasks: Sequence[asyncio.Task[Any]]) -> None:
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     for task in done:
         task.result()

@@ -108,6 +108,11 @@ class Leftovers:
                 yield _Found(leftover, entry, self._runs(machine_id), int(entry.name), ticks)
 
     def _mounts(self) -> Iterator[_Found]:
+        roots = self._parts.places.roots
+        for point in mounts_below(roots):
+            if point != roots:
+                machine_id = point.relative_to(roots).parts[0]
+                yield _Found(Leftover(kind="mount", name=str(point)), point, self._runs(machine_id))
         for point in mounts_below(self._parts.places.sandboxes):
             yield _Found(Leftover(kind="mount", name=str(point)), point, self._mounted(point))
 
@@ -117,7 +122,7 @@ class Leftovers:
 
     def _directories(self) -> Iterator[_Found]:
         places = self._parts.places
-        for parent in (places.sandboxes, places.snapshots, places.forks):
+        for parent in (places.sandboxes, places.snapshots, places.forks, places.forks_pages):
             yield from self._unowned(parent, self._ids)
         yield from self._unowned(places.volumes, self._volume_ids)
         yield from self._unowned(places.machines, self._parts.berths.machine_ids)

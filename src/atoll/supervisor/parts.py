@@ -78,8 +78,15 @@ class Parts:
             raise InternalError(f"sandbox {sandbox.sandbox_id} has no machine", sandbox_id=sandbox.sandbox_id)
         return sandbox.berth
 
-    def plan(self, row: SandboxRow, *, checkpoint: Path | None = None, read_ahead: bool = True) -> BerthPlan:
-        """How to run what a row describes; for ``read_ahead`` see ``MachinePlan``."""
+    def plan(
+        self,
+        row: SandboxRow,
+        *,
+        checkpoint: Path | None = None,
+        read_ahead: bool = True,
+        being_written: bool = False,
+    ) -> BerthPlan:
+        """How to run what a row describes; for ``read_ahead`` and ``being_written`` see ``MachinePlan``."""
         return BerthPlan(
             sandbox_id=row.sandbox_id,
             image=self.images.facts(row.image_digest).lowers,
@@ -90,6 +97,7 @@ class Parts:
             versions=row.versions,
             checkpoint=checkpoint,
             read_ahead=read_ahead,
+            being_written=being_written,
             engine_disk=row.engine_disk,
             volumes=self.mounts_of(row),
         )

@@ -21,7 +21,9 @@ class Places:
         self.snapshots = home.snapshots
         self.volumes = home.volumes
         self.machines = home.run / "m"
+        self.roots = home.run / "roots"
         self.forks = home.run / "forks"
+        self.forks_pages = home.run / "pages"
 
     def sandbox(self, sandbox_id: str) -> Path:
         """All of a sandbox."""

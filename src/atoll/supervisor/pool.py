@@ -17,15 +17,13 @@ from atoll.supervisor.identity import pool_init
 from atoll.supervisor.names import new_id, new_machine_uid
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import FIRST_DISK
+from atoll.supervisor.pressure import under_pressure
 from atoll.supervisor.rows import Versions
 from atoll.supervisor.works import Works
 
 if TYPE_CHECKING:
     from atoll.network import Link
 
-MIB = 1 << 20
-_PRESSURE_LEAST_BYTES = 512 * MIB
-_PRESSURE_SHARE = 0.1
 # The refill takes a processor for a moment; the command that a new sandbox was made for comes first.
 _REFILL_PAUSE_S = 0.1
 _LOOK_S = 10.0
@@ -41,11 +39,6 @@ class Warm:
     machine_uid: str
     versions: Versions
     berth: Berth
-
-
-def under_pressure(memory: Memory) -> bool:
-    """Whether memory is too short to keep some for later: under 10 % and 512 MiB of it is free."""
-    return memory.available_bytes < max(_PRESSURE_LEAST_BYTES, memory.total_bytes * _PRESSURE_SHARE)
 
 
 def missing(size: int, warm: int, making: int, *, pressed: bool) -> int:
@@ -206,9 +199,10 @@ class Pool:
                 _log.warning("the pool cannot be looked after: %s", error)
 
     async def look_after_memory(self) -> None:
-        """End all warm machines while the host's memory is short, else make what is missing."""
+        """End all warm machines and the spare while the host's memory is short, else make what is missing."""
         if under_pressure(self._memory()):
             await self.drain()
+            await self._parts.berths.spares.drain()
         else:
             for digest in self._warm.keys() & self._used.keys():
                 self._fill(digest)

@@ -106,6 +106,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
         complete=complete,
         engine_disks=disks == "engine",
         shaping=can_shape(home.pins),
+        spares=GvisorEngine.capabilities.spares,
         cpu_latency=open_cpu_latency() if settings.cpu_latency == "auto" else None,
     )
 

@@ -29,7 +29,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All ``ATOLL_*`` variables that the supervisor knows.
 
     Args:
-        pool_size: ``ATOLL_POOL_SIZE``: warm machines to keep for each image in use; 0 keeps none.
+        pool_size: ``ATOLL_POOL_SIZE``: warm machines to keep for each image in use, and one for what is
+            restored; 0 keeps none.
         idle_exit_s: ``ATOLL_IDLE_EXIT_S``: seconds without a running sandbox and without a client until it leaves.
         agent_timeout_s: ``ATOLL_AGENT_TIMEOUT_S``: bound of every call to a guest agent, in seconds.
         restores_at_once: ``ATOLL_RESTORES``: how many machines one fork restores beside each other.

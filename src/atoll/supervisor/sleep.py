@@ -22,6 +22,7 @@ from atoll.supervisor.memories import Memory
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.poweroff import PowerOff
 from atoll.supervisor.revival import Revival
+from atoll.supervisor.spares import SpareDiedError
 from atoll.supervisor.states import check_action, check_parts, check_use
 from atoll.supervisor.table import CRASH_REASON, Sandbox
 from atoll.supervisor.thawing import thaw_or_end
@@ -245,6 +246,8 @@ class Sleep:
             raise
         sandbox.berth, sandbox.link = None, berth.link
         berth.leave(hang_up=not briefly)
+        if not briefly:
+            self._parts.berths.spares.expect(self._parts.plan(sandbox.row))
         return partial(self._end_and_seal, berth, memory.place, sandbox.sandbox_id)
 
     async def _end_and_seal(self, berth: Berth, into: Path, sandbox_id: str) -> None:
@@ -276,6 +279,14 @@ class Sleep:
 
     async def restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool = True) -> None:
         """Have a sleeping one run from its memory, with these columns of its row changed too."""
+        try:
+            await self._restore(sandbox, columns, durable=durable)
+        except SpareDiedError:
+            if sandbox.row.state != "suspended":  # its guest has run for a moment
+                raise
+            await self._restore(sandbox, columns, durable=durable)
+
+    async def _restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool) -> None:
         self._boots.assert_disk(sandbox)
         await self._merging.shorten(sandbox)
         checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
@@ -299,7 +310,7 @@ class Sleep:
                     await to_the_end(self._parts.berths.end(berth))
                     raise
             except DamagedError as error:
-                await to_the_end(self._give_up_memory(sandbox, link, error.message))
+                await to_the_end(_give_up_memory(self._parts, sandbox, link, error.message))
                 raise
             except BaseException as error:
                 await to_the_end(self._put_back(sandbox, link, kept))
@@ -318,18 +329,7 @@ class Sleep:
             else:
                 await link.aclose()
             return
-        await self._give_up_memory(sandbox, link, PARTED_REASON)
-
-    async def _give_up_memory(self, sandbox: Sandbox, link: Link, reason: str) -> None:
-        """Let a sandbox whose memory cannot be used any more be a crashed one: ``on_crash`` says how it goes on."""
-        # The memory first: were its row not written, nobody may restore it all the same.
-        self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
-        try:
-            await self._parts.table.change(sandbox, state="crashed", reason=reason, link_id=None)
-        except (AtollError, OSError) as error:
-            _log.warning("the crash of sandbox %s is not written down: %s", sandbox.sandbox_id, error)
-            sandbox.row = sandbox.row.but(state="crashed", reason=reason, link_id=None)
-        await link.aclose()
+        await _give_up_memory(self._parts, sandbox, link, PARTED_REASON)
 
     async def _start_again(self, sandbox: Sandbox, columns: Columns) -> None:
         """Start a crashed one from its disk, or from its newest instant where the engine kept the disk."""
@@ -337,6 +337,18 @@ class Sleep:
             await self.restore(sandbox, columns)
         else:
             await self._boots.boot(sandbox, columns)
+
+
+async def _give_up_memory(parts: Parts, sandbox: Sandbox, link: Link, reason: str) -> None:
+    """Let a sandbox whose memory cannot be used any more be a crashed one: ``on_crash`` says how it goes on."""
+    # The memory first: were its row not written, nobody may restore it all the same.
+    parts.trash.take(parts.places.checkpoint(sandbox.sandbox_id))
+    try:
+        await parts.table.change(sandbox, state="crashed", reason=reason, link_id=None)
+    except (AtollError, OSError) as error:
+        _log.warning("the crash of sandbox %s is not written down: %s", sandbox.sandbox_id, error)
+        sandbox.row = sandbox.row.but(state="crashed", reason=reason, link_id=None)
+    await link.aclose()
 
 
 async def _leave(rest: Rest, under_way: contextlib.AsyncExitStack) -> None:

@@ -55,6 +55,7 @@ from atoll.supervisor.sealing import Sealing
 from atoll.supervisor.settings import MIB, Settings
 from atoll.supervisor.sleep import Sleep
 from atoll.supervisor.snapshots import Snapshots
+from atoll.supervisor.spares import Spares
 from atoll.supervisor.stepcache import StepCache
 from atoll.supervisor.table import Sandbox, Table
 from atoll.supervisor.teamdisks import TeamDisks
@@ -88,6 +89,7 @@ class Rooms:
         complete: Whether the kernel gives this process the complete kind of overlay.
         engine_disks: Whether new sandboxes get the engine's own disks.
         shaping: Whether the kernel can limit the rate of an interface.
+        spares: Whether the engine keeps spare machines.
         agents: Calls to guest agents; None makes the real one.
         cpu_latency: The request that idle processors stay quick to wake; None where none can be made.
     """
@@ -102,6 +104,7 @@ class Rooms:
     complete: bool
     engine_disks: bool = False
     shaping: bool = True
+    spares: bool = False
     agents: Agents | None = None
     cpu_latency: CpuLatency | None = None
 
@@ -184,6 +187,14 @@ class System:
             programs=rooms.programs,
             layers=rooms.layers,
             agents=agents,
+            spares=Spares(
+                places,
+                self.home.pins,
+                engine=rooms.engine,
+                programs=rooms.programs,
+                works=self.works,
+                kept=rooms.spares and self.settings.pool_size > 0,
+            ),
         )
         return Parts(
             table=self.table,
@@ -232,6 +243,7 @@ class System:
         self._merging.look()
         await self._links.start()
         self.pool.start()
+        await asyncio.to_thread(self.parts.berths.spares.sweep)
         self.leases.start()
         self.history.start()
         if self.settings.seal_mib_s:
@@ -270,6 +282,7 @@ class System:
         await self.dial_socket.aclose()
         await self.works.finish(_FINISH_S)
         await self.pool.aclose()
+        await self.parts.berths.spares.aclose()
         for sandbox in self.table.sandboxes():
             if sandbox.berth is not None:
                 sandbox.berth.close()

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from atoll.errors import NoSpaceError
-from atoll.host import Memory, remove_tree
-from atoll.supervisor.memoryplace import MemoryPlace
+from atoll.host import remove_tree
 from tests.unit.supervisor.world import World, in_world
 
 
@@ -152,90 +146,6 @@ async def test_forks_run_beside_their_original_with_its_memory(world: World) -> 
     assert world.machine_of(sandbox_id).alive
     await world.until(lambda: list(world.home.snapshots.iterdir()) == [])
     assert (await world.ask("GET", "/v1/snapshots")).json == []
-
-
-@contextlib.contextmanager
-def _much_memory(world: World, sandbox_id: str) -> Iterator[Path]:
-    """Let the place of forks lie in memory, where there is room for that sandbox."""
-    world.machine_of(sandbox_id).memory_used_bytes = 1 << 20
-    place = world.home.run / "forks"
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
-        place.symlink_to(memory)
-        try:
-            yield place
-        finally:
-            place.unlink()
-
-
-@in_world
-async def test_what_is_written_for_copies_only_lies_in_memory_until_they_run(world: World) -> None:
-    sandbox_id, one = await _made(world)
-    world.machine_of(sandbox_id).memory = "shared"
-    with _much_memory(world, sandbox_id) as place:
-        for state in ("running", "paused"):
-            if state == "paused":
-                await world.ask("POST", f"{one}/pause")
-            (copy,) = (await world.ask("POST", f"{one}/fork", {})).json
-            made = world.machine_of(copy["sandbox_id"])
-            assert made.memory == "shared"
-            assert made.plan.checkpoint is not None
-            assert made.plan.checkpoint.parent == place
-            await world.until(lambda: list(place.iterdir()) == [])
-        await world.ask("POST", f"{one}/resume")
-        (copy,) = (await world.ask("POST", f"{one}/fork", {})).json
-        asked = world.host.methods(world.machine_of(sandbox_id).machine_id)
-        assert asked[-6:] == ["prepare", "reserve", "pause", "checkpoint", "resume", "written"]
-        assert list(world.home.snapshots.iterdir()) == []
-        world.agents.fail_after = 0
-        assert (await world.ask("POST", f"{one}/fork", {})).status == 500
-        await world.until(lambda: list(place.iterdir()) == [])
-
-
-@in_world
-async def test_where_memory_has_no_room_copies_are_made_over_the_disk(world: World) -> None:
-    sandbox_id, one = await _made(world)
-    machine = world.machine_of(sandbox_id)
-    with _much_memory(world, sandbox_id) as place:
-        world.host.fail_next("reserve", NoSpaceError("full"))
-        (first,) = (await world.ask("POST", f"{one}/fork", {})).json
-        machine.memory_used_bytes = 1 << 60
-        (second,) = (await world.ask("POST", f"{one}/fork", {})).json
-        for copy in (first, second):
-            made = world.machine_of(copy["sandbox_id"])
-            assert made.plan.checkpoint is not None
-            assert made.plan.checkpoint.parent == world.home.snapshots
-        assert list(place.iterdir()) == []
-    assert not machine.paused
-    assert world.layers.ids() != []
-
-
-def test_room_in_memory_is_promised_to_one_fork_only(tmp_path: Path) -> None:
-    gib = 1 << 30
-    usage = shutil._ntuple_diskusage(4 * gib, gib, 3 * gib)
-    with (
-        tempfile.TemporaryDirectory(dir="/dev/shm") as memory,
-        patch("atoll.supervisor.memoryplace.read_memory", lambda: Memory(16 * gib, 8 * gib)),
-        patch("shutil.disk_usage", lambda _: usage),
-    ):
-        (tmp_path / "forks").symlink_to(memory)
-        place = MemoryPlace(tmp_path / "forks")
-        with place.room("a", gib) as first, place.room("b", gib) as second:
-            assert first is not None
-            assert second is None
-        with place.room("c", gib) as third, place.room("d", gib // 8) as fourth:
-            assert None not in (third, fourth)
-        with place.room("e", 2 * gib) as too_much:
-            assert too_much is None
-
-
-@in_world
-async def test_what_a_fork_has_left_in_memory_is_a_leftover(world: World) -> None:
-    sandbox_id, _ = await _made(world)
-    with _much_memory(world, sandbox_id) as place:
-        (place / "fork-1").mkdir()
-        (shown,) = (await world.ask("DELETE", "/v1/leftovers")).json
-        assert shown["name"] == str(place / "fork-1")
-        assert list(place.iterdir()) == []
 
 
 @pytest.mark.parametrize("much", [False, True])

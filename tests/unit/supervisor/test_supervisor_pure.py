@@ -13,7 +13,8 @@ from atoll.host import Memory
 from atoll.supervisor.idle import Activity, Keeper, may_end_holder, may_leave
 from atoll.supervisor.logs import read_page
 from atoll.supervisor.names import check_env, check_name, new_id
-from atoll.supervisor.pool import missing, under_pressure
+from atoll.supervisor.pool import missing
+from atoll.supervisor.pressure import under_pressure
 from atoll.supervisor.programs import Programs
 from atoll.supervisor.records import Records, migrate, migrations
 from atoll.supervisor.rollback import next_disk

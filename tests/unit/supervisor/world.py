@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from atoll.errors import AtollError, ImageNotFoundError
 from atoll.guest import AgentStats, GuestInit
 from atoll.host import Home, TreeSeals, TreeUse, remove_tree, tree_use
 from atoll.images import Image
-from atoll.network import Flow
+from atoll.network import Flow, OpenUplink
 from atoll.supervisor.api import make_app
 from atoll.supervisor.clock import Clock
 from atoll.supervisor.programs import Programs
@@ -51,6 +52,10 @@ class FakeLink:
 
     async def prepare(self) -> None:
         self.calls.append("prepare")
+
+    async def open_uplink(self) -> OpenUplink:
+        self.calls.append("open_uplink")
+        return OpenUplink(socket.socket(), 1500, 65536)
 
     def hold(self) -> None:
         self.calls.append("hold")
@@ -313,8 +318,11 @@ class Answer(msgspec.Struct):
 class World:
     """One home, one host, and as many supervisors after each other as a test wants."""
 
-    def __init__(self, path: Path, settings: Settings, *, complete: bool = False) -> None:
+    def __init__(
+        self, path: Path, settings: Settings, *, complete: bool = False, spares: bool = False
+    ) -> None:
         self.complete = complete
+        self.spares = spares
         self.home = Home(path)
         self.home.make()
         self.settings = settings
@@ -339,6 +347,7 @@ class World:
             cgroups=None,
             nameserver="192.0.2.53",
             complete=self.complete,
+            spares=self.spares,
             agents=self.agents,
         )
         self.system = System(
@@ -438,13 +447,13 @@ def in_world(test: Callable[[World], Any]) -> Callable[[], None]:
 
 
 def in_world_of(
-    settings: Settings, *, complete: bool = False
+    settings: Settings, *, complete: bool = False, spares: bool = False
 ) -> Callable[[Callable[[World], Any]], Callable[[], None]]:
     def decorate(test: Callable[[World], Any]) -> Callable[[], None]:
         @functools.wraps(test)
         def run() -> None:
             with _short_directory() as path:
-                asyncio.run(_lived(test, World(path, settings, complete=complete)))
+                asyncio.run(_lived(test, World(path, settings, complete=complete, spares=spares)))
 
         run.__signature__ = inspect.Signature()  # type: ignore[attr-defined]
         return run
