@@ -17,8 +17,9 @@ VICTIMS = ("supervisor", "engine", "agent", "client", "nobody")
 
 
 def supervisors(home: Home) -> list[int]:
-    """The supervisors of a home."""
-    return [pid for pid, line in _processes() if "atoll.supervisor" in line and f"{home.path}" in line]
+    """The supervisors of a home; not what one is just starting, which bears its name until it runs its own program."""
+    found = [pid for pid, line in _processes() if "atoll.supervisor" in line and f"{home.path}" in line]
+    return [pid for pid in found if _parent(pid) not in (None, *found)]
 
 
 def engines(home: Home) -> dict[int, str]:
@@ -74,6 +75,14 @@ def _has_ended(home: Home, machine_id: str) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[1])
 
 
 def _processes() -> list[tuple[int, str]]:

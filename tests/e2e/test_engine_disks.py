@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -160,7 +161,8 @@ def crash(sandbox: Sandbox) -> None:
     (machine,) = [path.parent.name for path in consoles if sandbox.id in os.readlink(path)]
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and f"{home.run}/m/{machine}".encode() in _command_line(entry):
-            os.kill(int(entry.name), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(entry.name), signal.SIGKILL)
     deadline = time.monotonic() + CRASH_S
     while Sandbox.get(sandbox.id).state != "crashed" and time.monotonic() < deadline:
         time.sleep(0.05)

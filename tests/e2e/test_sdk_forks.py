@@ -70,10 +70,10 @@ def test_copies_share_the_memory_that_they_do_not_touch_and_each_has_all_of_it(m
 
 
 def used_bytes(home: Home) -> int:
-    """What lies where the checkpoints of forks lie in memory, as the holder sees it."""
+    """What the memory of forks takes where it lies in memory, as the holder sees it."""
     holder = find_holder(home)
     assert holder is not None
-    found = os.statvfs(f"/proc/{holder.pid}/root{home.run}/forks")
+    found = os.statvfs(f"/proc/{holder.pid}/root{home.run}/pages")
     return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 

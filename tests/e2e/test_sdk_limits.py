@@ -119,6 +119,25 @@ def test_processes_and_open_files_end_at_their_limit_and_the_agent_still_answers
         assert sandbox.exec(["echo", "still"]).stdout == "still\n"
 
 
+def test_less_open_files_than_there_are_keep_no_sandbox_from_being_used_or_waking(module_home: Path) -> None:
+    with Sandbox.create() as sandbox:
+        hold = (
+            "import time; held = [open('/dev/null') for _ in range(900)]; open('held', 'w'); time.sleep(1000)"
+        )
+        sandbox.start(["python3", "-c", hold])
+        sandbox.run("until test -e held; do sleep 0.05; done").check()
+        sandbox.set_limits(Limits(open_files=100))
+        as_root = ["sh", "-c", "cat /etc/hostname >/dev/null && echo still"]
+        assert sandbox.exec(as_root, user="root").stdout == "still\n"
+        for _ in range(2):
+            sandbox.suspend()
+            assert sandbox.exec(as_root, user="root").stdout == "still\n"
+        opened, number = map(int, sandbox.exec(["python3", "-c", OPENS], user="root").stdout.split())
+        assert (opened < 300, number) == (True, 23)
+        sandbox.exec(["pkill", "python3"], user="root").check()
+        assert sandbox.exec(["echo", "less"]).stdout == "less\n"
+
+
 def test_root_inside_cannot_lift_the_limit_of_processes(module_home: Path) -> None:
     with Sandbox.create(limits=Limits(processes=60)) as sandbox:
         line = f"ulimit -u unlimited; exec python3 -c '{FORKS}'"

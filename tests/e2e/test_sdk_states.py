@@ -21,7 +21,6 @@ from atoll import (
     Supervisor,
 )
 from atoll.errors import ImagePullError, InUseError, NameTakenError, SnapshotNotFoundError
-from atoll.host import Home
 
 
 def test_a_paused_sandbox_goes_on_at_its_next_use(module_home: Path) -> None:
@@ -172,17 +171,6 @@ def test_lists_are_filtered_and_wake_nobody(module_home: Path) -> None:
         assert two.info().state == "suspended"
 
 
-def kill_machines(home: Path) -> None:
-    """Do to the guests of a home what the host's memory killer would do."""
-    killed = 0
-    for line in homes.processes_of(Home(home)):
-        pid, _, command = line.partition(": ")
-        if command.startswith("runsc-sandbox"):
-            os.kill(int(pid), signal.SIGKILL)
-            killed += 1
-    assert killed
-
-
 def test_a_sandbox_that_dies_says_so_and_starts_again_from_its_disk(module_home: Path) -> None:
     with Sandbox.create() as sandbox:
         sandbox.run("echo safe > file; sync").check()
@@ -198,7 +186,7 @@ def test_a_sandbox_that_dies_says_so_and_starts_again_from_its_disk(module_home:
         thread = threading.Thread(target=call)
         thread.start()
         assert begun.wait(90)
-        kill_machines(module_home)
+        homes.kill_machines(module_home)
         thread.join(90)
         assert [type(error) for error in errors] == [SandboxCrashedError]
         assert sandbox.info().state == "crashed"

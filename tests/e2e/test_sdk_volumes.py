@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from tests.e2e.command_line import atoll, said
 
 from atoll import Limits, NotFoundError, Sandbox, Volumes
 from atoll.errors import FileError, FileMissingError
-from atoll.host import Home
 
 PATIENCE_S = 120.0
 
@@ -195,10 +193,7 @@ def test_a_volume_is_no_part_of_the_disk_and_its_limit(volume: str) -> None:
 def test_a_crash_costs_nothing_that_is_in_a_volume(volume: str, module_home: Path) -> None:
     with Sandbox.create(volumes={"/data": "data"}) as sandbox:
         sandbox.run("echo dear >/data/file").check()
-        for line in homes.processes_of(Home(module_home)):
-            pid, _, command = line.partition(": ")
-            if command.startswith("runsc-sandbox"):
-                os.kill(int(pid), signal.SIGKILL)
+        homes.kill_machines(module_home)
         deadline = time.monotonic() + PATIENCE_S
         while sandbox.info().state != "crashed" and time.monotonic() < deadline:
             time.sleep(0.05)
