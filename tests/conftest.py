@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +17,32 @@ from tests.e2e.server import Server, serving
 
 # Whoever runs the tests in the background has children that ignore Ctrl-C, which some tests press.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+STDERR = pytest.StashKey[int]()
+CLEAN_UP_S = 300.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the way to the terminal, which is another while a test's output is caught."""
+    config.stash[STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """End it all, and tell where every thread stood, when cleaning up after a test hangs as well."""
+    faulthandler.dump_traceback_later(CLEAN_UP_S, exit=True, file=item.config.stash[STDERR])
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Tell of a failure at once: a run that is cut short has no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        sys.__stderr__.write(f"\n{report.when} of {report.nodeid} failed:\n{report.longreprtext}\n")
+        sys.__stderr__.flush()
 
 
 @pytest.fixture

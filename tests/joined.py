@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import shutil
 import tempfile
-import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from atoll.host import Holder, Home, end_holder, ensure_holder, join_holder
+from tests.forked import in_child
 
 
 @contextmanager
@@ -30,37 +28,15 @@ def held() -> Iterator[Holder]:
         shutil.rmtree(path)
 
 
-def in_child(
+def in_joined_child(
     holder: Holder,
     work: Callable[..., Any],
     arguments: Mapping[str, Any],
     end: Callable[[], None] | None = None,
 ) -> str:
     """Call ``work``, asynchronous or not, and then ``end``, in a child that has joined; the traceback of a failure."""
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        # pytest's timer is another thread, which the child does not need.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if not child:
-        os.close(reader)
-        _be_child(holder, work, arguments, end, writer)
-    os.close(writer)
-    with open(reader, errors="replace") as told:
-        failure = told.read()
-    _, status = os.waitpid(child, 0)
-    return failure or (f"the child ended with {status}" if status else "")
 
-
-def _be_child(
-    holder: Holder,
-    work: Callable[..., Any],
-    arguments: Mapping[str, Any],
-    end: Callable[[], None] | None,
-    writer: int,
-) -> None:
-    status = 1
-    try:
+    def joined() -> None:
         join_holder(holder)
         try:
             result = work(**arguments)
@@ -69,8 +45,5 @@ def _be_child(
         finally:
             if end:
                 end()
-        status = 0
-    except BaseException:
-        os.write(writer, traceback.format_exc().encode())
-    finally:
-        os._exit(status)
+
+    return in_child(joined)

@@ -8,9 +8,6 @@ import os
 import secrets
 import shutil
 import signal
-import sys
-import traceback
-import warnings
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -32,6 +29,7 @@ from atoll.host import (
 )
 from atoll.testing import Ledger, Tick, take_ledger
 from atoll.types import Limits
+from tests.forked import in_child
 
 COUNT = "n=0; while :; do echo $(uname -n) $n >>/ticks; n=$((n+1)); sleep 0.02; done"
 TEST_TIMEOUT_S = 240.0
@@ -142,29 +140,3 @@ def make_root(rootfs: Path) -> None:
     for name in ("bin", "lib", "lib64"):
         if os.path.lexists(f"/usr/{name}"):
             (rootfs / name).symlink_to(f"usr/{name}")
-
-
-def in_child(work: Callable[[], None]) -> str:
-    """Call ``work`` in a forked process of one thread; the traceback of its failure, or nothing."""
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        # Python warns of a fork beside other threads; the child only needs the one that forks.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.close(reader)
-            work()
-            code = 0
-        except BaseException:  # noqa: B036
-            with open(writer, "w") as pipe:
-                traceback.print_exc(file=pipe)
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
-    os.close(writer)
-    with open(reader) as pipe:
-        text = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    return text or ("" if status == 0 else f"the test's process ended with {status}")

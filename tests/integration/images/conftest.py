@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.homes import CACHE
 from tests.integration.images.fakebuilder import FakeBuilder
-from tests.joined import held, in_child
+from tests.joined import held, in_joined_child
 
 from atoll.host import Holder, remove_tree
 from atoll.images import Images
@@ -27,7 +27,7 @@ def images_holder() -> Iterator[Holder]:
 def shared(images_holder: Holder) -> Path:
     """A directory of images that has ``base``."""
     directory = CACHE / "home" / "images"
-    failure = in_child(images_holder, build, {"directory": directory})
+    failure = in_joined_child(images_holder, build, {"directory": directory})
     if failure:
         pytest.fail(failure, pytrace=False)
     return directory
@@ -57,7 +57,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
         for entry in made.iterdir() if made else ():
             remove_tree(entry)
 
-    failure = in_child(holder, pyfuncitem.obj, arguments, end)
+    failure = in_joined_child(holder, pyfuncitem.obj, arguments, end)
     if failure:
         pytest.fail(failure, pytrace=False)
     return True

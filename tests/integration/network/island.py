@@ -13,11 +13,11 @@ import os
 import socket
 import struct
 import sys
-import traceback
-import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from tests.forked import in_child
 
 from atoll.host import in_netns
 from atoll.network import Link, Links, decide, filters, netlink, nftables
@@ -162,7 +162,7 @@ async def serving(handler: Handler = echo, host: str = "0.0.0.0") -> AsyncIterat
 
 def run(test: Callable[..., Awaitable[None]], arguments: dict[str, object]) -> str:
     """Run an asynchronous test in a child process on an island; return the traceback of a failure."""
-    return _in_child(lambda: _run(test, arguments))
+    return in_child(lambda: _run(test, arguments))
 
 
 def _run(test: Callable[..., Awaitable[None]], arguments: dict[str, object]) -> None:
@@ -187,30 +187,6 @@ async def _bounded(test: Callable[..., Awaitable[None]], arguments: dict[str, ob
 def _held() -> tuple[int, set[str]]:
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     return len(os.listdir("/proc/self/fd")), {line.split()[4] for line in mounts}
-
-
-def _in_child(work: Callable[[], None]) -> str:
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        # The child only needs the thread that forks.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        text = ""
-        try:
-            os.close(reader)
-            work()
-        except BaseException:
-            text = traceback.format_exc()
-        finally:
-            with open(writer, "w") as report:
-                report.write(text)
-            os._exit(0)
-    os.close(writer)
-    with open(reader) as report:
-        text = report.read()
-    _, status = os.waitpid(pid, 0)
-    return text or ("" if status == 0 else f"the island ended with {status}")
 
 
 def _become_island() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.snapshots.disks import Disks
-from tests.joined import held, in_child
+from tests.joined import held, in_joined_child
 
 from atoll.host import Holder, is_host_root
 
@@ -36,7 +36,7 @@ def disks(complete: bool, tmp_path: Path, layers_holder: Holder) -> Disks:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
     disks = arguments["disks"]
-    failure = in_child(disks.holder, pyfuncitem.obj, arguments, disks.close)
+    failure = in_joined_child(disks.holder, pyfuncitem.obj, arguments, disks.close)
     if failure:
         pytest.fail(failure, pytrace=False)
     return True
