@@ -37,16 +37,15 @@ func (a *API) start(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.Table.Start(*spec)
+	p, follower, err := a.Table.Start(*spec)
 	if err != nil && request.Cwd == "" && process.CheckDirectory(spec.Account, spec.Cwd) != nil {
 		// The user cannot enter the default directory, which is looked at only now because looking costs a thread.
 		spec.Cwd = "/"
-		p, err = a.Table.Start(*spec)
+		p, follower, err = a.Table.Start(*spec)
 	}
 	if err != nil {
 		return err
 	}
-	follower := p.Log.Follow(true)
 	defer follower.Close()
 	patience, _ := strconv.Atoi(r.URL.Query().Get("patience_ms"))
 	stream(w, r, p, follower, time.Duration(patience)*time.Millisecond)
@@ -92,6 +91,12 @@ func (a *API) cwd(account *user.Account, asked string) (string, error) {
 	return cwd, nil
 }
 
+// lastFrame says as well whether there was output that the client did not get.
+type lastFrame struct {
+	process.End
+	Missed bool `json:"missed"`
+}
+
 // stream sends a process's frames until it ends or the client leaves. The first one waits so long for company.
 func stream(
 	w http.ResponseWriter, r *http.Request, p *process.Process, follower *process.Follower, patience time.Duration,
@@ -115,7 +120,7 @@ func stream(
 		}
 		if end != nil {
 			// The stream ends either way.
-			_ = out.SendJSON(frames.End, end)
+			_ = out.SendJSON(frames.End, lastFrame{*end, follower.Missed})
 			return
 		}
 		out.Flush()

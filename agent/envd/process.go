@@ -74,11 +74,10 @@ func (a *API) start(r *http.Request, out *stream) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.Table.Start(*spec)
+	p, follower, err := a.Table.Start(*spec)
 	if err != nil {
 		return err
 	}
-	follower := p.Log.Follow(true)
 	defer follower.Close()
 	return follow(r, out, p, follower, 0)
 }

@@ -24,8 +24,8 @@ func TestConsoleTellsOfAProgramsStartAndEnd(t *testing.T) {
 	table().Console = told
 	spec := shell("exit 3")
 	spec.Env = append(spec.Env, "TOKEN=secret")
-	p := start(t, spec)
-	result(t, p)
+	p, f := start(t, spec)
+	result(t, f)
 	told.mu.Lock()
 	defer told.mu.Unlock()
 	text := told.text.String()

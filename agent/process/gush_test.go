@@ -12,7 +12,7 @@ import (
 func TestAStrongFlowOfSmallWritesArrivesWholeAndInOrder(t *testing.T) {
 	const lines = 400_000
 	spec := shell("sleep 600 & seq " + strconv.Itoa(lines) + "; exit 4")
-	texts, end := result(t, start(t, spec))
+	texts, end := result(t, started(t, spec))
 	if end.ExitCode != 4 {
 		t.Fatalf("%+v", end)
 	}
@@ -30,8 +30,7 @@ func TestAStrongFlowOfSmallWritesArrivesWholeAndInOrder(t *testing.T) {
 func TestAFlowThatBecomesAStrongOneAndWeakAgainIsReadToItsEnd(t *testing.T) {
 	spec := shell("seq 200000; read line; echo last $line")
 	spec.Stdin = true
-	p := start(t, spec)
-	f := p.Log.Follow(true)
+	p, f := start(t, spec)
 	defer f.Close()
 	buffer := make([]byte, frames.MaxPayload)
 	text := ""
@@ -46,7 +45,7 @@ func TestAFlowThatBecomesAStrongOneAndWeakAgainIsReadToItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	texts, _ := result(t, p)
+	texts, _ := result(t, p.Log.Follow(true))
 	if !strings.HasSuffix(texts[frames.Stdout], "\n200000\nlast word\n") {
 		t.Fatal(texts[frames.Stdout][max(0, len(texts[frames.Stdout])-100):])
 	}
@@ -65,8 +64,7 @@ func TestAFlowIsStrongOnlyWithoutPauses(t *testing.T) {
 
 func TestAProcessEndsThoughItsChildGoesOnWriting(t *testing.T) {
 	spec := shell("yes & yes | head -c 1000000; exit 5")
-	p := start(t, spec)
-	f := p.Log.Follow(false)
+	f := started(t, spec)
 	defer f.Close()
 	buffer := make([]byte, frames.MaxPayload)
 	for {

@@ -44,6 +44,7 @@ func (b *block) stop() int64 { return b.start + int64(len(b.data)) }
 // Follower reads a log at its own pace. Wake receives when there may be more to Take.
 type Follower struct {
 	Wake   chan struct{}
+	Missed bool // whether output was dropped before the follower came
 	log    *Log
 	cursor int64
 }
@@ -153,6 +154,7 @@ func (l *Log) Follow(kept bool) *Follower {
 	if kept && len(l.blocks) > 0 {
 		follower.cursor = l.blocks[0].start
 	}
+	follower.Missed = kept && follower.cursor > 0
 	l.followers[follower] = struct{}{}
 	if l.end != nil || follower.cursor < l.head {
 		follower.Wake <- struct{}{}

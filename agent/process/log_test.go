@@ -97,3 +97,26 @@ func TestALateFollowerCanLeaveOutWhatWas(t *testing.T) {
 		t.Fatal(text)
 	}
 }
+
+func TestAFollowerThatComesTooLateIsToldSo(t *testing.T) {
+	l := newLog()
+	if l.Follow(true).Missed {
+		t.Fatal("there was nothing yet")
+	}
+	l = newLog()
+	l.Append(frames.Stdout, []byte("first"))
+	if l.Follow(true).Missed {
+		t.Fatal("all of it is kept")
+	}
+	l = newLog()
+	for range 2 * keptBytes / frames.MaxPayload {
+		l.Append(frames.Stdout, make([]byte, frames.MaxPayload))
+	}
+	if !l.Follow(true).Missed || l.Follow(false).Missed {
+		t.Fatal("the first bytes are gone, which only matters to who wants them")
+	}
+	l.forget()
+	if !l.Follow(true).Missed {
+		t.Fatal("all of them are gone")
+	}
+}

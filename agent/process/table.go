@@ -42,16 +42,17 @@ func NewTable() *Table {
 	return &Table{reaper: newReaper(), live: map[int]*Process{}}
 }
 
-// Start starts a process.
-func (t *Table) Start(spec Spec) (*Process, error) {
+// Start starts a process. The follower gets all of its output, however fast it writes; the caller closes it.
+func (t *Table) Start(spec Spec) (*Process, *Follower, error) {
 	if err := check(&spec); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	e, err := openEnds(&spec)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p := &Process{Spec: spec, StartedAt: time.Now(), Log: newLog(), gone: make(chan struct{}), input: e.input}
+	follower := p.Log.Follow(true)
 	err = t.reaper.start(
 		func() (int, error) { return spawn(&spec, e) },
 		func(pid int) { t.enter(p, pid, e) },
@@ -61,10 +62,10 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 		})
 	if err != nil {
 		e.closeAll()
-		return nil, err
+		return nil, nil, err
 	}
 	e.closeChild()
-	return p, nil
+	return p, follower, nil
 }
 
 func (t *Table) tell(p *Process, what string) {

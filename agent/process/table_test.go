@@ -26,20 +26,25 @@ func shell(line string) Spec {
 	}
 }
 
-func start(t *testing.T, spec Spec) *Process {
+func start(t *testing.T, spec Spec) (*Process, *Follower) {
 	t.Helper()
-	p, err := table().Start(spec)
+	p, f, err := table().Start(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(-p.PID, syscall.SIGKILL) })
-	return p
+	return p, f
+}
+
+func started(t *testing.T, spec Spec) *Follower {
+	t.Helper()
+	_, f := start(t, spec)
+	return f
 }
 
 // result reads everything; each kind's text is joined.
-func result(t *testing.T, p *Process) (texts map[byte]string, end End) {
+func result(t *testing.T, f *Follower) (texts map[byte]string, end End) {
 	t.Helper()
-	f := p.Log.Follow(true)
 	defer f.Close()
 	texts = map[byte]string{}
 	buffer := make([]byte, frames.MaxPayload)
@@ -62,7 +67,7 @@ func result(t *testing.T, p *Process) (texts map[byte]string, end End) {
 }
 
 func TestAProcessGivesItsOutputAndItsCode(t *testing.T) {
-	texts, end := result(t, start(t, shell("echo out; echo err >&2; exit 7")))
+	texts, end := result(t, started(t, shell("echo out; echo err >&2; exit 7")))
 	if texts[frames.Stdout] != "out\n" || texts[frames.Stderr] != "err\n" || end != (End{ExitCode: 7}) {
 		t.Fatalf("%q %+v", texts, end)
 	}
@@ -74,12 +79,12 @@ func TestManyShortProcessesAllKeepTheirCodes(t *testing.T) {
 		all.Go(func() {
 			for round := range 25 {
 				code := (worker*25 + round) % 200
-				p, err := table().Start(shell(fmt.Sprintf("echo %d; exit %d", code, code)))
+				_, f, err := table().Start(shell(fmt.Sprintf("echo %d; exit %d", code, code)))
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				texts, end := result(t, p)
+				texts, end := result(t, f)
 				if end.ExitCode != code || texts[frames.Stdout] != fmt.Sprintln(code) {
 					t.Errorf("%d: %+v %q", code, end, texts)
 				}
@@ -90,8 +95,7 @@ func TestManyShortProcessesAllKeepTheirCodes(t *testing.T) {
 }
 
 func TestASignalIsTheGroupsAndShowsInTheCode(t *testing.T) {
-	p := start(t, shell("echo ready; sleep 600 & wait"))
-	f := p.Log.Follow(true)
+	p, f := start(t, shell("echo ready; sleep 600 & wait"))
 	for text := ""; text == ""; {
 		if text, _ = drain(f); text == "" {
 			<-f.Wake
@@ -101,7 +105,7 @@ func TestASignalIsTheGroupsAndShowsInTheCode(t *testing.T) {
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if _, end := result(t, p); end.ExitCode != 137 || end.Signal != 9 || end.TimedOut {
+	if _, end := result(t, p.Log.Follow(true)); end.ExitCode != 137 || end.Signal != 9 || end.TimedOut {
 		t.Fatalf("%+v", end)
 	}
 	if err := p.Signal(syscall.SIGKILL); fault.Of(err).Code != fault.ProcessNotFound {
@@ -115,7 +119,7 @@ func TestASignalIsTheGroupsAndShowsInTheCode(t *testing.T) {
 func TestTheTimeoutKillsTheWholeGroup(t *testing.T) {
 	spec := shell("sleep 600 & echo $!; wait")
 	spec.Timeout = 300 * time.Millisecond
-	texts, end := result(t, start(t, spec))
+	texts, end := result(t, started(t, spec))
 	if !end.TimedOut || end.Signal != 9 {
 		t.Fatalf("%+v", end)
 	}
@@ -141,8 +145,8 @@ func gone(t *testing.T, pid int) {
 
 func TestTheEndComesThoughAChildHoldsTheOutput(t *testing.T) {
 	marker := t.TempDir() + "/go"
-	p := start(t, shell("(until [ -e "+marker+" ]; do sleep 0.05; done; yes | head -c 300000; touch "+marker+".done) & echo first"))
-	texts, end := result(t, p)
+	f := started(t, shell("(until [ -e "+marker+" ]; do sleep 0.05; done; yes | head -c 300000; touch "+marker+".done) & echo first"))
+	texts, end := result(t, f)
 	if texts[frames.Stdout] != "first\n" || end.ExitCode != 0 {
 		t.Fatalf("%q %+v", texts, end)
 	}
@@ -161,7 +165,7 @@ func TestTheEndComesThoughAChildHoldsTheOutput(t *testing.T) {
 func TestInputReachesTheProcessUntilItIsClosed(t *testing.T) {
 	spec := shell("cat")
 	spec.Stdin = true
-	p := start(t, spec)
+	p, f := start(t, spec)
 	big := strings.Repeat("x", 300_000)
 	if err := p.Write(strings.NewReader(big)); err != nil {
 		t.Fatal(err)
@@ -172,17 +176,17 @@ func TestInputReachesTheProcessUntilItIsClosed(t *testing.T) {
 	if err := p.CloseInput(); err == nil {
 		t.Fatal("closed twice")
 	}
-	if texts, _ := result(t, p); texts[frames.Stdout] != big {
+	if texts, _ := result(t, f); texts[frames.Stdout] != big {
 		t.Fatalf("%d bytes came back", len(texts[frames.Stdout]))
 	}
 }
 
 func TestWithoutInputAProcessReadsNothing(t *testing.T) {
-	p := start(t, shell("wc -c"))
+	p, f := start(t, shell("wc -c"))
 	if err := p.Write(strings.NewReader("x")); err == nil || fault.Of(err).Code == fault.Internal {
 		t.Fatal(err)
 	}
-	if texts, _ := result(t, p); strings.TrimSpace(texts[frames.Stdout]) != "0" {
+	if texts, _ := result(t, f); strings.TrimSpace(texts[frames.Stdout]) != "0" {
 		t.Fatal(texts)
 	}
 }
@@ -190,14 +194,14 @@ func TestWithoutInputAProcessReadsNothing(t *testing.T) {
 func TestATerminalHasItsSizeAndCanBeResized(t *testing.T) {
 	spec := shell("stty size; read line; stty size; echo got $line")
 	spec.Terminal = &pty.Size{Cols: 97, Rows: 31}
-	p := start(t, spec)
+	p, f := start(t, spec)
 	if err := p.Resize(pty.Size{Cols: 111, Rows: 22}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Write(strings.NewReader("tide\n")); err != nil {
 		t.Fatal(err)
 	}
-	texts, _ := result(t, p)
+	texts, _ := result(t, f)
 	if text := texts[frames.Terminal]; !strings.Contains(text, "22 111") || !strings.Contains(text, "got tide") {
 		t.Fatalf("%q", text)
 	}
@@ -216,7 +220,7 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 	} {
 		spec := shell("true")
 		change(&spec)
-		if _, err := table().Start(spec); err == nil || fault.Of(err).Code != wanted {
+		if _, _, err := table().Start(spec); err == nil || fault.Of(err).Code != wanted {
 			t.Errorf("%v, wanted %s", err, wanted)
 		}
 	}
@@ -225,7 +229,7 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 func TestARunningProcessIsListedAndAnEndedOneIsStillFound(t *testing.T) {
 	spec := shell("read line; exit 4")
 	spec.Stdin, spec.Tag = true, "tagged"
-	p := start(t, spec)
+	p, f := start(t, spec)
 	listed := func() bool {
 		for _, other := range table().List() {
 			if other == p {
@@ -240,7 +244,8 @@ func TestARunningProcessIsListedAndAnEndedOneIsStillFound(t *testing.T) {
 	if err := p.CloseInput(); err != nil {
 		t.Fatal(err)
 	}
-	if _, end := result(t, p); end.ExitCode != 4 {
+	f.Close()
+	if _, end := result(t, p.Log.Follow(true)); end.ExitCode != 4 {
 		t.Errorf("%+v", end)
 	}
 	if listed() {
@@ -254,5 +259,13 @@ func TestARunningProcessIsListedAndAnEndedOneIsStillFound(t *testing.T) {
 	}
 	if _, err := table().Get(1 << 30); fault.Of(err).Code != fault.ProcessNotFound {
 		t.Error(err)
+	}
+}
+
+func TestAllOutputOfAFastProgramIsThereForWhoStartedIt(t *testing.T) {
+	f := started(t, shell("head -c 4000000 /dev/zero"))
+	time.Sleep(50 * time.Millisecond) // as when the agent has much to do
+	if texts, _ := result(t, f); len(texts[frames.Stdout]) != 4000000 || f.Missed {
+		t.Fatal(len(texts[frames.Stdout]), f.Missed)
 	}
 }

@@ -26,12 +26,12 @@ func (r *Restore) Hooks(generation int64, identity string, bound time.Duration) 
 			r.log(name, "left out, there was no time for it")
 			continue
 		}
-		p, err := r.start([]string{path}, env, left)
+		follower, err := r.start([]string{path}, env, left)
 		if err != nil {
 			r.log(name, err.Error())
 			continue
 		}
-		text, _ := output(p)
+		text, _ := output(follower)
 		r.tell(name, text)
 	}
 }

@@ -40,11 +40,11 @@ func (r *Restore) replace(key string) bool {
 	kind := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(key), "ssh_host_"), "_key")
 	aside := key + ".atoll"
 	_, _ = os.Remove(aside), os.Remove(aside+".pub")
-	p, err := r.start([]string{"ssh-keygen", "-q", "-t", kind, "-N", "", "-f", aside}, nil, keysBound)
+	follower, err := r.start([]string{"ssh-keygen", "-q", "-t", kind, "-N", "", "-f", aside}, nil, keysBound)
 	if err != nil {
 		return false
 	}
-	if _, end := output(p); end.ExitCode != 0 {
+	if _, end := output(follower); end.ExitCode != 0 {
 		_, _ = os.Remove(aside), os.Remove(aside+".pub")
 		return false
 	}

@@ -29,15 +29,16 @@ type Restore struct {
 
 func (r *Restore) path(name string) string { return filepath.Join(r.Root, name) }
 
-// start starts a program of the guest whose process group is killed after the timeout.
-func (r *Restore) start(argv []string, env map[string]string, timeout time.Duration) (*process.Process, error) {
+// start starts a program of the guest whose process group is killed after the timeout. The follower is to be closed.
+func (r *Restore) start(argv []string, env map[string]string, timeout time.Duration) (*process.Follower, error) {
 	account, err := r.Settings.Users.Lookup(strconv.Itoa(os.Geteuid()))
 	if err != nil {
 		return nil, err
 	}
-	return r.Table.Start(process.Spec{
+	_, follower, err := r.Table.Start(process.Spec{
 		Argv: argv, Cwd: "/", Env: r.Settings.Environment(account, env), Account: account, Timeout: timeout,
 	})
+	return follower, err
 }
 
 // tell writes what a program has printed into the log, each line after the name.
@@ -56,8 +57,7 @@ func (r *Restore) log(name, line string) {
 }
 
 // output waits for a program's end and returns the beginning of what it printed.
-func output(p *process.Process) (text []byte, end process.End) {
-	follower := p.Log.Follow(true)
+func output(follower *process.Follower) (text []byte, end process.End) {
 	defer follower.Close()
 	buffer := frames.Take()
 	defer frames.Give(buffer)

@@ -124,21 +124,20 @@ func (l *Logins) capture(account *user.Account) map[string]string {
 	if process.CheckDirectory(account, cwd) != nil {
 		cwd = "/"
 	}
-	p, err := l.table.Start(process.Spec{
+	_, follower, err := l.table.Start(process.Spec{
 		Argv: []string{shell, "-l", "-c", loginLine}, Cwd: cwd, Env: append(list(env), withoutProfile+"=1"),
 		Account: account, Timeout: loginTimeout, Hidden: true,
 	})
 	if err != nil {
 		return env
 	}
-	if _, text, found := bytes.Cut(collect(p), []byte(loginMark)); found {
+	if _, text, found := bytes.Cut(collect(follower), []byte(loginMark)); found {
 		merge(env, text)
 	}
 	return env
 }
 
-func collect(p *process.Process) []byte {
-	follower := p.Log.Follow(true)
+func collect(follower *process.Follower) []byte {
 	defer follower.Close()
 	buffer := frames.Take()
 	defer frames.Give(buffer)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from atoll import Sandbox, TerminalSize
 from atoll.errors import ProcessNotFoundError, StateError
@@ -64,9 +65,14 @@ def test_signals_arrive_and_their_number_is_in_the_exit_code(sandbox: Sandbox) -
 
 def test_a_program_that_nobody_reads_does_not_stall(sandbox: Sandbox) -> None:
     process = sandbox.start("head -c 5000000 /dev/zero; echo >&2 done; touch ~/unread")
+    until(lambda: sandbox.files.exists("unread"))
     result = process.wait(timeout_s=120)
     assert result.exit_code == 0
-    assert sandbox.files.exists("unread")
+    assert 0 < len(result.stdout_bytes) < 5000000
+    assert result.truncated
+    with sandbox.start("head -c 5000000 /dev/zero", stream=True) as streamed:
+        whole = streamed.wait(timeout_s=120)
+    assert (len(whole.stdout_bytes), whole.truncated) == (5000000, False)
 
 
 def test_a_terminal_has_a_size_and_passes_raw_bytes(sandbox: Sandbox) -> None:

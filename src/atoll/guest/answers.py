@@ -41,12 +41,16 @@ _HINT_OF = {
 
 
 class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program ended: ``exit_code`` is 128 + N after signal N; ``error`` is the agent's own trouble with it."""
+    """How a program ended: ``exit_code`` is 128 + N after signal N; ``error`` is the agent's own trouble with it.
+
+    ``missed`` says that the guest dropped output before this client began to follow.
+    """
 
     exit_code: Annotated[int, Meta(ge=0, le=255)]
     signal: Annotated[int, Meta(ge=0, le=127)] = 0
     timed_out: bool = False
     error: str = ""
+    missed: bool = False
 
 
 class AgentStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,9 +31,9 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a program ended and what it wrote.
 
-    ``exit_code`` is 128 + N when signal N ended it. ``truncated`` says that only the last ``max_output_bytes`` of a
-    stream were kept. ``command`` is the shell line, or the program and its arguments, cut to 80 characters; empty where
-    only the program's pid is known.
+    ``exit_code`` is 128 + N when signal N ended it. ``truncated`` says that it wrote more than is here: of each
+    stream the last ``max_output_bytes`` are kept, and of what nobody read while it ran the last MiB. ``command`` is
+    the shell line, or the program and its arguments, cut to 80 characters; empty where only the pid is known.
     """
 
     exit_code: int

@@ -19,7 +19,8 @@ FUZZ = settings(
 )
 KEYS = st.sampled_from(
     ["file", "files", "processes", "pid", "argv", "name", "path", "kind", "size_bytes", "mode", "owner", "group",
-     "modified_at", "target", "exit_code", "signal", "timed_out", "error", "code", "message", "time_ns", "pty", "tag"]
+     "modified_at", "target", "exit_code", "signal", "timed_out", "missed", "error", "code", "message", "time_ns",
+     "pty", "tag"]
 )  # fmt: skip
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(-(1 << 70), 1 << 70), st.floats(allow_nan=False, allow_infinity=False),

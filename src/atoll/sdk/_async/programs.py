@@ -166,7 +166,7 @@ class Collector:
             exit_code=end.exit_code,
             stdout_bytes=stdout,
             stderr_bytes=stderr,
-            truncated=self._tails["o"].truncated or self._tails["e"].truncated,
+            truncated=end.missed or self._tails["o"].truncated or self._tails["e"].truncated,
             command=command,
         )
 
