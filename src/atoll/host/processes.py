@@ -241,7 +241,10 @@ async def _readable(fd: int) -> None:
 
 
 async def to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """Finish ``work`` even when this task is cancelled meanwhile, and only then be cancelled; else give its result."""
+    """Finish ``work`` even when this task is cancelled meanwhile, and only then be cancelled; else give its result.
+
+    A thread goes on anyway when its task is cancelled, and would make what was removed meanwhile.
+    """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

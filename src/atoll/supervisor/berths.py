@@ -283,7 +283,7 @@ class Berths:
         self._owned[machine_id] = plan.disk
         try:
             await link.set_rate(plan.limits.network_mib_s)
-            root, sealed = await asyncio.to_thread(self._prepare, plan)
+            root, sealed = await to_the_end(asyncio.to_thread(self._prepare, plan))
             start = self._started(plan, self._machine_plan(plan, machine_id, root, link), link, spare)
             machine = await self._whole(plan.checkpoint if sealed else None, start)
         except BaseException:
@@ -316,7 +316,7 @@ class Berths:
             if machine is not None:
                 return machine
             await link.prepare()
-        await asyncio.to_thread(self._make_state_dir, machine_plan.state_dir, plan.sandbox_id)
+        await to_the_end(asyncio.to_thread(self._make_state_dir, machine_plan.state_dir, plan.sandbox_id))
         return await engine.start(machine_plan)
 
     async def _restored(

@@ -56,7 +56,7 @@ class Branches:
             if row.engine_disk:
                 disk.mkdir(mode=0o700)
             else:
-                stack = await asyncio.to_thread(self._parts.layers.branch, disk, row.stack)
+                stack = await to_the_end(asyncio.to_thread(self._parts.layers.branch, disk, row.stack))
                 row = row.but(stack=tuple(stack))
             link = await self._parts.links.take()
             link.set_policy(row.network)

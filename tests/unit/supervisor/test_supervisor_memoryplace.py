@@ -6,9 +6,13 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
+
+import pytest
 
 from atoll.errors import EngineError, NoSpaceError
 from atoll.host import Memory
@@ -183,3 +187,34 @@ async def test_a_fork_that_fails_does_not_wait_for_the_memory(world: World) -> N
         writing.set()
         await world.until(lambda: _in(place) == [])
     assert len(world.host.machines) == 1
+
+
+@pytest.mark.parametrize(("what", "method"), [("layers", "branch"), ("berths", "_make_state_dir")])
+def test_a_copy_that_a_thread_is_still_at_when_its_fork_fails_leaves_nothing(what: str, method: str) -> None:
+    async def lived(world: World) -> None:
+        sandbox_id, one = await _made(world)
+        original = world.machine_of(sandbox_id)
+        makes = world.layers if what == "layers" else world.system.parts.berths
+        make, begun, ended = getattr(makes, method), threading.Event(), threading.Event()
+
+        def make_late(*arguments: object) -> object:
+            begun.set()
+            time.sleep(0.5)
+            try:
+                return make(*arguments)
+            finally:
+                ended.set()
+
+        with _much_memory(world, sandbox_id) as place, patch.object(makes, method, make_late):
+            writing = world.host.hold("written")
+            forking = asyncio.create_task(world.ask("POST", f"{one}/fork", {}))
+            await asyncio.to_thread(begun.wait, 60)
+            original.crash()
+            assert (await forking).json["code"] == "sandbox_crashed"
+            assert await asyncio.to_thread(ended.wait, 60)
+            writing.set()
+            await world.until(lambda: _in(place) == [])
+        assert [entry.name for entry in world.home.sandboxes.iterdir()] == [sandbox_id]
+        assert {entry.name for entry in (world.home.run / "m").iterdir()} <= {original.machine_id}
+
+    in_world(lived)()

@@ -174,7 +174,7 @@ class GvisorEngine(Engine):
         places = Places(plan.state_dir)
         try:
             if machine.place is not None:
-                await asyncio.to_thread(mount_root, plan, machine.place)
+                await to_the_end(asyncio.to_thread(mount_root, plan, machine.place))
             with open_directory(places.runsc, at_least=HIGH_DESCRIPTOR) as root:
                 argv = [
                     str(self._runsc),

@@ -19,7 +19,7 @@ from atoll.engines.gvisor.machine import GvisorMachine, HostParts
 from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.spec import late_spec
 from atoll.errors import AtollError, EngineError
-from atoll.host import Mounts
+from atoll.host import Mounts, to_the_end
 
 # Of gVisor's configuration: a queue that is first in, first out.
 _FIFO = 1
@@ -57,7 +57,7 @@ class GvisorSpare(Spare):
         if any(process.has_ended for process in self._processes):
             raise SpareLostError("it has ended while it waited")
         try:
-            await asyncio.to_thread(mount_root, plan, self.plan.place)
+            await to_the_end(asyncio.to_thread(mount_root, plan, self.plan.place))
             await self._control.call(
                 "containerManager.SetNetworkArgs",
                 _network(uplink),
