@@ -57,7 +57,7 @@ func (t *tree) fill(archive *tar.Reader) error {
 			return err
 		}
 		if t.nameBytes += len(header.Name); t.nameBytes > namesMost {
-			return newFault("too_big", "the names of its files have more than %d bytes", namesMost)
+			return newFault("too_many", "the names of its files have more than %d bytes", namesMost)
 		}
 		if err := t.entry(header, archive); err != nil {
 			return err
@@ -68,7 +68,7 @@ func (t *tree) fill(archive *tar.Reader) error {
 // count counts an entry, or a directory that no entry but those in it tells of.
 func (t *tree) count() error {
 	if t.entries++; t.entries > t.mostEntries {
-		return newFault("too_big", "it has more than the %d files that an image may have", t.mostEntries)
+		return newFault("too_many", "it has more than the %d files that an image may have", t.mostEntries)
 	}
 	return nil
 }

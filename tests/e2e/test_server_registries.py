@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from tests.registry import File, ImageSource, Registry
 from tests.registry import serving as serving_registry
 from tests.registry.images import symlink
 from tests.waiting import until
+
+from atoll import Quotas, Teams
 
 PASSWORD = "the-password-that-nobody-finds"
 NAME = "ghost.example/app:1"
@@ -107,6 +110,32 @@ def test_a_service_account_is_a_login_and_keys_that_need_an_exchange_are_refused
             json={"fromImage": NAME, "fromImageRegistry": keys, "steps": []},
         )
         assert (answer.status_code, "AWS" in answer.json()["message"]) == (501, True)
+
+
+def test_what_a_team_has_pulled_counts_as_its_disk_and_more_than_is_left_of_it_is_not_pulled(
+    guarded: tuple[Server, Registry, Path],
+) -> None:
+    _, registry, _ = guarded
+    for tag, mib in (("thin", 30), ("thick", 150)):
+        content = File("etc/content", os.urandom(mib << 20))
+        registry.put(
+            "app", tag, ImageSource(shell_layers([content]), {"Env": ["PATH=/bin"]}, how=("plain",) * 2)
+        )
+
+    def build(tag: str, name: str, key: str) -> None:
+        template = Template().from_image(f"ghost.example/app:{tag}", username="me", password=PASSWORD)
+        Template.build(template, name, api_key=key)
+
+    with team("hoard", Quotas(disk_mib=160)) as key:
+        build("thin", "thin", key)
+        used = Teams.use("hoard").disk_bytes
+        assert 30 << 20 <= used < 120 << 20
+        with pytest.raises(BuildException, match="MiB of disk that are left"):
+            build("thick", "thick", key)
+        assert Teams.use("hoard").disk_bytes == used
+        Teams.set_quotas("hoard", Quotas(disk_mib=400))
+        build("thick", "thick", key)
+        assert Teams.use("hoard").disk_bytes >= 180 << 20
 
 
 def test_a_registry_of_this_machine_that_only_a_client_names_is_not_asked(

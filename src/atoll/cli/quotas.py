@@ -54,7 +54,7 @@ _OPTIONS: tuple[tuple[str, str, click.ParamType, str, str], ...] = (  # type: ig
     ("--suspended", "suspended", _COUNT, "N", "Sandboxes that sleep."),
     ("--cpus", "vcpus", _AMOUNT, "N", "Processors of those that run, together."),
     ("--memory", "memory_mib", _COUNT, "MIB", "Memory of those that run, together."),
-    ("--disk", "disk_mib", _COUNT, "MIB", "Disk of sandboxes, snapshots and volumes, together."),
+    ("--disk", "disk_mib", _COUNT, "MIB", "Disk of sandboxes, snapshots, volumes and images, together."),
     ("--builds", "builds", _COUNT, "N", "Builds of templates at once."),
     ("--timeout", "timeout_s", _MostLength(), "LENGTH", "The longest lease, like 90s, 10m or 2h."),
     ("--requests", "requests_s", _AMOUNT, "N", "Requests to a server a second."),

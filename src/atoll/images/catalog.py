@@ -78,6 +78,17 @@ class Catalog:
         lowers = tuple(self.layers / layer for layer in top_first(info.layers))
         return Image(info=info, lowers=lowers) if all(lower.is_dir() for lower in lowers) else None
 
+    def pulled_for(self, team: str) -> Sequence[Image]:
+        """The images that a team had pulled, those that lost their names included, oldest first.
+
+        None where homes share their images: each home has teams of its own.
+        """
+        if self.directory.is_symlink():
+            return []
+        images = [self.get(path.name) for path in self.directory.glob("sha256-*")]
+        found = [image for image in images if image and image.info.pulled_for == team]
+        return sorted(found, key=lambda image: image.info.created_at)
+
     def names(self) -> dict[str, Named]:
         """What each name stands for."""
         try:

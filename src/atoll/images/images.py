@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 
 from atoll.errors import HostError, ImageNotFoundError, InUseError
@@ -90,6 +90,7 @@ class Images:
         *,
         newest: bool = False,
         access: ImageAccess = HOST_ACCESS,
+        most_bytes: int | None = None,
     ) -> Image:
         """The image of that name, built or pulled first if it is missing. ``base`` is built again if its recipe has
         changed since.
@@ -100,9 +101,11 @@ class Images:
             progress: Called with each report of the work.
             newest: Ask the registry what it has now under that name. Whoever brings credentials always does.
             access: For whom, and with which rights.
+            most_bytes: What it may add to the disk, where that is less than any image may have.
 
         Raises:
             InvalidSpecError: It is no name of an image.
+            QuotaError: It would add more than ``most_bytes``.
             ImageNotFoundError: Its registry has no such image.
             ImageBuildError: The build failed; the hint says what to do.
             ImagePullError: The registry did not give it, or what it gave is no good.
@@ -115,7 +118,9 @@ class Images:
             if is_digest(name) or is_key(name):
                 return self._kept(name, access)
             image = None if newest else self.found(name, access)
-            return image or await self._pulls.pull(name, progress, access, newest=newest)
+            return image or await self._pulls.pull(
+                name, progress, access, newest=newest, most_bytes=most_bytes
+            )
         ready = self._ready
         # How this host reaches its mirror is not in the fingerprint, so need not be asked for this.
         fingerprint = ready.about.fingerprint if ready else Recipe(suite=suite_of_host(_ETC)).fingerprint()
@@ -135,6 +140,21 @@ class Images:
         if image := self.found(name, access):
             return image
         raise ImageNotFoundError(f"there is no image {name!r}", hint="`atoll image ls` shows those there are")
+
+    def pulled_for(self, team: str) -> Sequence[Image]:
+        """The images that a team had pulled, oldest first; none where homes share their images."""
+        return self._catalog.pulled_for(team)
+
+    def give_up(self, digest: str) -> bool:
+        """Erase an image with all its names, unless images are just being stacked. Whether it was."""
+        fd = try_lock(self._pulls.layers_lock)
+        if fd is None:
+            return False
+        try:
+            self._catalog.remove(digest)
+        finally:
+            os.close(fd)
+        return True
 
     async def forget_team(self, team: str) -> None:
         """Forget the images that a team had for itself."""

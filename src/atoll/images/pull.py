@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from atoll.errors import ImagePullError, UnsupportedError
+from atoll.errors import ImagePullError, QuotaError, UnsupportedError
 from atoll.host import remove_tree, sync_tree, to_the_end, tree_bytes
 from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named, top_first
 from atoll.images.holding import held
 from atoll.images.owners import Owner, stacked_owners, write_owners
-from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig, Unpacked
+from atoll.images.puller import Blob, Puller, PullSettings, Resolved, RunConfig, TooBigError, Unpacked
 from atoll.images.realm import Realm, realm_of
 from atoll.images.reference import directory_name, pinned, repository
 from atoll.images.seams import may_need_seam, seam_name
@@ -47,11 +47,12 @@ class _Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is pulled: the name, with which rights, and whose it then is."""
+    """What is pulled: the name, with which rights, whose it then is, and what it may add to the disk."""
 
     name: str
     access: ImageAccess
     realm: Realm
+    most_bytes: int | None
 
 
 class Pulls:
@@ -69,7 +70,9 @@ class Pulls:
         self._stacking = stacking
         self._puller = Puller(settings)
 
-    async def pull(self, name: str, progress: Report, access: ImageAccess, *, newest: bool) -> Image:
+    async def pull(
+        self, name: str, progress: Report, access: ImageAccess, *, newest: bool, most_bytes: int | None = None
+    ) -> Image:
         """Have the image of that name, as its registry has it now with ``newest``, else of whatever age.
 
         Of two callers at once, in whatever processes, one pulls and the other waits. What has come before an error or
@@ -77,11 +80,12 @@ class Pulls:
 
         Raises:
             ImageNotFoundError: Its registry has none.
+            QuotaError: It would add more than ``most_bytes`` to the disk.
             UnsupportedError: It has none for this machine.
             ImagePullError: It could not be had, or is no good.
             NoSpaceError: The disk is full.
         """
-        asked = _Asked(name, access, realm_of(access))
+        asked = _Asked(name, access, realm_of(access), most_bytes)
         key = asked.realm.key(name)
         lock = self._catalog.downloads.with_name(".pulls") / hashlib.sha256(key.encode()).hexdigest()[:20]
         async with held(lock, progress, f"waiting for another pull of {name}"):
@@ -166,6 +170,8 @@ class Pulls:
     async def _fetch(self, asked: _Asked, missing: list[_Layer], progress: Report) -> None:
         blobs = list({layer.blob.digest: layer.blob for layer in missing}.values())
         total = sum(blob.size for blob in blobs)
+        if asked.most_bytes is not None and total > asked.most_bytes:
+            raise _no_room(asked)
 
         def came(count: int) -> None:
             step = f"downloading {asked.name}, {len(blobs)} layer{'s' * (len(blobs) != 1)}"
@@ -177,7 +183,7 @@ class Pulls:
 
     async def _unpack(self, asked: _Asked, resolved: Resolved, progress: Report) -> Image:
         name, missing = asked.name, self._missing(asked.realm, resolved)
-        left = _Left(self._settings.most_bytes, self._settings.most_entries)
+        left = _Left(self._most_bytes(asked), self._settings.most_entries)
         flat = self._catalog.directory / asked.realm.directory(resolved.digest) / ROOTFS
         owners: dict[str, tuple[int, int]] = {}
         if self._stacking == "none":
@@ -234,9 +240,19 @@ class Pulls:
             "most_entries": left.entries,
             "overlay_prefix": "" if self._stacking == "none" else f"{self._stacking}.",
         }
-        unpacked = await self._puller.unpack(asked.name, self._blob(asked, layer.blob), directory, wanted)
+        try:
+            unpacked = await self._puller.unpack(asked.name, self._blob(asked, layer.blob), directory, wanted)
+        except TooBigError:
+            if self._most_bytes(asked) == self._settings.most_bytes:
+                raise
+            raise _no_room(asked) from None
         left.take(unpacked.bytes, unpacked.entries)
         return unpacked
+
+    def _most_bytes(self, asked: _Asked) -> int:
+        """What its layers may have, unpacked."""
+        most_bytes = self._settings.most_bytes
+        return most_bytes if asked.most_bytes is None else min(most_bytes, asked.most_bytes)
 
     def _record(self, asked: _Asked, resolved: Resolved, ids: list[str], flat: Path) -> ImageInfo:
         stacked = [self._catalog.layers / layer for layer in ids] if self._stacking != "none" else [flat]
@@ -254,6 +270,7 @@ class Pulls:
             layers=ids if self._stacking != "none" else [],
             pinned=pinned(asked.name, resolved.digest),
             team=asked.realm.team,
+            pulled_for=asked.access.team,
         )
         self._catalog.record(info)
         return info
@@ -288,6 +305,14 @@ class _Left:
     def take(self, count_bytes: int, entries: int) -> None:
         # Nothing left must not read as no bound.
         self.bytes, self.entries = max(1, self.bytes - count_bytes), max(0, self.entries - entries)
+
+
+def _no_room(asked: _Asked) -> QuotaError:
+    return QuotaError(
+        f"the image {asked.name} needs more than the {(asked.most_bytes or 0) >> 20} MiB of disk that are left "
+        f"of the quota of team {asked.access.team!r}",
+        hint="kill sandboxes, delete snapshots, or take a smaller image",
+    )
 
 
 def environment_of(lines: Sequence[str]) -> dict[str, str]:

@@ -22,6 +22,11 @@ from atoll.errors import (
 from atoll.host import ProgramResult, RunProgramError, puller_path, run_program
 from atoll.types import ImageAccess
 
+
+class TooBigError(ImagePullError):
+    """An image has more bytes than it may."""
+
+
 _T = TypeVar("_T")
 _RESOLVE_S = 600.0
 _NOBODY = 65534
@@ -49,7 +54,8 @@ _TROUBLE: dict[str, tuple[type[AtollError], str | None]] = {
     ),
     "unsupported": (UnsupportedError, "take an image, or a tag of it, that is made for this machine"),
     "digest": (ImagePullError, "the registry or a mirror sends wrong content: try again, or another one"),
-    "too_big": (ImagePullError, "if it must be so big, set ATOLL_IMAGE_GIB; `atoll stop` makes it count"),
+    "too_big": (TooBigError, "if it must be so big, set ATOLL_IMAGE_GIB; `atoll stop` makes it count"),
+    "too_many": (ImagePullError, "take an image with fewer files"),
     "ids": (
         UnsupportedError,
         "give this user a bigger range of subordinate numbers (`atoll doctor` shows it), or use atoll as root",

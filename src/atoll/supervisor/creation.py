@@ -98,7 +98,10 @@ class Creation:
                 progress(Progress(step="the engine keeps the disks here, see `atoll doctor`"))
             sandbox_id = new_id()
             async with self._parts.quotas.making(spec.team, {sandbox_id: spec.limits}, spec.lifecycle):
-                having = self._parts.images.have(spec.image or DEFAULT_IMAGE, progress, spec.team)
+                image, team = spec.image or DEFAULT_IMAGE, spec.team
+                having = self._parts.quotas.within_disk(
+                    team, lambda left_bytes: self._parts.images.have(image, progress, team, left_bytes)
+                )
                 info = await caller.unless_left(self._works.spawn(having))
                 facts = self._parts.images.facts(info.digest)
                 check_start(spec, facts)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atoll.errors import ImageNotFoundError, InUseError
+from atoll.host import to_the_end
 from atoll.supervisor.ownership import digests_in_use
 from atoll.supervisor.table import Table
 from atoll.supervisor.trust import host_extra
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from atoll.images import Image, Images
 
 DEFAULT_IMAGE = "base"
+# A build that had an image pulled makes its sandbox of it a moment later; between them nothing else needs the image.
+_JUST_ASKED_S = 60.0
 FALLBACK_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
@@ -46,35 +49,51 @@ class ImageShelf:
     Args:
         images: The images room.
         table: Who uses them.
+        boot_s: Tells the time since the host booted.
         environ: Where SSL_CERT_FILE may name the host's bundle.
     """
 
-    def __init__(self, images: Images, table: Table, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        images: Images,
+        table: Table,
+        boot_s: Callable[[], float],
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self._images = images
         self._table = table
+        self._boot_s = boot_s
         self._environ = os.environ if environ is None else environ
         self._facts: dict[str, ImageFacts] = {}
+        self._asked: dict[str, float] = {}
 
     def list(self) -> list[ImageInfo]:
         """All that are there."""
         return self._images.list()
 
     async def have(
-        self, name: str, progress: Callable[[Progress], None], team: str | None = None
+        self,
+        name: str,
+        progress: Callable[[Progress], None],
+        team: str | None = None,
+        most_bytes: int | None = None,
     ) -> ImageInfo:
         """Have an image of that name for a team, of whatever age, building or pulling it when it is missing.
 
+        Args:
+            most_bytes: What it may add to the disk.
+
         Raises:
             ImageNotFoundError: Nobody has that one.
+            QuotaError: It would add more.
             ImageBuildError: Building it failed.
             ImagePullError: Pulling it failed.
         """
         access = ImageAccess(team=team)
         image = await asyncio.to_thread(self._images.found, name, access)
         if image is None:
-            return await self.ensure(name, progress, access=access)
-        await asyncio.to_thread(self._learn, image)
-        return image.info
+            return await self.ensure(name, progress, access=access, most_bytes=most_bytes)
+        return await self._taken(image)
 
     async def ensure(
         self,
@@ -83,20 +102,24 @@ class ImageShelf:
         *,
         newest: bool = False,
         access: ImageAccess | None = None,
+        most_bytes: int | None = None,
     ) -> ImageInfo:
         """Have an image; ``base`` as it is built today, with ``newest`` others as their registry has them now.
 
         Args:
             access: For whom, and with which rights; None is for the home's owner.
+            most_bytes: What it may add to the disk, where that is less than any image may have.
 
         Raises:
             ImageNotFoundError: Nobody has that one.
+            QuotaError: It would add more than ``most_bytes``.
             ImageBuildError: Building it failed.
             ImagePullError: Pulling it failed.
         """
-        image = await self._images.ensure(name, progress, newest=newest, access=access or ImageAccess())
-        await asyncio.to_thread(self._learn, image)
-        return image.info
+        image = await self._images.ensure(
+            name, progress, newest=newest, access=access or ImageAccess(), most_bytes=most_bytes
+        )
+        return await self._taken(image)
 
     def info(self, name: str) -> ImageInfo:
         """One that is there, by name or digest.
@@ -120,6 +143,35 @@ class ImageShelf:
             )
         await self._images.remove(name)
         self._facts.pop(image.info.digest, None)
+        self._asked.pop(image.info.digest, None)
+
+    def trees_for(self, team: str) -> set[Path]:
+        """The trees of the images that a team had pulled."""
+        return {lower for image in self._images.pulled_for(team) for lower in image.lowers}
+
+    async def unused_by(self, team: str) -> Sequence[str]:
+        """The digests of images that a team had pulled and nothing needs, first those asked for longest ago."""
+        images = await asyncio.to_thread(self._images.pulled_for, team)
+        digests = [image.info.digest for image in images if not self._needs(image.info.digest)]
+        return sorted(digests, key=lambda digest: self._asked.get(digest, 0.0))
+
+    async def give_up(self, digest: str) -> bool:
+        """Erase an image, unless something needs it by now or images are just being stacked. Whether it was."""
+        if self._needs(digest) or not await to_the_end(asyncio.to_thread(self._images.give_up, digest)):
+            return False
+        self._facts.pop(digest, None)
+        self._asked.pop(digest, None)
+        return True
+
+    def _needs(self, digest: str) -> bool:
+        asked_s = self._asked.get(digest)
+        just = asked_s is not None and self._boot_s() - asked_s < _JUST_ASKED_S
+        return just or digest in self.in_use()
+
+    async def _taken(self, image: Image) -> ImageInfo:
+        self._asked[image.info.digest] = self._boot_s()
+        await asyncio.to_thread(self._learn, image)
+        return image.info
 
     async def forget_team(self, team: str) -> None:
         """Forget the images that a team, which has no sandboxes and snapshots any more, had for itself."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.table import Table
     from atoll.supervisor.teams import Teams
 
+_T = TypeVar("_T")
 _AWAKE = ("creating", "running", "paused")
 _HINTS = {
     "running": "kill or suspend one",
@@ -116,6 +117,8 @@ class QuotaBook:
 
     Attributes:
         builds: Tells how many builds of a team go on; who begins them looks after their quota.
+        give_up: Erases something of a team that it can have again, as an image that it does not use, and tells
+            whether there was any.
     """
 
     def __init__(
@@ -132,6 +135,7 @@ class QuotaBook:
         self._vcpus = float(os.cpu_count() or 1)
         self._bookings: list[_Booking] = []
         self.builds: Callable[[str], int] = lambda _: 0
+        self.give_up: Callable[[str], Awaitable[bool]] = _nothing
 
     async def use(self, team: str) -> TeamUse:
         """What a team uses now, what it was promised included.
@@ -209,15 +213,37 @@ class QuotaBook:
         Raises:
             QuotaError: It has.
         """
+        await self._disk_left(team)
+
+    async def within_disk(self, team: str | None, take: Callable[[int | None], Awaitable[_T]]) -> _T:
+        """What ``take`` gives, which is told the most bytes that it may take, None for no bound.
+
+        It is asked again when that was too little and the team could give up something that it can have again.
+
+        Raises:
+            QuotaError: The team has used up its disk, or it was too little.
+        """
+        while True:
+            left_bytes = await self._disk_left(team)
+            try:
+                return await take(left_bytes)
+            except QuotaError:
+                if team is None or not await self.give_up(team):
+                    raise
+
+    async def _disk_left(self, team: str | None) -> int | None:
         most_mib = self._teams.quotas_of(team).disk_mib
         if team is None or most_mib is None:
-            return
+            return None
         used_bytes = await self._disk_bytes(team)
+        while used_bytes >= most_mib << 20 and await self.give_up(team):
+            used_bytes = await self._disk_bytes(team)
         if used_bytes >= most_mib << 20:
             raise QuotaError(
                 f"team {team!r} has {used_bytes >> 20} of {most_mib} {_WORDS['disk_mib']}",
                 hint=_HINTS["disk_mib"],
             )
+        return (most_mib << 20) - used_bytes
 
     def limits_within(self, row: SandboxRow) -> Limits:
         """The limits in force of a sandbox that runs: its disk alone may not be more than its team may have."""
@@ -290,6 +316,10 @@ class QuotaBook:
 
     def _whole(self, limits: Mapping[str, Limits]) -> dict[str, Limits]:
         return {sandbox_id: each.over(self._default_limits) for sandbox_id, each in limits.items()}
+
+
+async def _nothing(_: str) -> bool:
+    return False
 
 
 def _larger(one: Limits, other: Limits, all_vcpus: float) -> Limits:

@@ -129,6 +129,7 @@ class System:
         self.records = Records(home.database, self._copies)
         self._places = Places(home)
         self._journal = Journal(self._places.console, clock.unix_s)
+        self._clock = clock
         self._leases = Leases(clock)
         self.table = Table(self.records, self._leases, self._journal)
         self._operations = Operations(self.records, self._journal, clock.unix_s)
@@ -162,6 +163,8 @@ class System:
         self.templates = Templates(rows, steps, self.table, self.snapshots, self.kills, self.teams.quotas_of)
         self.teams.owned += [rows.owned_by, self.volumes.owned_by]
         self.parts.quotas.builds = rows.going
+        self.parts.quotas.give_up = self._give_up_image
+        self.teams.going.append(self._give_up_images)
         self.defaults = Defaults(self.parts)
         self.limits = LimitChanges(self.parts)
         self._limit_watch = LimitWatch(self.parts, self.works)
@@ -179,7 +182,8 @@ class System:
         trash = Trash(places.snapshots, self.table, self.works)
         defaults = default_limits(read_memory().total_bytes)
         volumes = Volumes(self.records, self._copies, self.table, places, trash)
-        disks = TeamDisks(self.table, volumes, places, rooms.layers, self.works)
+        images = ImageShelf(rooms.images, self.table, self._clock.boot_s)
+        disks = TeamDisks(self.table, volumes, places, rooms.layers, self.works, image_trees=images.trees_for)
         berths = Berths(
             places.machines,
             places.sandboxes,
@@ -202,7 +206,7 @@ class System:
             operations=self._operations,
             places=places,
             programs=rooms.programs,
-            images=ImageShelf(rooms.images, self.table),
+            images=images,
             layers=rooms.layers,
             links=rooms.links,
             agents=agents,
@@ -273,6 +277,17 @@ class System:
         await self.works.settle(_FINISH_S)
         for sandbox_id, why in (await self.suspend_all()).failed.items():
             _log.warning("sandbox %s goes on without a supervisor: %s", sandbox_id, why)
+
+    async def _give_up_images(self, team: str) -> None:
+        while await self._give_up_image(team):
+            pass
+
+    async def _give_up_image(self, team: str) -> bool:
+        for digest in await self.images.unused_by(team):
+            await self.pool.forget(digest)
+            if await self.images.give_up(digest):
+                return True
+        return False
 
     def _running_ids(self) -> list[str]:
         return [one.sandbox_id for one in self.table.sandboxes() if one.row.state == "running"]

@@ -1,4 +1,4 @@
-"""What the sandboxes, snapshots and volumes of a team occupy on the disk."""
+"""What the sandboxes, snapshots, volumes and images of a team occupy on the disk."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -41,7 +42,8 @@ class TeamDisks:
     """Measures, as seldom as it may.
 
     A team's are the disks and memories of its sandboxes, its volumes, the memories of its snapshots, and the frozen
-    layers that these stand on, each once, but for those that a snapshot of somebody else brings.
+    layers that these stand on, each once, but for those that a snapshot of somebody else brings; and the layers of
+    images that it had pulled, each once.
 
     Args:
         table: The sandboxes and snapshots.
@@ -49,34 +51,50 @@ class TeamDisks:
         places: Where sandboxes and volumes lie.
         layers: Measures layers.
         works: Owner of the measuring.
+        image_trees: Tells the directories of the layers of images that a team had pulled, which never change.
     """
 
-    def __init__(self, table: Table, volumes: Volumes, places: Places, layers: Layers, works: Works) -> None:
+    def __init__(
+        self,
+        table: Table,
+        volumes: Volumes,
+        places: Places,
+        layers: Layers,
+        works: Works,
+        *,
+        image_trees: Callable[[str], set[Path]],
+    ) -> None:
         self._table = table
         self._volumes = volumes
         self._places = places
         self._layers = layers
         self._works = works
+        self._image_trees = image_trees
+        self._trees: dict[Path, int] = {}
         self._measures: dict[str, _Measure] = {}
         self._frozen: dict[str, int] = {}
         self._measuring: dict[str, asyncio.Task[None]] = {}
 
     async def bytes_of(self, team: str) -> int:
         """What a team occupies, as of some seconds ago."""
-        if self._stale(team) or self._unknown(team):
+        trees = await asyncio.to_thread(self._image_trees, team)
+        if self._stale(team) or self._unknown(team) or trees - self._trees.keys():
             task = self._measuring.get(team)
             if task is None or task.done():
-                task = self._measuring[team] = self._works.watch(self._measure(team))
+                task = self._measuring[team] = self._works.watch(self._measure(team, trees))
             await asyncio.wait({task}, timeout=_WAIT_S)
         measures = (self._measures.get(id_) for id_ in self._changing(team))
         snapshots = sum(row.memory_bytes for row in self._table.snapshots() if row.team == team)
         frozen = sum(self._frozen.get(layer_id, 0) for layer_id in self._layers_of(team))
-        return snapshots + frozen + sum(measure.size_bytes for measure in measures if measure)
+        images = sum(self._trees.get(tree, 0) for tree in trees)
+        return snapshots + frozen + images + sum(measure.size_bytes for measure in measures if measure)
 
-    async def _measure(self, team: str) -> None:
+    async def _measure(self, team: str, trees: set[Path]) -> None:
         for layer_id in self._unknown(team):
             measured = await asyncio.to_thread(_measured, partial(self._layers.size_bytes, layer_id))
             self._frozen[layer_id] = measured[0]
+        for tree in trees - self._trees.keys():
+            self._trees[tree] = (await asyncio.to_thread(_measured, partial(tree_bytes, tree)))[0]
         volumes = {row.volume_id for row in self._volumes.list(team)}
         for id_, rests_since in self._stale(team).items():
             if id_ in volumes:
@@ -86,6 +104,8 @@ class TeamDisks:
                 size_bytes, took_s = await self._of_sandbox(id_)
             self._measures[id_] = _Measure(size_bytes, time.monotonic(), took_s, rests_since)
         self._forget()
+        for tree in [tree for tree in self._trees if not tree.exists()]:
+            del self._trees[tree]
 
     async def _of_sandbox(self, sandbox_id: str) -> tuple[int, float]:
         try:

@@ -15,7 +15,7 @@ class ImageInfo(msgspec.Struct, frozen=True, kw_only=True):
     ``layers`` are the contents that it is stacked of, the lowest first, each stored once for all images; an image
     that atoll built has none. ``pinned`` is a reference by which its registry always gives this very image.
     ``size_bytes`` counts layers that it shares with other images, too. One with a ``team`` was pulled with that
-    team's credentials, and is for no other.
+    team's credentials, and is for no other. What a team had pulled (``pulled_for``) counts to its quota of disk.
     """
 
     name: str
@@ -30,6 +30,7 @@ class ImageInfo(msgspec.Struct, frozen=True, kw_only=True):
     layers: list[str] = []
     pinned: str | None = None
     team: str | None = None
+    pulled_for: str | None = None
 
 
 class RegistryLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         suspended: Sandboxes that sleep on disk, crashed ones among them.
         vcpus: Processors of those that run. One without a limit of its own counts as all that the host has.
         memory_mib: Memory limits of those that run, default ones included.
-        disk_mib: What sandboxes, snapshots and volumes occupy on the disk.
+        disk_mib: What sandboxes, snapshots, volumes and images that it had pulled occupy on the disk.
         builds: Builds of templates that go on at once.
         timeout_s: Seconds of one lease, the longest; then no sandbox runs without a lease.
         requests_s: Requests to a server a second; it grants bursts of ten seconds' worth.

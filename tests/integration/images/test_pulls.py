@@ -20,10 +20,10 @@ from tests.registry import File, ImageSource, index_of, serving
 from tests.registry.images import digest, directory
 from tests.waiting import until
 
-from atoll.errors import ImageNotFoundError, ImagePullError, UnsupportedError
+from atoll.errors import ImageNotFoundError, ImagePullError, QuotaError, UnsupportedError
 from atoll.host import is_host_root, puller_path
 from atoll.images import Image, Images, PullSettings
-from atoll.types import Progress
+from atoll.types import ImageAccess, Progress
 
 BIG = os.urandom(3_000_000)
 
@@ -379,6 +379,37 @@ async def test_an_image_bigger_than_allowed_is_refused_before_and_while_it_unpac
             await pulled(tmp_path, registry.put("many", "1", many), most_entries=2)
         with pytest.raises(ImagePullError, match="bytes to download"):
             await pulled(tmp_path, reference, most_bytes=1000)
+
+
+async def test_what_a_team_had_pulled_is_its_own_to_pay_for_and_to_give_up(tmp_path: Path) -> None:
+    shared = [File("shared", os.urandom(2_000_000))]
+    images = images_in(tmp_path)
+
+    async def ensure(name: str, **more: Any) -> Image:
+        return await images.ensure(name, silent, **more)
+
+    reef, other = ImageAccess(team="reef"), ImageAccess(team="other")
+    with serving() as registry:
+        name = registry.put("one", "1", ImageSource([shared, [File("a", b"1")]]))
+        one = await ensure(name, access=reef)
+        assert (await ensure(name, access=other)).info.pulled_for == "reef"
+        await ensure(name)  # the home's owner has it, too, and shares nothing of it with teams
+        moved = registry.put("one", "1", ImageSource([shared, [File("a", b"2")]]))
+        for small, match in ((1000, "0 MiB of disk"), (2_000_500, "1 MiB of disk that are left .* 'other'")):
+            wanted = registry.put("big", str(small), ImageSource([[File("b", bytes(2_000_000 + small))]]))
+            with pytest.raises(QuotaError, match=match):
+                await ensure(wanted, access=other, most_bytes=small)
+        await ensure(moved, access=other, newest=True, most_bytes=1_000_000)  # of which only a little is new
+    assert [image.info.digest for image in images.pulled_for("reef")] == [one.info.digest], (
+        "without a name, too"
+    )
+    (two,) = images.pulled_for("other")
+    assert one.lowers[1] == two.lowers[1]
+    assert images.give_up(one.info.digest)
+    assert not one.lowers[0].exists() and two.lowers[1].exists()
+    assert (list(images.pulled_for("reef")), images.get(two.info.digest)) == ([], two)
+    assert images.give_up(two.info.digest)
+    assert [info.pulled_for for info in images.list()] == [None]
 
 
 async def test_progress_tells_bytes_and_layers(tmp_path: Path) -> None:

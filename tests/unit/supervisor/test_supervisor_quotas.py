@@ -226,3 +226,58 @@ async def test_what_somebody_else_s_snapshot_brings_costs_a_team_nothing(world: 
     own = (await act(world, made, "snapshots", {})).json
     used = world.layers.changed_bytes + world.layers.size_bytes("") + own["memory_bytes"]
     assert (await use_now(world))["disk_bytes"] == used
+
+
+@in_world
+async def test_images_that_a_team_had_pulled_count_to_its_disk_each_layer_once(world: World) -> None:
+    await make_team(world)
+    world.images.pull_for("reef", "sha256-one", "shared", "one")
+    world.images.pull_for("reef", "sha256-two", "shared", "two")
+    world.images.pull_for("other", "sha256-three", "three")
+    used = (await use_now(world))["disk_bytes"]
+    assert 3 << 20 <= used < 4 << 20
+
+
+@in_world
+async def test_a_team_gives_up_images_that_nothing_needs_before_it_is_refused_anything(world: World) -> None:
+    await make_team(world, disk_mib=3)
+    for name in ("one", "two", "new"):
+        world.images.pull_for("reef", f"sha256-{name}", "shared", name)
+    used = await world.create(image="sha256-one")
+    await world.system.images.have("sha256-new", lambda _: None)
+    full = await world.ask("POST", "/v1/images/base", {"team": "reef"})
+    assert (full.json["code"], pulled(world)) == ("quota", ["sha256-one", "sha256-new"])
+    world.boot_s += 61
+    assert (await world.ask("POST", "/v1/images/base", {"team": "reef"})).status == 200
+    assert pulled(world) == ["sha256-one"]
+    world.images.pull_for("reef", "sha256-big", "three", "four")
+    await world.ask("DELETE", f"/v1/sandboxes/{used['sandbox_id']}")
+    await world.system.images.have("sha256-big", lambda _: None)
+    world.boot_s += 61
+    await world.create(team="reef")
+    assert pulled(world) == ["sha256-big"]  # the one that was asked for longest ago has gone
+
+
+@in_world
+async def test_an_image_that_needs_more_than_is_left_comes_when_others_have_gone(world: World) -> None:
+    await make_team(world, disk_mib=4)
+    world.images.pull_for("reef", "sha256-one", "one")
+    world.images.pull_for("reef", "sha256-two", "two")
+    world.images.needs_bytes = int(2.5 * (1 << 20))
+    assert (await world.ask("POST", "/v1/images/base", {"team": "reef"})).status == 200
+    assert len(pulled(world)) == 1
+    world.images.needs_bytes = 5 << 20
+    assert (await world.ask("POST", "/v1/images/base", {"team": "reef"})).json["code"] == "quota"
+    assert pulled(world) == []
+
+
+@in_world
+async def test_what_a_team_had_pulled_and_nothing_needs_goes_with_it(world: World) -> None:
+    await make_team(world)
+    world.images.pull_for("reef", "sha256-one", "one")
+    assert (await world.ask("DELETE", "/v1/teams/reef")).status == 204
+    assert pulled(world) == []
+
+
+def pulled(world: World) -> list[str]:
+    return [image.info.digest for image in world.images.pulled["reef"]]

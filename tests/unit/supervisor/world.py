@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.errors import AtollError, ImageNotFoundError
+from atoll.errors import AtollError, ImageNotFoundError, QuotaError
 from atoll.guest import AgentStats, GuestInit
 from atoll.host import Home, TreeSeals, TreeUse, remove_tree, tree_use
 from atoll.images import Image
@@ -218,6 +218,19 @@ class FakeImages:
         self.have = True
         self.builds = 0
         self.may_build: asyncio.Event | None = None
+        self.pulled: dict[str, list[Image]] = {}
+        self.needs_bytes = 0
+
+    def pull_for(self, team: str, digest: str, *layers: str) -> None:
+        """Let a team have had an image pulled, each of whose layers has a MiB."""
+        lowers = tuple(self._directory / "layers" / layer for layer in layers)
+        for lower in lowers:
+            lower.mkdir(parents=True, exist_ok=True)
+            (lower / "file").write_bytes(b"x" * (1 << 20))
+        image = self.get(digest)
+        assert image
+        info = msgspec.structs.replace(image.info, digest=digest, pulled_for=team)
+        self.pulled.setdefault(team, []).append(Image(info=info, lowers=lowers))
 
     def get(self, name: str) -> Image | None:
         if not self.have or (name != "base" and not name.startswith("sha256-")):
@@ -244,6 +257,14 @@ class FakeImages:
     async def forget_team(self, team: str) -> None:
         pass
 
+    def pulled_for(self, team: str) -> list[Image]:
+        return self.pulled.get(team, [])
+
+    def give_up(self, digest: str) -> bool:
+        for team, images in self.pulled.items():
+            self.pulled[team] = [image for image in images if image.info.digest != digest]
+        return True
+
     async def ensure(
         self,
         name: str,
@@ -251,9 +272,12 @@ class FakeImages:
         *,
         newest: bool = False,
         access: ImageAccess | None = None,
+        most_bytes: int | None = None,
     ) -> Image:
         if name != "base":
             raise ImageNotFoundError(f"no image {name}", hint="use base")
+        if most_bytes is not None and self.needs_bytes > most_bytes:
+            raise QuotaError(f"image {name} needs {self.needs_bytes} bytes")
         self.builds += 1
         progress(Progress(step="building"))
         if self.may_build is not None:

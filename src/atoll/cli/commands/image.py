@@ -145,5 +145,7 @@ def _lines(info: ImageInfo) -> list[tuple[str, str]]:
         ("entrypoint", shlex.join(info.entrypoint) or "-"),
         ("cmd", shlex.join(info.cmd) or "-"),
     ]
+    if info.pulled_for is not None:
+        lines.append(("pulled for", info.pulled_for))
     lines += [("env", f"{key}={value}") for key, value in sorted(info.env.items())]
     return lines + [("layer", layer) for layer in info.layers]
