@@ -67,6 +67,7 @@ type filesRequest struct {
 	To      string `json:"to"`
 	Depth   int    `json:"depth"`
 	Parents bool   `json:"parents"`
+	Follow  bool   `json:"follow"`
 	User    string `json:"user"`
 }
 
@@ -93,7 +94,7 @@ func (a *API) files(w http.ResponseWriter, r *http.Request) error {
 func (a *API) operate(work files.Work, path string, request *filesRequest) (map[string]any, error) {
 	switch request.Op {
 	case "stat":
-		file, err := work.Stat(path)
+		file, err := work.Stat(path, request.Follow)
 		return map[string]any{"file": file}, err
 	case "list":
 		found, err := work.List(path, request.Depth)

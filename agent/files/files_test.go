@@ -154,7 +154,7 @@ func TestFilesAreJoinedAndTheirSourcesRemoved(t *testing.T) {
 	if text, _ := io.ReadAll(file); string(text) != "ab" {
 		t.Fatalf("%q", text)
 	}
-	if _, err := w.Stat(one); code(err) != fault.FileMissing {
+	if _, err := w.Stat(one, false); code(err) != fault.FileMissing {
 		t.Fatal("the source is still there")
 	}
 }

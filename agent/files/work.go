@@ -20,10 +20,17 @@ type Work struct {
 	Users   *user.Database
 }
 
-// Stat describes a file, a symbolic link itself.
-func (w Work) Stat(path string) (file File, err error) {
+// Stat describes a file, a symbolic link itself unless it is to be followed.
+func (w Work) Stat(path string, follow bool) (file File, err error) {
+	look := os.Lstat
+	if follow {
+		look = os.Stat
+	}
 	err = w.Account.Act(func() error {
-		file, err = w.stat(path)
+		info, err := look(path)
+		if err == nil {
+			file = describe(path, info, w.Users)
+		}
 		return err
 	})
 	return file, Named(err, path)

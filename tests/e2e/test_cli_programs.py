@@ -148,6 +148,10 @@ def test_cp_takes_a_directory_in_and_out_again(work: str, tmp_path: Path) -> Non
     said("cp", str(tmp_path / "newest"), f"{work}:/workspace/")
     said("cp", f"{source}/deep/..", f"{work}:/workspace/deep/")
     assert said("exec", work, "--", "sh", "-c", "cd /workspace && ./newest && ls deep") == "ran\ntree"
+    said("exec", work, "--", "ln", "-s", "deep", "/workspace/link")
+    for what in ("tree/run.sh", "tree/deep"):
+        said("cp", str(tmp_path / what), f"{work}:/workspace/link")
+    assert said("exec", work, "--", "ls", "/workspace/deep") == "deep\nrun.sh\ntree"
     said("cp", f"{work}:/workspace/tree", str(tmp_path / "back"))
     for name in ("deep/data", "run.sh"):
         assert (tmp_path / "back" / name).read_bytes() == (source / name).read_bytes()

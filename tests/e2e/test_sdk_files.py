@@ -42,6 +42,7 @@ def test_names_are_listed_moved_and_removed(sandbox: Sandbox) -> None:
     assert [info.path for info in files.list("tree", depth=3)][-1] == "/home/user/tree/top"
     assert len(files.list("tree", depth=3)) == 5
     assert (files.stat("tree/link").kind, files.stat("tree/link").target) == ("symlink", "top")
+    assert files.stat("tree/link", follow=True).kind == "file"
     assert files.move("tree/top", "tree/a/moved").name == "moved"
     assert not files.exists("tree/top")
     files.remove("tree")

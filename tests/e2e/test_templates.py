@@ -305,8 +305,10 @@ USER root
 RUN <<END
 set -e
 echo "made for $WHO" > /made
+mkdir /opt
+ln -s opt /tools
 END
-COPY --chmod=755 *.sh /opt/
+COPY --chmod=755 serve.sh /tools
 COPY pages /srv/site/
 WORKDIR /srv/$WHO
 ENV NAME=$WHO

@@ -145,6 +145,7 @@ class _FilesBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     to: str | None = None
     depth: int | None = None
     parents: bool = False
+    follow: bool = False
     user: str | None = None
 
 
@@ -155,6 +156,7 @@ def files_request(
     to: GuestPath | None = None,
     depth: int | None = None,
     parents: bool = False,
+    follow: bool = False,
     user: str | None = None,
 ) -> GuestRequest:
     """Do one thing with names: look, list, make, move or remove."""
@@ -166,6 +168,7 @@ def files_request(
             to=None if to is None else path_text(to),
             depth=depth,
             parents=parents,
+            follow=follow,
             user=user,
         ),
     )

@@ -95,7 +95,7 @@ def _download(source: Inside, target: Path, report: Report) -> Path:
 
 def _is_directory(sandbox: Sandbox, path: str) -> bool:
     with suppress(FileMissingError):
-        return sandbox.files.stat(f"{path}/.").kind == "directory"
+        return sandbox.files.stat(path, follow=True).kind == "directory"
     return False
 
 

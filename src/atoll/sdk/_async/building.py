@@ -252,8 +252,7 @@ class AsyncBuilder:
 
     async def _is_directory(self, path: str) -> bool:
         try:
-            # with the slash, a link is followed
-            return (await self._made.files.stat(f"{path}/.", user="root")).kind == "directory"
+            return (await self._made.files.stat(path, follow=True, user="root")).kind == "directory"
         except (FileMissingError, FileError):
             return False
 

@@ -253,8 +253,7 @@ class Builder:
 
     def _is_directory(self, path: str) -> bool:
         try:
-            # with the slash, a link is followed
-            return (self._made.files.stat(f"{path}/.", user="root")).kind == "directory"
+            return (self._made.files.stat(path, follow=True, user="root")).kind == "directory"
         except (FileMissingError, FileError):
             return False
 

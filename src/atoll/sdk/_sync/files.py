@@ -113,13 +113,14 @@ class Files:
         request = files_request("list", path, depth=depth, user=user)
         return files_from(self._agent.call(request, repeatable=True))
 
-    def stat(self, path: GuestPath, *, user: str | None = None) -> FileInfo:
-        """Describe a file; a symbolic link is not followed.
+    def stat(self, path: GuestPath, *, follow: bool = False, user: str | None = None) -> FileInfo:
+        """Describe a file; a symbolic link itself, or with ``follow`` what it leads to.
 
         Raises:
             FileMissingError: There is nothing.
         """
-        return file_from(self._agent.call(files_request("stat", path, user=user), repeatable=True))
+        request = files_request("stat", path, follow=follow, user=user)
+        return file_from(self._agent.call(request, repeatable=True))
 
     def exists(self, path: GuestPath, *, user: str | None = None) -> bool:
         """Whether something has that path, be it a broken symbolic link."""
