@@ -116,9 +116,7 @@ def spec_options(command: F) -> F:
         click.option(
             "--network",
             type=click.Choice(["internet", "none"]),
-            default="internet",
-            show_default=True,
-            help="What the sandbox may reach.",
+            help="What the sandbox may reach; default: internet, or what the snapshot's could.",
         ),
         click.option(
             "--volume",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -65,7 +65,7 @@ class Creation:
         most_s = team.quotas.timeout_s
         wanted: dict[str, Any] = {
             "lifecycle": leases.lease_of(asked, leases.bounded(timeout_s, most_s), most_s),
-            "network": egress_of(asked.network, asked.allow_internet_access),
+            "network": _egress(asked),
             "metadata": asked.metadata,
             "volumes": _volumes(asked),
             "team": team.name,
@@ -109,6 +109,13 @@ class Creation:
                     raise Refusal(422, "this Idempotency-Key was used with another request")
                 return self.views.created(info.sandbox_id, read(info.attributes, info.image))
         return None
+
+
+def _egress(asked: NewSandbox) -> Literal["internet", "none"] | None:
+    """What is asked for; None is what its template could reach."""
+    if asked.network is None and asked.allow_internet_access is None:
+        return None
+    return egress_of(asked.network, asked.allow_internet_access)
 
 
 def _attributes(asked: NewSandbox, origin: Origin, secure: bool, mark: str | None) -> Attributes:

@@ -4,7 +4,7 @@ from atoll.snapshots.chains import Merges, Stack, replaced, run_to_merge
 from atoll.snapshots.layercopy import LayerCopy
 from atoll.snapshots.layers import UNDONE, Layers
 from atoll.snapshots.layerstore import new_layer_id
-from atoll.snapshots.lineage import SnapshotTree
+from atoll.snapshots.lineage import SnapshotTree, line_of
 
 __all__ = [
     "UNDONE",
@@ -13,6 +13,7 @@ __all__ = [
     "Merges",
     "SnapshotTree",
     "Stack",
+    "line_of",
     "new_layer_id",
     "replaced",
     "run_to_merge",

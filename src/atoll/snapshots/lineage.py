@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from atoll.errors import InUseError, SnapshotNotFoundError
 from atoll.types import SnapshotInfo
+
+
+def line_of(starts: Iterable[str], parent_of: Callable[[str], str | None]) -> set[str]:
+    """These snapshots, what they stand on, and so on."""
+    line: set[str] = set()
+    for start in starts:
+        each: str | None = start
+        while each is not None and each not in line:
+            line.add(each)
+            each = parent_of(each)
+    return line
 
 
 class SnapshotTree:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.host import to_the_end
+from atoll.snapshots import line_of
 from atoll.supervisor.branches import Branches
 from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
@@ -42,7 +43,7 @@ class Rollback:
 
         Raises:
             SnapshotNotFoundError: There is no such snapshot.
-            InvalidSpecError: The snapshot is of another image.
+            InvalidSpecError: The snapshot is of another image, or not of the sandbox's line.
             VolumeNotFoundError: A volume that the snapshot mounts is gone, or is another team's.
             QuotaError: Its team may have no more that run, or not with the snapshot's limits.
 
@@ -72,12 +73,30 @@ class Rollback:
                 f"snapshot {ref!r} is of another image than sandbox {sandbox.sandbox_id}",
                 hint="make a new sandbox with from_snapshot",
             )
+        if snapshot.snapshot_id not in self._line(sandbox.row):
+            raise InvalidSpecError(
+                f"snapshot {ref!r} is neither of sandbox {sandbox.sandbox_id} nor of what that was made from",
+                hint="make a new sandbox with from_snapshot",
+            )
         # Its memory knows its mounts; they may have been another sandbox's.
         volumes = self._parts.volumes.again(snapshot.volumes, {}, sandbox.row.team)
         held = self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack, *volumes.values())
         with held, self._parts.quotas.running(sandbox.row, snapshot.limits):
             async with self._parts.operations.during(sandbox.sandbox_id, "rollback"):
                 await self._switch(sandbox, snapshot, columns or {})
+
+    def _line(self, row: SandboxRow) -> set[str]:
+        """The snapshots that a sandbox may go back to.
+
+        They are its own, the one that it came from, and what these stand on, as far as that is its own team's: what a
+        public template was made from is its maker's.
+        """
+        snapshots = self._parts.table.snapshots()
+        seen = {each.snapshot_id for each in snapshots if each.team == row.team}
+        own = {each.snapshot_id for each in snapshots if each.sandbox_id == row.sandbox_id}
+        starts = own | ({row.snapshot_id} if row.snapshot_id else set())
+        parents = {each.snapshot_id: each.parent_id for each in snapshots}
+        return line_of(starts, lambda each: parents.get(each) if each in seen else None)
 
     async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow, columns: dict[str, Any]) -> None:
         old_row, old_berth = sandbox.row, sandbox.berth

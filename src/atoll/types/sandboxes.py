@@ -30,7 +30,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         name: Unique in the home while the sandbox lives; ``[a-z0-9][a-z0-9-]{0,62}``. None gives it no name.
         env: Variables for every program that is started in it.
         metadata: The caller's own labels, to filter lists by.
-        network: ``"internet"`` lets TCP and DNS out to public addresses; ``"none"`` lets nothing out.
+        network: ``"internet"`` lets TCP and DNS out to public addresses; ``"none"`` lets nothing out. None is what the
+            snapshot's sandbox had, and else ``"internet"``.
         from_snapshot: Id or name of the snapshot to restore, memory and disk.
         template: The template to start from instead, ``NAME`` or ``NAME:TAG``, of ``team``.
         limits: How much it may use. With ``from_snapshot``, what is None is the snapshot's.
@@ -52,7 +53,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str | None = None
     env: dict[str, str] = {}
     metadata: dict[str, str] = {}
-    network: Network = "internet"
+    network: Network | None = None
     from_snapshot: str | None = None
     template: str | None = None
     limits: Limits = Limits()
@@ -73,7 +74,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 check_text(name, getattr(self, name))
         check_kind("limits", self.limits, Limits)
         check_kind("lifecycle", self.lifecycle, Lifecycle)
-        check_choice("network", self.network, get_args(Network))
+        if self.network is not None:
+            check_choice("network", self.network, get_args(Network))
         if self.on_crash is not None:
             check_choice("on_crash", self.on_crash, get_args(OnCrash))
 

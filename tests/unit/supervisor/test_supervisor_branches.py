@@ -256,6 +256,61 @@ async def test_a_suspended_or_crashed_sandbox_can_be_rolled_back(world: World) -
 
 
 @in_world
+async def test_a_rollback_goes_back_along_the_sandbox_s_own_line_only(world: World) -> None:
+    async def snap(sandbox_id: str, name: str) -> None:
+        answer = await world.ask("POST", f"/v1/sandboxes/{sandbox_id}/snapshots", {"name": name})
+        assert answer.status == 200, answer.body
+
+    async def back(sandbox_id: str, name: str) -> str:
+        answer = await world.ask("POST", f"/v1/sandboxes/{sandbox_id}/rollback", {"snapshot": name})
+        return answer.json.get("code", "done")
+
+    one, other = (await world.create())["sandbox_id"], (await world.create())["sandbox_id"]
+    for name in ("first", "second"):
+        await snap(one, name)
+    await snap(other, "stranger")
+    answer = await world.ask("POST", f"/v1/sandboxes/{one}/fork", {"count": 1})
+    (copy,) = (each["sandbox_id"] for each in answer.json)
+    await snap(one, "third")
+    made = (await world.create(from_snapshot="first"))["sandbox_id"]
+    wanted = {
+        one: ["first", "third", "second"],
+        copy: ["first"],
+        made: ["first"],
+    }
+    for sandbox_id, names in wanted.items():
+        assert [await back(sandbox_id, name) for name in names] == ["done"] * len(names)
+        assert await back(sandbox_id, "stranger") == "invalid_spec"
+    assert await back(copy, "third") == await back(made, "second") == "invalid_spec"
+
+
+@in_world
+async def test_what_a_public_template_was_made_from_is_not_its_users_to_go_back_to(world: World) -> None:
+    await world.ask("POST", "/v1/teams", {"name": "blue"})
+    await world.ask("POST", "/v1/teams", {"name": "red"})
+    one = await world.create(team="blue")
+    for name in ("secret", "public"):
+        await world.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/snapshots", {"name": name})
+    made = await world.create(team="red", from_snapshot="public")
+    path = f"/v1/sandboxes/{made['sandbox_id']}/rollback"
+    assert (await world.ask("POST", path, {"snapshot": "secret"})).json["code"] == "invalid_spec"
+    assert (await world.ask("POST", path, {"snapshot": "public"})).status == 200
+
+
+@in_world
+async def test_what_starts_from_a_snapshot_of_a_closed_sandbox_is_closed_unless_it_is_to_be_open(
+    world: World,
+) -> None:
+    one = await world.create(network="none")
+    await world.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/snapshots", {"name": "closed"})
+    for asked, network in (({}, "none"), ({"network": "internet"}, "internet")):
+        made = await world.create(from_snapshot="closed", **asked)
+        assert made["network"] == network
+        assert world.system.table.sandbox(made["sandbox_id"]).berth.link.policy == network
+    assert (await world.create())["network"] == "internet"
+
+
+@in_world
 async def test_a_rollback_to_an_unknown_snapshot_is_not_found(world: World) -> None:
     _, one = await _made(world)
     answer = await world.ask("POST", f"{one}/rollback", {"snapshot": "nope"})

@@ -88,7 +88,7 @@ class Sandbox(States):
         name: str | None = None,
         env: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
-        network: Literal["internet", "none"] = "internet",
+        network: Literal["internet", "none"] | None = None,
         from_snapshot: str | SnapshotInfo | None = None,
         template: str | None = None,
         limits: Limits | None = None,
@@ -113,7 +113,8 @@ class Sandbox(States):
             name: Unique in the home while the sandbox lives: lower case letters, digits and ``-``.
             env: Variables for every program in it. They are in its snapshots: no place for secrets.
             metadata: Labels of your own, to find it by in ``list``.
-            network: ``"internet"`` lets TCP and DNS out to public addresses, ``"none"`` nothing.
+            network: ``"internet"`` lets TCP and DNS out to public addresses, ``"none"`` nothing. Without it that of the
+                snapshot, which is its sandbox's when it was made, and else ``"internet"``.
             from_snapshot: Start from this snapshot, memory and disk: its id, name or info.
             template: Start from this template instead: ``NAME`` or ``NAME:TAG``, see ``Templates``.
             limits: How much it may use; with ``from_snapshot``, what is None in it is the snapshot's.
