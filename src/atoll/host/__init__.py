@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from atoll.host.memory import Memory, read_memory
     from atoll.host.mounts import Mounts, is_mounted, mounts_below, remove_empty_place
     from atoll.host.netns import in_netns, in_spare_thread, new_netns, unpin
-    from atoll.host.pids import boot_id, kill_process, open_process, process_alive, start_ticks
+    from atoll.host.pids import (
+        boot_id,
+        kill_process,
+        open_process,
+        process_alive,
+        start_ticks,
+        wait_pidfd,
+    )
     from atoll.host.processes import (
         Program,
         ProgramResult,
@@ -126,6 +133,7 @@ __all__ = [
     "tree_outgrows",
     "tree_use",
     "unpin",
+    "wait_pidfd",
     "write_atomically",
     "write_nowhere_but",
     "write_seal",
@@ -174,6 +182,7 @@ _MODULES = {
     "open_process": "pids",
     "process_alive": "pids",
     "start_ticks": "pids",
+    "wait_pidfd": "pids",
     "Program": "processes",
     "ProgramResult": "processes",
     "RunProgramError": "processes",

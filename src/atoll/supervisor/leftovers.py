@@ -108,7 +108,7 @@ class Leftovers:
                 yield _Found(leftover, entry, self._runs(machine_id), int(entry.name), ticks)
 
     def _mounts(self) -> Iterator[_Found]:
-        roots = self._parts.places.roots
+        roots = self._parts.places.roots.resolve()
         for point in mounts_below(roots):
             if point != roots:
                 machine_id = point.relative_to(roots).parts[0]

@@ -31,7 +31,7 @@ from atoll.types import Lifecycle
 if TYPE_CHECKING:
     from atoll.network import Link
     from atoll.supervisor.merging import Merging
-    from atoll.supervisor.rows import OperationKind
+    from atoll.supervisor.rows import OperationKind, SandboxRow
     from atoll.supervisor.works import Works
 
 Rest = Callable[[], Coroutine[Any, Any, None]]
@@ -246,13 +246,13 @@ class Sleep:
             raise
         sandbox.berth, sandbox.link = None, berth.link
         berth.leave(hang_up=not briefly)
-        if not briefly:
-            self._parts.berths.spares.expect(self._parts.plan(sandbox.row))
-        return partial(self._end_and_seal, berth, memory.place, sandbox.sandbox_id)
+        return partial(self._end_and_seal, berth, memory.place, sandbox.row, briefly=briefly)
 
-    async def _end_and_seal(self, berth: Berth, into: Path, sandbox_id: str) -> None:
+    async def _end_and_seal(self, berth: Berth, into: Path, row: SandboxRow, *, briefly: bool) -> None:
         """End what a sandbox ran on that sleeps now; its memory is sealed meanwhile, which takes about as long."""
-        await asyncio.gather(self._parts.berths.end(berth), self._parts.berths.seal(into, sandbox_id))
+        await asyncio.gather(self._parts.berths.end(berth), self._parts.berths.seal(into, row.sandbox_id))
+        if not briefly:
+            self._parts.berths.spares.expect(self._parts.plan(row))
 
     async def _undo_suspend(self, sandbox: Sandbox, berth: Berth, memory: Memory, *, paused: bool) -> None:
         berth.link.release()

@@ -175,9 +175,8 @@ class Spares:
                 # Its processes hold it.
                 await to_the_end(asyncio.to_thread(unpin, pin))
         except BaseException:
-            if spare is not None:  # who wanted it left just then
-                await to_the_end(spare.kill())
-            await to_the_end(self._clear(machine_id))
+            # With a spare, who wanted it left just then.
+            await to_the_end(self._clear(machine_id) if spare is None else self._end(spare))
             raise
         return spare
 
@@ -198,6 +197,7 @@ class Spares:
             await spare.kill()
         except (AtollError, OSError) as error:
             _log.error("the spare machine %s does not end: %s", spare.machine_id, error)
+            self._ids.discard(spare.machine_id)  # what is left of it is for `gc`
             return
         await self._clear(spare.machine_id)
 

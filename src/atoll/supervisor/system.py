@@ -295,9 +295,10 @@ class System:
     async def aclose(self) -> None:
         """Finish what is going on, end the pool, and let go of everything; sandboxes stay as they are."""
         await self.dial_socket.aclose()
+        # First, so that what ends now has no other made.
+        await self.parts.berths.spares.aclose()
         await self.works.finish(_FINISH_S)
         await self.pool.aclose()
-        await self.parts.berths.spares.aclose()
         for sandbox in self.table.sandboxes():
             if sandbox.berth is not None:
                 sandbox.berth.close()

@@ -258,3 +258,22 @@ def test_it_ends_with_the_supervisor() -> None:
     ((left, spare),) = host
     assert left.spares == {}
     assert left.methods(spare.machine_id) == ["spare", "kill_spare"]
+
+
+@with_spares
+async def test_what_is_left_of_a_spare_that_does_not_end_is_for_gc(world: World) -> None:
+    await world.asleep(await world.create())
+    spare, spares = await spare_of(world), world.system.parts.berths.spares
+    assert spare.machine_id in spares.ids()
+    with patch.object(FakeSpare, "kill", side_effect=EngineError("it is stuck in the kernel")):
+        await spares.drain()
+    assert spare.machine_id not in spares.ids()
+
+
+@with_spares
+async def test_a_sandbox_sleeps_whether_or_not_a_spare_can_be_thought_of(world: World) -> None:
+    made = await world.create()
+    with patch.object(world.system.parts.images, "facts", side_effect=OSError(24, "Too many open files")):
+        await world.asleep(made)
+        await world.until(lambda: not world.host.machines)
+    assert (await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/resume")).json["state"] == "running"

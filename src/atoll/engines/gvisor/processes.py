@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from atoll.errors import EngineError
-from atoll.host import open_process, start_ticks
+from atoll.host import open_process, start_ticks, wait_pidfd
 
 END_TIMEOUT_S = 60.0
 
@@ -44,8 +43,8 @@ class HostProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended, to be asked before ``close``."""
-        return bool(select.select([self._pidfd], [], [], 0)[0])
+        """Whether the process has ended."""
+        return self._pidfd < 0 or wait_pidfd(self._pidfd, 0)
 
     async def wait(self) -> None:
         """Return when the process has ended. Any number of tasks may wait."""

@@ -1,0 +1,36 @@
+"""The host processes of a machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+
+import pytest
+from tests.forked import in_child
+
+from atoll.engines.gvisor.processes import HostProcess
+
+
+def test_a_process_is_looked_at_in_a_supervisor_of_many_sandboxes_too() -> None:
+    """Ten descriptors a sandbox: a hundred of them are more than select(2) takes."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most < 1200:
+        pytest.fail("this host allows no process 1,200 open files")
+    assert in_child(looked_at) == ""
+
+
+def looked_at() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1200, 1200))
+    with contextlib.ExitStack() as held:
+        for _ in range(1100):
+            held.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        child = subprocess.Popen(["sleep", "600"])
+        process = HostProcess.find(child.pid)
+        assert process is not None and not process.has_ended
+        process.kill()
+        child.wait()
+        assert process.has_ended
+        process.close()
+        assert process.has_ended
