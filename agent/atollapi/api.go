@@ -51,6 +51,7 @@ func (a *API) Register(mux *http.ServeMux) {
 		"PUT /atoll/tree":                    a.writeTree,
 		"GET /atoll/watch":                   a.watch,
 		"GET /atoll/stats":                   a.stats,
+		"POST /atoll/loopback":               a.loopback,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := serve(w, r); err != nil {

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 import time
 import urllib.request
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.counter import BOUND_S, count, start_counter
 
-from atoll import AtollError, Sandbox
+from atoll import AtollError, NotFoundError, Sandbox
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,43 @@ def test_a_port_where_nobody_listens_is_an_error_and_no_hang(sandbox: Sandbox) -
         sandbox.dial(7999).close()
     with pytest.raises(ValueError):
         sandbox.dial(70000)
+
+
+LOCAL = """
+import socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+listener = socket.create_server((address, port), family=family)
+while True:
+    connection = listener.accept()[0]
+    connection.sendall(b"first me")
+    told = b""
+    while data := connection.recv(1 << 20):
+        told += data
+    connection.sendall(told[::-1])
+    connection.close()
+"""
+
+
+@pytest.mark.parametrize(("address", "port"), [("127.0.0.1", 7001), ("::1", 7002)])
+def test_what_listens_for_its_own_machine_only_is_reached_too(
+    sandbox: Sandbox, address: str, port: int
+) -> None:
+    sandbox.files.write("local.py", LOCAL)
+    server = sandbox.start(["python3", "local.py", address, str(port)])
+    wait_for_port(sandbox, port)
+    sent = os.urandom(3_000_000)
+    for _ in range(2):
+        with sandbox.dial(port) as connection, connection.makefile("rb") as answers:
+            connection.settimeout(BOUND_S)
+            assert answers.read(8) == b"first me"
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            assert answers.read() == sent[::-1]
+    server.kill()
+    server.wait()
+    with pytest.raises(NotFoundError, match="nothing listens on port"):
+        sandbox.dial(port).close()
 
 
 def test_a_forwarded_port_serves_ordinary_clients(sandbox: Sandbox) -> None:

@@ -196,6 +196,13 @@ def watch(path: GuestPath, user: str | None, *, recursive: bool) -> GuestRequest
     )
 
 
+def loopback(port: int) -> GuestRequest:
+    """Have the connection become one to a port of the guest's loopback interface."""
+    return GuestRequest(
+        "POST", f"/atoll/loopback?port={port}", (("connection", "upgrade"), ("upgrade", "tcp"))
+    )
+
+
 def stats() -> GuestRequest:
     """Ask what runs inside."""
     return GuestRequest("GET", "/atoll/stats")

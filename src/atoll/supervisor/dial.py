@@ -15,6 +15,7 @@ from atoll.guest import AGENT_PORT
 from atoll.network import SHORTAGES
 from atoll.protocol import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_request, encode, error_body
 from atoll.supervisor.berths import Berth
+from atoll.supervisor.loopback import dial_loopback
 from atoll.supervisor.sleep import Sleep
 from atoll.supervisor.states import check_action
 from atoll.supervisor.table import Sandbox, Table
@@ -76,15 +77,14 @@ class Dialling:
 
     async def _connect(self, sandbox: Sandbox, berth: Berth, port: int) -> socket.socket:
         try:
-            return await berth.alive(berth.link.dial(port, _DIAL_TIMEOUT_S), sandbox.sandbox_id)
-        except ConnectionRefusedError:
-            if port == AGENT_PORT:
-                await self._assert_agent(sandbox, berth)
+            connection = await berth.alive(self._dialled(sandbox, berth, port), sandbox.sandbox_id)
+            if connection is not None:
+                return connection
             raise NotFoundError(
                 f"nothing listens on port {port} of sandbox {sandbox.sandbox_id}",
-                hint="start the server inside first, on 0.0.0.0 or 10.254.0.2",
+                hint="start the server inside first",
                 sandbox_id=sandbox.sandbox_id,
-            ) from None
+            )
         except OSError as error:
             if isinstance(error, AtollError):
                 raise
@@ -93,6 +93,15 @@ class Dialling:
                 hint="it may be overloaded; try again",
                 sandbox_id=sandbox.sandbox_id,
             ) from None
+
+    async def _dialled(self, sandbox: Sandbox, berth: Berth, port: int) -> socket.socket | None:
+        try:
+            return await berth.link.dial(port, _DIAL_TIMEOUT_S)
+        except ConnectionRefusedError:
+            if port != AGENT_PORT:
+                return await dial_loopback(berth.link, port, _DIAL_TIMEOUT_S)
+            await self._assert_agent(sandbox, berth)
+            return None
 
     async def _assert_agent(self, sandbox: Sandbox, berth: Berth) -> None:
         """Tell what a guest's missing agent means: it is process 1, so the guest is about to end."""
