@@ -31,7 +31,12 @@ def test_an_operator_makes_a_team_a_key_and_ends_both(home: Path) -> None:
     )
     assert "running     0, at most 2" in said("team", "info", "reef").splitlines()
     assert "--disk 100" in said("team", "ls")
-    said("key", "revoke", listed["key_id"])
+    revoked = atoll("key", "revoke", "key-of-nobody", listed["key_id"], "--json")
+    assert (revoked.returncode, [info["key_id"] for info in json.loads(revoked.stdout)]) == (
+        125,
+        [listed["key_id"]],
+    )
+    assert json.loads(revoked.stderr)["error"]["code"]
     assert "revoked" in said("key", "ls")
     refused = atoll("create", "--team", "reef")
     assert (refused.returncode, refused.stdout) == (125, b"")

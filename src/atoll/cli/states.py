@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import click
-
 from atoll import Sandbox
-from atoll.cli.failures import FAILED, Failure, failure_line
-from atoll.cli.output import note, show_json
+from atoll.cli.several import for_each
 from atoll.errors import AtollError
 
 
@@ -22,19 +19,12 @@ def change(refs: Sequence[str], action: Callable[[Sandbox], Any], *, as_json: bo
         action: What to do; what it returns is what ``--json`` shows for that sandbox.
         as_json: Print the results as JSON by reference.
     """
-    failed = False
-    results = {}
-    for ref in dict.fromkeys(refs):
-        try:
-            with held(ref) as sandbox:
-                results[ref] = action(sandbox)
-        except AtollError as error:
-            failed = True
-            note(failure_line(Failure(error, as_json=as_json)))
-    if as_json:
-        show_json(results)
-    if failed:
-        click.get_current_context().exit(FAILED)
+
+    def changed(ref: str) -> object:
+        with held(ref) as sandbox:
+            return action(sandbox)
+
+    for_each(refs, changed, as_json=as_json)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
+from atoll.cli.several import for_each
 from atoll.cli.text import age, moment, plain, size, table
 from atoll.cli.verified import show_report
 from atoll.types import ImageInfo
@@ -70,10 +71,7 @@ def remove_images(names: tuple[str, ...], as_json: bool) -> None:
     Example:
       atoll image rm python:3.12
     """
-    for name in names:
-        Images.remove(name)
-    if as_json:
-        show_json({"removed": list(names)})
+    for_each(names, Images.remove, as_json=as_json, shown=lambda done: {"removed": list(done)})
 
 
 @command.command(name="pull")

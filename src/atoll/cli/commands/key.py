@@ -11,6 +11,7 @@ from atoll.cli.lazy import Group
 from atoll.cli.lifecycle import Length
 from atoll.cli.options import json_option
 from atoll.cli.output import note, show_json
+from atoll.cli.several import for_each
 from atoll.cli.text import age, moment, table
 from atoll.types import KeyInfo
 
@@ -76,9 +77,7 @@ def revoke_keys(key_ids: tuple[str, ...], as_json: bool) -> None:
     Example:
       atoll key revoke key-0123456789abcdef
     """
-    infos = [Keys.revoke(key_id) for key_id in key_ids]
-    if as_json:
-        show_json(infos)
+    for_each(key_ids, Keys.revoke, as_json=as_json, shown=lambda infos: list(infos.values()))
 
 
 def _as_table(infos: list[KeyInfo]) -> str:

@@ -11,6 +11,7 @@ from atoll.cli.lazy import Group
 from atoll.cli.options import complete_sandbox, json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
+from atoll.cli.several import for_each
 from atoll.cli.states import held
 from atoll.cli.text import age, plain, size, table
 from atoll.cli.verified import show_report
@@ -92,10 +93,7 @@ def remove(snapshots: tuple[str, ...], as_json: bool) -> None:
     Example:
       atoll snapshot rm before-upgrade
     """
-    for snapshot in snapshots:
-        Snapshots.delete(snapshot)
-    if as_json:
-        show_json({"deleted": snapshots})
+    for_each(snapshots, Snapshots.delete, as_json=as_json, shown=lambda done: {"deleted": list(done)})
 
 
 @command.command(name="verify")

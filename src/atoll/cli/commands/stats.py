@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
+
 import click
 
 from atoll import Sandbox
@@ -11,6 +13,7 @@ from atoll.cli.options import complete_sandbox, json_option
 from atoll.cli.output import show_json
 from atoll.cli.states import held
 from atoll.cli.text import plain, size, table
+from atoll.errors import SandboxNotFoundError
 from atoll.types import SandboxStats
 
 HEAD = ["SANDBOX", "STATE", "CPU", "MEMORY", "LIMIT", "DISK", "PROCESSES", "RECEIVED", "SENT"]
@@ -29,7 +32,8 @@ def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
     refs = sandboxes or tuple(info.name or info.sandbox_id for info in Sandbox.list())
     used = {}
     for ref in refs:
-        with held(ref) as sandbox:
+        # One of all that is killed meanwhile is none.
+        with nullcontext() if sandboxes else suppress(SandboxNotFoundError), held(ref) as sandbox:
             used[ref] = sandbox.stats()
     if as_json:
         show_json(used)

@@ -13,6 +13,7 @@ from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.quotas import changed, described, disk_shown, quota_options, used
+from atoll.cli.several import for_each
 from atoll.cli.text import age, moment, table
 from atoll.types import TeamInfo
 
@@ -100,10 +101,7 @@ def remove_teams(teams: tuple[str, ...], as_json: bool) -> None:
     Example:
       atoll team rm reef
     """
-    for team in teams:
-        Teams.delete(team)
-    if as_json:
-        show_json({"removed": list(teams)})
+    for_each(teams, Teams.delete, as_json=as_json, shown=lambda done: {"removed": list(done)})
 
 
 def _show(info: TeamInfo, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from atoll.cli.lazy import Group
 from atoll.cli.limits import limit_options, limits
 from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json
+from atoll.cli.several import for_each
 from atoll.cli.text import age, plain, table
 from atoll.errors import InvalidSpecError
 from atoll.types import BuildLine, TemplateInfo
@@ -103,10 +104,7 @@ def remove_templates(templates: tuple[str, ...], as_json: bool) -> None:
     Example:
       atoll template rm web
     """
-    for template in templates:
-        Templates.delete(template)
-    if as_json:
-        show_json({"removed": list(templates)})
+    for_each(templates, Templates.delete, as_json=as_json, shown=lambda done: {"removed": list(done)})
 
 
 @command.command(name="tag")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import click
 
@@ -10,6 +11,7 @@ from atoll import Volumes
 from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
+from atoll.cli.several import for_each
 from atoll.cli.text import age, plain, table
 
 team_option = click.option("--team", metavar="TEAM", help="Whose volumes; default: nobody's.")
@@ -72,7 +74,5 @@ def remove(volumes: tuple[str, ...], team: str | None, as_json: bool) -> None:
     Example:
       atoll volume rm data
     """
-    for volume in volumes:
-        Volumes.delete(volume, team=team)
-    if as_json:
-        show_json({"deleted": volumes})
+    delete = partial(Volumes.delete, team=team)
+    for_each(volumes, delete, as_json=as_json, shown=lambda done: {"deleted": list(done)})
