@@ -42,7 +42,7 @@ func rpcErrorOf(err error) *rpcError {
 
 func rpcCode(code fault.Code) string {
 	switch code {
-	case fault.Invalid, fault.CwdMissing, fault.ProgramMissing, fault.NotADirectory, fault.IsADirectory:
+	case fault.Invalid, fault.FileFailed, fault.CwdMissing, fault.ProgramMissing, fault.NotADirectory, fault.IsADirectory:
 		return "invalid_argument"
 	case fault.UserUnknown:
 		return "unauthenticated"

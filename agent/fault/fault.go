@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"os"
 	"syscall"
 )
 
@@ -26,6 +27,7 @@ const (
 	FileTaken       Code = "file_taken"
 	NotADirectory   Code = "not_a_directory"
 	IsADirectory    Code = "is_a_directory"
+	FileFailed      Code = "file_failed"
 	NoSpace         Code = "no_space"
 	Busy            Code = "busy"
 	Internal        Code = "internal"
@@ -69,17 +71,25 @@ func codeOf(err error) Code {
 		return NoSpace
 	case errors.Is(err, syscall.EBUSY), errors.Is(err, syscall.ETXTBSY):
 		return Busy
-	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENAMETOOLONG),
-		errors.Is(err, syscall.ELOOP), errors.Is(err, context.Canceled):
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, context.Canceled):
 		return Invalid
+	case ofFile(err):
+		// Loops of links, names that are too long, devices that fail, and all else that file systems say.
+		return FileFailed
 	}
 	return Internal
+}
+
+// ofFile returns whether the kernel refused something that has a path.
+func ofFile(err error) bool {
+	named := errors.As(err, new(*fs.PathError)) || errors.As(err, new(*os.LinkError))
+	return named && errors.As(err, new(syscall.Errno))
 }
 
 // Status is the HTTP status of a code.
 func (c Code) Status() int {
 	switch c {
-	case Invalid, UserUnknown, CwdMissing, ProgramMissing, ShellMissing:
+	case Invalid, UserUnknown, CwdMissing, ProgramMissing, ShellMissing, FileFailed:
 		return http.StatusBadRequest
 	case Denied:
 		return http.StatusForbidden

@@ -36,7 +36,7 @@ func (w Work) Open(path string) (file *os.File, info fs.FileInfo, err error) {
 	}
 	info, err = file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fault.New(fault.Invalid, "path '%s' is not a regular file", path)
+		err = fault.New(fault.FileFailed, "path '%s' is not a regular file", path)
 		if info.IsDir() {
 			err = fault.New(fault.IsADirectory, "path '%s' is a directory", path)
 		}
@@ -126,7 +126,7 @@ func copyAcross(path, to string) error {
 	case info.Mode().IsRegular():
 		return copyRegular(path, to, info)
 	}
-	return fault.New(fault.Invalid, "%s is a special file and cannot move to another file system", path)
+	return fault.New(fault.FileFailed, "%s is a special file and cannot move to another file system", path)
 }
 
 func copyDirectory(path, to string, info fs.FileInfo) error {

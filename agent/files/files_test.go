@@ -130,7 +130,18 @@ func TestANamedPipeDoesNotBlockAReader(t *testing.T) {
 	if err := mkfifo(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.Open(path); code(err) != fault.Invalid {
+	if _, _, err := w.Open(path); code(err) != fault.FileFailed {
+		t.Fatal(err)
+	}
+}
+
+func TestALoopOfLinksIsAFailureOfTheFileSystem(t *testing.T) {
+	w, directory := work(t)
+	path := filepath.Join(directory, "loop")
+	if err := os.Symlink("loop", path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Stat(path, true); code(err) != fault.FileFailed {
 		t.Fatal(err)
 	}
 }

@@ -155,3 +155,7 @@ def test_cp_takes_a_directory_in_and_out_again(work: str, tmp_path: Path) -> Non
     said("cp", f"{work}:/workspace/tree", str(tmp_path / "back"))
     for name in ("deep/data", "run.sh"):
         assert (tmp_path / "back" / name).read_bytes() == (source / name).read_bytes()
+    said("exec", work, "--", "ln", "-sf", "tree/run.sh", "/workspace/alias")
+    for name in ("tree/run.sh", "alias"):
+        said("cp", f"{work}:/workspace/{name}", str(tmp_path / "one.sh"))
+        assert (tmp_path / "one.sh").stat().st_mode & 0o777 == 0o755

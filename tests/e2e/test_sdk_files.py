@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from atoll import AsyncSandbox, Sandbox
-from atoll.errors import FileDeniedError
+from atoll.errors import FileDeniedError, FileError
 
 MIB = 1 << 20
 
@@ -45,6 +45,10 @@ def test_names_are_listed_moved_and_removed(sandbox: Sandbox) -> None:
     assert files.stat("tree/link", follow=True).kind == "file"
     assert files.move("tree/top", "tree/a/moved").name == "moved"
     assert not files.exists("tree/top")
+    assert not files.exists("tree/a/moved/below")
+    for path in ("/dev/null", "x" * 300):
+        with pytest.raises(FileError):
+            files.read(path)
     files.remove("tree")
     assert not files.exists("tree")
 

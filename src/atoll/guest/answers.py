@@ -28,6 +28,7 @@ _CLASS_OF: dict[str, type[AtollError]] = {
     "file_taken": errors.FileTakenError,
     "not_a_directory": errors.NotADirectoryInSandboxError,
     "is_a_directory": errors.IsADirectoryInSandboxError,
+    "file_failed": errors.FileError,
     "no_space": errors.NoSpaceError,
     "busy": errors.InUseError,
 }

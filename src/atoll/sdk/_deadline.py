@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import time
 
+from atoll.errors import InvalidSpecError
+from atoll.types import check_number
+
+# what the agent can count in milliseconds, and more than anybody waits
+_MOST_S = 1e12
+
 
 class Deadline:
     """An instant on the monotonic clock that the waits of one call share. ``seconds`` None is no such instant."""
@@ -33,3 +39,17 @@ class Deadline:
         if left <= 0:
             raise TimeoutError("the time for the whole call is over")
         return left if self._silence_s is None else min(left, self._silence_s)
+
+
+def check_timeout(timeout_s: float | None) -> None:
+    """Refuse what is no time to wait; None is as long as it takes.
+
+    Raises:
+        InvalidSpecError: It is.
+    """
+    if timeout_s is None:
+        return
+    hint = "give more than 0, or None for no limit"
+    check_number("timeout_s", timeout_s, hint=hint)
+    if not 0 < timeout_s < _MOST_S:
+        raise InvalidSpecError(f"timeout_s is {timeout_s:g}", hint=hint)

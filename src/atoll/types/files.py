@@ -12,7 +12,10 @@ WatchKind = Literal["create", "write", "remove", "rename", "chmod"]
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``stat`` and ``list`` tell of a file; a symlink is not followed. ``modified_at`` is in Unix seconds."""
+    """What ``stat`` and ``list`` tell of a file; a symlink is not followed unless that is asked for.
+
+    ``modified_at`` is in Unix seconds.
+    """
 
     name: str
     path: str

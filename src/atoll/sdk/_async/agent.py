@@ -54,9 +54,10 @@ class AsyncAgent:
         length: int | None = None,
         timeout_s: float | None = _CALL_S,
         repeatable: bool = False,
+        slow: bool = False,
     ) -> bytes:
-        """Make one call and return the answer's body."""
-        deadline = Deadline(timeout_s, silence_s=SILENCE_S)
+        """Make one call and return the answer's body. What is ``slow`` answers when all is done, and nothing before."""
+        deadline = Deadline(timeout_s, silence_s=None if slow else SILENCE_S)
         answer = await self.open(request, deadline, body=body, length=length, repeatable=repeatable)
         return await answer.read_all(_ANSWER_BYTES)
 
@@ -98,7 +99,7 @@ class AsyncAgent:
             if isinstance(error, TimeoutError):
                 return DeadlineError(
                     f"the guest agent of sandbox {self.sandbox_id} did not answer in time",
-                    hint="give a longer timeout_s; `atoll stats` shows what the sandbox is busy with",
+                    hint="`atoll stats` shows what it is busy with; give a longer timeout_s where the call has one",
                     sandbox_id=self.sandbox_id,
                 )
             await sleep(_LOOK_S)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from atoll.errors import FileError, InvalidSpecError, IsADirectoryInSandboxError
+from atoll.errors import FileError, InvalidSpecError
 from atoll.guest import file_from, files_request, get_file, get_tree, put_file, put_tree
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, bytes_of
 from atoll.sdk._bytes import CHUNK_BYTES
@@ -16,7 +16,7 @@ from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_async import call, in_thread
 from atoll.sdk._pack import packed, tree_bytes
 from atoll.sdk._unpack import Limits, Unpacker, write_sparse
-from atoll.types import GuestPath
+from atoll.types import FileInfo, GuestPath
 
 _Progress = Callable[[int, int | None], Any] | None
 
@@ -82,15 +82,11 @@ async def download(
     user: str | None,
 ) -> None:
     """Copy a file or a directory's content out of the sandbox."""
-    info = file_from(await agent.call(files_request("stat", path, user=user), repeatable=True))
+    info = file_from(await agent.call(files_request("stat", path, follow=True, user=user), repeatable=True))
     if info.kind == "directory":
         await _download_tree(agent, path, local, limits, on_progress, user)
-        return
-    try:
-        await _download_file(agent, path, local, limits, on_progress, user)
-    except IsADirectoryInSandboxError:
-        # a symbolic link to a directory
-        await _download_tree(agent, path, local, limits, on_progress, user)
+    else:
+        await _download_file(agent, info, local, limits, on_progress, user)
 
 
 async def _download_tree(
@@ -113,8 +109,9 @@ async def _download_tree(
 
 
 async def _download_file(
-    agent: AsyncAgent, path: GuestPath, local: Path, limits: Limits, on_progress: _Progress, user: str | None
+    agent: AsyncAgent, info: FileInfo, local: Path, limits: Limits, on_progress: _Progress, user: str | None
 ) -> None:
+    path = info.path
     answer = await agent.open(get_file(path, user), Deadline(None, silence_s=SILENCE_S))
     length = answer.headers.get("content-length", "")
     total = int(length) if length.isascii() and length.isdigit() else None
@@ -130,6 +127,8 @@ async def _download_file(
                 if on_progress is not None:
                     await call(on_progress, done, total)
             await in_thread(file.truncate, done)
+            os.fchmod(file.fileno(), info.mode & 0o777)
+            os.utime(file.fileno(), (info.modified_at, info.modified_at))
         await in_thread(aside.replace, local)
     finally:
         answer.close()

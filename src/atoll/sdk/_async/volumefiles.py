@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from atoll.errors import FileError, FileMissingError
+from atoll.errors import FileError, FileMissingError, NotADirectoryInSandboxError
 from atoll.protocol import AttributesRequest
 from atoll.sdk._async.http import Upload
 from atoll.sdk._async.link import AsyncLink, ref
@@ -50,7 +50,7 @@ class AsyncVolumeFiles:
         """Whether something has that path, be it a broken symbolic link."""
         try:
             await self.stat(path)
-        except FileMissingError:
+        except (FileMissingError, NotADirectoryInSandboxError):
             return False
         return True
 

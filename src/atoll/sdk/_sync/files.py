@@ -7,14 +7,17 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from atoll.errors import FileError, FileMissingError
+from atoll.errors import FileError, FileMissingError, NotADirectoryInSandboxError
 from atoll.guest import file_from, files_from, files_request, get_file, put_file, watch
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames, bytes_of
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.watch import Watch
 from atoll.sdk._bytes import CHUNK_BYTES, GIB, as_bytes, sliced
-from atoll.sdk._deadline import Deadline
+from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.types import FileInfo, GuestPath, check_number, local_path
+
+# What may have to touch many files.
+_LONG_S = 600.0
 
 _Files = list[FileInfo]
 TreeProgress = Callable[[int, int | None], Any]
@@ -126,7 +129,7 @@ class Files:
         """Whether something has that path, be it a broken symbolic link."""
         try:
             self.stat(path, user=user)
-        except FileMissingError:
+        except (FileMissingError, NotADirectoryInSandboxError):
             return False
         return True
 
@@ -144,22 +147,42 @@ class Files:
         """
         self._agent.call(files_request("mkdir", path, parents=parents, user=user))
 
-    def move(self, path: GuestPath, to: GuestPath, *, user: str | None = None) -> FileInfo:
+    def move(
+        self, path: GuestPath, to: GuestPath, *, timeout_s: float | None = _LONG_S, user: str | None = None
+    ) -> FileInfo:
         """Rename a file or directory; a file that has the new name is replaced. Returns it at its new place.
+
+        Args:
+            path: What.
+            to: Its new name; on another file system inside it is copied there.
+            timeout_s: Seconds to wait for it; None is as long as it takes. It goes on inside when they are over.
+            user: Whose rights.
 
         Raises:
             FileMissingError: There is nothing at ``path``.
+            DeadlineError: It takes longer.
         """
-        self._agent.call(files_request("move", path, to=to, user=user))
+        check_timeout(timeout_s)
+        request = files_request("move", path, to=to, user=user)
+        self._agent.call(request, timeout_s=timeout_s, slow=True)
         return self.stat(to, user=user)
 
-    def remove(self, path: GuestPath, *, user: str | None = None) -> None:
+    def remove(
+        self, path: GuestPath, *, timeout_s: float | None = _LONG_S, user: str | None = None
+    ) -> None:
         """Remove a file, or a directory with all that is in it.
+
+        Args:
+            path: What.
+            timeout_s: Seconds to wait for it; None is as long as it takes. It goes on inside when they are over.
+            user: Whose rights.
 
         Raises:
             FileMissingError: There is nothing.
+            DeadlineError: It takes longer.
         """
-        self._agent.call(files_request("remove", path, user=user))
+        check_timeout(timeout_s)
+        self._agent.call(files_request("remove", path, user=user), timeout_s=timeout_s, slow=True)
 
     def upload(
         self,

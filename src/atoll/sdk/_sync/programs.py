@@ -33,7 +33,7 @@ from atoll.guest import (
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._bytes import MIB, as_bytes, check_upload, sliced
-from atoll.sdk._deadline import Deadline
+from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_sync import Background, call, shielded
 from atoll.sdk._output import STREAM_OF, Decoder, Tail
 from atoll.types import (
@@ -61,8 +61,6 @@ _KILL_S = 5.0
 # a pipe takes this much without a reader
 _SMALL_STDIN_BYTES = 32768
 _BRIEF_CHARS = 80
-# what the agent can count in milliseconds, and more than anybody waits
-_MOST_S = 1e12
 
 
 def program_of(
@@ -81,7 +79,7 @@ def program_of(
     Raises:
         InvalidSpecError: There is no program, ``timeout_s`` is not more than 0, or ``env`` or ``cwd`` cannot be one.
     """
-    _check_timeout(timeout_s)
+    check_timeout(timeout_s)
     _check_env(env or {})
     line, argv = (command, None) if isinstance(command, str) else (None, _arguments(command))
     if not line and not argv:
@@ -101,15 +99,6 @@ def program_of(
         timeout_ms=0 if timeout_s is None else max(1, round(timeout_s * 1000)),
         tag=tag,
     )
-
-
-def _check_timeout(timeout_s: float | None) -> None:
-    if timeout_s is None:
-        return
-    hint = "give more than 0, or None for no limit"
-    check_number("timeout_s", timeout_s, hint=hint)
-    if not 0 < timeout_s < _MOST_S:
-        raise InvalidSpecError(f"timeout_s is {timeout_s:g}", hint=hint)
 
 
 def _arguments(command: Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from atoll.errors import FileError, InvalidSpecError, IsADirectoryInSandboxError
+from atoll.errors import FileError, InvalidSpecError
 from atoll.guest import file_from, files_request, get_file, get_tree, put_file, put_tree
 from atoll.sdk._sync.agent import SILENCE_S, Agent, bytes_of
 from atoll.sdk._bytes import CHUNK_BYTES
@@ -17,7 +17,7 @@ from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import call, in_thread
 from atoll.sdk._pack import packed, tree_bytes
 from atoll.sdk._unpack import Limits, Unpacker, write_sparse
-from atoll.types import GuestPath
+from atoll.types import FileInfo, GuestPath
 
 _Progress = Callable[[int, int | None], Any] | None
 
@@ -83,15 +83,11 @@ def download(
     user: str | None,
 ) -> None:
     """Copy a file or a directory's content out of the sandbox."""
-    info = file_from(agent.call(files_request("stat", path, user=user), repeatable=True))
+    info = file_from(agent.call(files_request("stat", path, follow=True, user=user), repeatable=True))
     if info.kind == "directory":
         _download_tree(agent, path, local, limits, on_progress, user)
-        return
-    try:
-        _download_file(agent, path, local, limits, on_progress, user)
-    except IsADirectoryInSandboxError:
-        # a symbolic link to a directory
-        _download_tree(agent, path, local, limits, on_progress, user)
+    else:
+        _download_file(agent, info, local, limits, on_progress, user)
 
 
 def _download_tree(
@@ -114,8 +110,9 @@ def _download_tree(
 
 
 def _download_file(
-    agent: Agent, path: GuestPath, local: Path, limits: Limits, on_progress: _Progress, user: str | None
+    agent: Agent, info: FileInfo, local: Path, limits: Limits, on_progress: _Progress, user: str | None
 ) -> None:
+    path = info.path
     answer = agent.open(get_file(path, user), Deadline(None, silence_s=SILENCE_S))
     length = answer.headers.get("content-length", "")
     total = int(length) if length.isascii() and length.isdigit() else None
@@ -131,6 +128,8 @@ def _download_file(
                 if on_progress is not None:
                     call(on_progress, done, total)
             in_thread(file.truncate, done)
+            os.fchmod(file.fileno(), info.mode & 0o777)
+            os.utime(file.fileno(), (info.modified_at, info.modified_at))
         in_thread(aside.replace, local)
     finally:
         answer.close()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from atoll.errors import FileError, FileMissingError
+from atoll.errors import FileError, FileMissingError, NotADirectoryInSandboxError
 from atoll.protocol import AttributesRequest
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.link import Link, ref
@@ -51,7 +51,7 @@ class VolumeFiles:
         """Whether something has that path, be it a broken symbolic link."""
         try:
             self.stat(path)
-        except FileMissingError:
+        except (FileMissingError, NotADirectoryInSandboxError):
             return False
         return True
 
