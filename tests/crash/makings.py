@@ -19,7 +19,7 @@ def check_build(name: str, *, done: bool, doomed: bool) -> None:
             template's sandboxes too.
     """
     deadline = time.monotonic() + PATIENCE_S
-    while left := [one.sandbox_id for one in Sandbox.list() if "build" in one.attributes]:
+    while left := [one.sandbox_id for one in Sandbox.list() if "atoll.build" in one.attributes]:
         assert time.monotonic() < deadline, f"the build has left {left}"
         time.sleep(0.05)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from atoll.server import leases
 from atoll.server.answers import Refusal
 from atoll.server.attributes import IDEMPOTENCY, Attributes, read
 from atoll.server.egress import egress_of, mask_of
-from atoll.server.idempotency import Idempotency
+from atoll.server.idempotency import KEEP_S, Idempotency
 from atoll.server.origins import Origin, missing_template, origin_of
 from atoll.server.owned import all_of
 from atoll.server.views import Views
@@ -104,7 +105,7 @@ class Creation:
         key = mark.partition(" ")[0]
         for info in await all_of(team):
             kept = info.attributes.get(IDEMPOTENCY, "")
-            if kept.partition(" ")[0] == key:
+            if kept.partition(" ")[0] == key and time.time() - info.created_at < KEEP_S:
                 if kept != mark:
                     raise Refusal(422, "this Idempotency-Key was used with another request")
                 return self.views.created(info.sandbox_id, read(info.attributes, info.image))

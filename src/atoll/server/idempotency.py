@@ -12,7 +12,7 @@ from atoll.server.answers import Refusal
 from atoll.server.wire import Sandbox
 
 _KEY = re.compile(r"[a-z0-9-]{1,255}")
-_KEEP_S = 86_400.0
+KEEP_S = 86_400.0
 _MOST = 10_000
 
 
@@ -62,7 +62,7 @@ class Idempotency:
             self._made.pop(key, None)
 
     def _forget(self) -> None:
-        oldest_s = self._clock() - _KEEP_S
+        oldest_s = self._clock() - KEEP_S
         while self._made:
             key, made = next(iter(self._made.items()))
             if len(self._made) <= _MOST and made.at_s > oldest_s:

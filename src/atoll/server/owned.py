@@ -16,7 +16,7 @@ _ID = re.compile(r"[a-z][a-z0-9]{19}")
 _SHOWN = 64
 _KEPT = 10_000
 # the attribute of a sandbox in which a template is built
-BUILD = "build"
+BUILD = "atoll.build"
 
 
 class OwnedSandboxes:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from atoll.server.answers import Refusal
-from atoll.server.idempotency import Idempotency
+from atoll.server.creation import IDEMPOTENCY, Creation
+from atoll.server.idempotency import KEEP_S, Idempotency
 from atoll.server.wire import Sandbox
 
 
@@ -74,3 +78,25 @@ def test_a_failure_is_not_remembered_and_a_day_later_nothing_is() -> None:
         assert (await once.once("team", "k", "f", make)).sandbox_id == "s2"
 
     asyncio.run(scenario())
+
+
+def test_what_a_server_made_before_it_was_started_again_is_known_for_a_day_too() -> None:
+    class Info:
+        def __init__(self, age_s: float) -> None:
+            self.sandbox_id = "s1"
+            self.image = "base"
+            self.attributes = {IDEMPOTENCY: "key fingerprint"}
+            self.created_at = time.time() - age_s
+
+    class Views:
+        def created(self, sandbox_id: str, attributes: Any) -> str:
+            return sandbox_id
+
+    creation = Creation(Views(), Idempotency(time.monotonic))  # type: ignore[arg-type]
+    for age_s, found in ((KEEP_S - 600, "s1"), (KEEP_S + 1, None)):
+
+        async def those_there_are(team: str, age_s: float = age_s) -> list[Any]:
+            return [Info(age_s)]
+
+        with patch("atoll.server.creation.all_of", those_there_are):
+            assert asyncio.run(creation._earlier("reef", "key fingerprint")) == found

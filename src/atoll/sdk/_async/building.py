@@ -185,7 +185,7 @@ class AsyncBuilder:
             from_snapshot=which if kind == "snapshot" else None,
             limits=self._spec.limits,
             team=self._team,
-            attributes={"build": self._build.build_id},
+            attributes={"atoll.build": self._build.build_id},
             keep=True,
         )
         info = await self._sandbox.info()

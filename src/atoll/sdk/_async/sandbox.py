@@ -126,7 +126,8 @@ class AsyncSandbox(AsyncStates):
             lifecycle: How long it may run, and what happens then; None is as long as it likes.
             volumes: Names of volumes by the absolute path where each appears inside.
             team: Whom it belongs to; None is nobody.
-            attributes: Remembered for the program that makes it, and shown to no user.
+            attributes: Remembered for the program that makes it, and told in ``info().attributes``. Names that begin
+                with ``atoll.`` are atoll's own.
             keep: Leave it alive at the end of ``async with``.
             on_progress: Called with what goes on while it takes long.
 
@@ -137,6 +138,7 @@ class AsyncSandbox(AsyncStates):
             ImageNotFoundError: There is no such image.
             ImagePullError: Its registry does not give the image, or it is not what it must be.
             SnapshotNotFoundError: There is no such snapshot.
+            VolumeNotFoundError: There is no such volume.
             TemplateNotFoundError: There is no such template, or it has no such tag.
             ImageBuildError: The image could not be built.
             EngineError: The engine could not start it.
@@ -187,6 +189,7 @@ class AsyncSandbox(AsyncStates):
         Raises:
             SandboxNotFoundError: There is none with that id or name.
             EngineError: It could not be woken.
+            QuotaError: Its team may have no more that run.
         """
         Lifecycle(timeout_s=timeout_s).check()
         path = f"/v1/sandboxes/{ref(id_or_name)}"
@@ -422,7 +425,10 @@ class AsyncSandbox(AsyncStates):
 
         Raises:
             InvalidSpecError: ``port`` is not between 1 and 65535.
-            AtollError: Nothing listens there; the code is ``agent_failed`` or the supervisor's own.
+            NotFoundError: Nothing listens there, on any address inside.
+            SandboxNotFoundError: The sandbox is gone.
+            AsleepError: It sleeps, and is not woken by use.
+            DeadlineError: It did not answer in time.
         """
         check_number("port", port, whole=True, hint="give 1 to 65535")
         return user_socket(await self._link.dial(self.id, port))

@@ -186,7 +186,7 @@ class Builder:
             from_snapshot=which if kind == "snapshot" else None,
             limits=self._spec.limits,
             team=self._team,
-            attributes={"build": self._build.build_id},
+            attributes={"atoll.build": self._build.build_id},
             keep=True,
         )
         info = self._sandbox.info()

@@ -127,7 +127,8 @@ class Sandbox(States):
             lifecycle: How long it may run, and what happens then; None is as long as it likes.
             volumes: Names of volumes by the absolute path where each appears inside.
             team: Whom it belongs to; None is nobody.
-            attributes: Remembered for the program that makes it, and shown to no user.
+            attributes: Remembered for the program that makes it, and told in ``info().attributes``. Names that begin
+                with ``atoll.`` are atoll's own.
             keep: Leave it alive at the end of ``with``.
             on_progress: Called with what goes on while it takes long.
 
@@ -138,6 +139,7 @@ class Sandbox(States):
             ImageNotFoundError: There is no such image.
             ImagePullError: Its registry does not give the image, or it is not what it must be.
             SnapshotNotFoundError: There is no such snapshot.
+            VolumeNotFoundError: There is no such volume.
             TemplateNotFoundError: There is no such template, or it has no such tag.
             ImageBuildError: The image could not be built.
             EngineError: The engine could not start it.
@@ -188,6 +190,7 @@ class Sandbox(States):
         Raises:
             SandboxNotFoundError: There is none with that id or name.
             EngineError: It could not be woken.
+            QuotaError: Its team may have no more that run.
         """
         Lifecycle(timeout_s=timeout_s).check()
         path = f"/v1/sandboxes/{ref(id_or_name)}"
@@ -423,7 +426,10 @@ class Sandbox(States):
 
         Raises:
             InvalidSpecError: ``port`` is not between 1 and 65535.
-            AtollError: Nothing listens there; the code is ``agent_failed`` or the supervisor's own.
+            NotFoundError: Nothing listens there, on any address inside.
+            SandboxNotFoundError: The sandbox is gone.
+            AsleepError: It sleeps, and is not woken by use.
+            DeadlineError: It did not answer in time.
         """
         check_number("port", port, whole=True, hint="give 1 to 65535")
         return user_socket(self._link.dial(self.id, port))
