@@ -24,7 +24,7 @@ from atoll.supervisor.names import check_env, check_metadata, check_name, new_id
 from atoll.supervisor.parts import Parts, berth_columns
 from atoll.supervisor.places import FIRST_DISK
 from atoll.supervisor.pool import Pool, Warm
-from atoll.supervisor.rows import SandboxRow
+from atoll.supervisor.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.states import check_parts
 from atoll.supervisor.table import Sandbox
 from atoll.supervisor.templatetable import BUILD_ATTRIBUTE, TemplateTable
@@ -239,6 +239,7 @@ class Creation:
             raise ImageNotFoundError(
                 f"snapshot {ref!r} is of image {snapshot.image!r}, not {spec.image!r}", hint="leave image out"
             )
+        check_like(spec, snapshot)
         limits = spec.limits.over(snapshot.limits)
         if not spec.best_effort:
             refuse_unheld(limits, self._parts.means)
@@ -288,6 +289,21 @@ class Creation:
             keep_instant(self._parts, sandbox.row, checkpoint)
         self._parts.attach(sandbox, berth)
         return sandbox
+
+
+def check_like(spec: SandboxSpec, snapshot: SnapshotRow) -> None:
+    """Refuse what was settled when the sandbox of the snapshot was made.
+
+    Raises:
+        InvalidSpecError: Says what.
+    """
+    hint = "leave it out, or make a sandbox of an image"
+    if not spec.trust_host_ca and snapshot.trust_host_ca:
+        raise InvalidSpecError(
+            "what starts from this snapshot trusts what the host trusts already", hint=hint
+        )
+    if spec.start and not snapshot.start:
+        raise InvalidSpecError("the image's program was not started in what this snapshot is of", hint=hint)
 
 
 def check_spec(spec: SandboxSpec) -> None:

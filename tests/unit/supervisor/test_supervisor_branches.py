@@ -311,6 +311,19 @@ async def test_what_starts_from_a_snapshot_of_a_closed_sandbox_is_closed_unless_
 
 
 @in_world
+async def test_what_was_settled_when_a_snapshot_was_made_is_not_asked_for_in_vain(world: World) -> None:
+    one = await world.create()
+    await world.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/snapshots", {"name": "made"})
+    for asked in ({"trust_host_ca": False}, {"start": True}):
+        answer = await world.ask("POST", "/v1/sandboxes", {"from_snapshot": "made", **asked})
+        assert answer.json["code"] == "invalid_spec"
+    closed = await world.create(trust_host_ca=False)
+    await world.ask("POST", f"/v1/sandboxes/{closed['sandbox_id']}/snapshots", {"name": "closed"})
+    await world.create(from_snapshot="closed", trust_host_ca=False)
+    await world.create(from_snapshot="closed")
+
+
+@in_world
 async def test_a_rollback_to_an_unknown_snapshot_is_not_found(world: World) -> None:
     _, one = await _made(world)
     answer = await world.ask("POST", f"{one}/rollback", {"snapshot": "nope"})

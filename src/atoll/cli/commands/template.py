@@ -10,6 +10,7 @@ import click
 
 from atoll import Templates
 from atoll.cli.lazy import Group
+from atoll.cli.lifecycle import Length
 from atoll.cli.limits import limit_options, limits
 from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json
@@ -34,6 +35,15 @@ def command() -> None:
 @click.option("--ready", "ready_command", metavar="LINE", help="Ends with 0 when its program is usable.")
 @pairs_option("--build-arg", text="Value of an ARG; repeatable.")
 @click.option("--no-cache", "force", is_flag=True, help="Use no steps that were built before.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=Length(off=False),
+    default="1h",
+    show_default=True,
+    metavar="LENGTH",
+    help="End its commands after so long.",
+)
 @limit_options
 @json_option
 def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any) -> None:
@@ -58,6 +68,7 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
         tags=options["tags"],
         context=root,
         on_line=None if as_json else _shown,
+        timeout_s=options["timeout_s"],
     )
     if as_json:
         show_json(info)

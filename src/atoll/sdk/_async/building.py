@@ -66,7 +66,7 @@ class AsyncBuilder:
         team: Whose it is.
         context: Where files come from.
         on_line: Is told each line of its log.
-        timeout_s: Seconds that all of it may take.
+        timeout_s: Seconds until its commands are ended; pulling and keeping states have bounds of their own.
 
     Attributes:
         step: Where it is: ``"base"``, the number of a step from 1, or ``"finalize"``.
@@ -271,7 +271,7 @@ class AsyncBuilder:
 
         left_s = self._end_at - time.monotonic()
         if left_s <= 0:
-            raise TemplateBuildError("the build took too long")
+            raise _too_long()
         values: dict[str, Any] = {
             "cwd": self._cwd,
             "user": self._expanded(step.user) if step.user else None,
@@ -286,7 +286,7 @@ class AsyncBuilder:
             else:
                 result = await self._made.exec(step.command, **values)
         except ExecTimeoutError:
-            raise TemplateBuildError("the build took too long") from None
+            raise _too_long() from None
         for level, message in lines.rest():
             await self._say(message, level)
         if result.exit_code:
@@ -375,3 +375,9 @@ async def _read(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 def failure(error: BaseException) -> str:
     """What is told of the error that ended a build."""
     return error.message if isinstance(error, AtollError) else f"it ended with {type(error).__name__}"
+
+
+def _too_long() -> TemplateBuildError:
+    return TemplateBuildError(
+        "the build took too long", hint="give it more: timeout_s, or `atoll template build --timeout 4h`"
+    )

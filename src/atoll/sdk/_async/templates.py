@@ -172,7 +172,7 @@ class AsyncTemplates:
         """Build a template, and return when sandboxes can be made of it.
 
         Its steps run in a sandbox. Those that were built before, for the same team and on the same base, are not run
-        again. A call that is cancelled or fails leaves nothing behind but the steps that were done.
+        again. A call that is cancelled or fails leaves nothing behind but the steps that were done, and its entry.
 
         Args:
             spec: What to build.
@@ -182,7 +182,7 @@ class AsyncTemplates:
             context: Directory of this host that copy steps take files from.
             public: Whether other teams may use it; None leaves it as it is.
             on_line: Called with each line of its log.
-            timeout_s: Seconds that all of it may take.
+            timeout_s: Seconds until its commands are ended; pulling and keeping states have bounds of their own.
 
         Raises:
             InvalidSpecError: The name, a tag or the spec is no good.
@@ -225,7 +225,7 @@ class AsyncTemplates:
             archives: Tars, gzipped or not, that copy steps may name instead. Their content is not trusted.
             on_begun: Called when nobody else can begin it any more.
             on_line: Called with each line of its log.
-            timeout_s: Seconds that all of it may take.
+            timeout_s: Seconds until its commands are ended; pulling and keeping states have bounds of their own.
 
         Raises:
             StateError: It was begun before.

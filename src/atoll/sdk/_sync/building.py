@@ -67,7 +67,7 @@ class Builder:
         team: Whose it is.
         context: Where files come from.
         on_line: Is told each line of its log.
-        timeout_s: Seconds that all of it may take.
+        timeout_s: Seconds until its commands are ended; pulling and keeping states have bounds of their own.
 
     Attributes:
         step: Where it is: ``"base"``, the number of a step from 1, or ``"finalize"``.
@@ -272,7 +272,7 @@ class Builder:
 
         left_s = self._end_at - time.monotonic()
         if left_s <= 0:
-            raise TemplateBuildError("the build took too long")
+            raise _too_long()
         values: dict[str, Any] = {
             "cwd": self._cwd,
             "user": self._expanded(step.user) if step.user else None,
@@ -287,7 +287,7 @@ class Builder:
             else:
                 result = self._made.exec(step.command, **values)
         except ExecTimeoutError:
-            raise TemplateBuildError("the build took too long") from None
+            raise _too_long() from None
         for level, message in lines.rest():
             self._say(message, level)
         if result.exit_code:
@@ -376,3 +376,9 @@ def _read(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def failure(error: BaseException) -> str:
     """What is told of the error that ended a build."""
     return error.message if isinstance(error, AtollError) else f"it ended with {type(error).__name__}"
+
+
+def _too_long() -> TemplateBuildError:
+    return TemplateBuildError(
+        "the build took too long", hint="give it more: timeout_s, or `atoll template build --timeout 4h`"
+    )
