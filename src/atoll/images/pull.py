@@ -97,8 +97,19 @@ class Pulls:
             return await self._have(asked, resolved, progress)
 
     async def _have(self, asked: _Asked, resolved: Resolved, progress: Report) -> Image:
-        digest = asked.realm.directory(resolved.digest)
         fetched: list[Blob] = []
+        try:
+            return await self._brought(asked, resolved, fetched, progress)
+        except BaseException:
+            # What is on its way counts to no quota: a team's next pull begins anew, that of the home's owner goes on.
+            if asked.access.team is not None:
+                self._drop(asked, fetched)
+            raise
+
+    async def _brought(
+        self, asked: _Asked, resolved: Resolved, fetched: list[Blob], progress: Report
+    ) -> Image:
+        digest = asked.realm.directory(resolved.digest)
         for _ in range(_TRIES):
             if not self._catalog.get(digest):
                 missing = self._missing(asked.realm, resolved)
@@ -121,13 +132,18 @@ class Pulls:
 
     def _named(self, asked: _Asked, fetched: Iterable[Blob], image: Image) -> Image:
         self._catalog.name(asked.realm.key(asked.name), Named(digest=image.info.digest))
-        # Those too that somebody else has unpacked meanwhile, but not what another pull has brought.
+        self._drop(asked, fetched)
+        return image
+
+    def _drop(self, asked: _Asked, fetched: Iterable[Blob]) -> None:
+        """Remove what was brought, but not what another pull has: those blobs too that somebody else has unpacked."""
         for blob in fetched:
-            self._blob(asked, blob).unlink(missing_ok=True)
+            path = self._blob(asked, blob)
+            for each in (path, path.with_name(f"{path.name}.part")):
+                each.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # another pull is at it
             self._downloads(asked).rmdir()
             self._catalog.downloads.rmdir()
-        return image
 
     def _check(self, name: str, resolved: Resolved) -> None:
         config = resolved.config

@@ -399,6 +399,16 @@ async def test_what_a_team_had_pulled_is_its_own_to_pay_for_and_to_give_up(tmp_p
             wanted = registry.put("big", str(small), ImageSource([[File("b", bytes(2_000_000 + small))]]))
             with pytest.raises(QuotaError, match=match):
                 await ensure(wanted, access=other, most_bytes=small)
+        assert not (tmp_path / "images/downloads").exists()
+        registry.gate.clear()
+        cut = registry.put("cut", "1", ImageSource([[File("c", BIG)]]))
+        leaving = asyncio.create_task(ensure(cut, access=other))
+        await asyncio.to_thread(until, lambda: any((tmp_path / "images/downloads").rglob("sha256-*")))
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        registry.gate.set()
+        assert not (tmp_path / "images/downloads").exists(), "what no quota counts"
         await ensure(moved, access=other, newest=True, most_bytes=1_000_000)  # of which only a little is new
     assert [image.info.digest for image in images.pulled_for("reef")] == [one.info.digest], (
         "without a name, too"

@@ -128,7 +128,7 @@ class AsyncSandbox(AsyncStates):
             volumes: Names of volumes by the absolute path where each appears inside.
             team: Whom it belongs to; None is nobody.
             attributes: Remembered for the program that makes it, and told in ``info().attributes``. Names that begin
-                with ``atoll.`` are atoll's own.
+                with ``atoll.`` are atoll's own, those that begin with ``own_`` are not its forks' too.
             keep: Leave it alive at the end of ``async with``.
             on_progress: Called with what goes on while it takes long.
 
