@@ -17,7 +17,7 @@ from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError, SandboxN
 from atoll.host import sync_tree, to_the_end
 from atoll.network import Flow
 from atoll.supervisor.erasing import erase
-from atoll.supervisor.memoryplace import MemoryPlace
+from atoll.supervisor.memoryplace import MemoryPlace, OutgrownError
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.seals import note_boot
 from atoll.supervisor.table import Sandbox
@@ -62,7 +62,14 @@ class Captures:
         self._memory = MemoryPlace(parts.places.forks, parts.places.forks_pages)
 
     async def capture(
-        self, sandbox: Sandbox, into: Path, layer_id: str, *, copy_most_bytes: int, flushed: bool
+        self,
+        sandbox: Sandbox,
+        into: Path,
+        layer_id: str,
+        *,
+        copy_most_bytes: int,
+        flushed: bool,
+        in_memory: bool = True,
     ) -> Capture:
         """Write its memory into the new directory ``into`` and its disk into a layer: of that id where it is copied.
 
@@ -76,6 +83,7 @@ class Captures:
                 that can be, which stops it for as long as a suspend and a waking; else the layer is copied.
             flushed: Whether the caller will have it all on the disk, so that most of it may be written before.
                 Else it is only for copies that are made at once.
+            in_memory: Whether what need not be flushed may lie in memory.
 
         Postcondition: on any exception neither directory nor layer is left.
         """
@@ -83,9 +91,8 @@ class Captures:
         freezes = await self._freezes(sandbox, disk, copy_most_bytes)
         # A machine of an older atoll runs in an engine that cannot tell when copies may begin.
         is_current = sandbox.row.versions.engine == self._parts.programs.current.engine
-        if is_current and not (
-            flushed or freezes or sandbox.row.engine_disk or sandbox.row.state == "suspended"
-        ):
+        on_disk = flushed or freezes or sandbox.row.engine_disk or sandbox.row.state == "suspended"
+        if in_memory and is_current and not on_disk:
             capture = await self._into_memory(sandbox, into.name, disk, layer_id)
             if capture is not None:
                 return capture
@@ -110,12 +117,16 @@ class Captures:
         """Return when all of a capture is written. Before, nobody may be told of a copy of it.
 
         Raises:
+            OutgrownError: It does not fit into memory.
             SandboxCrashedError: The sandbox has ended: the capture is of no use.
             SandboxNotFoundError: It was killed; nor is it then.
         """
         if capture.being_written:
             berth = self._parts.berth_of(sandbox)
-            await berth.alive(berth.machine.written(), sandbox.sandbox_id)
+            try:
+                await berth.alive(berth.machine.written(), sandbox.sandbox_id)
+            except NoSpaceError as error:
+                raise OutgrownError(error.message, hint=error.hint) from error
 
     def forget(self, into: Path) -> None:
         """Have what ``capture`` has written erased, in memory too. What copies need of it is theirs."""

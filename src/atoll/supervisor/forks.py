@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from atoll.errors import InvalidSpecError
@@ -16,6 +17,7 @@ from atoll.supervisor.callers import Caller
 from atoll.supervisor.captures import Capture, Captures
 from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
+from atoll.supervisor.memoryplace import OutgrownError
 from atoll.supervisor.merging import Merging
 from atoll.supervisor.names import new_id, new_machine_uid
 from atoll.supervisor.parts import Parts
@@ -28,6 +30,7 @@ from atoll.types import OWN_ATTRIBUTES, Lifecycle, SandboxInfo
 COUNT_MOST = 100
 # Copying as much takes about as long as a machine's start.
 COPY_MOST_BYTES = 64 << 20
+_log = logging.getLogger(__name__)
 
 
 class Forks:
@@ -75,29 +78,32 @@ class Forks:
         lifecycle = (lifecycle or sandbox.row.lifecycle).check()
         if lifecycle.on_timeout == "stop":
             check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
-        directory = self._parts.places.snapshots / f"fork-{new_id()}"
-        layer_id = new_id()
-        ids = [new_id() for _ in range(count)]
+        work = partial(self._with_ids, sandbox, count, lifecycle, caller or Caller())
         try:
-            places = dict.fromkeys(ids, sandbox.row.limits)
-            async with (
-                self._parts.quotas.making(sandbox.row.team, places, lifecycle),
-                self._parts.operations.during(ids[0], "fork"),
-            ):
-                return await self._fork(sandbox, directory, layer_id, ids, lifecycle, caller or Caller())
+            try:
+                return await work(in_memory=True)
+            except OutgrownError as error:
+                _log.info("sandbox %s is forked over the disk: %s", sandbox.sandbox_id, error)
+                return await work(in_memory=False)
         finally:
             await to_the_end(drop_unused_layers(self._parts))
             self._merging.look()
 
-    async def _fork(
-        self,
-        sandbox: Sandbox,
-        directory: Path,
-        layer_id: str,
-        ids: list[str],
-        lifecycle: Lifecycle,
-        caller: Caller,
+    async def _with_ids(
+        self, sandbox: Sandbox, count: int, lifecycle: Lifecycle, caller: Caller, *, in_memory: bool
     ) -> list[SandboxInfo]:
+        ids = [new_id() for _ in range(count)]
+        places = dict.fromkeys(ids, sandbox.row.limits)
+        async with (
+            self._parts.quotas.making(sandbox.row.team, places, lifecycle),
+            self._parts.operations.during(ids[0], "fork"),
+        ):
+            return await self._fork(sandbox, ids, lifecycle, caller, in_memory=in_memory)
+
+    async def _fork(
+        self, sandbox: Sandbox, ids: list[str], lifecycle: Lifecycle, caller: Caller, *, in_memory: bool
+    ) -> list[SandboxInfo]:
+        directory, layer_id = self._parts.places.snapshots / f"fork-{new_id()}", new_id()
         volumes = sandbox.row.volumes.values()
         with (
             self._parts.table.holds.during(directory.name, layer_id, *ids, *volumes),
@@ -109,7 +115,12 @@ class Forks:
                     check_action("fork", sandbox.row.state, sandbox.sandbox_id)
                     check_memory("fork", sandbox.row)
                     capture = await self._captures.capture(
-                        sandbox, directory, layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=False
+                        sandbox,
+                        directory,
+                        layer_id,
+                        copy_most_bytes=COPY_MOST_BYTES,
+                        flushed=False,
+                        in_memory=in_memory,
                     )
                     held.enter_context(self._parts.table.holds.during(*capture.stack))
                     original = sandbox.row.but(lifecycle=lifecycle)
@@ -119,7 +130,8 @@ class Forks:
                     # The sandbox is somebody else's again when its memory is written, however long copies take.
                     await asyncio.wait({written})
             except BaseExceptionGroup as group:
-                raise group.exceptions[0] from None
+                outgrown = (each for each in group.exceptions if isinstance(each, OutgrownError))
+                raise next(outgrown, group.exceptions[0]) from None
             finally:
                 self._captures.forget(directory)
         return [copy.row.info() for copy in copying.result()]

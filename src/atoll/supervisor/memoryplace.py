@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from atoll.errors import NoSpaceError
 from atoll.host import read_memory
 
 # Of what is free, and of all. What lies there is no cache: it stays until the last copy has read all of it, or has
@@ -18,6 +19,10 @@ _PART = 4
 # A guest's memory grows while its checkpoint is begun.
 _GROWTH_BYTES = 64 << 20
 _log = logging.getLogger(__name__)
+
+
+class OutgrownError(NoSpaceError):
+    """A memory did not fit into its room, which was measured before its guest stood still: it is to go to the disk."""
 
 
 class MemoryRoom(msgspec.Struct, frozen=True):

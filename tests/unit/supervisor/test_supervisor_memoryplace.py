@@ -178,6 +178,22 @@ async def test_no_copy_is_left_of_a_sandbox_whose_memory_could_not_be_written(wo
 
 
 @in_world
+async def test_a_memory_that_outgrows_its_room_while_it_is_written_goes_to_the_disk(world: World) -> None:
+    sandbox_id, one = await _made(world)
+    original = world.machine_of(sandbox_id)
+    with _much_memory(world, sandbox_id) as place:
+        world.host.fail_next("written", NoSpaceError("no space left on device"))
+        assert len((await world.ask("POST", f"{one}/fork", {"count": 2})).json) == 2
+        assert world.host.methods(original.machine_id).count("checkpoint") == 2
+        await world.until(lambda: _in(place) == [])
+        for each in ("written", "reserve"):
+            world.host.fail_next(each, NoSpaceError("no space left on device"))
+        answer = await world.ask("POST", f"{one}/fork", {"count": 2})
+        assert (answer.status, answer.json["code"]) == (507, "no_space")
+    assert len(await _listed(world)) == len(world.host.machines) == 3
+
+
+@in_world
 async def test_a_fork_that_fails_does_not_wait_for_the_memory(world: World) -> None:
     sandbox_id, one = await _made(world)
     with _much_memory(world, sandbox_id) as place:
