@@ -23,7 +23,7 @@ async def begun(world: World, name: str, **more: object) -> tuple[str, asyncio.T
 
 async def kept(world: World, build_id: str, *keys: str) -> str:
     """A snapshot of a sandbox of a build, after steps of these keys."""
-    sandbox = await world.create(attributes={"build": build_id})
+    sandbox = await world.create(attributes={"atoll.build": build_id})
     path = f"/v1/sandboxes/{sandbox['sandbox_id']}/snapshots"
     snapshot_id: str = (await world.ask("POST", path, {"build_id": build_id})).json["snapshot_id"]
     for key in keys:
@@ -56,7 +56,7 @@ async def test_a_build_whose_builder_goes_away_has_failed_and_leaves_nothing(wor
     assert await states(world, "one") == ["failed"]
     missing = await world.ask("GET", "/v1/resolved?ref=one")
     assert missing.json["message"] == "template 'one' has no build that is ready: the last one failed"
-    late = await world.ask("POST", "/v1/sandboxes", {"attributes": {"build": build_id}})
+    late = await world.ask("POST", "/v1/sandboxes", {"attributes": {"atoll.build": build_id}})
     assert late.status == 409
     assert not world.system.table.all()
 
@@ -73,7 +73,7 @@ async def test_a_sandbox_that_was_still_being_made_when_its_build_ended_is_kille
         return made
 
     with patch.object(world.system.creation, "create", slow):
-        late = await world.ask("POST", "/v1/sandboxes", {"attributes": {"build": build_id}})
+        late = await world.ask("POST", "/v1/sandboxes", {"attributes": {"atoll.build": build_id}})
     assert late.status == 409
     await world.until(lambda: not world.system.table.all())
 
@@ -161,7 +161,7 @@ async def test_names_are_those_of_a_team_and_public_ones_of_nobody_are_for_all(w
 async def test_a_team_builds_no_more_at_once_than_its_quota(world: World) -> None:
     await world.ask("POST", "/v1/teams", {"name": "red", "quotas": {"builds": 1, "timeout_s": 60}})
     build_id, hold = await begun(world, "one", team="red")
-    sandbox = await world.create(attributes={"build": build_id}, team="red")
+    sandbox = await world.create(attributes={"atoll.build": build_id}, team="red")
     assert sandbox["lifecycle"]["timeout_s"] == 60
     other = (await world.ask("POST", "/v1/templates", {"name": "two", "team": "red"})).json
     assert (await world.ask("POST", f"/v1/builds/{other['build_id']}/begin")).status == 429
