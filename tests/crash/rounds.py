@@ -117,7 +117,9 @@ class Rounds:
             AssertionError: A promise was broken; the message tells the round.
         """
         operation = self._dice.choice(OPERATIONS)
-        if operation in ("rollback", "from_snapshot", "forget") and not self._kept:
+        if operation in ("from_snapshot", "forget") and not self._kept:
+            operation = "snapshot"
+        if operation == "rollback" and not self._own():
             operation = "snapshot"
         victim = self._dice.choice(victims.VICTIMS)
         known_s = self._took_s[operation][-9:] or [_FIRST_GUESS_S]
@@ -191,9 +193,17 @@ class Rounds:
             return str(self._dice.randint(1, 3))
         if operation == "forget":
             return next(iter(self._kept))
-        if operation in ("rollback", "from_snapshot"):
+        if operation == "rollback":
+            return self._dice.choice(self._own())
+        if operation == "from_snapshot":
             return self._dice.choice(sorted(self._kept))
         return "x"
+
+    def _own(self) -> list[str]:
+        """The snapshots that were made of this sandbox, not of one that was killed before."""
+        return sorted(
+            {one.snapshot_id for one in Snapshots.list(sandbox=self._sandbox.id)} & self._kept.keys()
+        )
 
     def _strike(self, victim: str) -> None:
         if victim == "supervisor":
