@@ -17,7 +17,7 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``Sandbox.create`` is to be called with."""
     return {
         "image": options["image"],
-        "start": options["start"],
+        "start": options["start"] or None,
         "name": options["name"],
         "env": dict(options["env"]),
         "metadata": dict(options["metadata"]),

@@ -177,7 +177,7 @@ class Creation:
             team=spec.team,
             attributes=spec.attributes,
             limits=spec.limits,
-            trust_host_ca=spec.trust_host_ca,
+            trust_host_ca=spec.trust_host_ca is not False,
             user=facts.user,
             cwd=facts.cwd,
             disk=FIRST_DISK,
@@ -186,7 +186,7 @@ class Creation:
             machine_uid=new_machine_uid(),
             versions=self._parts.programs.current,
             engine_disk=self._parts.engine_disks,
-            start=spec.start,
+            start=bool(spec.start),
         )
 
     async def _dress(self, warm: Warm, blank: SandboxRow, facts: ImageFacts) -> Sandbox:
@@ -297,13 +297,15 @@ def check_like(spec: SandboxSpec, snapshot: SnapshotRow) -> None:
     Raises:
         InvalidSpecError: Says what.
     """
-    hint = "leave it out, or make a sandbox of an image"
-    if not spec.trust_host_ca and snapshot.trust_host_ca:
-        raise InvalidSpecError(
-            "what starts from this snapshot trusts what the host trusts already", hint=hint
-        )
-    if spec.start and not snapshot.start:
-        raise InvalidSpecError("the image's program was not started in what this snapshot is of", hint=hint)
+    for name, asked, settled in (
+        ("start", spec.start, snapshot.start),
+        ("trust_host_ca", spec.trust_host_ca, snapshot.trust_host_ca),
+    ):
+        if asked is not None and asked != settled:
+            raise InvalidSpecError(
+                f"what it starts from has {name}={settled}, fixed when that was made",
+                hint="leave it out, or make a sandbox of an image",
+            )
 
 
 def check_spec(spec: SandboxSpec) -> None:
@@ -322,4 +324,4 @@ def check_spec(spec: SandboxSpec) -> None:
 
 def from_pool(spec: SandboxSpec) -> bool:
     """Whether a warm machine, which has the default limits and no volumes, can be what the spec wants."""
-    return not spec.limits.given() and spec.trust_host_ca and not spec.volumes
+    return not spec.limits.given() and spec.trust_host_ca is not False and not spec.volumes

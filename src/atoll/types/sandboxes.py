@@ -39,9 +39,10 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         on_crash: What the next use does after a crash: ``"reboot"`` starts it from its disk as it is, ``"rollback"``
             brings its newest snapshot back, memory and disk (without one: as ``"reboot"``), ``"stop"`` refuses until
             somebody resumes it or rolls it back. None means ``"reboot"``, or what the snapshot's sandbox had.
-        start: Run the image's own program (its entry point with its arguments) when the sandbox boots. With
-            ``from_snapshot`` what ran in the snapshot runs on.
-        trust_host_ca: Trust inside the CA certificates that the host trusts beyond the image's own.
+        start: Run the image's own program (its entry point with its arguments) when the sandbox boots. None is what the
+            snapshot's sandbox does, and else False; a snapshot's cannot be changed.
+        trust_host_ca: Trust inside the CA certificates that the host trusts beyond the image's own. None is what the
+            snapshot's sandbox does, and else True; a snapshot's cannot be changed.
         lifecycle: How long it may run, and what happens then. None means no lease; with ``from_snapshot`` too.
         volumes: Names of volumes by the absolute path where each appears inside.
         team: Whom it belongs to; None is nobody, as on a computer that one person uses.
@@ -59,8 +60,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     limits: Limits = Limits()
     best_effort: bool = False
     on_crash: OnCrash | None = None
-    start: bool = False
-    trust_host_ca: bool = True
+    start: bool | None = None
+    trust_host_ca: bool | None = None
     lifecycle: Lifecycle = Lifecycle()
     volumes: dict[str, str] = {}
     team: str | None = None

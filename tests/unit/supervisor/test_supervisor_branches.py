@@ -314,13 +314,21 @@ async def test_what_starts_from_a_snapshot_of_a_closed_sandbox_is_closed_unless_
 async def test_what_was_settled_when_a_snapshot_was_made_is_not_asked_for_in_vain(world: World) -> None:
     one = await world.create()
     await world.ask("POST", f"/v1/sandboxes/{one['sandbox_id']}/snapshots", {"name": "made"})
-    for asked in ({"trust_host_ca": False}, {"start": True}):
-        answer = await world.ask("POST", "/v1/sandboxes", {"from_snapshot": "made", **asked})
-        assert answer.json["code"] == "invalid_spec"
     closed = await world.create(trust_host_ca=False)
     await world.ask("POST", f"/v1/sandboxes/{closed['sandbox_id']}/snapshots", {"name": "closed"})
-    await world.create(from_snapshot="closed", trust_host_ca=False)
-    await world.create(from_snapshot="closed")
+    refused: tuple[tuple[str, dict[str, bool]], ...] = (
+        ("made", {"trust_host_ca": False}),
+        ("made", {"start": True}),
+        ("closed", {"trust_host_ca": True}),
+    )
+    for name, asked in refused:
+        answer = await world.ask("POST", "/v1/sandboxes", {"from_snapshot": name, **asked})
+        assert answer.json["code"] == "invalid_spec"
+    for name, trusted in (("made", True), ("closed", False)):
+        for given in ({}, {"start": False, "trust_host_ca": trusted}):
+            made = await world.create(from_snapshot=name, **given)
+            row = world.system.table.sandbox(made["sandbox_id"]).row
+            assert (row.start, row.trust_host_ca) == (False, trusted)
 
 
 @in_world

@@ -93,8 +93,8 @@ class AsyncSandbox(AsyncStates):
         limits: Limits | None = None,
         best_effort: bool = False,
         on_crash: OnCrash | None = None,
-        start: bool = False,
-        trust_host_ca: bool = True,
+        start: bool | None = None,
+        trust_host_ca: bool | None = None,
         lifecycle: Lifecycle | None = None,
         volumes: Mapping[str, str] | None = None,
         team: str | None = None,
@@ -122,8 +122,9 @@ class AsyncSandbox(AsyncStates):
                 its newest snapshot back, ``"stop"`` refuses until ``resume`` or ``rollback``. None is ``"reboot"``,
                 or the snapshot's.
             start: Run the image's own program: an ordinary process with the tag ``image``, also after a crash.
-            trust_host_ca: Trust inside what CA certificates the host trusts beyond the image's own. This and ``start``
-                are settled in what starts from a snapshot or template: asking for something else is refused.
+                None is False, or the snapshot's.
+            trust_host_ca: Trust inside what CA certificates the host trusts beyond the image's own. None is True, or
+                the snapshot's. This and ``start`` are fixed in a snapshot or template: something else is refused.
             lifecycle: How long it may run, and what happens then; None is as long as it likes.
             volumes: Names of volumes by the absolute path where each appears inside.
             team: Whom it belongs to; None is nobody.
