@@ -10,13 +10,11 @@ import msgspec
 from atoll.errors import SandboxNotFoundError
 from atoll.sdk import AsyncSandbox, AsyncVolumes
 from atoll.server.answers import Refusal
-from atoll.types import SandboxInfo
+from atoll.types import BUILD_ATTRIBUTE, SandboxInfo
 
 _ID = re.compile(r"[a-z][a-z0-9]{19}")
 _SHOWN = 64
 _KEPT = 10_000
-# the attribute of a sandbox in which a template is built
-BUILD = "atoll.build"
 
 
 class OwnedSandboxes:
@@ -66,7 +64,7 @@ def missing(ref: str) -> Refusal:
 
 async def all_of(team: str) -> list[SandboxInfo]:
     """Every sandbox of the team, oldest first, but those in which templates are built."""
-    infos = [info async for info in AsyncSandbox.list(team=team) if BUILD not in info.attributes]
+    infos = [info async for info in AsyncSandbox.list(team=team) if BUILD_ATTRIBUTE not in info.attributes]
     return await _naming(infos, team)
 
 

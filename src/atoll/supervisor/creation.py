@@ -27,9 +27,9 @@ from atoll.supervisor.pool import Pool, Warm
 from atoll.supervisor.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.states import check_parts
 from atoll.supervisor.table import Sandbox
-from atoll.supervisor.templatetable import BUILD_ATTRIBUTE, TemplateTable
+from atoll.supervisor.templatetable import TemplateTable
 from atoll.supervisor.works import Works
-from atoll.types import Progress, SandboxSpec
+from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec
 
 if TYPE_CHECKING:
     from atoll.network import Link

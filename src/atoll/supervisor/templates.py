@@ -27,8 +27,8 @@ from atoll.supervisor.rows import SnapshotRow, StepRow, TemplateRow
 from atoll.supervisor.snapshots import Snapshots
 from atoll.supervisor.stepcache import StepCache
 from atoll.supervisor.table import Sandbox, Table
-from atoll.supervisor.templatetable import BUILD_ATTRIBUTE, TemplateTable, split_tag
-from atoll.types import DEFAULT_TAG, BuildInfo, Quotas, Resolved, TagInfo
+from atoll.supervisor.templatetable import TemplateTable, split_tag
+from atoll.types import BUILD_ATTRIBUTE, DEFAULT_TAG, BuildInfo, Quotas, Resolved, TagInfo
 
 _NAME = re.compile(r"[a-z0-9_-]{1,63}")
 _TAG = re.compile(r"[a-z0-9_.-]{1,63}")

@@ -16,8 +16,6 @@ from atoll.supervisor.records import Records
 from atoll.supervisor.rows import TemplateRow
 from atoll.types import DEFAULT_TAG, BuildInfo, Resolved
 
-BUILD_ATTRIBUTE = "atoll.build"
-"""The attribute of a sandbox that a build uses: the build's id."""
 _BUILDS_KEPT = 32
 _TAGS_SHOWN = 10
 _ENDED = {"failed": "failed", "cancelled": "was cancelled"}

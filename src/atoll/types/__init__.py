@@ -20,6 +20,8 @@ from atoll.types.limits import Limits
 from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
 from atoll.types.sandboxes import (
+    ATOLLS_ATTRIBUTES,
+    BUILD_ATTRIBUTE,
     OWN_ATTRIBUTES,
     Network,
     OnCrash,
@@ -27,6 +29,7 @@ from atoll.types.sandboxes import (
     SandboxPage,
     SandboxSpec,
     SandboxState,
+    users_attributes,
 )
 from atoll.types.snapshots import SnapshotInfo
 from atoll.types.stats import SandboxStats, StatsSample
@@ -52,6 +55,8 @@ from atoll.types.verify import Damage, VerifiedPart, VerifyReport
 from atoll.types.volumes import VolumeEntry, VolumeInfo
 
 __all__ = [
+    "ATOLLS_ATTRIBUTES",
+    "BUILD_ATTRIBUTE",
     "DEFAULT_TAG",
     "OWN_ATTRIBUTES",
     "BuildInfo",
@@ -116,4 +121,5 @@ __all__ = [
     "local_path",
     "path_text",
     "seconds_of",
+    "users_attributes",
 ]

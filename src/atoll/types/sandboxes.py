@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 import msgspec
 
-from atoll.types.given import check_choice, check_kind, check_text, check_texts
+from atoll.errors import InvalidSpecError
+from atoll.types.given import check_choice, check_kind, check_text, check_texts, copied
 from atoll.types.lifecycle import Lifecycle
 from atoll.types.limits import Limits
 
@@ -18,6 +20,12 @@ OnCrash = Literal["reboot", "rollback", "stop"]
 
 OWN_ATTRIBUTES = "own_"
 """What the names of attributes begin with that are one sandbox's own: its forks have not got them."""
+
+ATOLLS_ATTRIBUTES = "atoll."
+"""What the names of attributes begin with that atoll itself gives, and nobody else."""
+
+BUILD_ATTRIBUTE = f"{ATOLLS_ATTRIBUTES}build"
+"""The attribute of a sandbox in which a template is built: the build's id."""
 
 SandboxState = Literal["creating", "running", "paused", "suspended", "crashed", "killed"]
 
@@ -46,8 +54,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         lifecycle: How long it may run, and what happens then. None means no lease; with ``from_snapshot`` too.
         volumes: Names of volumes by the absolute path where each appears inside.
         team: Whom it belongs to; None is nobody, as on a computer that one person uses.
-        attributes: What the face that made it wants to remember of it. No user sees or filters by it. A fork has the
-            same, but for those whose names begin with ``own_``.
+        attributes: What the face that made it wants to remember of it; its info tells them, and no list is filtered by
+            them. A fork has the same, but for those whose names begin with ``own_``.
     """
 
     image: str | None = None
@@ -79,6 +87,22 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             check_choice("network", self.network, get_args(Network))
         if self.on_crash is not None:
             check_choice("on_crash", self.on_crash, get_args(OnCrash))
+
+
+def users_attributes(given: Mapping[str, str] | None) -> dict[str, str]:
+    """The attributes that somebody gives a new sandbox; empty for None.
+
+    Raises:
+        InvalidSpecError: They are no texts, or a name is one of atoll's own.
+    """
+    attributes = copied("attributes", given)
+    for name in attributes:
+        if name.startswith(ATOLLS_ATTRIBUTES):
+            raise InvalidSpecError(
+                f"the attribute {name!r} is atoll's own",
+                hint=f"give it a name that does not begin with {ATOLLS_ATTRIBUTES}",
+            )
+    return attributes
 
 
 class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):

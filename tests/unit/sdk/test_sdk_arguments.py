@@ -47,6 +47,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "upload": lambda sandbox: sandbox.files.upload(None, "a"),
     "download": lambda sandbox: sandbox.files.download("a", "b", max_bytes="5"),
     "create": lambda _: Sandbox.create(lifecycle=60),  # type: ignore[arg-type]
+    "create, an attribute of atoll's own": lambda _: Sandbox.create(attributes={"atoll.build": "42"}),
     "create, text": lambda _: Sandbox.create(metadata={"a": "\udcff"}),
     "get": lambda _: Sandbox.get(None),  # type: ignore[arg-type]
     "get, text": lambda _: Sandbox.get("\udcff"),

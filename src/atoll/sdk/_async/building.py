@@ -32,6 +32,7 @@ from atoll.sdk._io_async import call, in_thread
 from atoll.sdk._lines import Lines
 from atoll.sdk._placing import Placing
 from atoll.types import (
+    BUILD_ATTRIBUTE,
     BuildInfo,
     BuildLine,
     CopyStep,
@@ -40,6 +41,7 @@ from atoll.types import (
     Progress,
     RunStep,
     SandboxInfo,
+    SandboxSpec,
     Service,
     SnapshotInfo,
     Step,
@@ -180,13 +182,16 @@ class AsyncBuilder:
             await before.kill()
             before.close()
         kind, which = base
-        self._sandbox = await AsyncSandbox.create(
+        spec = SandboxSpec(
             image=which if kind == "image" else None,
             from_snapshot=which if kind == "snapshot" else None,
-            limits=self._spec.limits,
+            limits=self._spec.limits.check(),
             team=self._team,
-            attributes={"atoll.build": self._build.build_id},
-            keep=True,
+            attributes={BUILD_ATTRIBUTE: self._build.build_id},
+        )
+        link = AsyncLink()
+        self._sandbox = await link.make(
+            "/v1/sandboxes", SandboxInfo, spec, lambda made: AsyncSandbox(link, made)
         )
         info = await self._sandbox.info()
         self.image = info.image

@@ -45,6 +45,7 @@ from atoll.types import (
     check_kind,
     check_number,
     copied,
+    users_attributes,
 )
 
 # `list` is a method below, so that annotations there cannot name the type
@@ -69,9 +70,10 @@ class AsyncSandbox(AsyncStates):
 
     Every method may raise what every use of a sandbox may: SandboxNotFoundError (it was killed),
     SandboxCrashedError (its processes died; the next use does what ``on_crash`` says), StateError (somebody put it to
-    sleep in the middle of the call; as AsleepError: it sleeps, and only ``resume`` wakes it), DeadlineError (no answer
-    in time), SupervisorError and VersionMismatchError (the supervisor cannot be started, or is of another version). The
-    sections below name what comes on top.
+    sleep in the middle of the call; as AsleepError: it sleeps, and only ``resume`` wakes it), EngineError and
+    QuotaError (it sleeps, and could not be woken), DeadlineError (no answer in time), SupervisorError and
+    VersionMismatchError (the supervisor cannot be started, or is of another version). The sections below name what
+    comes on top.
     """
 
     def __init__(self, link: AsyncLink, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
@@ -128,8 +130,8 @@ class AsyncSandbox(AsyncStates):
             lifecycle: How long it may run, and what happens then; None is as long as it likes.
             volumes: Names of volumes by the absolute path where each appears inside.
             team: Whom it belongs to; None is nobody.
-            attributes: Remembered for the program that makes it, and told in ``info().attributes``. Names that begin
-                with ``atoll.`` are atoll's own, those that begin with ``own_`` are not its forks' too.
+            attributes: Remembered for the program that makes it, and told by ``info`` and ``list``. Names that begin
+                with ``atoll.`` are atoll's own and refused; those that begin with ``own_`` are not its forks' too.
             keep: Leave it alive at the end of ``async with``.
             on_progress: Called with what goes on while it takes long.
 
@@ -165,7 +167,7 @@ class AsyncSandbox(AsyncStates):
             lifecycle=Lifecycle() if lifecycle is None else lifecycle,
             volumes=copied("volumes", volumes),
             team=team,
-            attributes=copied("attributes", attributes),
+            attributes=users_attributes(attributes),
         )
         spec.limits.check()
         spec.lifecycle.check()

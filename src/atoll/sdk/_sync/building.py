@@ -33,6 +33,7 @@ from atoll.sdk._io_sync import call, in_thread
 from atoll.sdk._lines import Lines
 from atoll.sdk._placing import Placing
 from atoll.types import (
+    BUILD_ATTRIBUTE,
     BuildInfo,
     BuildLine,
     CopyStep,
@@ -41,6 +42,7 @@ from atoll.types import (
     Progress,
     RunStep,
     SandboxInfo,
+    SandboxSpec,
     Service,
     SnapshotInfo,
     Step,
@@ -181,13 +183,16 @@ class Builder:
             before.kill()
             before.close()
         kind, which = base
-        self._sandbox = Sandbox.create(
+        spec = SandboxSpec(
             image=which if kind == "image" else None,
             from_snapshot=which if kind == "snapshot" else None,
-            limits=self._spec.limits,
+            limits=self._spec.limits.check(),
             team=self._team,
-            attributes={"atoll.build": self._build.build_id},
-            keep=True,
+            attributes={BUILD_ATTRIBUTE: self._build.build_id},
+        )
+        link = Link()
+        self._sandbox = link.make(
+            "/v1/sandboxes", SandboxInfo, spec, lambda made: Sandbox(link, made)
         )
         info = self._sandbox.info()
         self.image = info.image
