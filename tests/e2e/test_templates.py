@@ -279,6 +279,16 @@ def test_a_snapshot_of_a_sandbox_becomes_a_template_again_and_again(image: str) 
     until(lambda: not Snapshots.list())
 
 
+def test_a_copy_takes_no_longer_than_its_build_may(image: str, pages: Path) -> None:
+    spec = TemplateSpec(image=image, steps=[CopyStep(sources=["pages"], target="/srv", user="root")])
+    with pytest.raises(TemplateBuildError, match="the build took too long"):
+        Templates.build(spec, "brief", context=pages, timeout_s=0)
+    (build,) = Templates.get("brief").builds
+    assert (build.state, build.step) == ("failed", "1")
+    until(nothing_runs)
+    Templates.delete("brief")
+
+
 def test_a_build_that_was_cancelled_at_its_very_end_is_not_told_to_be_done(image: str) -> None:
     spec = TemplateSpec(image=image, steps=[RunStep(command="echo 1 > ~/n")])
     Templates.build(spec, "late")

@@ -42,7 +42,7 @@ def command() -> None:
     default="1h",
     show_default=True,
     metavar="LENGTH",
-    help="End its commands after so long.",
+    help="For what it runs and copies, together.",
 )
 @limit_options
 @json_option

@@ -12,6 +12,7 @@ import msgspec
 
 from atoll.errors import (
     AtollError,
+    DeadlineError,
     ExecTimeoutError,
     FileError,
     FileMissingError,
@@ -68,7 +69,7 @@ class AsyncBuilder:
         team: Whose it is.
         context: Where files come from.
         on_line: Is told each line of its log.
-        timeout_s: Seconds until its commands are ended; pulling and keeping states have bounds of their own.
+        timeout_s: Seconds for what it runs and copies; pulling and keeping states have bounds of their own.
 
     Attributes:
         step: Where it is: ``"base"``, the number of a step from 1, or ``"finalize"``.
@@ -253,7 +254,11 @@ class AsyncBuilder:
 
     async def _unpack(self, pieces: Iterator[bytes], root: str, owner: str, mode: int | None) -> None:
         request = put_tree(root, "root", owner=owner, mode=mode)
-        await self._made._agent.call(request, body=_read(pieces), timeout_s=None)
+        try:
+            await self._made._agent.call(request, body=_read(pieces), timeout_s=_left_s(self._end_at))
+        except DeadlineError:
+            _left_s(self._end_at)
+            raise
 
     async def _is_directory(self, path: str) -> bool:
         try:
@@ -274,13 +279,10 @@ class AsyncBuilder:
             for message in errors(text):
                 await self._say(message, "warn")
 
-        left_s = self._end_at - time.monotonic()
-        if left_s <= 0:
-            raise _too_long()
         values: dict[str, Any] = {
             "cwd": self._cwd,
             "user": self._expanded(step.user) if step.user else None,
-            "timeout_s": left_s,
+            "timeout_s": _left_s(self._end_at),
             "on_stdout": told,
             "on_stderr": warned,
             "max_output_bytes": _OUTPUT_BYTES,
@@ -380,6 +382,18 @@ async def _read(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 def failure(error: BaseException) -> str:
     """What is told of the error that ended a build."""
     return error.message if isinstance(error, AtollError) else f"it ended with {type(error).__name__}"
+
+
+def _left_s(end_at: float) -> float:
+    """Seconds from now to an instant of the monotonic clock.
+
+    Raises:
+        TemplateBuildError: None are left.
+    """
+    left_s = end_at - time.monotonic()
+    if left_s <= 0:
+        raise _too_long()
+    return left_s
 
 
 def _too_long() -> TemplateBuildError:

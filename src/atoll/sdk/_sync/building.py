@@ -13,6 +13,7 @@ import msgspec
 
 from atoll.errors import (
     AtollError,
+    DeadlineError,
     ExecTimeoutError,
     FileError,
     FileMissingError,
@@ -69,7 +70,7 @@ class Builder:
         team: Whose it is.
         context: Where files come from.
         on_line: Is told each line of its log.
-        timeout_s: Seconds until its commands are ended; pulling and keeping states have bounds of their own.
+        timeout_s: Seconds for what it runs and copies; pulling and keeping states have bounds of their own.
 
     Attributes:
         step: Where it is: ``"base"``, the number of a step from 1, or ``"finalize"``.
@@ -254,7 +255,11 @@ class Builder:
 
     def _unpack(self, pieces: Iterator[bytes], root: str, owner: str, mode: int | None) -> None:
         request = put_tree(root, "root", owner=owner, mode=mode)
-        self._made._agent.call(request, body=_read(pieces), timeout_s=None)
+        try:
+            self._made._agent.call(request, body=_read(pieces), timeout_s=_left_s(self._end_at))
+        except DeadlineError:
+            _left_s(self._end_at)
+            raise
 
     def _is_directory(self, path: str) -> bool:
         try:
@@ -275,13 +280,10 @@ class Builder:
             for message in errors(text):
                 self._say(message, "warn")
 
-        left_s = self._end_at - time.monotonic()
-        if left_s <= 0:
-            raise _too_long()
         values: dict[str, Any] = {
             "cwd": self._cwd,
             "user": self._expanded(step.user) if step.user else None,
-            "timeout_s": left_s,
+            "timeout_s": _left_s(self._end_at),
             "on_stdout": told,
             "on_stderr": warned,
             "max_output_bytes": _OUTPUT_BYTES,
@@ -381,6 +383,18 @@ def _read(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def failure(error: BaseException) -> str:
     """What is told of the error that ended a build."""
     return error.message if isinstance(error, AtollError) else f"it ended with {type(error).__name__}"
+
+
+def _left_s(end_at: float) -> float:
+    """Seconds from now to an instant of the monotonic clock.
+
+    Raises:
+        TemplateBuildError: None are left.
+    """
+    left_s = end_at - time.monotonic()
+    if left_s <= 0:
+        raise _too_long()
+    return left_s
 
 
 def _too_long() -> TemplateBuildError:

@@ -183,7 +183,7 @@ class Templates:
             context: Directory of this host that copy steps take files from.
             public: Whether other teams may use it; None leaves it as it is.
             on_line: Called with each line of its log.
-            timeout_s: Seconds until its commands are ended; pulling and keeping states have bounds of their own.
+            timeout_s: Seconds for what it runs and copies; pulling and keeping states have bounds of their own.
 
         Raises:
             InvalidSpecError: The name, a tag or the spec is no good.
@@ -226,7 +226,7 @@ class Templates:
             archives: Tars, gzipped or not, that copy steps may name instead. Their content is not trusted.
             on_begun: Called when nobody else can begin it any more.
             on_line: Called with each line of its log.
-            timeout_s: Seconds until its commands are ended; pulling and keeping states have bounds of their own.
+            timeout_s: Seconds for what it runs and copies; pulling and keeping states have bounds of their own.
 
         Raises:
             StateError: It was begun before.
