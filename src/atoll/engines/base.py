@@ -10,8 +10,12 @@ from typing import ClassVar
 
 import msgspec
 
-from atoll.errors import UnsupportedError
+from atoll.errors import EngineError, UnsupportedError
 from atoll.types import Limits
+
+
+class MachineEndedError(EngineError):
+    """A machine ended as soon as it had started, as one does whose guest was killed while it stood still."""
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,6 +251,7 @@ class Engine(ABC):
         """Boot, or restore when ``plan.checkpoint`` is set. Process 1 runs when this returns.
 
         Raises:
+            MachineEndedError: Its guest may have run for a moment.
             EngineError: The machine did not start; the message has the engine's own words.
 
         Postcondition: on any exception, cancellation included, nothing remains on

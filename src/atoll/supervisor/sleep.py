@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from atoll.engines import MachineEndedError
 from atoll.errors import AtollError, DamagedError, SandboxCrashedError
 from atoll.host import to_the_end
 from atoll.supervisor.berths import Berth
@@ -359,7 +360,7 @@ async def _leave(rest: Rest, under_way: contextlib.AsyncExitStack) -> None:
 
 def _woken_badly(sandbox: Sandbox, error: BaseException) -> BaseException:
     """What is told of a waking that failed; a guest that was killed while it stood still always ends with it."""
-    if not isinstance(error, SandboxCrashedError) or sandbox.row.state != "suspended":
+    if not isinstance(error, SandboxCrashedError | MachineEndedError) or sandbox.row.state != "suspended":
         return error
     remedy = (
         "roll it back to a snapshot"

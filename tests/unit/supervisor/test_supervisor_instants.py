@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll.engines import MachineEndedError
 from atoll.errors import EngineError
 from atoll.snapshots import Layers
 from atoll.supervisor.instants import same_instant
@@ -131,6 +132,19 @@ async def test_a_wake_that_fails_costs_no_memory_whose_disk_had_hard_links_to_be
     assert (await world.ask("GET", one)).json["state"] == "suspended"
     assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
     assert world.machine_of(sandbox_id).memory == "remembered"
+
+
+@in_world
+async def test_a_guest_that_ends_as_soon_as_it_wakes_is_told_to_have_crashed_and_sleeps_again(
+    world: World,
+) -> None:
+    sandbox_id, _ = await _asleep(world)
+    world.host.fail_next("start", MachineEndedError("it ended as soon as it had started"))
+    one = f"/v1/sandboxes/{sandbox_id}"
+    told = (await world.ask("POST", f"{one}/wake")).json
+    assert (told["code"], "`atoll resume --no-memory`" in told["hint"]) == ("sandbox_crashed", True)
+    assert (await world.ask("GET", one)).json["state"] == "suspended"
+    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
 
 
 @in_world

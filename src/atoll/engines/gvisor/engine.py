@@ -11,7 +11,16 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from atoll.engines.base import Capabilities, Engine, Machine, MachinePlan, Spare, SparePlan, Uplink
+from atoll.engines.base import (
+    Capabilities,
+    Engine,
+    Machine,
+    MachineEndedError,
+    MachinePlan,
+    Spare,
+    SparePlan,
+    Uplink,
+)
 from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.launch import START_TIMEOUT_S, Bounds, launch
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
@@ -253,5 +262,5 @@ def _processes(machine_id: str, places: Places) -> tuple[HostProcess, HostProces
         for process in (sentry, gofer):
             if process is not None:
                 process.close()
-        raise EngineError(f"the machine {machine_id} ended as soon as it had started")
+        raise MachineEndedError(f"the machine {machine_id} ended as soon as it had started")
     return sentry, gofer
