@@ -12,9 +12,12 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
+from atoll.engines import MachineEndedError
 from atoll.engines.gvisor import machine as machine_module
 from atoll.engines.gvisor import spare as spare_module
 from atoll.engines.gvisor.checkpoint_files import reserve
+from atoll.engines.gvisor.control import ControlSocket
+from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import _starting
 from atoll.errors import NoSpaceError
 from atoll.testing import PATIENCE_S, EngineConformance, SpareConformance, ticks_beyond
@@ -87,6 +90,36 @@ def test_a_machine_whose_process_is_killed_says_so_and_is_cleaned_up(
         assert await engine.adopt(machine.record()) is None
         assert workshop.ledger() == before
         await machine.kill()
+
+    workshop.run(test)
+
+
+def test_a_guest_that_was_killed_while_it_stood_still_ends_as_soon_as_it_goes_on(
+    workshop: GvisorWorkshop,
+) -> None:
+    async def test() -> None:
+        plan = workshop.plan("m1")
+        before = workshop.ledger()
+        engine = workshop.engine()
+        machine = await engine.start(plan)
+        await ticks_beyond(workshop, plan, 1)
+        await machine.pause()
+        control = ControlSocket(Places(plan.state_dir).control_socket("m1"))
+        await control.call("containerManager.Signal", {"CID": "m1", "Signo": signal.SIGKILL})
+        into = workshop.directory()
+        await machine.checkpoint(into, durable=True)
+        await machine.kill()
+        for number in range(12):  # at one moment or another of its start
+            again = workshop.plan(f"again{number}", like=plan)
+            again = msgspec.structs.replace(again, checkpoint=into)
+            try:
+                machine = await engine.start(again)
+            except MachineEndedError:
+                continue
+            async with asyncio.timeout(PATIENCE_S):
+                await machine.wait()
+            await machine.kill()
+        assert workshop.ledger() == before
 
     workshop.run(test)
 

@@ -38,6 +38,8 @@ RUNSC_VERSION = "atoll-20260905.4"
 # The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its
 # table of descriptors grows, and a child is born with a table like its parent's: so runsc gets a high descriptor.
 HIGH_DESCRIPTOR = 256
+# A sentry that closes its control socket because its guest has ended is gone soon after.
+_NOTICED_S = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -89,8 +91,11 @@ class GvisorEngine(Engine):
         )
         try:
             await machine.limit_tasks(plan.limits)
-        except BaseException:
-            await machine.kill()
+        except BaseException as error:
+            ended = isinstance(error, EngineError) and await sentry.ends_within(_NOTICED_S)
+            await to_the_end(machine.kill())
+            if ended:
+                raise _ended(plan.machine_id) from error
             raise
         return machine
 
@@ -262,5 +267,9 @@ def _processes(machine_id: str, places: Places) -> tuple[HostProcess, HostProces
         for process in (sentry, gofer):
             if process is not None:
                 process.close()
-        raise MachineEndedError(f"the machine {machine_id} ended as soon as it had started")
+        raise _ended(machine_id)
     return sentry, gofer
+
+
+def _ended(machine_id: str) -> MachineEndedError:
+    return MachineEndedError(f"the machine {machine_id} ended as soon as it had started")

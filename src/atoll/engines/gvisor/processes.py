@@ -46,6 +46,13 @@ class HostProcess:
         """Whether the process has ended."""
         return self._pidfd < 0 or wait_pidfd(self._pidfd, 0)
 
+    async def ends_within(self, timeout_s: float) -> bool:
+        """Whether the process has ended, or does so before the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self.wait()
+        return self.has_ended
+
     async def wait(self) -> None:
         """Return when the process has ended. Any number of tasks may wait."""
         if self._pidfd < 0:
