@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atoll.engines import MachineEndedError
+from atoll.errors import SandboxCrashedError
 from atoll.host import to_the_end
 from atoll.supervisor.captures import read_flows
 from atoll.supervisor.erasing import erase
@@ -39,12 +41,22 @@ class Branches:
         ``env_inside`` is the sandbox environment that the checkpoint's memory has, ``being_written`` as in
         ``MachinePlan``.
 
+        Raises:
+            SandboxCrashedError: Its guest has ended as soon as it ran.
+
         Postcondition: on any exception nothing of it is left.
         """
         try:
-            return await self._branch(row, checkpoint, env_inside, being_written)
-        except SpareDiedError:
-            return await self._branch(row, checkpoint, env_inside, being_written)
+            try:
+                return await self._branch(row, checkpoint, env_inside, being_written)
+            except SpareDiedError:
+                return await self._branch(row, checkpoint, env_inside, being_written)
+        except (MachineEndedError, SandboxCrashedError) as error:
+            raise SandboxCrashedError(
+                "what was restored has ended as soon as it ran",
+                hint="try again; if it always ends so, its process 1 was ended before: use an earlier snapshot",
+                sandbox_id=row.sandbox_id,
+            ) from error
 
     async def _branch(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], being_written: bool

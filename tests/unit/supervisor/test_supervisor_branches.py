@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
+from atoll.engines import MachineEndedError
 from atoll.host import remove_tree
 from tests.unit.supervisor.world import World, in_world
 
@@ -329,6 +330,28 @@ async def test_what_was_settled_when_a_snapshot_was_made_is_not_asked_for_in_vai
             made = await world.create(from_snapshot=name, **given)
             row = world.system.table.sandbox(made["sandbox_id"]).row
             assert (row.start, row.trust_host_ca) == (False, trusted)
+
+
+@in_world
+async def test_a_copy_that_ends_as_soon_as_it_runs_is_told_to_have_crashed_and_leaves_nothing(
+    world: World,
+) -> None:
+    _, one = await _made(world)
+    await _snapshot(world, one, "s1")
+    there = [
+        list(world.links.open),
+        list(world.host.machines),
+        len((await world.ask("GET", "/v1/sandboxes")).json),
+    ]
+    for path, body in (("/v1/sandboxes", {"from_snapshot": "s1"}), (f"{one}/fork", {"count": 1})):
+        world.host.fail_next("start", MachineEndedError("it ended as soon as it had started"))
+        answer = await world.ask("POST", path, body)
+        assert (answer.json["code"], "earlier snapshot" in answer.json["hint"]) == ("sandbox_crashed", True)
+    assert there == [
+        list(world.links.open),
+        list(world.host.machines),
+        len((await world.ask("GET", "/v1/sandboxes")).json),
+    ]
 
 
 @in_world
