@@ -55,6 +55,8 @@ type Process struct {
 	inputMu sync.Mutex // one writer at a time
 	closing sync.Mutex
 	input   *os.File // guarded by closing
+
+	resizing resizing
 }
 
 // Gone is closed when the process has ended, which may be before its output is read.
@@ -151,18 +153,6 @@ func (p *Process) dropInput() {
 		p.input.Close()
 	}
 	p.input = nil
-}
-
-// Resize changes the size of the terminal.
-func (p *Process) Resize(size pty.Size) error {
-	if p.Terminal == nil {
-		return fault.New(fault.Invalid, "process %d has no terminal", p.PID)
-	}
-	master, err := p.openInput()
-	if err != nil {
-		return err
-	}
-	return pty.Resize(master, size)
 }
 
 func (p *Process) expire() {

@@ -207,6 +207,39 @@ func TestATerminalHasItsSizeAndCanBeResized(t *testing.T) {
 	}
 }
 
+func TestANewSizeIsSetAgainWhereAProgramPutsTheOldOneBack(t *testing.T) {
+	old, wanted, other := pty.Size{Cols: 97, Rows: 31}, pty.Size{Cols: 111, Rows: 22}, pty.Size{Cols: 80, Rows: 22}
+	spec := shell("read line")
+	spec.Terminal = &old
+	p, f := start(t, spec)
+	defer f.Close()
+	settled := func(byProgram pty.Size) pty.Size {
+		for _, size := range []pty.Size{old, wanted} {
+			if err := p.Resize(size); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := pty.Resize(p.input, byProgram); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * looksAfter[len(looksAfter)-1])
+		size, err := pty.SizeOf(p.input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return size
+	}
+	if size := settled(other); size != other {
+		t.Fatalf("what a program has chosen became %v", size)
+	}
+	for range 5 { // this test may be late itself
+		if settled(old) == wanted {
+			return
+		}
+	}
+	t.Fatal("the new size is lost")
+}
+
 func TestWhatCannotStartSaysWhy(t *testing.T) {
 	plain := t.TempDir() + "/plain"
 	if err := os.WriteFile(plain, []byte("no program"), 0o644); err != nil {

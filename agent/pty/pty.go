@@ -60,20 +60,32 @@ func openSlave(master int, uid uint32) (*os.File, error) {
 
 // Resize tells the terminal its new size; the kernel sends SIGWINCH to its foreground programs.
 func Resize(master *os.File, size Size) error {
+	window := [4]uint16{size.Rows, size.Cols}
+	if err := windowCall(master, syscall.TIOCSWINSZ, &window); err != nil {
+		return fmt.Errorf("resize the terminal: %w", err)
+	}
+	return nil
+}
+
+// SizeOf asks for the terminal's size.
+func SizeOf(master *os.File) (Size, error) {
+	var window [4]uint16
+	if err := windowCall(master, syscall.TIOCGWINSZ, &window); err != nil {
+		return Size{}, fmt.Errorf("size of the terminal: %w", err)
+	}
+	return Size{Rows: window[0], Cols: window[1]}, nil
+}
+
+func windowCall(master *os.File, request uintptr, window *[4]uint16) error {
 	raw, err := master.SyscallConn()
 	if err != nil {
 		return err
 	}
-	window := [4]uint16{size.Rows, size.Cols}
 	var failed error
-	err = raw.Control(func(fd uintptr) { failed = control(fd, syscall.TIOCSWINSZ, unsafe.Pointer(&window)) })
-	if err == nil {
-		err = failed
+	if err := raw.Control(func(fd uintptr) { failed = control(fd, request, unsafe.Pointer(window)) }); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("resize the terminal: %w", err)
-	}
-	return nil
+	return failed
 }
 
 func control(fd, request uintptr, argument unsafe.Pointer) error {
