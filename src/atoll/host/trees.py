@@ -95,16 +95,26 @@ def stats_below(path: Path) -> Generator[os.stat_result, None, None]:
         waiting = [""]
         while waiting:
             at = waiting.pop()
-            gone = contextlib.suppress(FileNotFoundError, NotADirectoryError)
-            with gone, open_below(top, at) as fd, os.scandir(fd) as entries:
+            with _unless_caught(), open_below(top, at) as fd, os.scandir(fd) as entries:
                 for entry in entries:
-                    try:
+                    found = None
+                    with _unless_caught():
                         found = entry.stat(follow_symlinks=False)
-                    except FileNotFoundError:
+                    if found is None:
                         continue
                     if stat.S_ISDIR(found.st_mode):
                         waiting.append(f"{at}/{entry.name}" if at else entry.name)
                     yield found
+
+
+@contextlib.contextmanager
+def _unless_caught() -> Iterator[None]:
+    """Go on behind this where somebody has renamed, replaced or removed what was to be opened."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE):
+            raise
 
 
 def sync_tree(path: Path) -> None:

@@ -24,6 +24,7 @@ _LOOK_S = 10.0
 # Measuring takes at most this share of a processor. Only its own time counts: on a busy host a guest that waits for
 # room must not wait the longer.
 _SHARE = 0.1
+_AGAIN_S = 5.0
 _ENDLESS = 1 << 60
 _log = logging.getLogger(__name__)
 
@@ -52,23 +53,24 @@ class DiskWatch:
         loop.add_reader(event_fd, self._asked, event_fd)
         try:
             while not await self._watched(event_fd):
-                await self._berth.limits_changed.wait()
+                # Without a watch no limit would hold, and what is removed would never be room again.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._berth.limits_changed.wait(), _AGAIN_S)
         finally:
             loop.remove_reader(event_fd)
             os.close(event_fd)
 
     async def _watched(self, event_fd: int) -> bool:
-        """Watch until something fails; whether that is the end, for a machine may be between two disks."""
+        """Watch until something fails; whether that is the end, as its machine is gone."""
         try:
             await self._watching(event_fd)
         except (AtollError, OSError) as error:
-            if self._berth.leaving and not self._berth.gone.is_set():
-                return False
-            if not self._berth.gone.is_set():
-                _log.warning(
-                    "the disk of machine %s is not watched: %s", self._berth.machine.machine_id, error
-                )
-        return True
+            if self._berth.gone.is_set():
+                return True
+            if not self._berth.leaving:  # else it may be between two disks
+                machine_id = self._berth.machine.machine_id
+                _log.warning("the disk of machine %s is measured again in a moment: %s", machine_id, error)
+        return False
 
     def _asked(self, event_fd: int) -> None:
         with contextlib.suppress(BlockingIOError):

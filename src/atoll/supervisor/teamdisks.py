@@ -91,38 +91,40 @@ class TeamDisks:
 
     async def _measure(self, team: str, trees: set[Path]) -> None:
         for layer_id in self._unknown(team):
-            measured = await asyncio.to_thread(_measured, partial(self._layers.size_bytes, layer_id))
+            measured = await asyncio.to_thread(_measured, partial(self._layers.size_bytes, layer_id), 0)
             self._frozen[layer_id] = measured[0]
         for tree in trees - self._trees.keys():
-            self._trees[tree] = (await asyncio.to_thread(_measured, partial(tree_bytes, tree)))[0]
+            self._trees[tree] = (await asyncio.to_thread(_measured, partial(tree_bytes, tree), 0))[0]
         volumes = {row.volume_id for row in self._volumes.list(team)}
         for id_, rests_since in self._stale(team).items():
+            before = self._measures.get(id_)
+            before_bytes = before.size_bytes if before else 0
             if id_ in volumes:
                 work = partial(tree_bytes, self._places.volume(id_))
-                size_bytes, took_s = await asyncio.to_thread(_measured, work)
+                size_bytes, took_s = await asyncio.to_thread(_measured, work, before_bytes)
             else:
-                size_bytes, took_s = await self._of_sandbox(id_)
+                size_bytes, took_s = await self._of_sandbox(id_, before_bytes)
             self._measures[id_] = _Measure(size_bytes, time.monotonic(), took_s, rests_since)
         self._forget()
         for tree in [tree for tree in self._trees if not tree.exists()]:
             del self._trees[tree]
 
-    async def _of_sandbox(self, sandbox_id: str) -> tuple[int, float]:
+    async def _of_sandbox(self, sandbox_id: str, before_bytes: int) -> tuple[int, float]:
         try:
             sandbox = self._table.sandbox(sandbox_id)
             kept = await _kept_by_engine(sandbox)
         except (AtollError, OSError):  # it is gone
             return 0, 0.0
-        size_bytes, took_s = await asyncio.to_thread(_measured, partial(self._disk_and_memory, sandbox))
-        return kept + size_bytes, took_s
+        work = partial(self._disk_and_memory, sandbox, kept)
+        return await asyncio.to_thread(_measured, work, before_bytes)
 
-    def _disk_and_memory(self, sandbox: Sandbox) -> int:
+    def _disk_and_memory(self, sandbox: Sandbox, kept: int) -> int:
         row = sandbox.row
         disk = (
             0 if row.engine_disk else self._layers.sizes_changed(self._places.disk(row.sandbox_id, row.disk))
         )
         memory = self._places.checkpoint(row.sandbox_id)
-        return disk + (tree_bytes(memory) if memory.is_dir() else 0)
+        return kept + disk + (tree_bytes(memory) if memory.is_dir() else 0)
 
     def _forget(self) -> None:
         """Forget the sizes of what is there no more."""
@@ -176,13 +178,14 @@ def _fresh(measure: _Measure | None, rests_since: float | None, now_s: float) ->
     return now_s - measure.at_s <= max(_FRESH_S, _FRESH_TIMES * measure.took_s)
 
 
-def _measured(work: Callable[[], int]) -> tuple[int, float]:
+def _measured(work: Callable[[], int], before_bytes: int) -> tuple[int, float]:
+    """What the work says, or where it fails what was measured before, and the processor time that it took."""
     began_s = time.thread_time()
     try:
         size_bytes = work()
     except FileNotFoundError:  # killed, or dropped, just now
         size_bytes = 0
     except OSError as error:
-        _log.warning("the disk of a team is not measured whole: %s", error)
-        size_bytes = 0
+        _log.warning("a part of a team's disk is not measured: %s", error)
+        size_bytes = before_bytes
     return size_bytes, time.thread_time() - began_s

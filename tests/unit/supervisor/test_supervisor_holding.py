@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from atoll.engines import DiskGrowth
-from atoll.errors import UnsupportedError
+from atoll.errors import EngineError, UnsupportedError
+from atoll.host.trees import stats_below
 from atoll.host.treeuse import TreeUse, tree_use
 from atoll.supervisor import diskwatch
 from atoll.supervisor.diskwatch import DiskWatch, growth_left
@@ -71,6 +72,51 @@ def test_a_tree_counts_every_name_and_the_pages_of_hard_links_once(tmp_path) -> 
         file.truncate(10 << 20)
     (tmp_path / "link").symlink_to("nowhere")
     assert tree_use(tmp_path) == TreeUse(size_bytes=(10 << 20) + 6 * 4096, files=5)
+
+
+def test_a_directory_that_becomes_a_link_while_it_is_measured_is_left_out(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(b"x")
+    found = []
+    for each in stats_below(tmp_path):
+        found.append(each)
+        if len(found) == 2:  # both are known, and neither is open yet
+            for name in ("one", "two"):
+                (tmp_path / name).rename(tmp_path / f"{name} moved")
+                (tmp_path / name).symlink_to("/")
+    assert len(found) == 2
+
+
+def test_a_disk_that_could_not_be_measured_is_measured_again(monkeypatch) -> None:
+    told: list[tuple[object, ...]] = []
+    gone = asyncio.Event()
+
+    class Machine:
+        machine_id = "m"
+
+        async def mark_disk(self) -> None: ...
+
+        async def limit_growth(self, *given: object) -> None:
+            told.append(given)
+            gone.set()
+            raise EngineError("it has ended")
+
+    failures = iter([OSError("no descriptor is left"), EngineError("it does not answer")])
+
+    def use(_: object) -> TreeUse:
+        for failure in failures:
+            raise failure
+        return TreeUse(0, 0)
+
+    monkeypatch.setattr(diskwatch, "_AGAIN_S", 0.01)
+    berth = SimpleNamespace(
+        machine=Machine(), disk=Path(), gone=gone, leaving=False, limits_changed=asyncio.Event()
+    )
+    asyncio.run(DiskWatch(berth, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
+    ((growth, event_fd),) = told
+    assert growth == DiskGrowth(size_bytes=1 << 20, files=1 << 60)
+    assert event_fd is not None
 
 
 def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_again(monkeypatch) -> None:
