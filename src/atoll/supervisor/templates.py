@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -104,6 +104,7 @@ class Templates:
         async with self.rows.lock:
             build = self._build(wanted.team, name, limits=wanted.limits, tags=tags)
             row = self._row(wanted.team, name, build)
+            _check_room(row.tags.keys() | set(tags))
             await self.rows.put(row.but(public=row.public if wanted.public is None else wanted.public))
         return build
 
@@ -372,9 +373,13 @@ def _tagged(row: TemplateRow, build: BuildInfo) -> TemplateRow:
     """The template with the build's tags standing for it."""
     told = {tag: TagInfo(build_id=build.build_id, created_at=row.changed_at) for tag in build.tags}
     tags = {**row.tags, **told}
+    _check_room(tags.keys())
+    return row.but(tags=tags)
+
+
+def _check_room(tags: Collection[str]) -> None:
     if len(tags) > _TAGS_MOST:
         raise InvalidSpecError(f"a template has {_TAGS_MOST} tags at most", hint="remove some")
-    return row.but(tags=tags)
 
 
 def _built(row: TemplateRow, tag: str) -> BuildInfo:

@@ -232,11 +232,6 @@ def _missing_tag(row: TemplateRow, name: str, tag: str) -> TemplateNotFoundError
 def _bounded(row: TemplateRow) -> tuple[BuildInfo, ...]:
     """The builds that are worth keeping: those that a tag stands for or that go on, and the newest others."""
     tagged = {tag.build_id for tag in row.tags.values()}
-    excess = len(row.builds) - _BUILDS_KEPT
-    kept = []
-    for build in row.builds:
-        if excess > 0 and build.build_id not in tagged and build.state != "building":
-            excess -= 1
-        else:
-            kept.append(build)
-    return tuple(kept)
+    others = [one for one in row.builds if one.build_id not in tagged and one.state != "building"]
+    dropped = {one.build_id for one in others[:-_BUILDS_KEPT]}
+    return tuple(one for one in row.builds if one.build_id not in dropped)

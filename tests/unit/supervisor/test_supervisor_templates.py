@@ -188,6 +188,16 @@ async def test_a_build_that_is_ready_has_its_tags_however_many_builds_were_asked
 
 
 @in_world
+async def test_a_template_is_built_again_however_many_of_its_builds_have_tags(world: World) -> None:
+    for number in range(35):
+        await built(world, f"one:{number}")
+    assert await states(world, "one") == ["ready"] * 35
+    tags = [f"more{number}" for number in range(30)]
+    refused = await world.ask("POST", "/v1/templates", {"name": "one", "tags": tags})
+    assert (refused.json["code"], "64 tags at most" in refused.json["message"]) == ("invalid_spec", True)
+
+
+@in_world
 async def test_a_supervisor_starts_on_a_full_disk_in_the_middle_of_a_build(world: World) -> None:
     build_id, hold = await begun(world, "one")
     await kept(world, build_id)
