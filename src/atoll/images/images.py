@@ -167,14 +167,18 @@ class Images:
         """Whether removing that name, or digest, erases the image."""
         return self._catalog.is_only_name(image_name(name))
 
-    async def remove(self, name: str) -> None:
-        """Forget that name, and erase the image when it was its last one. The caller has seen to it that nothing
-        needs it.
+    async def remove(self, name: str, check: Callable[[], None] | None = None) -> None:
+        """Forget that name, and erase the image when it was its last one.
+
+        Args:
+            check: Raises if something needs it. A pull may have to end before, and meanwhile much may happen.
 
         Raises:
             ImageNotFoundError: No image has that name.
         """
         async with held(self._pulls.layers_lock, _nothing, ""):
+            if check is not None:
+                check()
             await asyncio.to_thread(self._catalog.remove, image_name(name))
 
     def unneeded(self, in_use: Collection[str]) -> Collection[Path]:

@@ -200,7 +200,7 @@ class Creation:
         )
         sandbox = Sandbox(row)
         self._parts.quotas.known_as(blank.sandbox_id, row.sandbox_id)
-        with self._parts.table.holds.during(row.sandbox_id):
+        with self._parts.table.holds.during(row.sandbox_id, facts.digest):
             berth.link.set_policy(row.network)
             if wanted := taken_init(row, facts.env):
                 await berth.alive(self._parts.agents.init(berth.link, wanted), row.sandbox_id)

@@ -106,7 +106,9 @@ class Forks:
         directory, layer_id = self._parts.places.snapshots / f"fork-{new_id()}", new_id()
         volumes = sandbox.row.volumes.values()
         with (
-            self._parts.table.holds.during(directory.name, layer_id, *ids, *volumes),
+            self._parts.table.holds.during(
+                directory.name, layer_id, *ids, *volumes, sandbox.row.image_digest
+            ),
             contextlib.ExitStack() as held,
         ):
             try:

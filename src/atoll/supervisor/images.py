@@ -137,11 +137,15 @@ class ImageShelf:
             InUseError: A sandbox or snapshot stands on it.
         """
         image = await asyncio.to_thread(self._get, name)
-        if image.info.digest in self.in_use() and self._images.is_only_name(name):
-            raise InUseError(
-                f"image {name!r} is used by sandboxes or snapshots", hint="kill and delete those first"
-            )
-        await self._images.remove(name)
+
+        def check() -> None:
+            if image.info.digest in self.in_use() and self._images.is_only_name(name):
+                raise InUseError(
+                    f"image {name!r} is used by sandboxes or snapshots", hint="kill and delete those first"
+                )
+
+        check()
+        await self._images.remove(name, check)
         self._facts.pop(image.info.digest, None)
         self._asked.pop(image.info.digest, None)
 

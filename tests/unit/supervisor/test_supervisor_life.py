@@ -313,6 +313,17 @@ async def test_an_image_that_is_missing_is_built_with_progress(world: World) -> 
 
 
 @in_world
+async def test_an_image_that_is_used_while_its_removal_waits_for_a_pull_stays(world: World) -> None:
+    world.images.unlocked.clear()
+    removing = asyncio.create_task(world.ask("DELETE", "/v1/images/base"))
+    await asyncio.sleep(0)
+    await world.create()
+    world.images.unlocked.set()
+    assert (await removing).json["code"] == "in_use"
+    assert world.images.have
+
+
+@in_world
 async def test_an_image_in_use_is_not_removed(world: World) -> None:
     made = await world.create()
     assert (await world.ask("DELETE", "/v1/images/base")).json["code"] == "in_use"

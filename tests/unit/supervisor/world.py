@@ -218,6 +218,8 @@ class FakeImages:
         self.have = True
         self.builds = 0
         self.may_build: asyncio.Event | None = None
+        self.unlocked = asyncio.Event()
+        self.unlocked.set()
         self.pulled: dict[str, list[Image]] = {}
         self.needs_bytes = 0
 
@@ -293,7 +295,9 @@ class FakeImages:
     def is_only_name(self, name: str) -> bool:
         return True
 
-    async def remove(self, name: str) -> None:
+    async def remove(self, name: str, check: Callable[[], None]) -> None:
+        await self.unlocked.wait()
+        check()
         self.have = False
 
 
