@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import os
 import platform
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -69,6 +70,7 @@ class Pulls:
         self._settings = settings
         self._stacking = stacking
         self._puller = Puller(settings)
+        self._done_with: dict[Path, set[Path]] = {}
 
     async def pull(
         self, name: str, progress: Report, access: ImageAccess, *, newest: bool, most_bytes: int | None = None
@@ -98,13 +100,36 @@ class Pulls:
 
     async def _have(self, asked: _Asked, resolved: Resolved, progress: Report) -> Image:
         fetched: list[Blob] = []
+        with self._among_pulls(self._downloads(asked)) as done_with:
+            try:
+                image = await self._brought(asked, resolved, fetched, progress)
+            except BaseException:
+                # What is on its way counts to no quota: a team begins anew, the owner of the home goes on with it.
+                if asked.access.team is not None:
+                    done_with |= self._files(asked, fetched)
+                raise
+            done_with |= self._files(asked, fetched)
+            return image
+
+    @contextlib.contextmanager
+    def _among_pulls(self, directory: Path) -> Iterator[set[Path]]:
+        """Keep a directory of downloads there. Of all pulls that go on in it the last one removes what they are done
+        with, for another one may be about to use it, and the directory if it is empty.
+        """
+        done_with = self._done_with.setdefault(directory, set())
+        fd = _shared(directory)
         try:
-            return await self._brought(asked, resolved, fetched, progress)
-        except BaseException:
-            # What is on its way counts to no quota: a team's next pull begins anew, that of the home's owner goes on.
-            if asked.access.team is not None:
-                self._drop(asked, fetched)
-            raise
+            yield done_with
+        finally:
+            try:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    for path in self._done_with.pop(directory, ()):
+                        path.unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):  # a later pull goes on with what is there
+                        directory.rmdir()
+            finally:
+                os.close(fd)
 
     async def _brought(
         self, asked: _Asked, resolved: Resolved, fetched: list[Blob], progress: Report
@@ -118,11 +143,11 @@ class Pulls:
             # What is unpacked must have its record before somebody collects what no image needs.
             async with held(self.layers_lock, progress, "waiting for another image"):
                 if image := self._catalog.get(digest):
-                    return self._named(asked, fetched, image)
+                    return self._named(asked, image)
                 missing = self._missing(asked.realm, resolved)
                 if all(self._blob(asked, layer.blob).exists() for layer in missing):
                     image = await self._unpack(asked, resolved, progress)
-                    return self._named(asked, fetched, image)
+                    return self._named(asked, image)
         raise ImagePullError(f"the layers of {asked.name} vanish while it is pulled", hint="try again")
 
     @property
@@ -130,20 +155,14 @@ class Pulls:
         """Held while layers become an image's, or are collected."""
         return self._catalog.layers / _LAYERS_LOCK
 
-    def _named(self, asked: _Asked, fetched: Iterable[Blob], image: Image) -> Image:
+    def _named(self, asked: _Asked, image: Image) -> Image:
         self._catalog.name(asked.realm.key(asked.name), Named(digest=image.info.digest))
-        self._drop(asked, fetched)
         return image
 
-    def _drop(self, asked: _Asked, fetched: Iterable[Blob]) -> None:
-        """Remove what was brought, but not what another pull has: those blobs too that somebody else has unpacked."""
-        for blob in fetched:
-            path = self._blob(asked, blob)
-            for each in (path, path.with_name(f"{path.name}.part")):
-                each.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # another pull is at it
-            self._downloads(asked).rmdir()
-            self._catalog.downloads.rmdir()
+    def _files(self, asked: _Asked, blobs: Iterable[Blob]) -> set[Path]:
+        """What is on the disk of blobs, whole or in part."""
+        whole = {self._blob(asked, blob) for blob in blobs}
+        return whole | {path.with_name(f"{path.name}.part") for path in whole}
 
     def _check(self, name: str, resolved: Resolved) -> None:
         config = resolved.config
@@ -321,6 +340,18 @@ class _Left:
     def take(self, count_bytes: int, entries: int) -> None:
         # Nothing left must not read as no bound.
         self.bytes, self.entries = max(1, self.bytes - count_bytes), max(0, self.entries - entries)
+
+
+def _shared(directory: Path) -> int:
+    """A descriptor of a directory, made if missing, that holds its lock shared."""
+    while True:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # removed just now
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            if directory.exists() and os.path.samestat(directory.stat(), os.fstat(fd)):
+                return fd
+            os.close(fd)
 
 
 def _no_room(asked: _Asked) -> QuotaError:

@@ -46,6 +46,10 @@ def left_over(path: Path) -> list[str]:
     ]
 
 
+def left_in_downloads(path: Path) -> list[Path]:
+    return list((path / "images/downloads").glob("*"))
+
+
 async def test_layers_of_every_packing_come_and_are_stored_once_for_all_images(tmp_path: Path) -> None:
     shared = [File("shared", b"same")]
     first = ImageSource([shared, [File("one", b"1")], [File("two", b"2")]], how=("gzip", "zstd", "plain"))
@@ -399,7 +403,7 @@ async def test_what_a_team_had_pulled_is_its_own_to_pay_for_and_to_give_up(tmp_p
             wanted = registry.put("big", str(small), ImageSource([[File("b", bytes(2_000_000 + small))]]))
             with pytest.raises(QuotaError, match=match):
                 await ensure(wanted, access=other, most_bytes=small)
-        assert not (tmp_path / "images/downloads").exists()
+        assert left_in_downloads(tmp_path) == []
         registry.gate.clear()
         cut = registry.put("cut", "1", ImageSource([[File("c", BIG)]]))
         leaving = asyncio.create_task(ensure(cut, access=other))
@@ -408,7 +412,7 @@ async def test_what_a_team_had_pulled_is_its_own_to_pay_for_and_to_give_up(tmp_p
         with pytest.raises(asyncio.CancelledError):
             await leaving
         registry.gate.set()
-        assert not (tmp_path / "images/downloads").exists(), "what no quota counts"
+        assert left_in_downloads(tmp_path) == [], "what no quota counts"
         await ensure(moved, access=other, newest=True, most_bytes=1_000_000)  # of which only a little is new
     assert [image.info.digest for image in images.pulled_for("reef")] == [one.info.digest], (
         "without a name, too"
@@ -420,6 +424,26 @@ async def test_what_a_team_had_pulled_is_its_own_to_pay_for_and_to_give_up(tmp_p
     assert (list(images.pulled_for("reef")), images.get(two.info.digest)) == ([], two)
     assert images.give_up(two.info.digest)
     assert [info.pulled_for for info in images.list()] == [None]
+
+
+async def test_a_pull_that_ends_takes_nothing_from_another_one(tmp_path: Path) -> None:
+    images, reef, other = images_in(tmp_path), ImageAccess(team="reef"), ImageAccess(team="other")
+    with serving() as registry:
+        slow = registry.put("app", "slow", ImageSource([[File("big", BIG)]]))
+        refused = registry.put("app", "big", ImageSource([[File("big", BIG)], [File("a")]]))
+        quick = registry.put("app", "quick", ImageSource([[File("b")]]))
+        registry.gate.clear()
+        going_on = asyncio.create_task(images.ensure(slow, silent, access=reef))
+        await asyncio.to_thread(until, lambda: any((tmp_path / "images/downloads").rglob("sha256-*")))
+        with pytest.raises(QuotaError):
+            await images.ensure(refused, silent, access=other, most_bytes=1000)
+        assert left_in_downloads(tmp_path) != []
+        second = asyncio.create_task(images.ensure(quick, silent, access=other))
+        registry.gate.set()
+        assert ((await going_on).lowers[0] / "big").read_bytes() == BIG
+        assert ((await second).lowers[0] / "b").exists()
+    assert registry.blob_requests() == 5, "three configurations and two layers, each once"
+    assert left_in_downloads(tmp_path) == []
 
 
 async def test_progress_tells_bytes_and_layers(tmp_path: Path) -> None:
