@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Literal
 
 from atoll.errors import AtollError
@@ -18,11 +19,30 @@ if TYPE_CHECKING:
 
 _PROCESSES = 4096
 _OPEN_FILES = 65_536
+_log = logging.getLogger(__name__)
 
 
 def default_limits(host_memory_bytes: int) -> Limits:
     """Half of the host's memory, and as many processes and open files as a busy desktop has."""
     return Limits(memory_mib=host_memory_bytes // 2 >> 20, processes=_PROCESSES, open_files=_OPEN_FILES)
+
+
+async def tell_changed_memory(parts: Parts, sandbox: Sandbox) -> None:
+    """Tell the guest of one that runs again how much memory it has, if that may have changed while it was paused."""
+    if sandbox.memory_untold:
+        try:
+            await _tell_memory(parts, sandbox, sandbox.row.limits)
+        except AtollError as error:  # whoever uses it is told, if it has crashed
+            _log.warning("sandbox %s does not know its memory: %s", sandbox.sandbox_id, error)
+
+
+async def _tell_memory(parts: Parts, sandbox: Sandbox, limits: Limits) -> None:
+    """Tell it how much memory it has: it ends its biggest program before that is full."""
+    berth = parts.berth_of(sandbox)
+    memory_mib = limits.over(parts.default_limits).memory_mib or 0
+    told = parts.agents.init(berth.link, GuestInit(memory_bytes=memory_mib << 20))
+    await berth.alive(told, sandbox.sandbox_id)
+    sandbox.memory_untold = False
 
 
 class LimitChanges:
@@ -91,6 +111,6 @@ class LimitChanges:
             wanted = limits.over(self._parts.default_limits)
             await berth.alive(berth.machine.limit(wanted), sandbox.sandbox_id)
             await berth.link.set_rate(wanted.network_mib_s)
+            sandbox.memory_untold = True
             if sandbox.row.state == "running":
-                memory = GuestInit(memory_bytes=(wanted.memory_mib or 0) << 20)
-                await berth.alive(self._parts.agents.init(berth.link, memory), sandbox.sandbox_id)
+                await _tell_memory(self._parts, sandbox, limits)

@@ -12,7 +12,7 @@ import msgspec
 
 from atoll.engines import Engine
 from atoll.errors import HostError
-from atoll.host import write_atomically
+from atoll.host import sync_directory, write_atomically
 from atoll.supervisor.rows import Versions
 
 _AGENT = "atoll-agent"
@@ -84,7 +84,8 @@ class Programs:
         except OSError as error:
             raise HostError(f"cannot read {source}: {error}", hint="install atoll again") from None
         target = self._directory / version / name
-        if not target.exists():
+        # A power cut may have left less of one, where it was copied by a version that did not sync it.
+        if not target.exists() or target.stat().st_size != status.st_size:
             _copy_program(source, target)
         for old in [old for old, other in known.items() if other == version]:
             del known[old]
@@ -127,5 +128,8 @@ def _copy_program(source: Path, target: Path) -> None:
     aside = target.with_suffix(".new")
     with source.open("rb") as reader, aside.open("wb") as writer:
         shutil.copyfileobj(reader, writer, _PIECE_BYTES)
-    aside.chmod(0o755)
+        os.fchmod(writer.fileno(), 0o755)
+        writer.flush()
+        os.fsync(writer.fileno())
     os.replace(aside, target)
+    sync_directory(target.parent)

@@ -233,6 +233,7 @@ class Reconcile:
             return
         self._parts.attach(sandbox, berth)
         if row.state == "paused":
+            sandbox.memory_untold = True  # as its limits may have been changed before
             self._parts.watch_paused(sandbox, berth)
         _log.info("adopted sandbox %s", row.sandbox_id)
 

@@ -19,6 +19,7 @@ from atoll.supervisor.captures import read_flows
 from atoll.supervisor.identity import woken_init
 from atoll.supervisor.instants import same_instant
 from atoll.supervisor.leases import NO_LEASE, Columns, length_after_use
+from atoll.supervisor.limits import tell_changed_memory
 from atoll.supervisor.memories import Memory
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.poweroff import PowerOff
@@ -277,6 +278,7 @@ class Sleep:
         if not runs:
             await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
             raise berth.lost(sandbox.sandbox_id)
+        await tell_changed_memory(self._parts, sandbox)
 
     async def restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool = True) -> None:
         """Have a sleeping one run from its memory, with these columns of its row changed too."""

@@ -38,6 +38,7 @@ class Sandbox:
     """A sandbox of this supervisor. ``lock`` is held by whoever changes its state.
 
     ``berth`` is there while it runs or is paused; ``link`` while it is suspended and its connections wait.
+    ``memory_untold``: the guest has to be told how much memory it has when it is thawed.
     """
 
     def __init__(self, row: SandboxRow, berth: Berth | None = None) -> None:
@@ -45,6 +46,7 @@ class Sandbox:
         self.berth = berth
         self.link: Link | None = None
         self.lock = Turns()
+        self.memory_untold = False
 
     @property
     def sandbox_id(self) -> str:

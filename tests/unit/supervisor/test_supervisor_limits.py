@@ -24,6 +24,22 @@ async def test_changed_limits_reach_machine_link_guest_and_row(world: World) -> 
 
 
 @in_world
+async def test_a_memory_limit_that_changed_while_it_was_paused_reaches_the_guest_when_it_goes_on(
+    world: World,
+) -> None:
+    made = await world.create(limits={"memory_mib": 128})
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    await world.ask("POST", f"{one}/pause")
+    told = len(world.agents.inits)
+    await world.ask("POST", f"{one}/limits", {"limits": {"memory_mib": 256}})
+    assert len(world.agents.inits) == told, "it stands still"
+    for _ in range(2):
+        await world.ask("POST", f"{one}/wake")
+        assert [each.memory_bytes for each in world.agents.inits[told:]] == [256 << 20]
+        await world.ask("POST", f"{one}/pause")
+
+
+@in_world
 async def test_limits_that_cannot_be_changed_leave_all_as_it_was(world: World) -> None:
     made = await world.create(limits={"processes": 50})
     one = f"/v1/sandboxes/{made['sandbox_id']}"
