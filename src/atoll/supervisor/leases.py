@@ -105,11 +105,16 @@ class Leases:
         }
 
     def told(self, row: SandboxRow) -> Columns:
-        """What the calendar says of a lease's end, if it has jumped since the row was written."""
-        if row.ends_boot_s is None or row.ends_at is None:
-            return {}
-        ends_at = self.clock.unix_s() + row.ends_boot_s - self.clock.boot_s()
-        return {"ends_at": ends_at} if abs(ends_at - row.ends_at) > JUMP_S else {}
+        """What the calendar says of a lease's end, and of the beginning of a life that has one, if it has jumped since
+        the row was written.
+        """
+        columns: Columns = {}
+        offset_s = self.clock.unix_s() - self.clock.boot_s()
+        if row.limits.lifetime_s is not None:
+            columns["created_at"] = row.created_boot_s + offset_s
+        if row.ends_boot_s is not None and row.ends_at is not None:
+            columns["ends_at"] = row.ends_boot_s + offset_s
+        return {name: at for name, at in columns.items() if abs(at - getattr(row, name)) > JUMP_S}
 
     def is_over(self, row: SandboxRow) -> bool:
         """Whether a sandbox's lease has ended."""

@@ -230,6 +230,22 @@ async def test_after_another_boot_of_the_host_only_the_calendar_tells(world: Wor
 
 
 @in_world
+async def test_a_clock_that_was_set_before_another_boot_ends_no_life(world: World) -> None:
+    made = await world.create(limits={"lifetime_s": 5000})
+    for jump_s in (1_000_000, -2_000_000):
+        world.now_s += jump_s
+        await world.until(
+            lambda: abs(world.system.table.sandbox(made["sandbox_id"]).row.created_at - world.now_s) < 500
+        )
+        await world.crash()
+        world.boot, world.boot_s = f"after {jump_s}", 3.0
+        await world.start()
+        assert _state(world, made) != "gone"
+    world.boot_s += 5001
+    await world.until(lambda: _state(world, made) == "gone")
+
+
+@in_world
 async def test_a_lease_that_cannot_be_ended_is_tried_again(world: World) -> None:
     made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
     world.host.fail_next("checkpoint", NoSpaceError("full"))
