@@ -122,7 +122,7 @@ class Catalog:
         """Forget a name, and when it was the image's last one, or the image's digest, erase the image.
 
         Layers that no other image has go with it. The caller holds the lock on layers, and has seen to it that
-        nothing needs the image.
+        nothing needs the image. Where homes share their images another one may: then only names are forgotten.
 
         Raises:
             ImageNotFoundError: No image has that name.
@@ -135,7 +135,7 @@ class Catalog:
             for other, named in list(names.items()):
                 if other == name or is_only and named.digest == image.info.digest:
                     del names[other]
-        if is_only:
+        if is_only and not self.directory.is_symlink():
             self.erase(image.info.digest)
             for layer in set(image.info.layers) - self._layers_needed():
                 self._erase_layer(self.layers / layer)
@@ -208,12 +208,18 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def try_lock(path: Path) -> int | None:
-    """A descriptor that holds the exclusive lock on a file, made if missing; None while somebody else holds it."""
+    """A descriptor that holds the exclusive lock on a file, made if missing; None while somebody else holds it.
+
+    Whoever holds it may remove the file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        if os.fstat(fd).st_nlink:
+            return fd
         os.close(fd)
-        return None
-    return fd

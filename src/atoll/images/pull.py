@@ -91,12 +91,17 @@ class Pulls:
         key = asked.realm.key(name)
         lock = self._catalog.downloads.with_name(".pulls") / hashlib.sha256(key.encode()).hexdigest()[:20]
         async with held(lock, progress, f"waiting for another pull of {name}"):
-            if not newest and (image := self._catalog.get(key)):
-                return image
-            progress(Progress(step=f"asking for {name}"))
-            resolved = await self._puller.resolve(name, access)
-            self._check(name, resolved)
-            return await self._have(asked, resolved, progress)
+            try:
+                if not newest and (image := self._catalog.get(key)):
+                    return image
+                progress(Progress(step=f"asking for {name}"))
+                resolved = await self._puller.resolve(name, access)
+                self._check(name, resolved)
+                return await self._have(asked, resolved, progress)
+            finally:
+                lock.unlink(
+                    missing_ok=True
+                )  # else there would be one of each name that anybody ever asked for
 
     async def _have(self, asked: _Asked, resolved: Resolved, progress: Report) -> Image:
         fetched: list[Blob] = []

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _EVERY_S = 5.0
 _KEPT_S = 3600.0
 _KEPT = int(_KEPT_S / _EVERY_S)
+# An hour of one takes 180 KB, and there may be thousands that sleep.
+_ASLEEP_MOST = 100
 # Where no cgroup counts, and where disks have many files, looking costs: at most this share of the time.
 _SHARE = 0.1
 _SELDOM_S = 30.0
@@ -41,6 +43,11 @@ class Past:
         self._machine_id = ""
         self._cpu_s = 0.0
         self._at_s = 0.0
+
+    @property
+    def newest_at(self) -> float:
+        """When its last sample was taken, in Unix seconds; 0 where there is none."""
+        return self.samples[-1].at if self.samples else 0.0
 
     def cpu_percent(self, machine_id: str, cpu_s: float | None, vcpus: float, now_s: float) -> float | None:
         """How much of its processors a machine used since the call before; its first sample tells of no time."""
@@ -99,12 +106,20 @@ class History:
             await asyncio.sleep(min(_SELDOM_S, max(_EVERY_S, took_s / _SHARE)))
             began_s = self._clock()
             sandboxes = self._parts.table.sandboxes()
-            for gone in self._pasts.keys() - {one.sandbox_id for one in sandboxes}:
-                del self._pasts[gone]
+            self._forget(sandboxes)
             for sandbox in sandboxes:
                 if sandbox.berth is not None and sandbox.row.state == "running":
                     await self._sample(sandbox, sandbox.berth)
             took_s = self._clock() - began_s
+
+    def _forget(self, sandboxes: Sequence[Sandbox]) -> None:
+        for gone in self._pasts.keys() - {one.sandbox_id for one in sandboxes}:
+            del self._pasts[gone]
+        asleep = {one.sandbox_id for one in sandboxes if one.berth is None} & self._pasts.keys()
+        if len(asleep) > _ASLEEP_MOST:
+            by_age = sorted(asleep, key=lambda sandbox_id: self._pasts[sandbox_id].newest_at)
+            for sandbox_id in by_age[:-_ASLEEP_MOST]:
+                del self._pasts[sandbox_id]
 
     async def _sample(self, sandbox: Sandbox, berth: Berth) -> None:
         try:

@@ -218,15 +218,18 @@ class QuotaBook:
     async def within_disk(self, team: str | None, take: Callable[[int | None], Awaitable[_T]]) -> _T:
         """What ``take`` gives, which is told the most bytes that it may take, None for no bound.
 
-        It is asked again when that was too little and the team could give up something that it can have again.
+        It is asked again when that was too little and the team could give up something that it can have again. The team
+        is not deleted meanwhile.
 
         Raises:
+            TeamNotFoundError: There is no such team.
             QuotaError: The team has used up its disk, or it was too little.
         """
         while True:
             left_bytes = await self._disk_left(team)
             try:
-                return await take(left_bytes)
+                with self.owning(team):
+                    return await take(left_bytes)
             except QuotaError:
                 if team is None or not await self.give_up(team):
                     raise

@@ -309,6 +309,7 @@ async def test_callers_at_once_pull_an_image_once(tmp_path: Path) -> None:
         images = await asyncio.gather(*(pulled(tmp_path, reference) for _ in range(4)))
         assert len({image.info.digest for image in images}) == 1
         assert set(registry.asked.values()) == {1}
+    assert list((tmp_path / "images/.pulls").iterdir()) == [], "no lock stays"
 
 
 async def test_a_tag_that_has_moved_is_followed_only_when_asked(tmp_path: Path) -> None:
@@ -334,6 +335,18 @@ async def test_a_removed_image_takes_only_its_own_layers_with_it(tmp_path: Path)
     assert sorted(left_over(tmp_path)) == sorted(two.info.layers)
     await images.remove(two.info.name)
     assert left_over(tmp_path) == []
+
+
+async def test_an_image_that_homes_share_is_forgotten_by_name_only(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    for home in ("one", "two"):
+        (tmp_path / home).mkdir()
+        (tmp_path / home / "images").symlink_to(tmp_path / "shared")
+    with serving() as registry:
+        image = await pulled(tmp_path / "one", registry.put("app", "1", ImageSource([[File("a")]])))
+    await images_in(tmp_path / "two").remove(image.info.name)
+    assert images_in(tmp_path / "one").get(image.info.name) is None
+    assert images_in(tmp_path / "one").get(image.info.digest) and (image.lowers[0] / "a").exists()
 
 
 async def test_a_layer_that_others_need_on_top_is_kept_and_goes_with_its_image(tmp_path: Path) -> None:

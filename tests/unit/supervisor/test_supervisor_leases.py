@@ -398,3 +398,17 @@ async def test_a_history_begins_at_once_and_is_kept_while_the_sandbox_sleeps(wor
     later = f"/stats/history?start={sample['at'] + 10_000}"
     assert (await world.ask("GET", _one(made, later))).json == []
     assert (await world.ask("GET", _one(made, "/stats/history?end=x"))).status == 400
+
+
+@patch("atoll.supervisor.history._ASLEEP_MOST", 1)
+@patch("atoll.supervisor.history._EVERY_S", 0.05)
+@in_world
+async def test_histories_are_kept_of_so_many_that_sleep(world: World) -> None:
+    made = [await world.create() for _ in range(3)]
+    sandboxes = [world.system.table.sandbox(each["sandbox_id"]) for each in made]
+    await world.until(lambda: all(world.system.history.of(each) for each in sandboxes))
+    for each in made[:2]:
+        await world.ask("POST", _one(each, "/suspend"))
+    await world.until(
+        lambda: [bool(world.system.history.of(each)) for each in sandboxes] == [False, True, True]
+    )
