@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from atoll.errors import AtollError
 from atoll.host import to_the_end
 from atoll.supervisor.berths import Berth, BerthPlan
 from atoll.supervisor.memories import Memory
 from atoll.supervisor.parts import Parts, berth_columns
+from atoll.supervisor.table import NAP_REASON
 from atoll.supervisor.thawing import thaw_or_end
 
 if TYPE_CHECKING:
@@ -65,6 +67,22 @@ class Naps:
             done = await to_the_end(self._beside(sandbox, berth, meanwhile))
             return done, (time.perf_counter() - began) * 1000
 
+    def end_cut_short(self) -> None:
+        """Have all go on that a supervisor left in the middle of a nap: nobody has put them to sleep."""
+        for sandbox in self._parts.table.sandboxes():
+            if _naps(sandbox):
+                self._works.spawn(self._end_cut_short(sandbox))
+
+    async def _end_cut_short(self, sandbox: Sandbox) -> None:
+        async with sandbox.lock:
+            if not _naps(sandbox):
+                return
+            try:
+                with self._parts.quotas.running(sandbox.row):
+                    await self._sleep.restore(sandbox, {}, durable=False)
+            except (AtollError, OSError) as error:
+                _log.warning("sandbox %s sleeps on: %s", sandbox.sandbox_id, error)
+
     async def _beside(
         self, sandbox: Sandbox, berth: Berth, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
     ) -> _T:
@@ -100,7 +118,7 @@ class Naps:
                 await self._merging.shorten(sandbox)
                 await self._parts.berths.step_on(berth, self._parts.plan(sandbox.row))
                 # The row first: a machine that may be frozen can be thawed later, but never twice.
-                await self._parts.table.change(sandbox, state="running", **berth_columns(berth))
+                await self._parts.table.change(sandbox, state="running", reason=None, **berth_columns(berth))
             except Exception as error:  # noqa: BLE001 - as above
                 _log.warning("the machine %s is ended: %s", berth.machine.machine_id, error)
                 await self._parts.berths.end(berth)
@@ -115,3 +133,7 @@ class Naps:
             await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
             raise berth.lost(sandbox.sandbox_id)
         self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
+
+
+def _naps(sandbox: Sandbox) -> bool:
+    return sandbox.row.state == "suspended" and sandbox.row.reason == NAP_REASON

@@ -26,7 +26,7 @@ from atoll.supervisor.poweroff import PowerOff
 from atoll.supervisor.revival import Revival
 from atoll.supervisor.spares import SpareDiedError
 from atoll.supervisor.states import check_action, check_parts, check_use
-from atoll.supervisor.table import CRASH_REASON, Sandbox
+from atoll.supervisor.table import CRASH_REASON, NAP_REASON, Sandbox
 from atoll.supervisor.thawing import thaw_or_end
 from atoll.types import Lifecycle
 
@@ -237,9 +237,9 @@ class Sleep:
                 await berth.freeze()
             await berth.alive(memory.write(berth, durable=not briefly), sandbox.sandbox_id)
             # Until here the frozen guest could go on, from here the memory on the disk counts.
-            lease = {} if briefly else NO_LEASE
+            more: Columns = {"reason": NAP_REASON} if briefly else NO_LEASE
             await self._parts.table.change(
-                sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None, **lease
+                sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None, **more
             )
         except BaseException:
             await to_the_end(self._undo_suspend(sandbox, berth, memory, paused=paused))

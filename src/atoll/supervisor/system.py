@@ -149,7 +149,8 @@ class System:
         self._merging = Merging(self.parts, self.works)
         self.sleep = Sleep(self.parts, self._merging, self.works, self.rollback.roll_back_locked)
         self._traffic = Traffic(self.works, self.sleep.use)
-        captures = Captures(self.parts, Naps(self.parts, self.sleep, self._merging, self.works))
+        self._naps = Naps(self.parts, self.sleep, self._merging, self.works)
+        captures = Captures(self.parts, self._naps)
         self.pool = Pool(self.parts, self.works, settings.pool_size)
         steps = StepCache(self.records, clock.unix_s)
         rows = TemplateTable(self.records, home.templates, clock.unix_s)
@@ -248,6 +249,7 @@ class System:
         await self._links.start()
         self.pool.start()
         await asyncio.to_thread(self.parts.berths.spares.sweep)
+        self._naps.end_cut_short()
         self.leases.start()
         self.history.start()
         if self.settings.seal_mib_s:

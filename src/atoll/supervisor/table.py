@@ -25,6 +25,7 @@ _TICK_S = 1e-6
 _log = logging.getLogger(__name__)
 CRASH_REASON = "its processes ended unexpectedly"
 MEMORY_REASON = "it used more memory than its memory limit"
+NAP_REASON = "it is to go on in a moment"
 
 
 def with_losses(row: SandboxRow, why: str) -> str:

@@ -136,3 +136,20 @@ async def test_a_machine_that_crashes_after_a_nap_is_seen_to(world: World) -> No
     world.machine_of(sandbox_id).crash()
     sandbox = world.system.table.sandbox(sandbox_id)
     await world.until(lambda: sandbox.row.state == "crashed" and sandbox.berth is None)
+
+
+@in_complete_world
+async def test_a_sandbox_whose_supervisor_died_in_the_middle_of_a_nap_goes_on(world: World) -> None:
+    sandbox_id, _ = await _made(world)
+    machine = world.machine_of(sandbox_id)
+    sandbox = world.system.table.sandbox(sandbox_id)
+    world.host.hold("detach_files")
+    forking = asyncio.create_task(world.system.forks.fork(sandbox, 1))
+    await world.until(lambda: "detach_files" in world.host.methods(machine.machine_id))
+    await world.crash()
+    await world.start()
+    await world.until(lambda: world.system.table.sandbox(sandbox_id).row.state == "running")
+    assert world.machine_of(sandbox_id) is not machine
+    await _whole(world, sandbox_id, layers=0)
+    assert world.system.table.sandbox(sandbox_id).row.reason is None
+    forking.cancel()
