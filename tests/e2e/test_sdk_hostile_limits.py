@@ -1,0 +1,169 @@
+"""Guests that try to have more than their limits, or to end their kernel by them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from atoll import Limits, Sandbox
+from atoll.errors import EngineError
+
+# Until the disk has been measured for the first time nothing is refused.
+MEASURED = "head -c 30M /dev/zero >big; while [ $? = 0 ]; do head -c 30M /dev/zero >>big; done; rm big"
+# What a measuring has found of directories that change places is less than there is.
+HIDES = """
+import os, threading, time
+for name in "abcyz":
+    os.mkdir(name)
+for number in range(400):
+    open(f"c/{number}", "w").close()
+held = 0
+def add(path):
+    global held
+    try:
+        with open(path, "wb", buffering=0) as file:
+            for _ in range(4):
+                file.write(bytes(1 << 18))
+                held += 1 << 18
+    except OSError:
+        return False
+    return True
+for number in range(6):
+    add(f"a/{number}")
+    add(f"y/{number}")
+def by_rename(here, there):
+    os.rename(here, there)
+def by_link(here, there):
+    os.link(here, there)
+    os.unlink(here)
+def change_places():
+    here, there = "a", "z"
+    while True:
+        for number in range(6):
+            try:
+                HOW(f"{here}/{number}", f"{there}/{number}")
+            except OSError:
+                pass  # a name takes room, too
+        os.rename("y", "b/y")
+        os.rename("b/y", "y")
+        here, there = there, here
+threading.Thread(target=change_places, daemon=True).start()
+until, number = time.monotonic() + 10, 0
+while time.monotonic() < until:
+    number += 1
+    if not add(f"more{number}"):
+        time.sleep(0.02)
+print(held >> 20, flush=True)
+os._exit(0)
+"""
+# The kernel inside keeps a thousand names; one that it has forgotten goes without its file's notice.
+NAMELESS = """
+import os
+held = []
+for name in range(1500):
+    open(f"/tmp/{name}", "w").close()
+os.makedirs("many")
+for name in range(1500):
+    open(f"many/{name}", "w").close()
+try:
+    while len(held) < 60:
+        file = open("x", "wb", buffering=0)
+        os.link("x", "y")
+        for name in range(1500):
+            os.stat(f"many/{name}")
+        os.unlink("y")
+        os.unlink("x")
+        held.append(file)
+        for _ in range(4):
+            file.write(bytes(1 << 18))
+except OSError as error:
+    print(len(held), error.errno, flush=True)
+    os._exit(0)
+"""
+MUCH_DELETED = """
+import os, time
+held = open("held", "wb")
+os.unlink("held")
+for _ in range(200):
+    held.write(os.urandom(1 << 20))
+held.flush()
+open("ready", "w").close()
+time.sleep(1000)
+"""
+AT_THE_LIMIT = """
+import errno, os, socket
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+client.settimeout(60)
+unix = socket.socket(socket.AF_UNIX)
+unix.bind("socket")
+unix.listen()
+other = socket.socket(socket.AF_UNIX)
+other.connect("socket")
+other.settimeout(60)
+held = []
+def refused(work):
+    try:
+        held.append(work())
+    except OSError as error:
+        return error.errno == errno.ENFILE
+    return False
+while not refused(lambda: open("/etc/passwd")):
+    pass
+print(refused(lambda: open("/proc/gvisor/checkpoint")))
+for listening, waiting in ((server, client), (unix, other)):
+    print(refused(listening.accept), refused(lambda: socket.socket(listening.family)))
+    try:
+        print("ended", waiting.recv(1) == b"")
+    except ConnectionResetError:
+        print("ended True")
+"""
+
+
+@pytest.mark.parametrize("how", ["by_rename", "by_link"])
+def test_what_gets_other_names_while_the_disk_is_measured_counts(module_home: Path, how: str) -> None:
+    with Sandbox.create(limits=Limits(disk_mib=20)) as sandbox:
+        sandbox.run(MEASURED)
+        done = sandbox.exec(["python3", "-c", HIDES.replace("HOW", how)], timeout_s=240)
+        assert 12 <= int(done.stdout) <= 20, done.stderr
+        assert sandbox.run("rm -rf a b c y z more* && head -c 10M /dev/zero >fits").exit_code == 0
+
+
+def test_a_file_whose_names_went_unnoticed_counts_while_it_is_open(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(disk_mib=20)) as sandbox:
+        sandbox.run(MEASURED)
+        held, number = map(int, sandbox.exec(["python3", "-c", NAMELESS], timeout_s=240).stdout.split())
+        assert (held <= 20, number) == (True, 28)
+
+
+def test_no_size_is_too_big_to_be_counted(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(disk_mib=20)) as sandbox:
+        sandbox.run(MEASURED)
+        for size in (2**63 - 1, 2**62, 2**52):
+            assert sandbox.run(f"truncate -s {size} sparse").exit_code == 1
+            assert sandbox.run("head -c 10M /dev/zero >half && rm half").exit_code == 0
+            filled = sandbox.run("head -c 100M /dev/zero >big; stat -c %s big; rm big")
+            assert int(filled.stdout) <= 20 << 20
+
+
+def test_more_data_of_deleted_files_than_memory_holds_fails_a_snapshot_and_ends_nothing(
+    module_home: Path,
+) -> None:
+    with Sandbox.create(limits=Limits(memory_mib=256)) as sandbox:
+        sandbox.start(["python3", "-c", MUCH_DELETED])
+        sandbox.run("until test -e ready; do sleep 0.05; done").check()
+        with pytest.raises(EngineError, match="more than half as many bytes as there is memory"):
+            sandbox.snapshot()
+        assert sandbox.run("pkill python3; echo still").stdout == "still\n"
+        sandbox.snapshot()
+
+
+def test_what_fails_at_the_limit_of_open_files_ends_no_kernel_and_keeps_no_connection(
+    module_home: Path,
+) -> None:
+    with Sandbox.create(limits=Limits(open_files=300)) as sandbox:
+        done = sandbox.exec(["python3", "-c", AT_THE_LIMIT], user="user", timeout_s=240)
+        expected = ["True", *["True True", "ended True"] * 2]
+        assert done.stdout.splitlines() == expected, done.stderr
+        assert sandbox.exec(["echo", "still"]).stdout == "still\n"
