@@ -1,8 +1,12 @@
 """What a guest may use for a moment."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from atoll.engines.gvisor.usage import fits_twice
+from atoll.engines.gvisor.usage import fits_twice, usage_of
 
 _MIB = 1 << 20
 
@@ -17,3 +21,16 @@ def test_memory_is_copied_only_where_the_agent_needs_to_end_nobody(
 ) -> None:
     most_bytes = None if most is None else most * _MIB
     assert fits_twice(used * _MIB, most_bytes, available * _MIB) is fits
+
+
+def test_a_process_with_a_name_of_whatever_bytes_keeps_no_others_from_being_counted() -> None:
+    rename = (
+        "from pathlib import Path; Path('/proc/self/comm').write_bytes(b'\\xff) \\xfe'); print(); input()"
+    )
+    odd = subprocess.Popen([sys.executable, "-c", rename], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with odd:
+        assert odd.stdout is not None
+        odd.stdout.readline()
+        assert usage_of([os.getpid()]).memory_bytes > 0
+        assert usage_of([odd.pid]).memory_bytes > 0
+        odd.kill()

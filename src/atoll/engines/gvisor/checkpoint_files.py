@@ -83,7 +83,7 @@ class CheckpointFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end_flusher()
+        self.end_flusher()
         self._close()
 
     @property
@@ -96,14 +96,15 @@ class CheckpointFiles:
         Raises:
             OSError: The disk is full or broken.
         """
-        self._end_flusher()
+        self.end_flusher()
         if self._failure is not None:  # the kernel tells of it once
             raise self._failure
         for fd in self.fds:
             os.fsync(fd)
         sync_directory(self._into)
 
-    def _end_flusher(self) -> None:
+    def end_flusher(self) -> None:
+        """Return when nothing is flushed any more, which may take as long as the disk does."""
         self._written.set()
         if self._flushed:
             self._flusher.join()

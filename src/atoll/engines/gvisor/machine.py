@@ -137,12 +137,20 @@ class GvisorMachine(Machine):
                 "Resume": True,
                 "app_mf_exclude_committed_zero_pages": True,
             }
-            with _telling_of_a_full_disk(into):
-                await self._control.call(
-                    "containerManager.Checkpoint", argument, fds=files.fds, timeout_s=CHECKPOINT_TIMEOUT_S
-                )
-            if durable:
-                await asyncio.to_thread(files.sync)
+            try:
+                with _telling_of_a_full_disk(into):
+                    await self._control.call(
+                        "containerManager.Checkpoint",
+                        argument,
+                        fds=files.fds,
+                        timeout_s=CHECKPOINT_TIMEOUT_S,
+                    )
+                if durable:
+                    await asyncio.to_thread(files.sync)
+            except BaseException:
+                # Not by this thread, on which everything else waits.
+                await to_the_end(asyncio.to_thread(files.end_flusher))
+                raise
 
     async def _assert_room(self, into: Path) -> None:
         """Whoever suspends may have little room left: what cannot fit need not fill the disk before it fails."""

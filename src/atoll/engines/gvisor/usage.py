@@ -85,10 +85,10 @@ def _stats() -> dict[int, _Stat]:
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
             try:
-                text = (entry / "stat").read_text()
-            except (FileNotFoundError, ProcessLookupError):
+                text = (entry / "stat").read_bytes()  # with a name of whatever bytes somebody has given it
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
-            fields = text[text.rindex(")") + 2 :].split()
+            fields = text[text.rindex(b")") + 2 :].split()
             found[int(entry.name)] = _Stat(parent=int(fields[1]), ticks=int(fields[11]) + int(fields[12]))
     return found
 
