@@ -16,6 +16,8 @@ PATIENCE_S = 120.0
 _PATH = "/home/user/ledger.py"
 _PAUSE_S = 0.002
 _TRIES = 20
+# What was killed while it stood still for its suspend ends at each waking; its user boots its disk in the end.
+_TRIES_WITH_MEMORY = 5
 
 # It keeps a number in memory alone and an append-only log on disk; an answer says what it has made durable.
 PROGRAM = r"""
@@ -104,12 +106,16 @@ class Lines:
 def look(sandbox: Sandbox) -> Entry:
     """What the sandbox's ledger says now; a ledger that does not run, after a crash, is started again.
 
+    The memory of one that cannot be woken is given up, as the error advises.
+
     Raises:
         AtollError: The sandbox cannot be used.
     """
     failure: Exception | None = None
-    for _ in range(_TRIES):
+    for number in range(_TRIES):
         try:
+            if number == _TRIES_WITH_MEMORY and isinstance(failure, SandboxCrashedError):
+                sandbox.resume(memory=False)
             return _answer(sandbox)
         except (SandboxCrashedError, DeadlineError) as error:
             failure = error  # what was killed a moment ago is noticed now; the next use starts it again

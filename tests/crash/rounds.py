@@ -298,7 +298,7 @@ class Rounds:
                 f"nobody made {sandbox_id}"
             )
             try:
-                with Sandbox.connect(sandbox_id) as other:
+                with Sandbox.connect(sandbox_id, wake=False) as other:
                     found = look(other)
                     assert not found.broken
                     origin = Kept(self._before(promised), promised) if now.operation in _FORKS else None
