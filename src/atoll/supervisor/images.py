@@ -174,7 +174,8 @@ class ImageShelf:
 
     async def _taken(self, image: Image) -> ImageInfo:
         self._asked[image.info.digest] = self._boot_s()
-        await asyncio.to_thread(self._learn, image)
+        if image.info.digest not in self._facts:
+            await asyncio.to_thread(self._learn, image)
         return image.info
 
     async def forget_team(self, team: str) -> None:

@@ -41,9 +41,9 @@ class Warm:
     berth: Berth
 
 
-def missing(size: int, warm: int, making: int, *, pressed: bool) -> int:
+def missing(size: int, warm: int, making: int) -> int:
     """How many machines to make for an image that has ``warm`` and gets ``making``."""
-    return 0 if pressed else max(0, size - warm - making)
+    return max(0, size - warm - making)
 
 
 class Pool:
@@ -98,8 +98,7 @@ class Pool:
         self._fill(digest)
 
     def _fill(self, digest: str) -> None:
-        pressed = under_pressure(self._memory())
-        for _ in range(self._missing(digest, pressed)):
+        for _ in range(self._missing(digest)):
             self._making[digest] = self._making.get(digest, 0) + 1
             self._works.watch(self._make_soon(digest))
 
@@ -130,16 +129,17 @@ class Pool:
         self._closed = True
         await self.drain()
 
-    def _missing(self, digest: str, pressed: bool) -> int:
+    def _missing(self, digest: str) -> int:
         if self._closed:
             return 0
-        return missing(
-            self._size, len(self._warm.get(digest, ())), self._making.get(digest, 0), pressed=pressed
-        )
+        return missing(self._size, len(self._warm.get(digest, ())), self._making.get(digest, 0))
 
     async def _make_soon(self, digest: str) -> None:
         try:
             await asyncio.sleep(_REFILL_PAUSE_S)
+            # Not before: whoever asked for the machine that was taken waits until then.
+            if under_pressure(self._memory()):
+                return
             warm = await self._make(digest)
             if self._closed:
                 await to_the_end(self.discard(warm))

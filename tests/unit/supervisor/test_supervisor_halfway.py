@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import EngineError, HostError, NoSpaceError
-from atoll.host import remove_tree
+from atoll.host import Memory, remove_tree
 from atoll.supervisor.pool import Warm
 from atoll.supervisor.records import Records
 from atoll.supervisor.rows import OperationRow, SnapshotRow
@@ -211,6 +211,17 @@ async def test_the_pool_keeps_machines_only_for_the_images_that_were_used_last(w
     pool.refill("sha256-" + "9" * 64)
     await world.until(lambda: len(pool.ids()) == 4 and digests[3] not in pool._warm)
     await world.until(lambda: len(list(world.home.sandboxes.iterdir())) == len(world.links.open) == 4)
+
+
+@in_world_of(Settings(pool_size=1))
+async def test_the_pool_is_not_filled_while_memory_is_short(world: World) -> None:
+    pool = world.system.pool
+    with patch.object(pool, "_memory", return_value=Memory(8 << 30, 1 << 28)):
+        await world.create()
+        await world.until(lambda: not pool._making)
+        assert not pool.ids()
+    await world.create()
+    await world.until(pool.ids)
 
 
 @in_world_of(Settings(pool_size=1))

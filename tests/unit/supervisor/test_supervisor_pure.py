@@ -215,9 +215,8 @@ def test_the_pool_yields_to_memory_pressure() -> None:
     assert not under_pressure(Memory(8 * gib, 4 * gib))
     assert under_pressure(Memory(8 * gib, gib // 2))
     assert under_pressure(Memory(2 * gib, gib // 4))
-    assert missing(2, 0, 1, pressed=False) == 1
-    assert missing(2, 0, 0, pressed=True) == 0
-    assert missing(0, 0, 0, pressed=False) == 0
+    assert missing(2, 0, 1) == 1
+    assert missing(0, 0, 0) == 0
 
 
 def test_only_more_than_an_address_lookup_wakes_a_paused_sandbox() -> None:
