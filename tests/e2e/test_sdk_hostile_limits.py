@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,35 @@ held.flush()
 open("ready", "w").close()
 time.sleep(1000)
 """
+# A minute's worth of writes at the rate that it has, given to the kernel in one go.
+SUBMITS = """
+import ctypes, os, platform
+io_setup, io_submit = (206, 209) if platform.machine() == "x86_64" else (0, 2)
+system = ctypes.CDLL(None, use_errno=True).syscall
+class Request(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_uint64), ("key", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("code", ctypes.c_uint16),
+        ("priority", ctypes.c_int16), ("fd", ctypes.c_uint32), ("buffer", ctypes.c_uint64), ("bytes", ctypes.c_uint64),
+        ("offset", ctypes.c_int64), ("reserved", ctypes.c_uint64), ("more_flags", ctypes.c_uint32),
+        ("event_fd", ctypes.c_uint32),
+    ]
+SIZE, COUNT = 1 << 16, 1000
+block = ctypes.create_string_buffer(os.urandom(SIZE), SIZE)
+file = open("written", "wb", buffering=0)
+requests = [
+    Request(code=1, fd=file.fileno(), buffer=ctypes.addressof(block), bytes=SIZE, offset=number * SIZE)
+    for number in range(COUNT)
+]
+context = ctypes.c_uint64()
+assert system(io_setup, COUNT, ctypes.byref(context)) == 0
+pointers = (ctypes.c_void_p * COUNT)(*map(ctypes.addressof, requests))
+done = 0
+while done < COUNT:
+    taken = system(io_submit, context, COUNT - done, ctypes.byref(pointers, done * 8))
+    assert taken > 0, ctypes.get_errno()
+    done += taken
+print("submitted", flush=True)
+"""
 AT_THE_LIMIT = """
 import errno, os, socket
 server = socket.create_server(("127.0.0.1", 0))
@@ -167,3 +197,17 @@ def test_what_fails_at_the_limit_of_open_files_ends_no_kernel_and_keeps_no_conne
         expected = ["True", *["True True", "ended True"] * 2]
         assert done.stdout.splitlines() == expected, done.stderr
         assert sandbox.exec(["echo", "still"]).stdout == "still\n"
+
+
+def test_writes_that_are_submitted_keep_to_their_rate_and_put_off_no_suspend(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(disk_mib_s=1)) as sandbox:
+        program = sandbox.start(["python3", "-c", SUBMITS])
+        while not (sandbox.files.exists("written") and sandbox.files.stat("written").size_bytes):
+            time.sleep(0.05)
+        sandbox.pause()
+        sandbox.suspend()
+        assert sandbox.files.stat("written").size_bytes < 1000 << 16
+        sandbox.set_limits(Limits(disk_mib_s=1000))
+        done = program.wait()
+        assert (done.exit_code, done.stdout) == (0, "submitted\n"), done.stderr
+        assert sandbox.files.stat("written").size_bytes == 1000 << 16
