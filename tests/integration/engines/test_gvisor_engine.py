@@ -21,6 +21,7 @@ from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import _starting
 from atoll.errors import NoSpaceError
 from atoll.testing import PATIENCE_S, EngineConformance, SpareConformance, ticks_beyond
+from atoll.types import Limits
 from tests.integration.engines.workshop import GvisorWorkshop
 
 # The host's own mount is setuid, and to an ordinary user's namespace its owner is nobody; a copy is not.
@@ -35,6 +36,17 @@ grep -q lo: /proc/net/dev && echo loopback >> /seen
 echo memory $(grep MemTotal /proc/meminfo) >> /seen
 echo 0 0 > /ticks
 sleep 1000000
+"""
+
+# It makes processes until there may be no more, or 60, and then says again and again, where others have the host
+# name, whether there may be one.
+CROWD = """
+sh -c 'n=0; while [ $n -lt 60 ]; do sleep 1000000 & n=$((n+1)); done'
+n=0
+while :; do
+  if sh -c 'sleep 1000000 &'; then echo made $n; else echo refused $n; fi >>/ticks
+  n=$((n+1)); sleep 0.02
+done
 """
 
 
@@ -69,6 +81,30 @@ def test_process_1_finds_a_whole_computer(workshop: GvisorWorkshop) -> None:
             "loopback",
             "memory MemTotal: 1048576 kB",
         ]
+
+    workshop.run(test)
+
+
+def test_limits_hold_from_the_first_moment_of_a_started_and_of_a_restored_guest(
+    workshop: GvisorWorkshop,
+) -> None:
+    async def test() -> None:
+        engine = workshop.engine()
+        limits = Limits(memory_mib=1024, processes=40)
+        plan = msgspec.structs.replace(workshop.plan("m1"), argv=("/bin/sh", "-c", CROWD), limits=limits)
+        machine = await engine.start(plan)
+        await ticks_beyond(workshop, plan, 2)
+        into = workshop.directory()
+        await machine.checkpoint(into)
+        await machine.kill()
+        other = msgspec.structs.replace(
+            workshop.plan("m2", like=plan), argv=plan.argv, limits=limits, checkpoint=into
+        )
+        before = len(workshop.ticks(other))
+        restored = await engine.start(other)
+        await ticks_beyond(workshop, other, before + 2)
+        await restored.kill()
+        assert {tick.hostname for tick in workshop.ticks(other)} == {"refused"}
 
     workshop.run(test)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -58,3 +59,15 @@ def test_what_a_restore_compares_does_not_depend_on_paths_or_names() -> None:
     assert one["mounts"] == other["mounts"]
     assert one["process"]["args"] == other["process"]["args"]
     assert one["process"]["rlimits"] == other["process"]["rlimits"]
+
+
+def test_the_sentry_knows_the_limits_before_there_is_a_guest() -> None:
+    def told(limits: Limits) -> object:
+        return json.loads(
+            bundle_spec(msgspec.structs.replace(PLAN, limits=limits))["annotations"]["atoll.limits"]
+        )
+
+    none = {"Tasks": 0, "OpenFiles": 0, "DiskBytesPerSecond": 0}
+    assert told(Limits()) == none
+    limits = Limits(processes=50, open_files=300, disk_mib_s=1.5)
+    assert told(limits) == {"Tasks": 50, "OpenFiles": 300, "DiskBytesPerSecond": 1_572_864}

@@ -21,7 +21,7 @@ from atoll.engines.base import (
     SparePlan,
     Uplink,
 )
-from atoll.engines.gvisor.control import ControlSocket
+from atoll.engines.gvisor.control import STATE, ControlSocket
 from atoll.engines.gvisor.launch import START_TIMEOUT_S, Bounds, launch
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
 from atoll.engines.gvisor.places import Places, open_directory
@@ -89,8 +89,10 @@ class GvisorEngine(Engine):
         machine = GvisorMachine(
             plan.machine_id, plan.state_dir, HostParts(sentry, gofer, cgroup, plan.limits)
         )
+        control = ControlSocket(Places(plan.state_dir).control_socket(plan.machine_id))
         try:
-            await machine.limit_tasks(plan.limits)
+            # A sentry may have ended since runsc said that it runs.
+            await control.call(STATE, plan.machine_id)
         except BaseException as error:
             ended = isinstance(error, EngineError) and await sentry.ends_within(_NOTICED_S)
             await to_the_end(machine.kill())
@@ -161,7 +163,6 @@ class GvisorEngine(Engine):
             return None
         machine = GvisorMachine(machine_id, state_dir, HostParts(sentry, gofer, None, limits), place)
         try:
-            await machine.limit_tasks(limits)
             if await has_guest(ControlSocket(places.control_socket(machine_id)), machine_id):
                 return machine.record()
         except EngineError as error:

@@ -11,19 +11,23 @@ from atoll.engines.gvisor.control import ControlSocket
 from atoll.types import Limits
 
 
-async def limit_tasks(control: ControlSocket, limits: Limits) -> None:
-    """Limit processes, open files and the rate of the disk.
-
-    Raises:
-        EngineError: The sentry does not answer.
-    """
+def task_limits(limits: Limits) -> dict[str, int]:
+    """Processes, open files and the rate of the disk in bytes a second as the sentry is told them; 0 is no limit."""
     rate = 0 if limits.disk_mib_s is None else int(limits.disk_mib_s * (1 << 20))
-    argument = {
+    return {
         "Tasks": limits.processes or 0,
         "OpenFiles": limits.open_files or 0,
         "DiskBytesPerSecond": rate,
     }
-    await control.call("containerManager.Limit", argument)
+
+
+async def limit_tasks(control: ControlSocket, limits: Limits) -> None:
+    """Limit processes, open files and the rate of the disk of a guest that may run already.
+
+    Raises:
+        EngineError: The sentry does not answer.
+    """
+    await control.call("containerManager.Limit", task_limits(limits))
 
 
 async def limit_growth(control: ControlSocket, growth: DiskGrowth | None, event_fd: int | None) -> None:

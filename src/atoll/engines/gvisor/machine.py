@@ -198,7 +198,7 @@ class GvisorMachine(Machine):
                 "processors cannot be changed while it runs, for there is no cgroup",
                 hint="suspend it first",
             )
-        await self.limit_tasks(limits)
+        await limit_tasks(self._control, limits)
         if cgroup is not None:
             try:
                 await asyncio.to_thread(cgroup.limit, limits)
@@ -208,14 +208,6 @@ class GvisorMachine(Machine):
                     hint="it may use more memory just now than that",
                 ) from None
         self._limits = limits
-
-    async def limit_tasks(self, limits: Limits) -> None:
-        """Set those limits that the sentry itself holds.
-
-        Raises:
-            EngineError: The sentry does not answer.
-        """
-        await limit_tasks(self._control, limits)
 
     async def mark_disk(self) -> None:
         """See ``Machine.mark_disk``."""

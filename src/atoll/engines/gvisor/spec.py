@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from atoll.engines.base import Bind, MachinePlan, SparePlan
+from atoll.engines.gvisor.limiting import task_limits
 
 # Our own annotation, see native/patches/read-ahead.toml. A guest that has just been restored needs the processors
 # for its first answer.
@@ -20,6 +21,8 @@ _READ_AHEAD = "atoll.read-ahead-after-ms"
 _PAGES_GROW = "atoll.pages-grow"
 _READ_AHEAD_MS = 300
 _NEVER = -1
+# Told to the sentry before there is a guest, see native/patches/limits-start.toml.
+_LIMITS = "atoll.limits"
 # For ourselves alone.
 _PLACE = "atoll.place"
 
@@ -136,7 +139,7 @@ def bundle_spec(plan: MachinePlan) -> dict[str, Any]:
     capabilities = list(CAPABILITIES)
     return {
         "ociVersion": "1.1.0",
-        "annotations": _annotations(plan),
+        "annotations": _annotations(plan) | {_LIMITS: msgspec.json.encode(task_limits(plan.limits)).decode()},
         "hostname": plan.hostname,
         "root": {"path": os.fspath(plan.rootfs), "readonly": False},
         "process": {
