@@ -6,12 +6,21 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.homes import kill_machines
+from tests.waiting import until
 
 from atoll import Limits, Sandbox
 from atoll.errors import EngineError
 
-# Until the disk has been measured for the first time nothing is refused.
-MEASURED = "head -c 30M /dev/zero >big; while [ $? = 0 ]; do head -c 30M /dev/zero >>big; done; rm big"
+# It takes what it gets, again and again.
+FILLS = """
+file, block = open("full", "ab", buffering=0), bytes(1 << 20)
+while True:
+    try:
+        file.write(block)
+    except OSError:
+        pass
+"""
 # What a measuring has found of directories that change places is less than there is.
 HIDES = """
 import os, threading, time
@@ -151,10 +160,26 @@ for listening, waiting in ((server, client), (unix, other)):
 """
 
 
+def test_a_disk_has_its_limit_from_the_first_moment(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(disk_mib=40)) as sandbox:
+        sandbox.files.write("full", b"")
+        filling = sandbox.start(["python3", "-c", FILLS])
+        until(lambda: sandbox.files.stat("full").size_bytes > 37 << 20)
+        for _ in range(3):
+            sandbox.suspend()
+            assert sandbox.files.stat("full").size_bytes <= 40 << 20
+        filling.kill()
+        sandbox.run("truncate -s 20M full")
+        for _ in range(3):
+            kill_machines(module_home)
+            until(lambda: sandbox.info().state == "crashed")
+            assert sandbox.run("head -c 100M /dev/zero >>full").exit_code == 1
+            assert 37 << 20 < sandbox.files.stat("full").size_bytes <= 40 << 20
+
+
 @pytest.mark.parametrize("how", ["by_rename", "by_link"])
 def test_what_gets_other_names_while_the_disk_is_measured_counts(module_home: Path, how: str) -> None:
     with Sandbox.create(limits=Limits(disk_mib=20)) as sandbox:
-        sandbox.run(MEASURED)
         done = sandbox.exec(["python3", "-c", HIDES.replace("HOW", how)], timeout_s=240)
         assert 12 <= int(done.stdout) <= 20, done.stderr
         assert sandbox.run("rm -rf a b c y z more* && head -c 10M /dev/zero >fits").exit_code == 0
@@ -162,14 +187,12 @@ def test_what_gets_other_names_while_the_disk_is_measured_counts(module_home: Pa
 
 def test_a_file_whose_names_went_unnoticed_counts_while_it_is_open(module_home: Path) -> None:
     with Sandbox.create(limits=Limits(disk_mib=20)) as sandbox:
-        sandbox.run(MEASURED)
         held, number = map(int, sandbox.exec(["python3", "-c", NAMELESS], timeout_s=240).stdout.split())
         assert (held <= 20, number) == (True, 28)
 
 
 def test_no_size_is_too_big_to_be_counted(module_home: Path) -> None:
     with Sandbox.create(limits=Limits(disk_mib=20)) as sandbox:
-        sandbox.run(MEASURED)
         for size in (2**63 - 1, 2**62, 2**52):
             assert sandbox.run(f"truncate -s {size} sparse").exit_code == 1
             assert sandbox.run("head -c 10M /dev/zero >half && rm half").exit_code == 0

@@ -54,7 +54,8 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     only by the next checkpoint: such machines share it, and the checkpoint's bytes stay on the disk, erased or not,
     until these machines have ended. With ``being_written`` its original still writes the checkpoint's memory, see
     ``Machine.written``: what is not there yet is waited for. Of ``limits`` the engine holds what its host lets it
-    hold; there None is no limit.
+    hold; there None is no limit. ``growth`` is what may be added to the disk before ``Machine.limit_growth`` says it
+    anew; None is what a checkpoint knows of it, and without one all that ``limits`` allow.
     """
 
     machine_id: str
@@ -70,6 +71,7 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     read_ahead: bool = True
     being_written: bool = False
     limits: Limits = Limits()
+    growth: DiskGrowth | None = None
 
 
 class SparePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +185,7 @@ class Machine(ABC):
 
     @abstractmethod
     async def limit(self, limits: Limits) -> None:
-        """Hold other limits from now on. Those of the disk's size are ``limit_growth``'s.
+        """Hold other limits from now on; of the disk's size as far as ``limit_growth`` has said what is there.
 
         Raises:
             UnsupportedError: One of them cannot be changed while the machine runs; then nothing was.

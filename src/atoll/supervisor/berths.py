@@ -24,6 +24,7 @@ from atoll.errors import (
 )
 from atoll.guest import GuestInit
 from atoll.host import to_the_end
+from atoll.supervisor.diskwatch import growth_at_start
 from atoll.supervisor.names import new_id
 from atoll.supervisor.programs import AGENT_ARGV, Programs
 from atoll.supervisor.rows import SandboxRow, Versions
@@ -283,8 +284,8 @@ class Berths:
         self._owned[machine_id] = plan.disk
         try:
             await link.set_rate(plan.limits.network_mib_s)
-            root, sealed = await to_the_end(asyncio.to_thread(self._prepare, plan))
-            start = self._started(plan, self._machine_plan(plan, machine_id, root, link), link, spare)
+            machine_plan, sealed = await to_the_end(asyncio.to_thread(self._prepare, plan, machine_id, link))
+            start = self._started(plan, machine_plan, link, spare)
             machine = await self._whole(plan.checkpoint if sealed else None, start)
         except BaseException:
             if spare is not None:
@@ -439,13 +440,13 @@ class Berths:
         machine_plan = self._machine_plan(plan, berth.machine.machine_id, root, berth.link)
         await self._engine(plan.versions.engine).attach_files(berth.machine, machine_plan)
         (berth.state_dir / _RECORD).write_bytes(berth.machine.record())
-        # Its disk is measured anew.
-        berth.limits_changed.set()
+        berth.limits_changed.set()  # its disk is measured anew
 
-    def _prepare(self, plan: BerthPlan) -> tuple[Path, bool]:
-        """Mount the disk; where it is, and whether the memory has a seal."""
+    def _prepare(self, plan: BerthPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:
+        """Mount the disk; what is to be started on it, and whether its memory has a seal."""
         sealed = plan.checkpoint is not None and self.seals.check(plan.checkpoint, small=True)
-        return self._root(plan), sealed
+        machine_plan = self._machine_plan(plan, machine_id, self._root(plan), link)
+        return msgspec.structs.replace(machine_plan, growth=growth_at_start(self._layers, plan)), sealed
 
     def _root(self, plan: BerthPlan) -> Path:
         if not plan.image:
@@ -484,8 +485,7 @@ class Berths:
         )
 
     def _console(self, sandbox_id: str) -> Path:
-        # One log for all machines that a sandbox ever has.
-        return self._sandboxes / sandbox_id / _CONSOLE
+        return self._sandboxes / sandbox_id / _CONSOLE  # one log for all machines that it ever has
 
     def _make_state_dir(self, state_dir: Path, sandbox_id: str) -> None:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

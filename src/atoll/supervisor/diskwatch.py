@@ -17,7 +17,7 @@ from atoll.types import Limits
 if TYPE_CHECKING:
     from atoll.host import TreeUse
     from atoll.snapshots import Layers
-    from atoll.supervisor.berths import Berth
+    from atoll.supervisor.berths import Berth, BerthPlan
 
 # What the guest's kernel cannot count: files of the image that the host copies at their first change.
 _LOOK_S = 10.0
@@ -118,7 +118,20 @@ class DiskWatch:
         return use
 
 
+def growth_at_start(layers: Layers, plan: BerthPlan) -> DiskGrowth | None:
+    """What may be added to a disk that is mounted for a machine; None without a limit, and where its memory knows it.
+
+    What a memory knows is of another disk when all that it had has been frozen into a layer below.
+    """
+    if plan.engine_disk or (plan.limits.disk_mib is None and plan.limits.files is None):
+        return None
+    if plan.checkpoint is not None and layers.outgrows(plan.disk, 0):
+        return None
+    return growth_left(plan.limits, layers.use(plan.disk))
+
+
 def growth_left(limits: Limits, use: TreeUse) -> DiskGrowth:
     """What may be added to a disk that is used so far."""
-    size = _ENDLESS if limits.disk_mib is None else (limits.disk_mib << 20) - use.size_bytes
-    return DiskGrowth(size_bytes=size, files=_ENDLESS if limits.files is None else limits.files - use.files)
+    size_bytes = _ENDLESS if limits.disk_mib is None else limits.disk_mib << 20
+    files = _ENDLESS if limits.files is None else limits.files
+    return DiskGrowth(size_bytes=size_bytes - use.size_bytes, files=files - use.files)

@@ -108,7 +108,7 @@ class LimitChanges:
     async def _apply(self, sandbox: Sandbox, limits: Limits) -> None:
         berth = sandbox.berth
         if berth is not None:
-            wanted = limits.over(self._parts.default_limits)
+            wanted = self._parts.quotas.limits_within(sandbox.row.but(limits=limits))
             await berth.alive(berth.machine.limit(wanted), sandbox.sandbox_id)
             await berth.link.set_rate(wanted.network_mib_s)
             sandbox.memory_untold = True

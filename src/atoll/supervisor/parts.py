@@ -93,7 +93,7 @@ class Parts:
             stack=row.stack,
             disk=self.places.disk(row.sandbox_id, row.disk),
             hostname=hostname_of(row),
-            limits=row.limits.over(self.default_limits),
+            limits=self.quotas.limits_within(row),
             versions=row.versions,
             checkpoint=checkpoint,
             read_ahead=read_ahead,

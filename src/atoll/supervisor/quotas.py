@@ -249,9 +249,14 @@ class QuotaBook:
         return (most_mib << 20) - used_bytes
 
     def limits_within(self, row: SandboxRow) -> Limits:
-        """The limits in force of a sandbox that runs: its disk alone may not be more than its team may have."""
+        """The limits in force of a sandbox that runs: its disk alone may not be more than its team may have.
+
+        A disk that the engine keeps has none, even if it was asked for with ``best_effort``.
+        """
         limits, most_mib = row.limits.over(self._default_limits), self._teams.quotas_of(row.team).disk_mib
-        if most_mib is None or row.engine_disk:
+        if row.engine_disk:
+            return msgspec.structs.replace(limits, disk_mib=None, files=None)
+        if most_mib is None:
             return limits
         own_mib = most_mib if limits.disk_mib is None else limits.disk_mib
         return msgspec.structs.replace(limits, disk_mib=min(own_mib, most_mib))

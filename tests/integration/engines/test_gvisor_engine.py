@@ -12,7 +12,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from atoll.engines import MachineEndedError
+from atoll.engines import DiskGrowth, Machine, MachineEndedError, MachinePlan
 from atoll.engines.gvisor import machine as machine_module
 from atoll.engines.gvisor import spare as spare_module
 from atoll.engines.gvisor.checkpoint_files import reserve
@@ -46,6 +46,15 @@ n=0
 while :; do
   if sh -c 'sleep 1000000 &'; then echo made $n; else echo refused $n; fi >>/ticks
   n=$((n+1)); sleep 0.02
+done
+"""
+
+# It fills the disk, and says in a page that is there already whenever there is no more room.
+FILL = """
+echo filling 0 >/ticks
+n=1
+while :; do
+  head -c 65536 /dev/zero >>/fill || { echo refused $n >>/ticks; n=$((n+1)); sleep 0.1; }
 done
 """
 
@@ -105,6 +114,46 @@ def test_limits_hold_from_the_first_moment_of_a_started_and_of_a_restored_guest(
         await ticks_beyond(workshop, other, before + 2)
         await restored.kill()
         assert {tick.hostname for tick in workshop.ticks(other)} == {"refused"}
+
+    workshop.run(test)
+
+
+def test_the_disk_has_its_limit_before_it_was_measured(workshop: GvisorWorkshop) -> None:
+    def filling(plan: MachinePlan, disk_mib: int, **more: object) -> MachinePlan:
+        limits = msgspec.structs.replace(plan.limits, disk_mib=disk_mib, files=100)
+        return msgspec.structs.replace(plan, argv=("/bin/sh", "-c", FILL), limits=limits, **more)
+
+    async def filled(machine: Machine, plan: MachinePlan) -> float:
+        """How full it is when it is full, in MiB; the machine's end."""
+        ticks = workshop.ticks(plan)
+        await ticks_beyond(workshop, plan, ticks[-1].number + 1 if ticks else 1)
+        await machine.kill()
+        return (plan.rootfs / "fill").stat().st_size / (1 << 20)
+
+    async def test() -> None:
+        engine, into = workshop.engine(), workshop.directory()
+        plan = filling(workshop.plan("m1"), 2)
+        machine = await engine.start(plan)
+        await ticks_beyond(workshop, plan, 2)
+        # Where what is there is known, other limits are held at once.
+        await machine.mark_disk()
+        await machine.limit_growth(DiskGrowth(size_bytes=0, files=90))
+        await machine.limit(msgspec.structs.replace(plan.limits, disk_mib=3))
+        await ticks_beyond(workshop, plan, workshop.ticks(plan)[-1].number + 1)
+        await machine.checkpoint(into)
+        assert 2.9 < await filled(machine, plan) <= 3
+
+        restored = filling(workshop.plan("m2", like=plan), 4, checkpoint=into)
+        assert 3.9 < await filled(await engine.start(restored), restored) <= 4
+        late = filling(workshop.plan("m3", like=plan), 3, checkpoint=into)
+        spare_plan = workshop.spare_plan("m4", late)
+        late = msgspec.structs.replace(late, machine_id="m4", state_dir=spare_plan.state_dir)
+        machine = await (await engine.spare(spare_plan)).restore(late, None)
+        assert 2.9 < await filled(machine, late) <= 3
+
+        growth = DiskGrowth(size_bytes=1 << 20, files=90)
+        used = filling(workshop.plan("m5"), 2, growth=growth)
+        assert 0.9 < await filled(await engine.start(used), used) <= 1
 
     workshop.run(test)
 

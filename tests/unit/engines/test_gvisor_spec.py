@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from atoll.engines import Bind, MachinePlan
+from atoll.engines import Bind, DiskGrowth, MachinePlan
 from atoll.engines.gvisor.spec import bundle_spec
 from atoll.types import Limits
 
@@ -62,12 +62,16 @@ def test_what_a_restore_compares_does_not_depend_on_paths_or_names() -> None:
 
 
 def test_the_sentry_knows_the_limits_before_there_is_a_guest() -> None:
-    def told(limits: Limits) -> object:
-        return json.loads(
-            bundle_spec(msgspec.structs.replace(PLAN, limits=limits))["annotations"]["atoll.limits"]
-        )
+    def told(**of_plan: object) -> object:
+        plan = msgspec.structs.replace(PLAN, **of_plan)
+        return json.loads(bundle_spec(plan)["annotations"]["atoll.limits"])
 
-    none = {"Tasks": 0, "OpenFiles": 0, "DiskBytesPerSecond": 0}
-    assert told(Limits()) == none
-    limits = Limits(processes=50, open_files=300, disk_mib_s=1.5)
-    assert told(limits) == {"Tasks": 50, "OpenFiles": 300, "DiskBytesPerSecond": 1_572_864}
+    none = {"Tasks": 0, "OpenFiles": 0, "DiskBytesPerSecond": 0, "DiskBytes": 0, "DiskInodes": 0}
+    assert told() == none
+    rates = Limits(processes=50, open_files=300, disk_mib_s=1.5)
+    assert told(limits=rates) == {**none, "Tasks": 50, "OpenFiles": 300, "DiskBytesPerSecond": 1_572_864}
+    disk = {**none, "DiskBytes": 2 << 20, "DiskInodes": 70}
+    assert told(limits=Limits(disk_mib=2, files=70)) == disk
+    growth = DiskGrowth(size_bytes=-4096, files=1)
+    left = {"Limited": True, "Bytes": -4096, "Inodes": 1}
+    assert told(limits=Limits(disk_mib=2, files=70), growth=growth) == {**disk, "DiskLeft": left}

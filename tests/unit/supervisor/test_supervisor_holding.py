@@ -12,7 +12,7 @@ from atoll.errors import EngineError, UnsupportedError
 from atoll.host.trees import stats_below
 from atoll.host.treeuse import TreeUse, tree_use
 from atoll.supervisor import diskwatch
-from atoll.supervisor.diskwatch import DiskWatch, growth_left
+from atoll.supervisor.diskwatch import DiskWatch, growth_at_start, growth_left
 from atoll.supervisor.doctor import limits_finding
 from atoll.supervisor.holding import Means, held_of, holding, refuse_unheld
 from atoll.supervisor.limits import default_limits
@@ -56,6 +56,31 @@ def test_what_may_be_added_is_what_the_limit_leaves() -> None:
     assert left.files > 1 << 50
     assert growth_left(Limits(files=200), TreeUse(0, 300)).files == -100
     assert isinstance(left, DiskGrowth)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_empty", "files"),
+    [
+        ({}, False, 93),
+        ({"checkpoint": Path("memory")}, False, None),  # it knows itself
+        ({"checkpoint": Path("memory")}, True, 93),
+        ({"limits": Limits(processes=9)}, False, None),
+        ({"engine_disk": True}, False, None),
+    ],
+)
+def test_what_may_be_added_at_first_is_known_wherever_no_memory_knows_it(
+    changes: dict[str, object], *, is_empty: bool, files: int | None
+) -> None:
+    plan = {
+        "checkpoint": None,
+        "limits": Limits(files=100),
+        "engine_disk": False,
+        "disk": Path("disk"),
+        **changes,
+    }
+    layers = SimpleNamespace(use=lambda _: TreeUse(0, 7), outgrows=lambda *_: not is_empty)
+    growth = growth_at_start(layers, SimpleNamespace(**plan))
+    assert (growth and growth.files) == files
 
 
 def test_memory_is_looked_at_the_more_often_the_less_is_left() -> None:

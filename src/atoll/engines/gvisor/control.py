@@ -18,8 +18,6 @@ from atoll.engines.gvisor.places import open_directory
 from atoll.errors import EngineError
 
 ANSWER_LIMIT_BYTES = 4 << 20
-# Asks how far a machine is; whoever only wants to know if the sentry answers asks that.
-STATE = "containerManager.ContainerRuntimeState"
 
 
 class RefusedCallError(EngineError):

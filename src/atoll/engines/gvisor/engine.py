@@ -21,8 +21,9 @@ from atoll.engines.base import (
     SparePlan,
     Uplink,
 )
-from atoll.engines.gvisor.control import STATE, ControlSocket
+from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.launch import START_TIMEOUT_S, Bounds, launch
+from atoll.engines.gvisor.limiting import limit_guest
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
 from atoll.engines.gvisor.places import Places, open_directory
 from atoll.engines.gvisor.processes import HostProcess, end_processes_of, wait_for_start
@@ -33,7 +34,7 @@ from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, Mounts, run_program, to_the_end
 from atoll.types import Limits
 
-RUNSC_VERSION = "atoll-20260905.4"
+RUNSC_VERSION = "atoll-20260905.5"
 
 # The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its
 # table of descriptors grows, and a child is born with a table like its parent's: so runsc gets a high descriptor.
@@ -91,8 +92,8 @@ class GvisorEngine(Engine):
         )
         control = ControlSocket(Places(plan.state_dir).control_socket(plan.machine_id))
         try:
-            # A sentry may have ended since runsc said that it runs.
-            await control.call(STATE, plan.machine_id)
+            # The specification has them, which a runsc that was kept from before does not read there.
+            await limit_guest(control, plan.limits)
         except BaseException as error:
             ended = isinstance(error, EngineError) and await sentry.ends_within(_NOTICED_S)
             await to_the_end(machine.kill())
@@ -162,8 +163,10 @@ class GvisorEngine(Engine):
             _log.info("the start of machine %s has come to nothing: %s", machine_id, error)
             return None
         machine = GvisorMachine(machine_id, state_dir, HostParts(sentry, gofer, None, limits), place)
+        control = ControlSocket(places.control_socket(machine_id))
         try:
-            if await has_guest(ControlSocket(places.control_socket(machine_id)), machine_id):
+            await limit_guest(control, limits)
+            if await has_guest(control, machine_id):
                 return machine.record()
         except EngineError as error:
             _log.info("the machine %s that was started does not answer: %s", machine_id, error)

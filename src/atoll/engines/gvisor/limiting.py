@@ -5,29 +5,35 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from atoll.engines.base import DiskGrowth
 from atoll.engines.gvisor.control import ControlSocket
 from atoll.types import Limits
 
 
-def task_limits(limits: Limits) -> dict[str, int]:
-    """Processes, open files and the rate of the disk in bytes a second as the sentry is told them; 0 is no limit."""
+def guest_limits(limits: Limits, growth: DiskGrowth | None = None) -> dict[str, Any]:
+    """What the sentry holds, as it is told; 0 is no limit. ``growth`` is for a guest that is yet to be started."""
     rate = 0 if limits.disk_mib_s is None else int(limits.disk_mib_s * (1 << 20))
-    return {
+    told: dict[str, Any] = {
         "Tasks": limits.processes or 0,
         "OpenFiles": limits.open_files or 0,
         "DiskBytesPerSecond": rate,
+        "DiskBytes": (limits.disk_mib or 0) << 20,
+        "DiskInodes": limits.files or 0,
     }
+    if growth is not None:
+        told["DiskLeft"] = _budget(growth)
+    return told
 
 
-async def limit_tasks(control: ControlSocket, limits: Limits) -> None:
-    """Limit processes, open files and the rate of the disk of a guest that may run already.
+async def limit_guest(control: ControlSocket, limits: Limits) -> None:
+    """Hold the limits of a guest that may run already.
 
     Raises:
         EngineError: The sentry does not answer.
     """
-    await control.call("containerManager.Limit", task_limits(limits))
+    await control.call("containerManager.Limit", guest_limits(limits))
 
 
 async def limit_growth(control: ControlSocket, growth: DiskGrowth | None, event_fd: int | None) -> None:
@@ -36,10 +42,12 @@ async def limit_growth(control: ControlSocket, growth: DiskGrowth | None, event_
     Raises:
         EngineError: The sentry does not answer.
     """
-    argument: dict[str, object] = {"Limited": False}
-    if growth is not None:
-        argument = {"Limited": True, "Bytes": growth.size_bytes, "Inodes": growth.files}
+    argument: dict[str, Any] = {"Limited": False} if growth is None else _budget(growth)
     await control.call("containerManager.SetDiskBudget", argument, fds=[] if event_fd is None else [event_fd])
+
+
+def _budget(growth: DiskGrowth) -> dict[str, Any]:
+    return {"Limited": True, "Bytes": growth.size_bytes, "Inodes": growth.files}
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from atoll.engines.gvisor.checkpoint_files import NAMES, CheckpointFiles, give_b
 from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.files import Files
 from atoll.engines.gvisor.launch import is_full
-from atoll.engines.gvisor.limiting import limit_growth, limit_tasks
+from atoll.engines.gvisor.limiting import limit_growth, limit_guest
 from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import HostProcess, end_processes, end_processes_of
 from atoll.engines.gvisor.record import MachineRecord
@@ -198,7 +198,7 @@ class GvisorMachine(Machine):
                 "processors cannot be changed while it runs, for there is no cgroup",
                 hint="suspend it first",
             )
-        await limit_tasks(self._control, limits)
+        await limit_guest(self._control, limits)
         if cgroup is not None:
             try:
                 await asyncio.to_thread(cgroup.limit, limits)

@@ -13,7 +13,7 @@ from typing import Any
 
 from atoll.engines.base import MachinePlan, Spare, SparePlan, Uplink
 from atoll.engines.gvisor.checkpoint_files import NAMES
-from atoll.engines.gvisor.control import STATE, ControlSocket, RefusedCallError
+from atoll.engines.gvisor.control import ControlSocket, RefusedCallError
 from atoll.engines.gvisor.launch import START_TIMEOUT_S
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
 from atoll.engines.gvisor.places import Places
@@ -23,7 +23,7 @@ from atoll.host import Mounts, to_the_end
 
 # Of gVisor's configuration: a queue that is first in, first out.
 _FIFO = 1
-_CREATING = 1
+_STATE, _CREATING = "containerManager.ContainerRuntimeState", 1
 _BEGINS_S, _LOOK_S = 3.0, 0.05
 # Without a guest there is nothing that a sentry waits for.
 _TOLD_S = 10.0
@@ -65,6 +65,8 @@ class GvisorSpare(Spare):
                 timeout_s=_TOLD_S,
             )
             await self.machine.limit(plan.limits)
+            if plan.growth is not None:
+                await self.machine.limit_growth(plan.growth)
         except (AtollError, OSError) as error:
             raise SpareLostError(str(error)) from error
         await self._restore(plan)
@@ -94,7 +96,7 @@ async def has_guest(control: ControlSocket, machine_id: str) -> bool:
     """
     try:
         async with asyncio.timeout(_BEGINS_S):
-            while await control.call(STATE, machine_id) == _CREATING:  # noqa: ASYNC110 - only the sentry knows
+            while await control.call(_STATE, machine_id) == _CREATING:  # noqa: ASYNC110 - only the sentry knows
                 await asyncio.sleep(_LOOK_S)
     except TimeoutError:
         return False

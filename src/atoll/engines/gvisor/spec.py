@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from atoll.engines.base import Bind, MachinePlan, SparePlan
-from atoll.engines.gvisor.limiting import task_limits
+from atoll.engines.gvisor.limiting import guest_limits
 
 # Our own annotation, see native/patches/read-ahead.toml. A guest that has just been restored needs the processors
 # for its first answer.
@@ -137,9 +137,10 @@ def place_of(config: Path) -> Path | None:
 def bundle_spec(plan: MachinePlan) -> dict[str, Any]:
     """The OCI runtime specification of ``plan``."""
     capabilities = list(CAPABILITIES)
+    limits = msgspec.json.encode(guest_limits(plan.limits, plan.growth)).decode()
     return {
         "ociVersion": "1.1.0",
-        "annotations": _annotations(plan) | {_LIMITS: msgspec.json.encode(task_limits(plan.limits)).decode()},
+        "annotations": _annotations(plan) | {_LIMITS: limits},
         "hostname": plan.hostname,
         "root": {"path": os.fspath(plan.rootfs), "readonly": False},
         "process": {
