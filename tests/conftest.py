@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.host import locked
+from atoll.host import Home, locked
 from tests import homes
 from tests.e2e.server import Server, serving
 
@@ -36,6 +36,16 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Show with a failure what the supervisor and the sandboxes of the test's home have logged."""
+    report = yield
+    path = getattr(item, "funcargs", {}).get("home") or getattr(item, "funcargs", {}).get("module_home")
+    if report.failed and isinstance(path, Path):
+        report.sections.append(("logs of the home", homes.logs_of(Home(path))))
+    return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -19,6 +19,8 @@ from atoll.testing import group_roots
 
 CACHE = Path(os.environ.get("ATOLL_TEST_CACHE") or Path.home() / ".cache" / "atoll" / f"test-{os.getuid()}")
 END_S = 120.0
+_LOG_BYTES = 6000
+_LOGS_MOST = 4
 
 
 @contextlib.contextmanager
@@ -137,6 +139,16 @@ def kill_machines(home: Path) -> None:
                 os.kill(int(pid), signal.SIGKILL)
                 killed += 1
     assert killed
+
+
+def logs_of(home: Home) -> str:
+    """The newest lines of a supervisor's log and of its sandboxes' logs, for a test that has failed."""
+    paths = [home.log, *sorted(home.sandboxes.glob("*/console.log"))[:_LOGS_MOST]]
+    parts = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            parts.append(f"-- {path}\n{path.read_bytes()[-_LOG_BYTES:].decode(errors='replace')}")
+    return "\n".join(parts)
 
 
 def assert_nothing_is_left(path: Path) -> None:

@@ -8,15 +8,19 @@ import sqlite3
 import statistics
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll import AtollError, Lifecycle, Sandbox, SandboxCrashedError, Snapshots, Supervisor
 from atoll.errors import EngineError, SandboxNotFoundError
 from atoll.host import Home
+from atoll.snapshots.chains import LONGEST
 from tests.crash import makings, victims
 from tests.crash.ledger import PATIENCE_S, Entry, Scribe, begin, look
+from tests.crash.points.points import Points
 from tests.crash.worker import Client
+from tests.homes import logs_of
 
 OPERATIONS = (
     "create",
@@ -73,6 +77,7 @@ class Round:
     killed: bool
     state: str = ""
     outcome: str = ""
+    step: int = 0
 
 
 @dataclass
@@ -126,16 +131,60 @@ class Rounds:
         delay_s = self._dice.uniform(0, 1.2) * statistics.median(known_s)
         killed = victim in ("engine", "agent") or self._doomed
         now = Round(self.tally.rounds, operation, victim, delay_s, killed)
-        self._doomed = False
-        try:
-            self._play(now)
-        except (AssertionError, AtollError, OSError) as error:
-            raise AssertionError(f"{now}: {type(error).__name__}: {error}") from error
-        self.tally.rounds += 1
-        self.tally.outcomes[f"{victim}: {now.outcome}"] += 1
-
-    def _play(self, now: Round) -> None:
         now.state = self._dice.choice(["running", "running", "paused", "suspended"])
+        self._doomed = False
+        self._told(now, lambda: self._strike_late(now))
+
+    def play_point(self, operation: str, state: str, points: Points, limit: int = 0) -> bool:
+        """Play one round in which the supervisor dies right before step ``limit``; whether it came so far.
+
+        Raises:
+            AssertionError: See ``play``.
+        """
+        if (
+            operation == "rollback"
+            and not self._own()
+            or operation in ("from_snapshot", "forget")
+            and not self._kept
+        ):
+            self._sandbox.resume()
+            self._keep_one()
+        if operation == "merge":
+            operation = "snapshot"
+            self._sandbox.suspend()
+            self._lengthen()
+        now = Round(self.tally.rounds, operation, "supervisor", 0.0, killed=False, state=state, step=limit)
+        self._told(now, lambda: None, points)
+        return points.has_fired
+
+    def _keep_one(self) -> None:
+        """Make a snapshot, which some operations need."""
+        made = self._sandbox.snapshot()
+        self._kept[made.snapshot_id] = Kept(self._known, self._known)
+
+    def _lengthen(self) -> None:
+        """Have the sandbox, which sleeps, stand on so many layers that one more has some of them merged."""
+        with contextlib.closing(sqlite3.connect(self._home.database)) as database:
+            question = "SELECT json_array_length(stack) FROM sandboxes WHERE sandbox_id = ?"
+            while database.execute(question, [self._sandbox.id]).fetchone()[0] < LONGEST:
+                self._keep_one()
+
+    def _told(self, now: Round, strike: Callable[[], None], points: Points | None = None) -> None:
+        try:
+            self._play(now, strike, points)
+        except (AssertionError, AtollError, OSError) as error:
+            step = f" before {points.steps()[-1:]}" if points else ""
+            raise AssertionError(
+                f"{now}{step}: {type(error).__name__}: {error}\n{logs_of(self._home)}"
+            ) from error
+        self.tally.rounds += 1
+        self.tally.outcomes[f"{now.victim}: {now.outcome}"] += 1
+
+    def _strike_late(self, now: Round) -> None:
+        time.sleep(now.delay_s)
+        self._strike(now.victim)
+
+    def _play(self, now: Round, strike: Callable[[], None], points: Points | None) -> None:
         before = self._low = self._known
         if now.operation == "wake":
             now.state = "suspended"
@@ -148,10 +197,15 @@ class Rounds:
             if scribe is None and now.operation not in ("pause", "suspend"):
                 {"paused": self._sandbox.pause, "suspended": self._sandbox.suspend}.get(now.state, int)()
             argument = self._argument(now.operation)
+            if points:
+                points.arm()  # what brought the sandbox into its state may not have ended
+                points.settle()
+                points.arm(now.step)
             self._client.begin(now.operation, self._sandbox.id, argument)
-            time.sleep(now.delay_s)
-            self._strike(now.victim)
+            strike()
             told = self._client.result()
+            if points:
+                points.settle()
         finally:
             promised = scribe.stop() if scribe else before
         if now.victim == "client":

@@ -316,7 +316,12 @@ class Engine(ABC):
     async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
         """The record of a machine that another, dead process was starting by a plan with these, if it runs now.
 
-        Waits until the start is over. None: it has come to nothing, and what is left of it is a leftover.
+        Waits until the start is over. None: it has come to nothing.
+
+        Raises:
+            EngineError: One of its processes does not end.
+
+        Postcondition: when None, no process of it runs, and none will.
         """
 
     @abstractmethod

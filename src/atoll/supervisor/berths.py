@@ -24,14 +24,14 @@ from atoll.errors import (
 )
 from atoll.guest import GuestInit
 from atoll.host import to_the_end
+from atoll.supervisor.berthplan import BerthPlan, changes_of
 from atoll.supervisor.diskwatch import growth_at_start
 from atoll.supervisor.names import new_id
 from atoll.supervisor.programs import AGENT_ARGV, Programs
-from atoll.supervisor.rows import SandboxRow, Versions
+from atoll.supervisor.rows import SandboxRow
 from atoll.supervisor.seals import Seals
 from atoll.supervisor.spares import SpareDiedError, Spares, agent_binds
 from atoll.supervisor.uplinks import uplink_of
-from atoll.types import Limits
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _CONSOLE = "console.log"
-_RECORD = "machine.json"
 _MARK = "frozen"
 _RUNS, _UNSURE, _FROZEN = b"r", b"u", b"f"
 
@@ -57,32 +56,6 @@ def crash_error(sandbox_id: str) -> SandboxCrashedError:
         hint="its next use does what its on_crash says; or roll it back to a snapshot",
         sandbox_id=sandbox_id,
     )
-
-
-class VolumeMount(msgspec.Struct, frozen=True):
-    """A volume's directory, and the path where it appears in the guest."""
-
-    source: Path
-    target: str
-
-
-class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to run where. ``image`` are its layers, the top one first. ``disk`` is the directory of what is changed:
-    a writable layer, or with ``engine_disk`` what the engine keeps there. ``checkpoint`` None boots.
-    """
-
-    sandbox_id: str
-    image: tuple[Path, ...]
-    stack: tuple[str, ...]
-    disk: Path
-    hostname: str
-    limits: Limits
-    versions: Versions
-    checkpoint: Path | None = None
-    read_ahead: bool = True
-    being_written: bool = False
-    engine_disk: bool = False
-    volumes: tuple[VolumeMount, ...] = ()
 
 
 def _there(volume: Path) -> Path:
@@ -103,9 +76,12 @@ def _claim(state_dir: Path, console: Path) -> None:
     os.replace(aside, state_dir / _CONSOLE)
 
 
-def changes_of(disk: Path) -> Path:
-    """Where an engine keeps what the guest changes, of a disk that is the engine's own."""
-    return disk / "changes"
+def _leads_to(state_dir: Path, console: Path) -> bool:
+    """Whether a machine's directory was claimed for the sandbox that has this console."""
+    try:
+        return (state_dir / _CONSOLE).readlink() == console
+    except OSError:  # it is claimed for none
+        return False
 
 
 class Berth:
@@ -298,7 +274,6 @@ class Berths:
         state_dir = self._run / machine_id
         berth = Berth(machine, link, plan.disk, state_dir)
         try:
-            (state_dir / _RECORD).write_bytes(machine.record())
             memory_bytes = (plan.limits.memory_mib or 0) << 20
             told = msgspec.structs.replace(wanted, memory_bytes=memory_bytes)
             await berth.alive(self._agents.first(link, told), plan.sandbox_id)
@@ -381,22 +356,24 @@ class Berths:
         await self._clear(disk, self._run / (row.machine_id or ""))
 
     async def strays(self, plan: BerthPlan) -> list[tuple[str, bytes]]:
-        """Ids and records of machines that somebody started for a sandbox and that are not owned."""
-        console = self._console(plan.sandbox_id)
+        """Ids and records of machines that run, that a dead supervisor started for a sandbox, and that are not owned.
+
+        What it only began to start does not run any more when this returns, nor will.
+        """
+        engine, console = self._engine(plan.versions.engine), self._console(plan.sandbox_id)
         found = []
-        for state_dir in self._run.iterdir() if self._run.is_dir() else ():
-            with contextlib.suppress(OSError):  # it is another one's, or hardly begun
-                if state_dir.name in self._owned or (state_dir / _CONSOLE).readlink() != console:
-                    continue
-            try:
-                record: bytes | None = (state_dir / _RECORD).read_bytes()
-            except FileNotFoundError:
-                # Whoever began it died before it was there, or before it was written down.
-                engine = self._engine(plan.versions.engine)
-                record = await engine.started(state_dir.name, state_dir, plan.limits)
+        for state_dir in list(self._run.iterdir()) if self._run.is_dir() else ():
+            if state_dir.name in self._owned or not _leads_to(state_dir, console):
+                continue
+            record = await engine.started(state_dir.name, state_dir, plan.limits)
             if record is not None:
                 found.append((state_dir.name, record))
         return found
+
+    def let_go(self, berth: Berth) -> None:
+        """Own a berth no more, although its machine runs: what is not adopted again is a leftover."""
+        berth.close()
+        self._owned.pop(berth.state_dir.name, None)
 
     async def end(self, berth: Berth) -> None:
         """End the machine and unmount its disk, whatever state they are in. The link is still the caller's.
@@ -439,7 +416,6 @@ class Berths:
         root = await asyncio.to_thread(self._root, plan)
         machine_plan = self._machine_plan(plan, berth.machine.machine_id, root, berth.link)
         await self._engine(plan.versions.engine).attach_files(berth.machine, machine_plan)
-        (berth.state_dir / _RECORD).write_bytes(berth.machine.record())
         berth.limits_changed.set()  # its disk is measured anew
 
     def _prepare(self, plan: BerthPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:

@@ -19,7 +19,8 @@ from atoll.supervisor.table import Sandbox
 
 if TYPE_CHECKING:
     from atoll.network import Link
-    from atoll.supervisor.berths import Berth, BerthPlan
+    from atoll.supervisor.berthplan import BerthPlan
+    from atoll.supervisor.berths import Berth
 
 
 class Branches:

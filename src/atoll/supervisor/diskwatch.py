@@ -17,7 +17,8 @@ from atoll.types import Limits
 if TYPE_CHECKING:
     from atoll.host import TreeUse
     from atoll.snapshots import Layers
-    from atoll.supervisor.berths import Berth, BerthPlan
+    from atoll.supervisor.berthplan import BerthPlan
+    from atoll.supervisor.berths import Berth
 
 # What the guest's kernel cannot count: files of the image that the host copies at their first change.
 _LOOK_S = 10.0

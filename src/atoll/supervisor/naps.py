@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from atoll.errors import AtollError
 from atoll.host import to_the_end
-from atoll.supervisor.berths import Berth, BerthPlan
+from atoll.supervisor.berthplan import BerthPlan
+from atoll.supervisor.berths import Berth
 from atoll.supervisor.memories import Memory
 from atoll.supervisor.parts import Parts, berth_columns
 from atoll.supervisor.table import NAP_REASON

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atoll.errors import InternalError
-from atoll.supervisor.berths import Berth, BerthPlan, Berths, VolumeMount
+from atoll.supervisor.berthplan import BerthPlan, VolumeMount
+from atoll.supervisor.berths import Berth, Berths
 from atoll.supervisor.crashes import Crashes
 from atoll.supervisor.erasing import Trash
 from atoll.supervisor.holding import Means

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.host import Memory, read_memory, to_the_end
-from atoll.supervisor.berths import Berth, BerthPlan
+from atoll.supervisor.berthplan import BerthPlan
+from atoll.supervisor.berths import Berth
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.identity import pool_init
 from atoll.supervisor.names import new_id, new_machine_uid

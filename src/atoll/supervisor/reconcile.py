@@ -47,6 +47,7 @@ class Reconcile:
         self._leftovers = leftovers
         self._unsettled = contextlib.ExitStack()
         self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._undecided: dict[str, str] = {}
 
     async def run(self) -> None:
         """Adopt what still runs, mark what does not, remove what nobody owns.
@@ -67,6 +68,8 @@ class Reconcile:
             _log.info("removed the unfinished layer %s", layer_id)
         for removed in await self._leftovers.collect():
             _log.info("removed a leftover: %s %s", removed.kind, removed.name)
+        for sandbox in left:
+            await self._decide(sandbox, begun.get(sandbox.sandbox_id))
         await self._finish_kills()
         for sandbox in left:
             await self._tidy(sandbox)
@@ -119,7 +122,37 @@ class Reconcile:
                 _log.warning(
                     "sandbox %s cannot be adopted: %s", sandbox.sandbox_id, error, exc_info=unforeseen
                 )
-                await self._mark(sandbox, f"it could not be adopted: {error}")
+                await self._keep_or_mark(sandbox, f"it could not be adopted: {error}")
+
+    async def _keep_or_mark(self, sandbox: Sandbox, reason: str) -> None:
+        """Note that a sandbox cannot be adopted: it has crashed, unless it sleeps, for then its memory may count."""
+        if sandbox.row.state == "suspended":
+            self._undecided[sandbox.sandbox_id] = reason
+        else:
+            await self._mark(sandbox, reason)
+
+    async def _decide(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
+        """Have a sandbox that could not be adopted sleep on, unless its memory and its disk are of two instants.
+
+        What may have run for it has been ended by now, as a leftover.
+        """
+        reason, row = self._undecided.get(sandbox.sandbox_id), sandbox.row
+        if reason is None:
+            return
+        if row.has_memory and not await self._memory_counts(row, begun):
+            await self._mark(sandbox, reason)
+        else:
+            _log.warning("sandbox %s sleeps on", row.sandbox_id)
+
+    async def _memory_counts(self, row: SandboxRow, begun: OperationRow | None) -> bool:
+        """Whether a sandbox that sleeps, and that no machine runs for any more, can go on from its memory."""
+        checkpoint = self._parts.places.checkpoint(row.sandbox_id)
+        if not checkpoint.is_dir():
+            return False
+        if row.engine_disk or begun is None or begun.kind != "wake":
+            return True
+        disk = self._parts.places.disk(row.sandbox_id, row.disk)
+        return await asyncio.to_thread(same_instant, checkpoint, disk)
 
     async def _one_with_patience(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         for pause_s in _SHORTAGE_PAUSES_S:
@@ -158,7 +191,6 @@ class Reconcile:
         """Go on with what was being woken: its guest may have written to its disk already."""
         row = sandbox.row
         disk = self._parts.places.disk(row.sandbox_id, row.disk)
-        checkpoint = self._parts.places.checkpoint(row.sandbox_id)
         link = await self._parts.links.adopt(begun.link_id) if begun.link_id else None
         for machine_id, record in await self._parts.berths.strays(self._parts.plan(row)):
             found = row.but(machine_id=machine_id, machine=record, generation=row.generation + 1)
@@ -168,7 +200,7 @@ class Reconcile:
             berth = await self._parts.berths.adopt(found, link, disk)
             if berth is not None and await self._woken(sandbox, found, berth):
                 return
-        if not row.engine_disk and not await asyncio.to_thread(same_instant, checkpoint, disk):
+        if not await self._memory_counts(row, begun):
             await self._mark(sandbox, PARTED_REASON)
 
     async def _woken(self, sandbox: Sandbox, row: SandboxRow, berth: Berth) -> bool:
@@ -182,9 +214,9 @@ class Reconcile:
             await asyncio.to_thread(self._parts.berths.seals.check, checkpoint, small=False)
             lease = self._parts.leases.woken(sandbox.row, length_after_use(row.lifecycle))
             await self._parts.take_up(
-                sandbox, berth, generation=row.generation, durable=True, freeing=True, **lease
+                sandbox, berth, generation=row.generation, reason=None, durable=True, freeing=True, **lease
             )
-        except (AtollError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, its machine must not run on beside its memory
             _log.warning("the waking of sandbox %s is given up: %s", row.sandbox_id, error)
             await self._parts.berths.end(berth)
             return False
@@ -226,7 +258,12 @@ class Reconcile:
             await link.aclose()
             await self._mark(sandbox, "its processes ended while no supervisor ran")
             return
-        if row.state == "running" and not await thaw_or_end(self._parts.agents, berth):
+        try:
+            runs = row.state == "paused" or await thaw_or_end(self._parts.agents, berth)
+        except BaseException:
+            self._parts.berths.let_go(berth)
+            raise
+        if not runs:
             await self._parts.berths.end(berth)
             await link.aclose()
             await self._mark(sandbox, "it could not be thawed after its supervisor had ended")

@@ -23,7 +23,7 @@ from atoll.supervisor.rows import Versions
 from atoll.types import Limits
 
 if TYPE_CHECKING:
-    from atoll.supervisor.berths import BerthPlan
+    from atoll.supervisor.berthplan import BerthPlan
     from atoll.supervisor.places import Places
     from atoll.supervisor.works import Works
 

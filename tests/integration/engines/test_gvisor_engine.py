@@ -18,7 +18,7 @@ from atoll.engines.gvisor import spare as spare_module
 from atoll.engines.gvisor.checkpoint_files import reserve
 from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.places import Places
-from atoll.engines.gvisor.processes import _starting
+from atoll.engines.gvisor.processes import _starting, pids_of
 from atoll.errors import NoSpaceError
 from atoll.testing import PATIENCE_S, EngineConformance, SpareConformance, ticks_beyond
 from atoll.types import Limits
@@ -362,6 +362,21 @@ def test_a_start_goes_on_without_who_has_begun_it(workshop: GvisorWorkshop) -> N
         machine = await workshop.engine().adopt(record)
         assert machine is not None
         assert machine.record() == record
+        await machine.kill()
+
+    workshop.run(test)
+
+
+def test_a_machine_that_was_started_and_does_not_answer_is_ended(workshop: GvisorWorkshop) -> None:
+    """Else its guest would run beside the memory that it was restored from."""
+
+    async def test() -> None:
+        plan = workshop.plan("m1")
+        machine = await workshop.engine().start(plan)
+        (control,) = (plan.state_dir / "runsc").glob("*.sock")
+        control.unlink()
+        assert await workshop.engine().started("m1", plan.state_dir, plan.limits) is None
+        assert pids_of(plan.state_dir / "bundle") == set()
         await machine.kill()
 
     workshop.run(test)

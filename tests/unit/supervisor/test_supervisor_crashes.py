@@ -164,43 +164,96 @@ async def test_a_kill_works_although_nothing_can_be_ended_or_erased(world: World
     assert list(world.home.sandboxes.iterdir()) == []
 
 
-@pytest.mark.parametrize(("lives", "recorded"), [(True, True), (True, False), (False, True), (False, False)])
-def test_a_waking_that_was_cut_short_is_finished_or_given_up_by_what_is_on_the_disk(
-    lives: bool, recorded: bool
-) -> None:
+async def _cut_a_waking_short(world: World, made: dict[str, str]) -> None:
+    """Have the supervisor die when the guest runs already, and no row says so."""
+    await world.asleep(made)
+    system = world.system
+    with (
+        patch("atoll.supervisor.berths.Berths.end", _nothing),
+        patch("atoll.supervisor.sleep.Sleep._put_back", _nothing),
+        patch("atoll.supervisor.operations.Operations._forget", _nothing),
+        patch.object(type(system.parts), "take_up", _die),
+        pytest.raises(Died),
+    ):
+        await system.sleep.use(system.table.sandbox(made["sandbox_id"]))
+    await world.crash()
+
+
+def _write_as_the_guest(world: World, made: dict[str, str]) -> None:
+    (world.home.sandboxes / made["sandbox_id"] / "d1" / "upper" / "written").touch()
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_waking_that_was_cut_short_is_finished_or_given_up_by_what_is_on_the_disk(lives: bool) -> None:
     async def lived(world: World) -> None:
         made = await world.create()
-        one = f"/v1/sandboxes/{made['sandbox_id']}"
         world.machine_of(made["sandbox_id"]).memory = "remembered"
-        await world.asleep(made)
-        system = world.system
-        sandbox = system.table.sandbox(made["sandbox_id"])
-        with (
-            patch("atoll.supervisor.berths.Berths.end", _nothing),
-            patch("atoll.supervisor.sleep.Sleep._put_back", _nothing),
-            patch("atoll.supervisor.operations.Operations._forget", _nothing),
-            patch.object(type(system.parts), "take_up", _die),
-            pytest.raises(Died),
-        ):
-            await system.sleep.use(sandbox)
+        await _cut_a_waking_short(world, made)
         if not lives:
-            (world.home.sandboxes / made["sandbox_id"] / "d1" / "upper" / "written").touch()
+            _write_as_the_guest(world, made)
             for machine in world.host.machines.values():
                 machine.crash()
-        if not recorded:
-            for record in (world.home.run / "m").glob("*/machine.json"):
-                record.unlink()
-        await world.crash()
         await world.start()
-        told = (await world.ask("GET", one)).json
+        told = (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json
         if lives:
-            assert told["state"] == "running"
+            assert (told["state"], told["reason"]) == ("running", None)
             assert world.machine_of(made["sandbox_id"]).memory == "remembered"
         else:
             assert told["state"] == "crashed"
             assert "one instant" in told["reason"]
 
     in_world(lived)()
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("method", ["started", "adopt"])
+def test_an_unexpected_error_in_recovery_costs_no_memory_that_is_on_the_disk(
+    method: str, written: bool
+) -> None:
+    async def lived(world: World) -> None:
+        made = await world.create()
+        one = f"/v1/sandboxes/{made['sandbox_id']}"
+        world.machine_of(made["sandbox_id"]).memory = "remembered"
+        await _cut_a_waking_short(world, made)
+        if written:
+            _write_as_the_guest(world, made)
+        world.host.fail_next(method, RuntimeError("nobody has foreseen this"))
+        await world.start()
+        told = (await world.ask("GET", one)).json
+        if written:
+            # Its guest has run beyond its memory.
+            assert told["state"] == "crashed"
+            assert "nobody has foreseen this" in told["reason"]
+        else:
+            assert told["state"] == "suspended"
+            assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+            assert world.machine_of(made["sandbox_id"]).memory == "remembered"
+
+    in_world(lived)()
+
+
+@in_world
+async def test_an_error_while_a_sleeping_sandbox_is_looked_at_leaves_it_asleep(world: World) -> None:
+    made = await world.create()
+    world.machine_of(made["sandbox_id"]).memory = "remembered"
+    await world.asleep(made)
+    await world.crash()
+    with patch("atoll.supervisor.reconcile.Reconcile._finish_instant", side_effect=RuntimeError("odd")):
+        await world.start()
+    one = f"/v1/sandboxes/{made['sandbox_id']}"
+    assert (await world.ask("GET", one)).json["state"] == "suspended"
+    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+    assert world.machine_of(made["sandbox_id"]).memory == "remembered"
+
+
+@in_world
+async def test_a_machine_whose_adoption_fails_halfway_is_owned_by_nobody(world: World) -> None:
+    made = await world.create()
+    await world.crash()
+    with patch("atoll.supervisor.reconcile.thaw_or_end", side_effect=RuntimeError("odd")):
+        await world.start()
+    assert (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json["state"] == "crashed"
+    assert world.system.parts.berths.machine_ids() == world.system.parts.berths.spares.ids()
 
 
 @pytest.mark.parametrize(("on_crash", "memory"), [("reboot", "booted"), ("rollback", "then"), ("stop", None)])

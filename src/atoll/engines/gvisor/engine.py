@@ -26,7 +26,7 @@ from atoll.engines.gvisor.launch import START_TIMEOUT_S, Bounds, launch
 from atoll.engines.gvisor.limiting import limit_guest
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
 from atoll.engines.gvisor.places import Places, open_directory
-from atoll.engines.gvisor.processes import HostProcess, end_processes_of, wait_for_start
+from atoll.engines.gvisor.processes import HostProcess, end_processes_of, pids_of, wait_for_start
 from atoll.engines.gvisor.record import decode_record
 from atoll.engines.gvisor.spare import GvisorSpare, SpareLostError, has_guest, mount_root
 from atoll.engines.gvisor.spec import bundle_spec, place_of, spare_spec
@@ -152,31 +152,35 @@ class GvisorEngine(Engine):
 
     async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
         """See ``Engine.started``."""
-        places = Places(state_dir)
+        record: bytes | None = None
         try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                # It goes on without who has begun it.
-                await wait_for_start(places.bundle)
-            place = place_of(places.config)
-            sentry, gofer = _processes(machine_id, places)
+            record = await self._started(machine_id, state_dir, limits)
         except (EngineError, OSError, ValueError, LookupError, TypeError) as error:
             _log.info("the start of machine %s has come to nothing: %s", machine_id, error)
-            return None
+        finally:
+            if record is None:
+                # A guest that does not answer, or starts a moment later, writes to a disk that was found unchanged.
+                await to_the_end(end_processes_of(Places(state_dir).bundle))
+        return record
+
+    async def _started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
+        places = Places(state_dir)
+        async with asyncio.timeout(START_TIMEOUT_S):
+            # The command goes on without the process that began it.
+            await wait_for_start(places.bundle)
+        place = place_of(places.config)
+        sentry, gofer = _processes(machine_id, places)
         machine = GvisorMachine(machine_id, state_dir, HostParts(sentry, gofer, None, limits), place)
-        control = ControlSocket(places.control_socket(machine_id))
         try:
+            # Its numbers may belong to other processes by now.
+            if not {sentry.pid, gofer.pid} <= await asyncio.to_thread(pids_of, places.bundle):
+                return None
+            control = ControlSocket(places.control_socket(machine_id))
             await limit_guest(control, limits)
-            if await has_guest(control, machine_id):
-                return machine.record()
-        except EngineError as error:
-            _log.info("the machine %s that was started does not answer: %s", machine_id, error)
-        else:
-            # What it was told to restore may run a moment later, on a disk that was found unchanged meanwhile.
-            await machine.kill()
+            return machine.record() if await has_guest(control, machine_id) else None
         finally:
             sentry.close()
             gofer.close()
-        return None
 
     async def detach_files(self, machine: Machine) -> None:
         """See ``Engine.detach_files``."""

@@ -109,6 +109,11 @@ def _pids_of_bundle(bundle: Path) -> Iterator[tuple[int, list[bytes]]]:
             yield int(entry.name), arguments
 
 
+def pids_of(bundle: Path) -> set[int]:
+    """The processes that have ``bundle`` on their command line."""
+    return {pid for pid, _ in _pids_of_bundle(bundle)}
+
+
 def _of_bundle(bundle: Path) -> list[HostProcess]:
     return [process for pid, _ in _pids_of_bundle(bundle) if (process := HostProcess.find(pid))]
 
