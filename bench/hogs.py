@@ -10,6 +10,8 @@ while True:
     except OSError:
         pass
 """
+# In a shell, so that each process runs a program of its own: with the default limits it hurts most.
+SHELL_BOMB = "b(){ b|b& }; b; sleep 300"
 MEMORY_HOG = """
 import os
 while True:

@@ -1,4 +1,6 @@
-"""What a sandbox feels of a neighbour that does its worst: the p95 of its commands beside it, against alone."""
+"""What a sandbox feels of a neighbour that does its worst: the p95 of its commands beside it, against alone; and what
+it takes to end such a neighbour.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import statistics
 import time
 
 from atoll import AtollError, Limits, Sandbox
-from bench.hogs import HOGS
+from bench.hogs import HOGS, SHELL_BOMB
 from bench.measure import Number
 from bench.rooms import supervisor
 
@@ -14,6 +16,8 @@ ROUNDS = 120
 P95 = 18
 # Until then the program has begun.
 AT_WORK_S = 2
+# Until a bomb with the default limits has all the processes that it may have.
+GROWN_S = 12
 LIMITS = Limits(
     vcpus=1, memory_mib=400, processes=200, open_files=1000, disk_mib=64, files=4000, disk_mib_s=50
 )
@@ -22,7 +26,29 @@ LIMITS = Limits(
 def numbers() -> list[Number]:
     """Measure."""
     with supervisor(pool_size=0), Sandbox.create() as neighbour:
-        return [beside(name, program, neighbour) for name, program in HOGS.items()]
+        return [
+            *(beside(name, program, neighbour) for name, program in HOGS.items()),
+            *beside_a_bomb_without_limits(neighbour),
+        ]
+
+
+def beside_a_bomb_without_limits(neighbour: Sandbox) -> list[Number]:
+    """Measure beside a fork bomb that has the default limits, and end it."""
+    alone_ms = p95_ms(neighbour)
+    with Sandbox.create() as hostile:
+        hostile.start(["bash", "-c", SHELL_BOMB])
+        time.sleep(GROWN_S)
+        beside_ms = p95_ms(neighbour)
+        began_s = time.perf_counter()
+        hostile.kill()
+        kill_ms = (time.perf_counter() - began_s) * 1000
+    return [
+        Number(
+            name="p95 of exec beside a fork bomb with the default limits", measured=beside_ms,
+            reference_name="alone", reference=alone_ms, most_ratio=2,
+        ),
+        Number(name="kill of a fork bomb with the default limits", measured=kill_ms, promise=1000),
+    ]  # fmt: skip
 
 
 def beside(name: str, program: str, neighbour: Sandbox) -> Number:

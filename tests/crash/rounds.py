@@ -198,6 +198,7 @@ class Rounds:
                 {"paused": self._sandbox.pause, "suspended": self._sandbox.suspend}.get(now.state, int)()
             argument = self._argument(now.operation)
             if points:
+                supervisors = victims.supervisors(self._home)
                 points.arm()  # what brought the sandbox into its state may not have ended
                 points.settle()
                 points.arm(now.step)
@@ -206,6 +207,7 @@ class Rounds:
             told = self._client.result()
             if points:
                 points.settle()
+                victims.wait_for_end(supervisors, points.has_fired)
         finally:
             promised = scribe.stop() if scribe else before
         if now.victim == "client":

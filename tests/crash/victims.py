@@ -40,6 +40,14 @@ def kill_supervisor(home: Home) -> None:
             kill_process(pid, ticks)
 
 
+def wait_for_end(pids: list[int], is_dying: bool) -> None:
+    """Wait until supervisors have ended that are dying: until then they take connections, which then break."""
+    deadline = time.monotonic() + _NOTICED_S
+    while is_dying and any(start_ticks(pid) is not None for pid in pids):
+        assert time.monotonic() < deadline, "a supervisor that was killed does not end"
+        time.sleep(0.005)
+
+
 def kill_engine(home: Home, dice: random.Random) -> bool:
     """End any one of the engine's processes; whether its machine has ended then."""
     found = engines(home)

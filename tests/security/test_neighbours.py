@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench.hogs import HOGS
+from bench.hogs import HOGS, SHELL_BOMB
 
-from atoll import AtollError, Limits, Sandbox
+from atoll import AtollError, Limits, Sandbox, Supervisor
+from atoll.host import Home, children_by_parent
+from tests.crash.victims import engines
 
 LIMITS = Limits(memory_mib=400, processes=200, open_files=1000, disk_mib=48, files=2000)
 ROUNDS = 12
@@ -19,6 +24,49 @@ ROUNDS = 12
 def neighbour(module_home: Path) -> Iterator[Sandbox]:
     with Sandbox.create(name="neighbour") as sandbox:
         yield sandbox
+
+
+def test_a_fork_bomb_with_the_default_limits_is_killed(module_home: Path) -> None:
+    with Sandbox.create() as hostile:
+        hostile.start(["bash", "-c", SHELL_BOMB])
+        until_processes(module_home, 200)
+        hostile.kill()
+    assert Supervisor.leftovers() == []
+
+
+def test_a_kill_asks_a_sandboxs_kernel_nothing(module_home: Path) -> None:
+    with Sandbox.create() as hostile:
+        hostile.start(["sleep", "300"])
+        every = set(engines(Home(module_home)))
+        try:
+            signal_all(every, signal.SIGSTOP)
+            hostile.kill()
+        finally:
+            signal_all(every, signal.SIGCONT)
+    assert Supervisor.leftovers() == []
+
+
+def signal_all(pids: set[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def guest_processes(home: Path) -> list[int]:
+    """The processes in which the programs of a home's guests run; they have no command line."""
+    children = children_by_parent()
+    found, waiting = [], list(engines(Home(home)))
+    while waiting:
+        found += children.get(waiting[-1], [])
+        waiting += children.get(waiting.pop(), [])
+    return found
+
+
+def until_processes(home: Path, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(guest_processes(home)) < count:
+        assert time.monotonic() < deadline, "the bomb does not grow"
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("hog", HOGS)

@@ -21,6 +21,8 @@ from atoll.types import Limits
 # Short, since a group may use all processors for as long as its share of a period lasts, and others wait.
 _PERIOD_US = 20_000
 _REMOVAL_S = 10.0
+# Half of what one program of the host has: sandboxes together give way to the supervisor and to the host.
+_WEIGHT_V1, _WEIGHT_V2 = 512, 50
 _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
 _V2_CONTROLLERS = ("memory", "cpu", "pids")
 # A wall behind the sentry's own limit: a guest process is two of the host, a thread that waits for the disk one more.
@@ -98,6 +100,25 @@ class Cgroup:
             )
         return 0
 
+    def kill(self) -> None:
+        """Send SIGKILL to all processes in it at once; returns before they have ended.
+
+        A process needs processor time to end, so the group has all that there is from now on.
+        """
+        with contextlib.suppress(OSError):  # it is being removed, or has no such limit
+            name, value = ("cpu.max", "max") if self._unified else ("cpu.cfs_quota_us", "-1")
+            (self._directories["cpu"] / name).write_text(value)
+        try:
+            (self._directories["memory"] / "cgroup.kill").write_text("1")
+        except OSError:
+            # Only version 2 has it, since Linux 5.14.
+            self._kill_each()
+
+    def _kill_each(self) -> None:
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def remove(self) -> None:
         """Kill what is left in it and remove it. Idempotent.
 
@@ -108,9 +129,7 @@ class Cgroup:
         # The first one last: by it a group is found again whose removal was cut short.
         for directory in reversed(self._distinct()):
             while not _removed(directory):
-                for pid in self.pids():
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                self._kill_each()
                 if time.monotonic() > until_s:
                     raise HostError(f"the processes of the control group {directory} do not end")
                 time.sleep(0.005)
@@ -208,6 +227,10 @@ class CgroupRoot:
             above.mkdir(parents=True, exist_ok=True)
             if self._unified:
                 _give_controllers(above)
+        name, weight = ("cpu.weight", _WEIGHT_V2) if self._unified else ("cpu.shares", _WEIGHT_V1)
+        file = directory.parent / name
+        if file.exists():
+            file.write_text(str(weight))
 
     def _cgroup(self, name: str) -> Cgroup:
         directories = {key: directory / name for key, directory in self._directories.items()}

@@ -16,13 +16,33 @@ def boot_id() -> str:
 
 def start_ticks(pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None when it does not run (or is a zombie)."""
+    fields = _stat(pid)
+    return None if fields is None or fields[0] in b"ZX" else int(fields[19])
+
+
+def parent_of(pid: int) -> int | None:
+    """The parent of a process; None when there is no such process."""
+    fields = _stat(pid)
+    return None if fields is None else int(fields[1])
+
+
+def children_by_parent() -> dict[int, list[int]]:
+    """The processes of this host that there are now, by their parents."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (parent := parent_of(int(entry))) is not None:
+            children.setdefault(parent, []).append(int(entry))
+    return children
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of a process's ``stat`` from its state on; None when there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
     # The second field is the program's own name and may hold spaces and brackets.
-    fields = text[text.rindex(b")") + 2 :].split()
-    return None if fields[0] in b"ZX" else int(fields[19])
+    return text[text.rindex(b")") + 2 :].split()
 
 
 def process_alive(pid: int, started_ticks: int) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.parts import Parts
     from atoll.supervisor.table import Sandbox
 
-_PROCESSES = 4096
+_PROCESSES = 1024
 _OPEN_FILES = 65_536
 _log = logging.getLogger(__name__)
 

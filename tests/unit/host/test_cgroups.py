@@ -46,6 +46,25 @@ def test_memory_and_time_are_read_from_version_2(unified: CgroupRoot, tmp_path: 
     assert cgroup.entry_files() == [made / "cgroup.procs"]
 
 
+def test_a_group_is_killed_as_a_whole_with_all_the_processor_time_there_is(
+    unified: CgroupRoot, tmp_path: Path
+) -> None:
+    cgroup = unified.make("one", Limits(vcpus=0.5))
+    cgroup.kill()
+    made = tmp_path / "atoll" / "home" / "one"
+    assert (made / "cpu.max").read_text() == "max"
+    assert (made / "cgroup.kill").read_text() == "1"
+
+
+def test_all_sandboxes_together_weigh_less_than_a_program_of_the_host(tmp_path: Path) -> None:
+    above = tmp_path / "cpu" / "atoll"
+    above.mkdir(parents=True)
+    (above / "cpu.shares").write_text("1024")
+    hierarchies = {name: tmp_path / name / "atoll" / "home" for name in ("memory", "cpu", "cpuacct", "pids")}
+    CgroupRoot(hierarchies, unified=False).make("one", Limits())
+    assert int((above / "cpu.shares").read_text()) < 1024
+
+
 def test_a_group_whose_removal_was_cut_short_is_found_again(tmp_path: Path) -> None:
     hierarchies = {name: tmp_path / name for name in ("memory", "cpu", "cpuacct", "pids")}
     root = CgroupRoot(hierarchies, unified=False)

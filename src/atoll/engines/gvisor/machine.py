@@ -16,7 +16,12 @@ from atoll.engines.gvisor.files import Files
 from atoll.engines.gvisor.launch import is_full
 from atoll.engines.gvisor.limiting import limit_growth, limit_guest
 from atoll.engines.gvisor.places import Places
-from atoll.engines.gvisor.processes import HostProcess, end_processes, end_processes_of
+from atoll.engines.gvisor.processes import (
+    HostProcess,
+    end_processes,
+    end_processes_of,
+    kill_descendants,
+)
 from atoll.engines.gvisor.record import MachineRecord
 from atoll.engines.gvisor.usage import (
     Usage,
@@ -32,6 +37,8 @@ from atoll.types import Limits
 
 CHECKPOINT_TIMEOUT_S = 900.0
 SPARE_BYTES = 16 << 20
+# A sentry ends sooner, unless its guest keeps the processors busy.
+_ENDS_S = 0.1
 
 
 class HostParts(NamedTuple):
@@ -248,13 +255,11 @@ class GvisorMachine(Machine):
                 return
             memory = open_guest_memory(self._sentry.pid) if self._sentry else None
             try:
-                await end_processes(self._processes())
+                await self._end_processes()
             finally:
                 if memory is not None:
                     # Giving a gigabyte back takes the kernel a while, which the sentry's end need not wait for.
                     asyncio.get_running_loop().run_in_executor(None, os.close, memory)
-            if self._sentry is None or self.files.gofer is None:
-                await end_processes_of(self._places.bundle)
             if self.cgroup is not None:
                 await asyncio.to_thread(self.cgroup.remove)
             if self.place is not None:
@@ -262,6 +267,20 @@ class GvisorMachine(Machine):
             self._control.path.unlink(missing_ok=True)
             self._killed = True
             self.files.close()
+
+    async def _end_processes(self) -> None:
+        """End what the machine is on the host, however busy it is: its kernel is not asked."""
+        whole = self._sentry is not None and self.files.gofer is not None
+        for process in self._processes():
+            process.kill()  # the sentry first: then nothing new is started
+        # Guest programs that run on would keep the processors from the sentry, which needs them to end.
+        if self.cgroup is not None:
+            await asyncio.to_thread(self.cgroup.kill)
+        elif self._sentry is not None and not await self._sentry.ends_within(_ENDS_S):
+            await asyncio.to_thread(kill_descendants, self._sentry.pid)
+        await end_processes(self._processes())
+        if not whole:
+            await end_processes_of(self._places.bundle)
 
     def record(self) -> bytes:
         """See ``Machine.record``."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from atoll.errors import EngineError
-from atoll.host import open_process, start_ticks, wait_pidfd
+from atoll.host import children_by_parent, open_process, parent_of, start_ticks, wait_pidfd
 
 END_TIMEOUT_S = 60.0
 
@@ -73,6 +73,21 @@ class HostProcess:
             self._note_end()
             os.close(self._pidfd)
             self._pidfd = -1
+
+
+def kill_descendants(pid: int) -> None:
+    """Send SIGKILL to the processes that descend from this one; returns before they have ended."""
+    children = children_by_parent()
+    waiting = [pid]
+    while waiting:
+        parent = waiting.pop()
+        for child in children.get(parent, ()):
+            waiting.append(child)
+            if process := HostProcess.find(child):
+                # Held by now, so it is the same one if its parent is.
+                if parent_of(child) == parent:
+                    process.kill()
+                process.close()
 
 
 async def end_processes(processes: Sequence[HostProcess]) -> None:
