@@ -119,6 +119,27 @@ def test_processes_and_open_files_end_at_their_limit_and_the_agent_still_answers
         assert sandbox.exec(["echo", "still"]).stdout == "still\n"
 
 
+def test_a_program_is_told_the_limits_that_hold_and_may_open_as_much_as_on_a_host(module_home: Path) -> None:
+    line = "ulimit -n; ulimit -Hn; ulimit -u; ulimit -Hu; cat /proc/sys/fs/file-max"
+    hard = 1_048_576
+    with Sandbox.create(limits=Limits(processes=300, open_files=5000)) as sandbox:
+        for user in ("user", "root"):
+            told = [1024, hard, 300, 300, 5000]
+            assert [int(word) for word in sandbox.run(line, user=user).stdout.split()] == told
+            assert [int(word) for word in sandbox.exec(["bash", "-c", line]).stdout.split()] == told
+        limits = sandbox.run("cat /proc/self/limits").stdout
+        assert limits.split("Max processes")[1].split()[:2] == ["300", "300"]
+        # Whoever needs more asks for it, as on a host.
+        assert sandbox.run("ulimit -n 4000 && ulimit -n").stdout == "4000\n"
+        sandbox.set_limits(Limits(processes=200, open_files=6000))
+        changed = [1024, hard, 200, 200, 6000]
+        assert [int(word) for word in sandbox.run(line).stdout.split()] == changed
+        sandbox.suspend()
+        assert [int(word) for word in sandbox.run(line).stdout.split()] == changed
+        with sandbox.fork()[0] as fork:
+            assert [int(word) for word in fork.run(line).stdout.split()] == changed
+
+
 def test_less_open_files_than_there_are_keep_no_sandbox_from_being_used_or_waking(module_home: Path) -> None:
     with Sandbox.create() as sandbox:
         hold = (
