@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Volumes,
     )
     from atoll.types import (
+        NO_LIMIT,
         ExecResult,
         FileInfo,
         ImageInfo,
@@ -92,6 +93,7 @@ __all__ = [
     "Keys",
     "Lifecycle",
     "Limits",
+    "NO_LIMIT",
     "NotFoundError",
     "Output",
     "Process",
@@ -125,6 +127,7 @@ _TYPES = frozenset(
         "ImageInfo",
         "Lifecycle",
         "Limits",
+        "NO_LIMIT",
         "Output",
         "ProcessInfo",
         "Progress",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from tests.waiting import until
 
 from atoll import (
+    NO_LIMIT,
     AtollError,
     InvalidSpecError,
     Limits,
@@ -85,6 +87,44 @@ def test_a_disk_takes_what_it_may_and_more_once_something_is_deleted(module_home
         linked = sandbox.run("for i in $(seq 500); do ln fine name$i || break; done")
         assert "No space left on device" in linked.stderr
         assert 300 < int(sandbox.run("stat -c %h fine").stdout) < 400
+
+
+def test_df_shows_the_limit_and_what_is_left_of_it(module_home: Path) -> None:
+    with Sandbox.create(limits=Limits(disk_mib=100)) as sandbox:
+        whole, used, left = _df(sandbox)
+        assert (whole, used < 5, left > 95) == (100, True, True)
+        sandbox.run("head -c 30M /dev/zero >file").check()
+        assert (_df(sandbox)[1] - used, left - _df(sandbox)[2]) == (30, 30)
+        sandbox.suspend()
+        assert _df(sandbox)[0] == 100
+        with sandbox.fork()[0] as fork:
+            assert _df(fork)[0] == 100
+        sandbox.run("rm file").check()
+        until(lambda: _df(sandbox)[1] < 10)
+        sandbox.set_limits(Limits(disk_mib=200))
+        until(lambda: _df(sandbox)[0] == 200)
+        sandbox.set_limits(Limits(disk_mib=NO_LIMIT))
+        until(lambda: _df(sandbox)[0] >= shutil.disk_usage(module_home).total >> 20)
+        assert sandbox.stats().limits.disk_mib is None
+
+
+def test_a_disk_has_a_default_limit_that_holds_in_sleep_and_in_copies_and_leaves_a_tenth_of_the_host_free(
+    module_home: Path,
+) -> None:
+    host = shutil.disk_usage(module_home)
+    wanted = min(20_480, host.total // 100 * 90 >> 20)
+    with Sandbox.create() as sandbox, sandbox.fork()[0] as fork:
+        for each in (sandbox, fork):
+            info = each.info()
+            assert (info.limits.disk_mib, info.limits_in_force.disk_mib) == (None, wanted)
+            assert each.stats().limits.disk_mib == wanted
+            # Its size alone counts, so this takes no time; more than that the host may not have.
+            refused = each.run(f"truncate -s {wanted + 1}M sparse")
+            assert (refused.exit_code, "No space left" in refused.stderr) == (1, True)
+            assert _df(each)[0] == wanted
+            each.suspend()
+            assert each.run(f"truncate -s {wanted + 1}M sparse").exit_code == 1
+            assert each.run("head -c 1M /dev/zero >file && echo fits").stdout == "fits\n"
 
 
 @pytest.mark.parametrize("ends", ["os.unlink('held')", "os.rename('other', 'held')"])
@@ -230,6 +270,12 @@ def test_whole_processors_are_kept_to_with_and_without_a_cgroup() -> None:
         inside = int(sandbox.exec(["nproc"]).stdout)
         assert inside == 1 or cgroup_root(Home.default()) is not None
         assert sandbox.stats().held["vcpus"] == "hard"
+
+
+def _df(sandbox: Sandbox) -> tuple[int, int, int]:
+    """MiB of the disk as a program sees it: all, used, left."""
+    whole, used, left = sandbox.run("df -m --output=size,used,avail / | tail -1").check().stdout.split()
+    return int(whole), int(used), int(left)
 
 
 def _gone(sandbox_id: str) -> bool:

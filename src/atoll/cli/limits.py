@@ -8,14 +8,36 @@ from typing import Any, TypeVar
 import click
 
 from atoll.cli.lifecycle import Length
-from atoll.types import Limits, SandboxStats
+from atoll.types import NO_LIMIT, Limits, SandboxStats
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class MostDisk(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
+    """MiB, or ``none`` for no limit."""
+
+    name = "mib"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the MiB."""
+        if value == "none":
+            return NO_LIMIT
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is no size: give MiB, or none for no limit", param, ctx)
+
 
 _OPTIONS: tuple[tuple[str, str, type | click.ParamType, str, str], ...] = (  # type: ignore[type-arg]
     ("--cpus", "vcpus", float, "N", "Limit of processor time, in processors."),
     ("--memory", "memory_mib", int, "MIB", "Limit of memory."),
-    ("--disk", "disk_mib", int, "MIB", "Limit of what it writes to its disk."),
+    (
+        "--disk",
+        "disk_mib",
+        MostDisk(),
+        "MIB",
+        "Limit of what it writes to its disk; none is none. Default: 20480, and a tenth of the host's stays free.",
+    ),
     ("--files", "files", int, "N", "Limit of files and directories on its disk."),
     ("--disk-rate", "disk_mib_s", float, "MIB/S", "Limit of reading and writing its disk, each way."),
     ("--network-rate", "network_mib_s", float, "MIB/S", "Limit of sending and receiving, each way."),
@@ -46,14 +68,18 @@ def limits(options: Mapping[str, Any]) -> Limits:
 def described(limits: Limits) -> str:
     """The limits in one line, as one would give them."""
     given = limits.given()
-    return " ".join(f"{flag} {given[name]:g}" for flag, name, *_ in _OPTIONS if name in given)
+    return " ".join(f"{flag} {_shown(given[name])}" for flag, name, *_ in _OPTIONS if name in given)
+
+
+def _shown(value: float) -> str:
+    return "none" if value == NO_LIMIT else f"{value:.10g}"
 
 
 def held_shown(stats: SandboxStats) -> str:
     """The limits in force in one line, each with how it holds."""
     given = stats.limits.given()
     return ", ".join(
-        f"{flag.removeprefix('--')} {given[name]:g} {stats.held.get(name, '')}".rstrip()
+        f"{flag.removeprefix('--')} {_shown(given[name])} {stats.held.get(name, '')}".rstrip()
         for flag, name, *_ in _OPTIONS
         if name in given
     )

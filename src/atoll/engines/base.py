@@ -55,7 +55,8 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     until these machines have ended. With ``being_written`` its original still writes the checkpoint's memory, see
     ``Machine.written``: what is not there yet is waited for. Of ``limits`` the engine holds what its host lets it
     hold; there None is no limit. ``growth`` is what may be added to the disk before ``Machine.limit_growth`` says it
-    anew; None is what a checkpoint knows of it, and without one all that ``limits`` allow.
+    anew; None is what a checkpoint knows of it, and without one all that ``limits`` allow. Writes fail, too, that
+    would leave less than ``keep_free_percent`` of the host's disk free, on which the root's files lie.
     """
 
     machine_id: str
@@ -72,6 +73,7 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     being_written: bool = False
     limits: Limits = Limits()
     growth: DiskGrowth | None = None
+    keep_free_percent: int = 0
 
 
 class SparePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,8 +186,10 @@ class Machine(ABC):
         """What the host sees of it, without waking anything inside."""
 
     @abstractmethod
-    async def limit(self, limits: Limits) -> None:
+    async def limit(self, limits: Limits, *, keep_free_percent: int = 0) -> None:
         """Hold other limits from now on; of the disk's size as far as ``limit_growth`` has said what is there.
+
+        For ``keep_free_percent`` see ``MachinePlan``.
 
         Raises:
             UnsupportedError: One of them cannot be changed while the machine runs; then nothing was.
@@ -202,6 +206,13 @@ class Machine(ABC):
         The guest's writes beyond it fail with ENOSPC. An eventfd, given once, is written to when another
         measuring is due; what the guest frees counts only from then on.
         """
+
+    async def watch_disk(self, event_fd: int) -> bool:
+        """Say where to ask for a measuring when one is due, as ``limit_growth`` does, but without one before.
+
+        What is on the disk is known from its start, or it asks at once. False: it cannot do that.
+        """
+        return False
 
     @abstractmethod
     def memory_bytes(self) -> int | None:

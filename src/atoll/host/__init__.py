@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from atoll.host.cpulatency import CpuLatency, open_cpu_latency
     from atoll.host.disks import DiskKind, disk_kind
     from atoll.host.filecopy import FileCopy, copy_attributes, copy_node
-    from atoll.host.files import free_bytes, locked, sync_directory, write_atomically
+    from atoll.host.files import DiskUsage, disk_usage, free_bytes, locked, sync_directory, write_atomically
     from atoll.host.holder import (
         Holder,
         end_holder,
@@ -68,6 +68,7 @@ __all__ = [
     "Check",
     "CpuLatency",
     "DiskKind",
+    "DiskUsage",
     "FileCopy",
     "Holder",
     "Home",
@@ -95,6 +96,7 @@ __all__ = [
     "copy_node",
     "copy_tree",
     "disk_kind",
+    "disk_usage",
     "end_holder",
     "ensure_holder",
     "find_holder",
@@ -158,6 +160,8 @@ _MODULES = {
     "open_cpu_latency": "cpulatency",
     "DiskKind": "disks",
     "disk_kind": "disks",
+    "DiskUsage": "files",
+    "disk_usage": "files",
     "free_bytes": "files",
     "locked": "files",
     "sync_directory": "files",

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
@@ -39,6 +40,19 @@ def sync_directory(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+class DiskUsage(NamedTuple):
+    """A file system in bytes: all of it, and what this user may still write to it."""
+
+    total: int
+    free: int
+
+
+def disk_usage(path: Path) -> DiskUsage:
+    """The file system of ``path``."""
+    usage = shutil.disk_usage(path)
+    return DiskUsage(usage.total, usage.free)
 
 
 def free_bytes(path: Path) -> int:

@@ -33,6 +33,7 @@ class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
     read_ahead: bool = True
     being_written: bool = False
     engine_disk: bool = False
+    keep_free_percent: int = 0
     volumes: tuple[VolumeMount, ...] = ()
 
 

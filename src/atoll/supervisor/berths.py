@@ -43,8 +43,6 @@ _log = logging.getLogger(__name__)
 _CONSOLE = "console.log"
 _MARK = "frozen"
 _RUNS, _UNSURE, _FROZEN = b"r", b"u", b"f"
-
-
 # A machine's death fails what was asked of it a moment before its end is noticed.
 _NOTICED_S = 1.0
 
@@ -458,6 +456,7 @@ class Berths:
             read_ahead=plan.read_ahead,
             being_written=plan.being_written,
             limits=plan.limits,
+            keep_free_percent=plan.keep_free_percent,
         )
 
     def _console(self, sandbox_id: str) -> Path:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # What the guest's kernel cannot count: files of the image that the host copies at their first change.
 _LOOK_S = 10.0
+# With the default limit a disk is measured only when its kernel asks, as long as so much is left.
+_NEAR_BYTES = 1 << 30
 # Measuring takes at most this share of a processor. Only its own time counts: on a busy host a guest that waits for
 # room must not wait the longer.
 _SHARE = 0.1
@@ -37,14 +39,23 @@ class DiskWatch:
         berth: What runs.
         layers: Measures.
         limits: Those of the sandbox now.
+        seldom: Whether its limit is the default one now, which is far for most.
     """
 
-    def __init__(self, berth: Berth, layers: Layers, limits: Callable[[], Limits]) -> None:
+    def __init__(
+        self,
+        berth: Berth,
+        layers: Layers,
+        limits: Callable[[], Limits],
+        seldom: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._berth = berth
         self._layers = layers
         self._limits = limits
+        self._seldom = seldom
         self._wanted = asyncio.Event()
         self._limited = False
+        self._often = False
         self._took_s = 0.0
 
     async def run(self) -> None:
@@ -80,13 +91,16 @@ class DiskWatch:
 
     async def _watching(self, event_fd: int) -> None:
         given: int | None = event_fd
+        if self._seldom() and await self._berth.machine.watch_disk(event_fd):
+            self._limited, self._often, given = True, False, None
+            await self._any_wish()
         while True:
             self._wanted.clear()
             if await self._renew(given):
                 given = None
             await asyncio.sleep(self._took_s / _SHARE if self._limited else 0)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._any_wish(), _LOOK_S if self._limited else None)
+                await asyncio.wait_for(self._any_wish(), _LOOK_S if self._often else None)
 
     async def _any_wish(self) -> None:
         changed = asyncio.ensure_future(self._berth.limits_changed.wait())
@@ -104,12 +118,13 @@ class DiskWatch:
         if limits.disk_mib is None and limits.files is None:
             if self._limited:
                 await machine.limit_growth(None)
-            self._limited = False
+            self._limited = self._often = False
             return False
         await machine.mark_disk()
         use = await asyncio.to_thread(self._measured)
-        await machine.limit_growth(growth_left(limits, use), event_fd)
-        self._limited = True
+        growth = growth_left(limits, use)
+        await machine.limit_growth(growth, event_fd)
+        self._limited, self._often = True, not self._seldom() or growth.size_bytes < _NEAR_BYTES
         return True
 
     def _measured(self) -> TreeUse:

@@ -9,10 +9,22 @@ from pathlib import Path
 from typing import Literal
 
 from atoll.errors import AtollError
-from atoll.host import Home, agent_path, check_host, runsc_path
+from atoll.host import (
+    DiskUsage,
+    Home,
+    agent_path,
+    check_host,
+    disk_usage,
+    read_memory,
+    runsc_path,
+)
 from atoll.images import Images, ready_base
 from atoll.protocol import DoctorReport, Finding
 from atoll.supervisor.holding import Means, holding
+from atoll.supervisor.limits import KEEP_FREE_PERCENT, default_limits, disk_room
+
+GIB = 1 << 30
+_LITTLE_ROOM_BYTES = 2 * GIB
 
 
 def examine(home: Home) -> DoctorReport:
@@ -34,6 +46,7 @@ def examine(home: Home) -> DoctorReport:
         [
             *findings,
             limits_finding(means),
+            defaults_finding(means, read_memory().total_bytes, disk_usage(home.path)),
             programs_finding(),
             image_finding(home, lacks_ids=lacks_ids),
             database_finding(home),
@@ -53,6 +66,25 @@ def limits_finding(means: Means) -> Finding:
         by_hold.setdefault(held.hold, []).append(name)
     message = "; ".join(f"{hold}: {', '.join(names)}" for hold, names in by_hold.items())
     return Finding(name="limits", level="note" if "unavailable" in by_hold else "ok", message=message)
+
+
+def defaults_finding(means: Means, memory_bytes: int, disk: DiskUsage) -> Finding:
+    """What a sandbox may use that asks for no limits, and how much of the host's disk is left for all of them."""
+    limits = default_limits(memory_bytes, disk.total)
+    text = f"{limits.memory_mib:,} MiB of memory, {limits.processes:,} processes, {limits.open_files:,} open files"
+    if not means.layers:
+        return Finding(
+            name="defaults", level="note", message=f"{text}; no limit of the disk, which the engine keeps"
+        )
+    room = disk_room(disk)
+    text += (
+        f", {limits.disk_mib:,} MiB of disk, and {KEEP_FREE_PERCENT} % of the host's stay free: "
+        f"{room / GIB:.1f} GiB are left for all sandboxes"
+    )
+    if room >= _LITTLE_ROOM_BYTES:
+        return Finding(name="defaults", level="ok", message=text)
+    remedy = "free some space, or give sandboxes a limit of their own: `atoll limits SANDBOX --disk MIB`"
+    return Finding(name="defaults", level="warning", message=text, remedy=remedy)
 
 
 def database_finding(home: Home) -> Finding:

@@ -136,7 +136,7 @@ class Forks:
                 raise next(outgrown, group.exceptions[0]) from None
             finally:
                 self._captures.forget(directory)
-        return [copy.row.info() for copy in copying.result()]
+        return [self._parts.info(copy) for copy in copying.result()]
 
     async def _copies(
         self, rows: list[SandboxRow], capture: Capture, caller: Caller, written: asyncio.Task[None]

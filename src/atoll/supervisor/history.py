@@ -130,7 +130,7 @@ class History:
             if not berth.leaving and not berth.gone.is_set():
                 _log.info("sandbox %s is not sampled: %s", sandbox.sandbox_id, error)
             return
-        limits = sandbox.row.limits.over(self._parts.default_limits)
+        limits = self._parts.quotas.limits_within(sandbox.row)
         vcpus = limits.vcpus or float(os.cpu_count() or 1)
         past.samples.append(
             StatsSample(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from atoll.errors import AtollError
 from atoll.guest import GuestInit
-from atoll.host import to_the_end
+from atoll.host import DiskUsage, to_the_end
 from atoll.supervisor.holding import refuse_unheld
 from atoll.supervisor.states import check_action
 from atoll.types import Limits
@@ -19,12 +19,26 @@ if TYPE_CHECKING:
 
 _PROCESSES = 1024
 _OPEN_FILES = 65_536
+_DISK_MIB = 20_480
+# What sandboxes leave free of the host's disk that have no limit of their own; held by their kernels.
+KEEP_FREE_PERCENT = 10
 _log = logging.getLogger(__name__)
 
 
-def default_limits(host_memory_bytes: int) -> Limits:
-    """Half of the host's memory, and as many processes and open files as a busy desktop has."""
-    return Limits(memory_mib=host_memory_bytes // 2 >> 20, processes=_PROCESSES, open_files=_OPEN_FILES)
+def default_limits(host_memory_bytes: int, host_disk_bytes: int) -> Limits:
+    """Half of the host's memory, 20 GiB of its disk, and as many processes and open files as a busy desktop has."""
+    most_mib = host_disk_bytes // 100 * (100 - KEEP_FREE_PERCENT) >> 20
+    return Limits(
+        memory_mib=host_memory_bytes // 2 >> 20,
+        disk_mib=max(1, min(_DISK_MIB, most_mib)),
+        processes=_PROCESSES,
+        open_files=_OPEN_FILES,
+    )
+
+
+def disk_room(disk: DiskUsage) -> int:
+    """How many bytes all sandboxes without a limit of their own may still write to the host's disk together."""
+    return max(0, disk.free - disk.total // 100 * KEEP_FREE_PERCENT)
 
 
 async def tell_changed_memory(parts: Parts, sandbox: Sandbox) -> None:
@@ -108,8 +122,13 @@ class LimitChanges:
     async def _apply(self, sandbox: Sandbox, limits: Limits) -> None:
         berth = sandbox.berth
         if berth is not None:
-            wanted = self._parts.quotas.limits_within(sandbox.row.but(limits=limits))
-            await berth.alive(berth.machine.limit(wanted), sandbox.sandbox_id)
+            row = sandbox.row.but(limits=limits)
+            wanted, keep_free = (
+                self._parts.quotas.limits_within(row),
+                self._parts.quotas.keep_free_percent(row),
+            )
+            told = berth.machine.limit(wanted, keep_free_percent=keep_free)
+            await berth.alive(told, sandbox.sandbox_id)
             await berth.link.set_rate(wanted.network_mib_s)
             sandbox.memory_untold = True
             if sandbox.row.state == "running":

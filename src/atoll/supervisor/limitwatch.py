@@ -40,7 +40,11 @@ class LimitWatch:
         def limits() -> Limits:
             return self._parts.quotas.limits_within(sandbox.row)
 
-        self._works.watch(_until_gone(berth, DiskWatch(berth, self._parts.layers, limits).run()))
+        def seldom() -> bool:
+            return self._parts.quotas.has_default_disk(sandbox.row)
+
+        watch = DiskWatch(berth, self._parts.layers, limits, seldom)
+        self._works.watch(_until_gone(berth, watch.run()))
         if not self._parts.means.cgroups:
             self._works.watch(_until_gone(berth, watch_memory(berth, limits)))
 

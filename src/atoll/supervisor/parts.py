@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from atoll.errors import InternalError
 from atoll.supervisor.berthplan import BerthPlan, VolumeMount
 from atoll.supervisor.berths import Berth, Berths
@@ -23,7 +25,7 @@ from atoll.supervisor.programs import Programs
 from atoll.supervisor.quotas import QuotaBook
 from atoll.supervisor.rows import SandboxRow
 from atoll.supervisor.table import Sandbox, Table
-from atoll.types import Limits
+from atoll.types import Limits, SandboxInfo
 
 if TYPE_CHECKING:
     from atoll.network import Link, Links
@@ -79,6 +81,11 @@ class Parts:
             raise InternalError(f"sandbox {sandbox.sandbox_id} has no machine", sandbox_id=sandbox.sandbox_id)
         return sandbox.berth
 
+    def info(self, sandbox: Sandbox) -> SandboxInfo:
+        """What a client is told of a sandbox."""
+        in_force = self.quotas.limits_within(sandbox.row)
+        return msgspec.structs.replace(sandbox.info(), limits_in_force=in_force)
+
     def plan(
         self,
         row: SandboxRow,
@@ -95,6 +102,7 @@ class Parts:
             disk=self.places.disk(row.sandbox_id, row.disk),
             hostname=hostname_of(row),
             limits=self.quotas.limits_within(row),
+            keep_free_percent=self.quotas.keep_free_percent(row),
             versions=row.versions,
             checkpoint=checkpoint,
             read_ahead=read_ahead,

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from atoll.errors import AtollError
 from atoll.host import Memory, read_memory, to_the_end
 from atoll.supervisor.berthplan import BerthPlan
 from atoll.supervisor.berths import Berth
 from atoll.supervisor.erasing import erase
 from atoll.supervisor.identity import pool_init
+from atoll.supervisor.limits import KEEP_FREE_PERCENT
 from atoll.supervisor.names import new_id, new_machine_uid
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import FIRST_DISK
@@ -174,15 +177,19 @@ class Pool:
         return Warm(sandbox_id, machine_uid, plan.versions, berth)
 
     def _plan(self, sandbox_id: str, digest: str) -> BerthPlan:
+        limits, engine_disk = self._parts.default_limits, self._parts.engine_disks
+        if engine_disk:
+            limits = msgspec.structs.replace(limits, disk_mib=None)
         return BerthPlan(
             sandbox_id=sandbox_id,
             image=self._parts.images.facts(digest).lowers,
             stack=(),
             disk=self._parts.places.disk(sandbox_id, FIRST_DISK),
             hostname=sandbox_id,
-            limits=self._parts.default_limits,
+            limits=limits,
+            keep_free_percent=0 if engine_disk else KEEP_FREE_PERCENT,
             versions=self._parts.programs.current,
-            engine_disk=self._parts.engine_disks,
+            engine_disk=engine_disk,
         )
 
     async def _give_up(self, berth: Berth | None, link: Link, directory: Path) -> None:

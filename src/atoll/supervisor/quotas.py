@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from atoll.errors import QuotaError
-from atoll.types import Lifecycle, Limits, Quotas, TeamUse
+from atoll.supervisor.limits import KEEP_FREE_PERCENT
+from atoll.types import NO_LIMIT, Lifecycle, Limits, Quotas, TeamUse
 
 if TYPE_CHECKING:
     from atoll.supervisor.rows import SandboxRow
@@ -249,17 +250,26 @@ class QuotaBook:
         return (most_mib << 20) - used_bytes
 
     def limits_within(self, row: SandboxRow) -> Limits:
-        """The limits in force of a sandbox that runs: its disk alone may not be more than its team may have.
+        """The limits in force of a sandbox: its disk alone may not be more than its team may have.
 
         A disk that the engine keeps has none, even if it was asked for with ``best_effort``.
         """
         limits, most_mib = row.limits.over(self._default_limits), self._teams.quotas_of(row.team).disk_mib
         if row.engine_disk:
             return msgspec.structs.replace(limits, disk_mib=None, files=None)
-        if most_mib is None:
-            return limits
-        own_mib = most_mib if limits.disk_mib is None else limits.disk_mib
-        return msgspec.structs.replace(limits, disk_mib=min(own_mib, most_mib))
+        own_mib = NO_LIMIT if limits.disk_mib is None else limits.disk_mib
+        disk_mib = min(own_mib, NO_LIMIT if most_mib is None else most_mib)
+        return msgspec.structs.replace(limits, disk_mib=None if disk_mib == NO_LIMIT else disk_mib)
+
+    def has_default_disk(self, row: SandboxRow) -> bool:
+        """Whether the limit of a sandbox's disk is the default one."""
+        asked = row.limits.disk_mib is not None or row.limits.files is not None
+        return not asked and not row.engine_disk and self._teams.quotas_of(row.team).disk_mib is None
+
+    @staticmethod
+    def keep_free_percent(row: SandboxRow) -> int:
+        """How much of the host's disk a sandbox leaves free: nothing is asked of one with a limit of its own."""
+        return 0 if row.engine_disk or row.limits.disk_mib is not None else KEEP_FREE_PERCENT
 
     def check_lease(self, team: str | None, lifecycle: Lifecycle) -> None:
         """Refuse a lease that is longer than the team may have.

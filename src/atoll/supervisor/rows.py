@@ -85,8 +85,8 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
     def info(self) -> SandboxInfo:
         """What a client is told."""
-        values = {name: getattr(self, name) for name in SandboxInfo.__struct_fields__}
-        return SandboxInfo(**values)
+        names = (name for name in SandboxInfo.__struct_fields__ if name != "limits_in_force")
+        return SandboxInfo(**{name: getattr(self, name) for name in names})
 
     def but(self, **changes: object) -> SandboxRow:
         """The same row with some fields changed."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
-from atoll.host import Home, read_memory
+from atoll.host import Home, disk_usage, read_memory
 from atoll.protocol import SuspendedAll
 from atoll.supervisor.agents import Agents
 from atoll.supervisor.berths import Berth, Berths
@@ -181,7 +181,7 @@ class System:
     def _make_parts(self, rooms: Rooms, agents: Agents) -> Parts:
         places = self._places
         trash = Trash(places.snapshots, self.table, self.works)
-        defaults = default_limits(read_memory().total_bytes)
+        defaults = default_limits(read_memory().total_bytes, disk_usage(self.home.path).total)
         volumes = Volumes(self.records, self._copies, self.table, places, trash)
         images = ImageShelf(rooms.images, self.table, self._clock.boot_s)
         disks = TeamDisks(self.table, volumes, places, rooms.layers, self.works, image_trees=images.trees_for)

@@ -27,7 +27,7 @@ class Usage:
     async def of(self, sandbox: Sandbox) -> SandboxStats:
         """What a sandbox uses now."""
         disk_bytes = await asyncio.to_thread(self._disk_bytes, sandbox.row)
-        limits = sandbox.row.limits.over(self._parts.default_limits)
+        limits = self._parts.quotas.limits_within(sandbox.row)
         held: dict[str, str] = {**held_of(limits, self._parts.means)}
         berth = sandbox.berth
         if berth is None:

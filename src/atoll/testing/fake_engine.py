@@ -66,7 +66,33 @@ class FakeHost:
             raise failures.pop(0)
 
 
-class FakeMachine(Machine):
+class FakeDisk(Machine):
+    """What a machine without processes is told of its disk."""
+
+    growth: DiskGrowth | None = None
+    event_fd: int | None = None
+
+    async def mark_disk(self) -> None:
+        """See ``Machine.mark_disk``."""
+        await self._used("mark_disk")
+
+    async def watch_disk(self, event_fd: int) -> bool:
+        """See ``Machine.watch_disk``."""
+        self.event_fd = event_fd
+        return True
+
+    async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
+        """See ``Machine.limit_growth``."""
+        await self._used("limit_growth")
+        self.growth = growth
+        if event_fd is not None:
+            self.event_fd = event_fd
+
+    async def _used(self, method: str) -> None:
+        raise NotImplementedError
+
+
+class FakeMachine(FakeDisk):
     """A guest that is only a word of memory. ``memory`` goes into a checkpoint and comes back from it.
 
     With ``doomed`` its agent was killed while it stood still: it ends as soon as it goes on.
@@ -82,8 +108,7 @@ class FakeMachine(Machine):
         self.alive = True
         self.doomed = False
         self.limits = plan.limits
-        self.growth: DiskGrowth | None = None
-        self.event_fd: int | None = None
+        self.keep_free_percent = plan.keep_free_percent
         self.memory_used_bytes: int | None = None
         self.hit_memory = False
         self._host = host
@@ -130,21 +155,10 @@ class FakeMachine(Machine):
         limit_bytes = None if limit_mib is None else limit_mib << 20
         return MachineStats(memory_bytes=1 << 20, memory_limit_bytes=limit_bytes, cpu_s=0.5)
 
-    async def limit(self, limits: Limits) -> None:
+    async def limit(self, limits: Limits, *, keep_free_percent: int = 0) -> None:
         """See ``Machine.limit``."""
         await self._used("limit")
-        self.limits = limits
-
-    async def mark_disk(self) -> None:
-        """See ``Machine.mark_disk``."""
-        await self._used("mark_disk")
-
-    async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
-        """See ``Machine.limit_growth``."""
-        await self._used("limit_growth")
-        self.growth = growth
-        if event_fd is not None:
-            self.event_fd = event_fd
+        self.limits, self.keep_free_percent = limits, keep_free_percent
 
     def memory_bytes(self) -> int | None:
         """See ``Machine.memory_bytes``."""

@@ -16,7 +16,7 @@ from atoll.types.given import (
 from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lengths import seconds_of
 from atoll.types.lifecycle import Lifecycle, OnTimeout
-from atoll.types.limits import Limits
+from atoll.types.limits import NO_LIMIT, Limits
 from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
 from atoll.types.sandboxes import (
@@ -74,6 +74,7 @@ __all__ = [
     "KeyInfo",
     "Lifecycle",
     "Limits",
+    "NO_LIMIT",
     "Network",
     "NewKey",
     "OnCrash",

@@ -6,11 +6,14 @@ import msgspec
 
 from atoll.types.given import check_number
 
+# Of a limit that has a default, for those who want none.
+NO_LIMIT = 1_000_000_000
+
 # Below the least a sandbox cannot even answer; above the most the kernel, or the engine, takes no such number.
 BOUNDS: dict[str, tuple[float, int]] = {
     "vcpus": (0.05, 10_000),
     "memory_mib": (64, 1_000_000_000),
-    "disk_mib": (1, 1_000_000_000),
+    "disk_mib": (1, NO_LIMIT),
     "files": (100, 1_000_000_000),
     "disk_mib_s": (1, 100_000),
     "network_mib_s": (0.01, 100_000),
@@ -27,7 +30,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     Args:
         vcpus: Processor time, in processors.
         memory_mib: Memory of its processes and its kernel, ``/tmp`` and ``/dev/shm`` included.
-        disk_mib: What it writes to its disk, beyond the image and its snapshots.
+        disk_mib: What it writes to its disk, beyond the image and its snapshots. The default is 20,480, and so much
+            that a tenth of the host's disk stays free; ``atoll.NO_LIMIT`` is neither.
         files: Files and directories that it makes on its disk.
         disk_mib_s: Rate of reading from and writing to the disk, each way, in MiB a second.
         network_mib_s: Rate of sending and receiving, each way, in MiB a second.

@@ -110,10 +110,11 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     ``snapshot_id`` is the snapshot that its disk and memory last came from or were last kept in: the parent of the
     next snapshot. ``reason`` says why a crashed sandbox crashed. ``user`` and ``cwd`` are what ``run``, ``exec``
-    and ``files`` act as and in when the call names none. ``limits`` are those that were asked for. With
-    ``engine_disk`` its disk is the engine's own, see the guide's page on states. ``started_at`` is when it last began
-    to run, ``stopped_at`` when it last ceased to (paused, asleep or crashed), ``ends_at`` when its lease ends, if it
-    has one. ``has_memory`` is False when the processes of one that sleeps are gone, and only its disk was kept.
+    and ``files`` act as and in when the call names none. ``limits`` are those that were asked for,
+    ``limits_in_force`` also the default ones. With ``engine_disk`` its disk is the engine's own, see the guide's
+    page on states. ``started_at`` is when it last began to run, ``stopped_at`` when it last ceased to (paused,
+    asleep or crashed), ``ends_at`` when its lease ends, if it has one. ``has_memory`` is False when the processes
+    of one that sleeps are gone, and only its disk was kept.
     """
 
     sandbox_id: str
@@ -141,6 +142,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     team: str | None = None
     attributes: dict[str, str] = {}
     image_digest: str = ""
+    limits_in_force: Limits = Limits()
 
 
 class SandboxPage(msgspec.Struct, frozen=True, kw_only=True):

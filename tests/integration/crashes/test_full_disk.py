@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from atoll import Sandbox, Snapshots, Supervisor, Teams
+from atoll import NO_LIMIT, Limits, Sandbox, Snapshots, Supervisor, Teams
 from atoll.errors import AtollError, NoSpaceError
-from atoll.host import Home, free_bytes
+from atoll.host import Home, disk_usage, free_bytes
 from tests import homes
 from tests.crash.ledger import begin, look
 from tests.crash.victims import kill_supervisor
@@ -68,6 +68,27 @@ def fill(home: Path, left_bytes: int) -> None:
         except OSError:
             os.ftruncate(file.fileno(), os.fstat(file.fileno()).st_size)
     os.sync()
+
+
+def test_a_tenth_of_the_host_s_disk_stays_free_unless_a_sandbox_has_a_limit_of_its_own(
+    small_home: Path,
+) -> None:
+    def left_mib() -> int:
+        return (free_bytes(small_home) - disk_usage(small_home).total // 10) >> 20
+
+    with Sandbox.create() as sandbox, Sandbox.create() as other:
+        filled = sandbox.run("head -c 1G /dev/zero >big")
+        assert "No space left" in filled.stderr
+        # The host is asked again each time that as much was written as would not matter.
+        assert -1 <= left_mib() < 20
+        assert other.run("df -m --output=size,avail / | tail -1").stdout.split()[0] == str(
+            other.info().limits_in_force.disk_mib
+        )
+        assert int(other.run("df -m --output=avail / | tail -1").stdout) < 20
+        assert other.run("head -c 30M /dev/zero >more").exit_code == 1
+        other.set_limits(Limits(disk_mib=NO_LIMIT))
+        assert other.run("head -c 8M /dev/zero >more && echo fits").stdout == "fits\n"
+        sandbox.run("rm big").check()
 
 
 def test_no_operation_on_a_full_disk_loses_anything_and_a_kill_makes_room(small_home: Path) -> None:

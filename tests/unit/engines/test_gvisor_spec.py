@@ -67,7 +67,9 @@ def test_the_sentry_knows_the_limits_before_there_is_a_guest() -> None:
         return json.loads(bundle_spec(plan)["annotations"]["atoll.limits"])
 
     none = {"Tasks": 0, "OpenFiles": 0, "DiskBytesPerSecond": 0, "DiskBytes": 0, "DiskInodes": 0}
+    none["DiskKeepFree"] = 0
     assert told() == none
+    assert told(keep_free_percent=10) == {**none, "DiskKeepFree": 10}
     rates = Limits(processes=50, open_files=300, disk_mib_s=1.5)
     assert told(limits=rates) == {**none, "Tasks": 50, "OpenFiles": 300, "DiskBytesPerSecond": 1_572_864}
     disk = {**none, "DiskBytes": 2 << 20, "DiskInodes": 70}

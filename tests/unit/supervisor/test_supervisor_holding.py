@@ -1,21 +1,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from atoll.engines import DiskGrowth
 from atoll.errors import EngineError, UnsupportedError
+from atoll.host import DiskUsage
 from atoll.host.trees import stats_below
 from atoll.host.treeuse import TreeUse, tree_use
 from atoll.supervisor import diskwatch
 from atoll.supervisor.diskwatch import DiskWatch, growth_at_start, growth_left
-from atoll.supervisor.doctor import limits_finding
+from atoll.supervisor.doctor import defaults_finding, limits_finding
 from atoll.supervisor.holding import Means, held_of, holding, refuse_unheld
-from atoll.supervisor.limits import default_limits
+from atoll.supervisor.limits import default_limits, disk_room
 from atoll.supervisor.limitwatch import pause_s
 from atoll.types import Limits
 
@@ -86,7 +89,55 @@ def test_what_may_be_added_at_first_is_known_wherever_no_memory_knows_it(
 def test_memory_is_looked_at_the_more_often_the_less_is_left() -> None:
     assert pause_s(0, 100 << 30) == 1.0
     assert pause_s(99, 100) == 0.05
-    assert default_limits(8 << 30).memory_mib == 4096
+
+
+def test_a_default_limit_is_half_of_the_memory_and_20_gib_of_the_disk_or_what_leaves_a_tenth_free() -> None:
+    large = default_limits(8 << 30, 1000 << 30)
+    assert (large.memory_mib, large.disk_mib) == (4096, 20_480)
+    assert default_limits(8 << 30, 10 << 30).disk_mib == 9215
+    assert disk_room(DiskUsage(total=1000, free=300)) == 200
+    assert disk_room(DiskUsage(total=1000, free=99)) == 0
+
+
+def test_a_disk_with_the_default_limit_is_measured_only_when_its_kernel_asks(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    class Machine:
+        machine_id = "m"
+
+        async def watch_disk(self, event_fd: int) -> bool:
+            done.append("watched")
+            os.eventfd_write(event_fd, 1)
+            return True
+
+        async def mark_disk(self) -> None:
+            done.append("marked")
+
+        async def limit_growth(self, growth: DiskGrowth, event_fd: int | None) -> None:
+            done.append(f"{growth.size_bytes >> 30} GiB left, event given: {event_fd is not None}")
+            gone.set()
+            raise EngineError("it has ended")
+
+    gone = asyncio.Event()
+    layers = SimpleNamespace(use=lambda _: TreeUse(5 << 30, 0))
+    berth = SimpleNamespace(
+        machine=Machine(), disk=tmp_path, gone=gone, leaving=False, limits_changed=asyncio.Event()
+    )
+    watch = DiskWatch(berth, layers, lambda: Limits(disk_mib=20_480), lambda: True)
+    asyncio.run(asyncio.wait_for(watch.run(), 60))
+    assert done == ["watched", "marked", "15 GiB left, event given: False"]
+
+
+def test_what_doctor_says_of_the_default_limits() -> None:
+    means = Means(cgroups=True, shaping=True)
+    fine = defaults_finding(means, 8 << 30, DiskUsage(1000 << 30, 300 << 30))
+    assert (fine.level, fine.remedy) == ("ok", None)
+    assert "20,480 MiB of disk, and 10 % of the host's stay free: 200.0 GiB are left" in fine.message
+    full = defaults_finding(means, 8 << 30, DiskUsage(1000 << 30, 50 << 30))
+    assert full.level == "warning"
+    assert full.remedy is not None and "--disk" in full.remedy
+    engine = defaults_finding(msgspec.structs.replace(means, layers=False), 8 << 30, DiskUsage(1000, 0))
+    assert (engine.level, "no limit of the disk" in engine.message) == ("note", True)
 
 
 def test_a_tree_counts_every_name_and_the_pages_of_hard_links_once(tmp_path) -> None:

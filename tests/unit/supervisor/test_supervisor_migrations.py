@@ -10,7 +10,7 @@ from atoll.supervisor import records
 from atoll.supervisor.records import migrate, migrations
 
 
-def test_the_limits_of_an_older_home_are_kept() -> None:
+def test_the_limits_of_an_older_home_are_kept_and_its_disks_get_none() -> None:
     database = sqlite3.connect(":memory:")
     database.executescript(f"{migrations()[0][1]}; PRAGMA user_version = 1;")
     values = {
@@ -25,8 +25,8 @@ def test_the_limits_of_an_older_home_are_kept() -> None:
         database.execute(f"INSERT INTO sandboxes VALUES ({','.join('?' * len(row))})", list(row.values()))
     migrate(database)
     assert [text for (text,) in database.execute("SELECT limits FROM sandboxes")] == [
-        '{"memory_mib":512}',
-        '{"vcpus":1.5}',
+        '{"memory_mib":512,"disk_mib":1000000000}',
+        '{"vcpus":1.5,"disk_mib":1000000000}',
     ]
     database.close()
 

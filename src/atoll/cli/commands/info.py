@@ -38,6 +38,14 @@ def _remark(info: SandboxInfo) -> str:
     return "" if info.has_memory else " (its disk alone: it boots at its next use)"
 
 
+def _disk(info: SandboxInfo) -> str:
+    if info.engine_disk:
+        return "the engine's own: a crash loses what is not in a snapshot, and no limit of it holds"
+    if info.limits.disk_mib is None:
+        return "layers; a tenth of the host's disk stays free"
+    return "layers"
+
+
 def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
     lines = [
         ("id", info.sandbox_id),
@@ -49,12 +57,10 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("lease", lease_shown(info)),
         ("network", info.network),
         ("limits", described(info.limits) or "the default ones"),
+        ("in force", described(info.limits_in_force)),
         ("on crash", info.on_crash),
         ("user", f"{info.user} in {info.cwd}"),
-        (
-            "disk",
-            "the engine's own: a crash loses what is not in a snapshot" if info.engine_disk else "layers",
-        ),
+        ("disk", _disk(info)),
         ("snapshot", info.snapshot_id or "-"),
     ]
     lines += [("volume", f"{volume} at {path}") for path, volume in sorted(info.volumes.items())]

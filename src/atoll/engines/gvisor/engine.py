@@ -93,7 +93,7 @@ class GvisorEngine(Engine):
         control = ControlSocket(Places(plan.state_dir).control_socket(plan.machine_id))
         try:
             # The specification has them, which a runsc that was kept from before does not read there.
-            await limit_guest(control, plan.limits)
+            await limit_guest(control, plan.limits, plan.keep_free_percent)
         except BaseException as error:
             ended = isinstance(error, EngineError) and await sentry.ends_within(_NOTICED_S)
             await to_the_end(machine.kill())
@@ -176,7 +176,7 @@ class GvisorEngine(Engine):
             if not {sentry.pid, gofer.pid} <= await asyncio.to_thread(pids_of, places.bundle):
                 return None
             control = ControlSocket(places.control_socket(machine_id))
-            await limit_guest(control, limits)
+            await limit_guest(control, limits, None)
             return machine.record() if await has_guest(control, machine_id) else None
         finally:
             sentry.close()

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from atoll.engines.base import DiskGrowth
-from atoll.engines.gvisor.control import ControlSocket
+from atoll.engines.gvisor.control import ControlSocket, RefusedCallError
 from atoll.types import Limits
 
 
-def guest_limits(limits: Limits, growth: DiskGrowth | None = None) -> dict[str, Any]:
+def guest_limits(
+    limits: Limits, keep_free_percent: int | None, growth: DiskGrowth | None = None
+) -> dict[str, Any]:
     """What the sentry holds, as it is told; 0 is no limit. ``growth`` is for a guest that is yet to be started."""
     rate = 0 if limits.disk_mib_s is None else int(limits.disk_mib_s * (1 << 20))
     told: dict[str, Any] = {
@@ -22,18 +24,33 @@ def guest_limits(limits: Limits, growth: DiskGrowth | None = None) -> dict[str, 
         "DiskBytes": (limits.disk_mib or 0) << 20,
         "DiskInodes": limits.files or 0,
     }
+    if keep_free_percent is not None:
+        told["DiskKeepFree"] = keep_free_percent
     if growth is not None:
         told["DiskLeft"] = _budget(growth)
     return told
 
 
-async def limit_guest(control: ControlSocket, limits: Limits) -> None:
-    """Hold the limits of a guest that may run already.
+async def limit_guest(control: ControlSocket, limits: Limits, keep_free_percent: int | None) -> None:
+    """Hold the limits of a guest that may run already; None leaves it what it keeps free.
 
     Raises:
         EngineError: The sentry does not answer.
     """
-    await control.call("containerManager.Limit", guest_limits(limits))
+    await control.call("containerManager.Limit", guest_limits(limits, keep_free_percent))
+
+
+async def watch_disk(control: ControlSocket, event_fd: int) -> bool:
+    """Say where to ask for a measuring of the disk; False where the sentry is one of before that.
+
+    Raises:
+        EngineError: The sentry does not answer.
+    """
+    try:
+        await control.call("containerManager.WatchDisk", {}, fds=[event_fd])
+    except RefusedCallError:
+        return False
+    return True
 
 
 async def limit_growth(control: ControlSocket, growth: DiskGrowth | None, event_fd: int | None) -> None:

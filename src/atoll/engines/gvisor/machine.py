@@ -14,7 +14,7 @@ from atoll.engines.gvisor.checkpoint_files import NAMES, CheckpointFiles, give_b
 from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.files import Files
 from atoll.engines.gvisor.launch import is_full
-from atoll.engines.gvisor.limiting import limit_growth, limit_guest
+from atoll.engines.gvisor.limiting import limit_growth, limit_guest, watch_disk
 from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import (
     HostProcess,
@@ -197,7 +197,7 @@ class GvisorMachine(Machine):
     def _processes(self) -> list[HostProcess]:
         return [process for process in (self._sentry, self.files.gofer) if process]
 
-    async def limit(self, limits: Limits) -> None:
+    async def limit(self, limits: Limits, *, keep_free_percent: int = 0) -> None:
         """See ``Machine.limit``."""
         cgroup, old = self.cgroup, self._limits
         if cgroup is None and limits.vcpus != old.vcpus:
@@ -205,7 +205,7 @@ class GvisorMachine(Machine):
                 "processors cannot be changed while it runs, for there is no cgroup",
                 hint="suspend it first",
             )
-        await limit_guest(self._control, limits)
+        await limit_guest(self._control, limits, keep_free_percent)
         if cgroup is not None:
             try:
                 await asyncio.to_thread(cgroup.limit, limits)
@@ -219,6 +219,10 @@ class GvisorMachine(Machine):
     async def mark_disk(self) -> None:
         """See ``Machine.mark_disk``."""
         await self._control.call("containerManager.MarkDisk")
+
+    async def watch_disk(self, event_fd: int) -> bool:
+        """See ``Machine.watch_disk``."""
+        return await watch_disk(self._control, event_fd)
 
     async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
         """See ``Machine.limit_growth``."""

@@ -64,7 +64,7 @@ class GvisorSpare(Spare):
                 fds=[] if uplink is None else [uplink.socket_fd],
                 timeout_s=_TOLD_S,
             )
-            await self.machine.limit(plan.limits)
+            await self.machine.limit(plan.limits, keep_free_percent=plan.keep_free_percent)
             if plan.growth is not None:
                 await self.machine.limit_growth(plan.growth)
         except (AtollError, OSError) as error:

@@ -137,7 +137,7 @@ def place_of(config: Path) -> Path | None:
 def bundle_spec(plan: MachinePlan) -> dict[str, Any]:
     """The OCI runtime specification of ``plan``."""
     capabilities = list(CAPABILITIES)
-    limits = msgspec.json.encode(guest_limits(plan.limits, plan.growth)).decode()
+    limits = msgspec.json.encode(guest_limits(plan.limits, plan.keep_free_percent, plan.growth)).decode()
     return {
         "ociVersion": "1.1.0",
         "annotations": _annotations(plan) | {_LIMITS: limits},

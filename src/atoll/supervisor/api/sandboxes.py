@@ -57,14 +57,14 @@ def _plain_routes(system: System) -> list[Route]:
         async def work(report: Report, caller: Caller) -> list[SandboxInfo]:
             sandbox = await system.creation.create(spec, report, caller)
             await system.templates.made(sandbox)
-            return [sandbox.info()]
+            return [system.parts.info(sandbox)]
 
         return await answer_made(request, system, work, lambda made: made[0])
 
     async def listed(request: Request) -> Response:
         query = request.query_params
         states = [state for state in query.get("state", "").split(",") if state]
-        infos = [sandbox.info() for sandbox in system.table.sandboxes()]
+        infos = [system.parts.info(sandbox) for sandbox in system.table.sandboxes()]
         return json_answer(
             page(
                 infos,
@@ -77,7 +77,7 @@ def _plain_routes(system: System) -> list[Route]:
         )
 
     async def info(request: Request) -> Response:
-        return json_answer(_sandbox(system, request).info())
+        return json_answer(system.parts.info(_sandbox(system, request)))
 
     async def kill(request: Request) -> Response:
         sandbox = _sandbox(system, request)
@@ -170,7 +170,7 @@ def _change_route(
 
         async def work(_: Report) -> object:
             await change(sandbox, wanted)
-            return sandbox.info()
+            return system.parts.info(sandbox)
 
         return await answer(request, system.works, work)
 
@@ -191,7 +191,7 @@ def _branch_routes(system: System) -> list[Route]:
 
         async def work(_: Report) -> object:
             await system.rollback.roll_back(sandbox, wanted.snapshot)
-            return sandbox.info()
+            return system.parts.info(sandbox)
 
         return await answer(request, system.works, work)
 
