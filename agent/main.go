@@ -105,6 +105,10 @@ func routes() http.Handler {
 	table.Console = os.Stderr
 	guest := &system.System{Root: "/"}
 	memory := &system.MemoryGuard{Root: "/", Console: os.Stderr}
+	memory.Note = func(pid int, name string, held, used, total int64) func() {
+		kill := process.MemoryKill{PID: pid, Name: name, HeldBytes: held, UsedBytes: used, LimitBytes: total}
+		return table.NoteMemoryKill("/", kill)
+	}
 	go memory.Run()
 	mux := http.NewServeMux()
 	atoll := &atollapi.API{

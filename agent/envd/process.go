@@ -223,6 +223,14 @@ func sendEnd(out *stream, end *process.End) error {
 }
 
 func endOf(end *process.End) endEvent {
+	event := plainEndOf(end)
+	if end.MemoryKill != nil && event.Error != "" {
+		event.Error += ": " + end.MemoryKill.String()
+	}
+	return event
+}
+
+func plainEndOf(end *process.End) endEvent {
 	if end.Signal != 0 {
 		status := "signal: " + signalName(end.Signal)
 		return endEvent{ExitCode: -1, Status: status, Error: status}

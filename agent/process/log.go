@@ -18,6 +18,8 @@ type End struct {
 	Signal   int    `json:"signal"`
 	TimedOut bool   `json:"timed_out"`
 	Error    string `json:"error"`
+	// MemoryKill is the last of its programs, itself included, that was killed because memory ran out.
+	MemoryKill *MemoryKill `json:"memory_kill,omitempty"`
 }
 
 // Log keeps the newest output of a process and feeds it to its followers.

@@ -50,7 +50,9 @@ type Process struct {
 	outputs  []*output
 	timer    *time.Timer
 	timedOut atomic.Bool
-	gone     chan struct{} // closed when the leader has ended
+	// memoryKill is the last of its programs that was killed for its memory.
+	memoryKill atomic.Pointer[MemoryKill]
+	gone       chan struct{} // closed when the leader has ended
 
 	inputMu sync.Mutex // one writer at a time
 	closing sync.Mutex
@@ -169,7 +171,9 @@ func (p *Process) finish(status syscall.WaitStatus) {
 	for _, output := range p.outputs {
 		output.settle()
 	}
-	p.Log.finish(endOf(status, p.timedOut.Load()))
+	end := endOf(status, p.timedOut.Load())
+	end.MemoryKill = p.memoryKill.Load()
+	p.Log.finish(end)
 }
 
 func endOf(status syscall.WaitStatus, timedOut bool) End {

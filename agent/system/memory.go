@@ -37,7 +37,9 @@ const (
 type MemoryGuard struct {
 	Root    string
 	Console io.Writer
-	limit   atomic.Int64
+	// Note, if any, is told of each process that is about to be killed; what it returns takes that back.
+	Note  func(pid int, name string, held, used, total int64) (forget func())
+	limit atomic.Int64
 
 	killedBytes int64
 	killedAt    time.Time
@@ -116,7 +118,15 @@ func (g *MemoryGuard) spares(resident int64, now time.Time) bool {
 
 func (g *MemoryGuard) kill(each held, used, total int64) {
 	name := g.name(each.pid)
-	if g.Root != "/" || syscall.Kill(each.pid, syscall.SIGKILL) != nil {
+	if g.Root != "/" {
+		return
+	}
+	forget := func() {}
+	if g.Note != nil {
+		forget = g.Note(each.pid, name, each.resident, used, total)
+	}
+	if syscall.Kill(each.pid, syscall.SIGKILL) != nil {
+		forget()
 		return
 	}
 	const mib = 1 << 20

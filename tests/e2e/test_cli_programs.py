@@ -48,6 +48,14 @@ def test_exec_passes_standard_input_and_output_whole(work: str) -> None:
     assert done.stdout == data
 
 
+def test_a_program_that_is_killed_for_its_memory_is_told_of_on_standard_error(module_home: Path) -> None:
+    hog = "held = []\nwhile True: held.append(b'x' * (1 << 20))"
+    done = atoll("run", "--memory", "300", "--", "python3", "-c", hog)
+    assert (done.returncode, done.stdout) == (137, b"")
+    assert b"(python3) was killed at the sandbox's memory limit of 300 MiB" in done.stderr
+    assert b"`atoll limits --memory`" in done.stderr
+
+
 def test_exec_with_json_tells_the_result_and_still_ends_with_its_code(work: str) -> None:
     done = atoll("exec", "--json", work, "--", "sh", "-c", "echo out; echo err >&2; exit 3")
     told = json.loads(done.stdout)

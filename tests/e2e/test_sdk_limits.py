@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.waiting import until
 from atoll import (
     NO_LIMIT,
     AtollError,
+    ExecFailedError,
     InvalidSpecError,
     Limits,
     Sandbox,
@@ -212,8 +214,24 @@ def test_a_program_that_takes_all_memory_is_killed_and_its_sandbox_lives_or_says
     with Sandbox.create(limits=Limits(memory_mib=300)) as sandbox:
         hog = ["python3", "-c", "held = []\nwhile True: held.append(b'x' * (1 << 20))"]
         try:
-            assert sandbox.exec(hog, timeout_s=240).exit_code == 137
+            result = sandbox.exec(hog, timeout_s=240)
+            assert result.exit_code == 137
+            assert result.memory_kill is not None
+            assert (result.memory_kill.name, result.memory_kill.limit_bytes) == ("python3", 300 << 20)
+            assert 100 << 20 < result.memory_kill.held_bytes < 300 << 20
+            with pytest.raises(ExecFailedError, match="memory limit of 300 MiB") as failed:
+                result.check()
+            assert failed.value.hint is not None and "memory_mib" in failed.value.hint
             assert "killed: it held" in "".join(sandbox.logs())
+            # A shell's own end tells of what it had started; others tell of nothing.
+            line = f"{shlex.join(hog)}; echo it ended with $?"
+            result = sandbox.run(line, timeout_s=240)
+            assert (result.stdout, result.memory_kill is not None) == ("it ended with 137\n", True)
+            assert sandbox.run("kill -9 $$").memory_kill is None
+            # Also one that nobody waited for.
+            process = sandbox.start(hog)
+            sandbox.run(f"while kill -0 {process.pid} 2>/dev/null; do sleep 0.05; done", timeout_s=240)
+            assert process.wait().memory_kill is not None
         except AtollError:  # on a very busy host the limit itself may strike first
             assert "memory limit" in (sandbox.info().reason or "".join(sandbox.logs()))
         assert sandbox.exec(["echo", "still"]).stdout == "still\n"
@@ -222,7 +240,7 @@ def test_a_program_that_takes_all_memory_is_killed_and_its_sandbox_lives_or_says
 def test_memory_that_no_program_holds_ends_the_sandbox_and_the_reason_says_so(module_home: Path) -> None:
     with Sandbox.create(limits=Limits(memory_mib=200)) as sandbox:
         fill = "for at in /tmp /dev/shm /run; do head -c 190M /dev/zero >$at/filler; done; sleep 600"
-        with pytest.raises(SandboxCrashedError, match="memory limit"):
+        with pytest.raises(SandboxCrashedError, match="memory limit of 200 MiB"):
             sandbox.run(fill, user="root", timeout_s=240)
         assert sandbox.exec(["echo", "again"]).stdout == "again\n"
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from atoll.cli.output import show_json
+from atoll.cli.output import note, show_json
+from atoll.cli.text import plain
 from atoll.errors import AtollError, ExecTimeoutError
 
 if TYPE_CHECKING:
-    from atoll import Process, Sandbox
+    from atoll import ExecResult, Process, Sandbox
 
 
 class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +78,7 @@ def _to_json(sandbox: Sandbox, options: ProgramOptions) -> int:
             "stdout": result.stdout,
             "stderr": result.stderr,
             "truncated": result.truncated,
+            "memory_kill": result.memory_kill,
         }
     )
     return result.exit_code
@@ -91,7 +93,7 @@ def _streamed(sandbox: Sandbox, options: ProgramOptions) -> int:
             threading.Thread(target=_feed, args=(process,), daemon=True).start()
         for output in process:
             _write(2 if output.stream == "stderr" else 1, output.data)
-        return process.wait().exit_code
+        return code_of(process.wait())
     except AtollError:
         raise
     except BaseException:
@@ -100,6 +102,13 @@ def _streamed(sandbox: Sandbox, options: ProgramOptions) -> int:
         raise
     finally:
         process.close()
+
+
+def code_of(result: ExecResult) -> int:
+    """The exit code of a program, after what its user cannot see in it."""
+    if result.memory_kill is not None:
+        note(f"{plain(str(result.memory_kill))}; `atoll limits --memory` gives the sandbox more")
+    return result.exit_code
 
 
 def _feed(process: Process) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from atoll.cli.programs import code_of
 from atoll.errors import AtollError
 from atoll.types import TerminalSize
 
@@ -32,7 +33,7 @@ def session(sandbox: Sandbox, options: ProgramOptions) -> int:
         with _raw_mode(), _resizes(terminal), _typing(terminal):
             for data in terminal:
                 _write(data)
-        return terminal.wait().exit_code
+        return code_of(terminal.wait())
 
 
 @contextmanager

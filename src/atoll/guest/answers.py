@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from atoll import errors
 from atoll.errors import AgentError, AtollError
-from atoll.types import FileInfo, ProcessInfo, TerminalSize
+from atoll.types import FileInfo, MemoryKill, ProcessInfo, TerminalSize
 
 _Value = TypeVar("_Value")
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -44,7 +44,8 @@ _HINT_OF = {
 class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How a program ended: ``exit_code`` is 128 + N after signal N; ``error`` is the agent's own trouble with it.
 
-    ``missed`` says that the guest dropped output before this client began to follow.
+    ``missed`` says that the guest dropped output before this client began to follow, ``memory_kill`` that it, or a
+    program that it had started, was killed when memory was nearly used.
     """
 
     exit_code: Annotated[int, Meta(ge=0, le=255)]
@@ -52,6 +53,7 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     error: str = ""
     missed: bool = False
+    memory_kill: MemoryKill | None = None
 
 
 class AgentStats(msgspec.Struct, frozen=True, kw_only=True):

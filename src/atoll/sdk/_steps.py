@@ -120,7 +120,8 @@ def described(step: Step) -> str:
 def failed(what: str, result: ExecResult) -> TemplateBuildError:
     """A program of a build that did not end with 0, and the last of what it said, if it said anything."""
     tail = (result.stderr or result.stdout).strip()[-2000:]
-    return TemplateBuildError(f"{what} ended with exit code {result.exit_code}{f': {tail}' if tail else ''}")
+    said = f"{f': {result.memory_kill}' if result.memory_kill else ''}{f': {tail}' if tail else ''}"
+    return TemplateBuildError(f"{what} ended with exit code {result.exit_code}{said}")
 
 
 def _hashed(key: str, parts: Sequence[str]) -> str:

@@ -6,20 +6,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
-from atoll.supervisor.table import CRASH_REASON, MEMORY_REASON, Sandbox, Table, with_losses
+from atoll.supervisor.table import Sandbox, Table, crash_reason, with_losses
 from atoll.supervisor.works import Works
 
 if TYPE_CHECKING:
     from atoll.supervisor.berths import Berth, Berths
 
 _log = logging.getLogger(__name__)
-
-
-def crash_reason(berth: Berth) -> str:
-    """Why a machine has ended that nobody ended on purpose."""
-    if berth.reason is not None:
-        return berth.reason
-    return MEMORY_REASON if berth.machine.hit_memory_limit() else CRASH_REASON
 
 
 class Crashes:
@@ -48,7 +41,7 @@ class Crashes:
         async with sandbox.lock:
             # Who kills it comes next.
             if sandbox.berth is berth and not berth.leaving and not berth.killed:
-                await self.crashed_locked(sandbox, berth, crash_reason(berth))
+                await self.crashed_locked(sandbox, berth, crash_reason(sandbox.row, berth))
 
     async def crashed_locked(self, sandbox: Sandbox, berth: Berth, reason: str) -> None:
         """Free what is left of it and mark it; the caller holds the sandbox's lock."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from atoll.supervisor.diskwatch import DiskWatch
-from atoll.supervisor.table import MEMORY_REASON
+from atoll.supervisor.table import memory_reason
 from atoll.supervisor.works import Works
 from atoll.types import Limits
 
@@ -62,7 +62,7 @@ async def watch_memory(berth: Berth, limits: Callable[[], Limits]) -> None:
             await asyncio.sleep(_LOOK_S)
             continue
         if used_bytes > limit_mib << 20:
-            berth.reason = MEMORY_REASON
+            berth.reason = memory_reason(limit_mib)
             await berth.machine.kill()
             return
         await asyncio.sleep(pause_s(used_bytes, limit_mib << 20))

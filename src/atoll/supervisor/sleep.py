@@ -26,7 +26,7 @@ from atoll.supervisor.poweroff import PowerOff
 from atoll.supervisor.revival import Revival
 from atoll.supervisor.spares import SpareDiedError
 from atoll.supervisor.states import check_action, check_parts, check_use
-from atoll.supervisor.table import CRASH_REASON, NAP_REASON, Sandbox
+from atoll.supervisor.table import NAP_REASON, Sandbox, crash_reason
 from atoll.supervisor.thawing import thaw_or_end
 from atoll.types import Lifecycle
 
@@ -163,7 +163,7 @@ class Sleep:
         """Have it running; unless it runs, a lease of that length begins."""
         berth = sandbox.berth
         if berth is not None and berth.gone.is_set():
-            await self._parts.crashes.crashed_locked(sandbox, berth, CRASH_REASON)
+            await self._parts.crashes.crashed_locked(sandbox, berth, crash_reason(sandbox.row, berth))
         row = sandbox.row
         columns = self._parts.leases.woken(row, length_s)
         if row.state == "paused":

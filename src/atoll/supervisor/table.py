@@ -24,8 +24,24 @@ if TYPE_CHECKING:
 _TICK_S = 1e-6
 _log = logging.getLogger(__name__)
 CRASH_REASON = "its processes ended unexpectedly"
-MEMORY_REASON = "it used more memory than its memory limit"
 NAP_REASON = "it is to go on in a moment"
+
+
+def memory_reason(limit_mib: int | None) -> str:
+    """Why a sandbox has ended that used too much memory; None is the default limit."""
+    limit = (
+        "the default memory limit, half of the host's"
+        if limit_mib is None
+        else f"its memory limit of {limit_mib} MiB"
+    )
+    return f"it used more memory than {limit}"
+
+
+def crash_reason(row: SandboxRow, berth: Berth) -> str:
+    """Why a machine has ended that nobody ended on purpose."""
+    if berth.reason is not None:
+        return berth.reason
+    return memory_reason(row.limits.memory_mib) if berth.machine.hit_memory_limit() else CRASH_REASON
 
 
 def with_losses(row: SandboxRow, why: str) -> str:
@@ -58,7 +74,8 @@ class Sandbox:
         """What a client is told: a machine's unexpected end counts before its row says so."""
         berth = self.berth
         if berth is not None and berth.gone.is_set() and not berth.leaving:
-            return self.row.but(state="crashed", reason=with_losses(self.row, CRASH_REASON)).info()
+            reason = with_losses(self.row, crash_reason(self.row, berth))
+            return self.row.but(state="crashed", reason=reason).info()
         return self.row.info()
 
 

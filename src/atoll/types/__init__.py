@@ -17,7 +17,7 @@ from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lengths import seconds_of
 from atoll.types.lifecycle import Lifecycle, OnTimeout
 from atoll.types.limits import NO_LIMIT, Limits
-from atoll.types.processes import ExecResult, Output, ProcessInfo, TerminalSize
+from atoll.types.processes import ExecResult, MemoryKill, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
 from atoll.types.sandboxes import (
     ATOLLS_ATTRIBUTES,
@@ -74,6 +74,7 @@ __all__ = [
     "KeyInfo",
     "Lifecycle",
     "Limits",
+    "MemoryKill",
     "NO_LIMIT",
     "Network",
     "NewKey",

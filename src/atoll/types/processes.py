@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from atoll.errors import ExecFailedError
+
+_Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class TerminalSize(msgspec.Struct, frozen=True):
@@ -28,12 +31,33 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     tag: str | None = None
 
 
+class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that was killed inside because the sandbox's memory was nearly used.
+
+    ``held_bytes`` is what it held of the ``used_bytes`` of the whole sandbox, which may have ``limit_bytes``.
+    """
+
+    pid: _Count
+    name: Annotated[str, Meta(max_length=64)]
+    held_bytes: _Count
+    used_bytes: _Count
+    limit_bytes: _Count
+
+    def __str__(self) -> str:
+        return (
+            f"program {self.pid} ({self.name}) was killed at the sandbox's memory limit of "
+            f"{self.limit_bytes >> 20} MiB, of which it held {self.held_bytes >> 20} MiB"
+        )
+
+
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a program ended and what it wrote.
 
     ``exit_code`` is 128 + N when signal N ended it. ``truncated`` says that it wrote more than is here: of each
     stream the last ``max_output_bytes`` are kept, and of what nobody read while it ran the last MiB. ``command`` is
     the shell line, or the program and its arguments, cut to 80 characters; empty where only the pid is known.
+    ``memory_kill`` is there when the program, or one that it had started, was killed because the sandbox's memory was
+    nearly used: the last one. Its exit code is then 137 as a rule.
     """
 
     exit_code: int
@@ -41,6 +65,7 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
     stderr_bytes: bytes = b""
     truncated: bool = False
     command: str = ""
+    memory_kill: MemoryKill | None = None
 
     @property
     def stdout(self) -> str:
@@ -62,8 +87,13 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
         if not self.exit_code:
             return self
         what = repr(self.command) if self.command else "the program"
-        said = self.stderr.strip()[-2000:]
-        error = ExecFailedError(f"{what} ended with {self.exit_code}{f': {said}' if said else ''}")
+        said, kill = self.stderr.strip()[-2000:], self.memory_kill
+        error = ExecFailedError(
+            f"{what} ended with {self.exit_code}{f': {kill}' if kill else ''}{f': {said}' if said else ''}",
+            hint="give the sandbox more memory: `set_limits(Limits(memory_mib=…))`, or `atoll limits --memory`"
+            if kill
+            else None,
+        )
         error.result = self
         raise error
 

@@ -20,6 +20,7 @@ from atoll.supervisor.doctor import defaults_finding, limits_finding
 from atoll.supervisor.holding import Means, held_of, holding, refuse_unheld
 from atoll.supervisor.limits import default_limits, disk_room
 from atoll.supervisor.limitwatch import pause_s
+from atoll.supervisor.table import crash_reason
 from atoll.types import Limits
 
 ROOT = Means(cgroups=True, shaping=True)
@@ -218,3 +219,20 @@ def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_agai
     monkeypatch.setattr(diskwatch.asyncio, "sleep", paused)
     asyncio.run(DiskWatch(berth, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
     assert [pause < 1 for pause in pauses] == [True]
+
+
+@pytest.mark.parametrize(
+    ("limits", "hit", "said"),
+    [
+        (Limits(memory_mib=300), True, "its memory limit of 300 MiB"),
+        (Limits(), True, "the default memory limit"),
+        (Limits(), False, "its processes ended unexpectedly"),
+    ],
+)
+def test_the_reason_of_a_crash_names_the_memory_limit_that_was_reached(
+    limits: Limits, hit: bool, said: str
+) -> None:
+    berth = SimpleNamespace(reason=None, machine=SimpleNamespace(hit_memory_limit=lambda: hit))
+    assert said in crash_reason(SimpleNamespace(limits=limits), berth)
+    berth.reason = "somebody knows better"
+    assert crash_reason(SimpleNamespace(limits=limits), berth) == "somebody knows better"

@@ -157,6 +157,7 @@ class Collector:
             stderr_bytes=stderr,
             truncated=end.missed or self._tails["o"].truncated or self._tails["e"].truncated,
             command=command,
+            memory_kill=end.memory_kill,
         )
 
 

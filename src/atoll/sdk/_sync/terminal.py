@@ -107,7 +107,7 @@ class Terminal:
         """
         while self._end is None:
             self.receive()
-        result = ExecResult(exit_code=self._end.exit_code)
+        result = ExecResult(exit_code=self._end.exit_code, memory_kill=self._end.memory_kill)
         check_end(self._end, result, "the program on the terminal", self._agent.sandbox_id)
         return result
 
