@@ -390,6 +390,15 @@ def test_the_load_of_the_last_minute_is_told(sandbox: Sandbox) -> None:
     assert float(sandbox.run("uptime").stdout.split("load average: ")[1].split(",")[0]) > 0.05
 
 
+def test_vi_and_crontab_work_and_cron_runs_what_it_is_told_once_somebody_starts_it(sandbox: Sandbox) -> None:
+    sandbox.run("vi -es -c 'normal ihello' -c wq written").check()
+    assert sandbox.run("cat written").stdout == "hello\n"
+    # What it does each minute would take a test that long: at its start it runs what is to be run then.
+    sandbox.run("echo '@reboot touch /tmp/ran' | crontab - && sudo cron").check()
+    assert "@reboot" in sandbox.run("crontab -l").stdout
+    sandbox.run("until test -e /tmp/ran; do sleep 0.1; done; sudo pkill cron", timeout_s=BOUND_S).check()
+
+
 def test_what_is_not_tcp_goes_nowhere(sandbox: Sandbox) -> None:
     script = """
 import socket, sys

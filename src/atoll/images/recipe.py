@@ -15,6 +15,7 @@ PACKAGES = (
     "bash",
     "bzip2",
     "ca-certificates",
+    "cron",
     "curl",
     "file",
     "git",
@@ -35,6 +36,7 @@ PACKAGES = (
     "sudo",
     "tzdata",
     "unzip",
+    "vim-tiny",
     "xz-utils",
 )
 USER = "user"
