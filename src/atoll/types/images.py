@@ -42,6 +42,9 @@ class RegistryLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def __repr__(self) -> str:
         return "RegistryLogin(…)"
 
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return []  # what rich prints instead of the above
+
 
 class ImageAccess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """With which rights an image is asked for.

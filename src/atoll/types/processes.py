@@ -10,6 +10,8 @@ from msgspec import Meta
 from atoll.errors import ExecFailedError
 
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+# of each stream, when a result is printed
+_SHOWN_BYTES = 200
 
 
 class TerminalSize(msgspec.Struct, frozen=True):
@@ -67,6 +69,11 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
     memory_kill: MemoryKill | None = None
 
+    def __repr__(self) -> str:
+        streams = f"stdout_bytes={_shown(self.stdout_bytes)}, stderr_bytes={_shown(self.stderr_bytes)}"
+        how = f"truncated={self.truncated}, command={self.command!r}, memory_kill={self.memory_kill}"
+        return f"ExecResult(exit_code={self.exit_code}, {streams}, {how})"
+
     @property
     def stdout(self) -> str:
         """What it wrote to standard output, as UTF-8 with bad bytes replaced."""
@@ -108,3 +115,13 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     stream: Literal["stdout", "stderr", "terminal"]
     data: bytes
     text: str
+
+    def __repr__(self) -> str:
+        return f"Output(stream={self.stream!r}, data={_shown(self.data)})"
+
+
+def _shown(data: bytes) -> str:
+    """Bytes in a line that a log or a prompt can hold: the results of programs have megabytes."""
+    if len(data) <= _SHOWN_BYTES:
+        return repr(data)
+    return f"{data[:_SHOWN_BYTES]!r}... ({len(data):,} bytes)"

@@ -86,10 +86,16 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that has just been made: ``key`` is shown this once and stored nowhere."""
+    """A key that has just been made: ``key`` is given this once, stored nowhere, and not told when printed."""
 
     key: str
     info: KeyInfo
+
+    def __repr__(self) -> str:
+        return f"NewKey(key='{key_prefix(self.key)}…', info={self.info!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("key", f"{key_prefix(self.key)}…"), ("info", self.info)]
 
 
 def key_hash(key: str) -> str:

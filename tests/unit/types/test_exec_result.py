@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.errors import ExecFailedError
-from atoll.types import ExecResult
+from atoll.types import ExecResult, Output
 
 
 def test_bytes_that_are_no_text_are_replaced_and_kept_raw() -> None:
@@ -26,3 +26,15 @@ def test_a_failure_names_its_command_in_one_line_and_carries_the_result() -> Non
     assert raised.value.result is result
     with pytest.raises(ExecFailedError, match="^the program ended with 1$"):
         ExecResult(exit_code=1).check()
+
+
+def test_a_result_that_is_printed_is_short() -> None:
+    data = bytes(5_000_000)
+    result = ExecResult(exit_code=3, stdout_bytes=data, stderr_bytes=b"gone\n", command="make")
+    assert len(repr(result)) < 1500
+    assert repr(result).endswith(
+        r"... (5,000,000 bytes), stderr_bytes=b'gone\n', truncated=False, command='make')"
+    )
+    assert repr(result).startswith("ExecResult(exit_code=3, stdout_bytes=b'")
+    output = Output(stream="stdout", data=data, text=data.decode())
+    assert len(repr(output)) < 1500

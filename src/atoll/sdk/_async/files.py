@@ -13,7 +13,7 @@ from atoll.sdk._async.http import Upload
 from atoll.sdk._async.watch import AsyncWatch
 from atoll.sdk._bytes import CHUNK_BYTES, GIB, as_bytes, sliced
 from atoll.sdk._deadline import Deadline, check_timeout
-from atoll.types import FileInfo, GuestPath, check_number, local_path
+from atoll.types import FileInfo, GuestPath, check_number, local_path, path_text
 
 # What may have to touch many files.
 _LONG_S = 600.0
@@ -33,6 +33,9 @@ class AsyncFiles:
 
     def __init__(self, agent: AsyncAgent) -> None:
         self._agent = agent
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of sandbox {self._agent.sandbox_id}>"
 
     async def read(self, path: GuestPath, *, user: str | None = None, max_bytes: int = GIB) -> str:
         """Return a file's text: UTF-8, bad bytes replaced.
@@ -272,4 +275,4 @@ class AsyncFiles:
         except BaseException:
             frames.close()
             raise
-        return AsyncWatch(frames)
+        return AsyncWatch(frames, path_text(path), self._agent.sandbox_id)

@@ -30,6 +30,10 @@ class AsyncForward:
         self._listener: Listener | None = None
         self._closing = False
 
+    def __repr__(self) -> str:
+        where = f"127.0.0.1:{self.port}" if self.port else "not open"
+        return f"<{type(self).__name__} {where} to port {self.remote_port} of sandbox {self._sandbox_id}>"
+
     async def __aenter__(self) -> AsyncForward:
         self._listener = Listener(self.port)
         self.port = self._listener.port

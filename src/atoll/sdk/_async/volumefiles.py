@@ -25,7 +25,11 @@ class AsyncVolumeFiles:
 
     def __init__(self, id_or_name: str, team: str | None = None) -> None:
         self._base = f"/v1/volumes/{ref(id_or_name)}"
+        self._volume = id_or_name
         self._team = team
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of volume {self._volume!r}>"
 
     def _path(self, kind: str, path: GuestPath, **options: int | bool | None) -> str:
         query = [f"path={ref(path_text(path))}"]

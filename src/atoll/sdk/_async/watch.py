@@ -15,8 +15,13 @@ class AsyncWatch:
     The path of each event is relative to the watched directory.
     """
 
-    def __init__(self, frames: AsyncFrames) -> None:
+    def __init__(self, frames: AsyncFrames, path: str, sandbox_id: str) -> None:
         self._frames = frames
+        self._path = path
+        self._sandbox_id = sandbox_id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._path!r} in sandbox {self._sandbox_id}>"
 
     async def __aenter__(self) -> AsyncWatch:
         return self

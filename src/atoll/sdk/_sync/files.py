@@ -14,7 +14,7 @@ from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.watch import Watch
 from atoll.sdk._bytes import CHUNK_BYTES, GIB, as_bytes, sliced
 from atoll.sdk._deadline import Deadline, check_timeout
-from atoll.types import FileInfo, GuestPath, check_number, local_path
+from atoll.types import FileInfo, GuestPath, check_number, local_path, path_text
 
 # What may have to touch many files.
 _LONG_S = 600.0
@@ -34,6 +34,9 @@ class Files:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of sandbox {self._agent.sandbox_id}>"
 
     def read(self, path: GuestPath, *, user: str | None = None, max_bytes: int = GIB) -> str:
         """Return a file's text: UTF-8, bad bytes replaced.
@@ -273,4 +276,4 @@ class Files:
         except BaseException:
             frames.close()
             raise
-        return Watch(frames)
+        return Watch(frames, path_text(path), self._agent.sandbox_id)

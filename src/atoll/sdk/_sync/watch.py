@@ -16,8 +16,13 @@ class Watch:
     The path of each event is relative to the watched directory.
     """
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: Frames, path: str, sandbox_id: str) -> None:
         self._frames = frames
+        self._path = path
+        self._sandbox_id = sandbox_id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._path!r} in sandbox {self._sandbox_id}>"
 
     def __enter__(self) -> Watch:
         return self
