@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 from atoll.errors import HostError
 
 # A socket's path has at most 107 bytes; engines put names of up to 45 bytes below the run directory.
 _LONGEST_RUN_BYTES = 60
+_HINT = "set ATOLL_HOME to a directory that this user can write to"
 
 
 class Home:
@@ -139,15 +140,28 @@ class Home:
                 self.teams,
                 self.keys,
             ):
-                _make_private(directory, directory.stat)
+                _make_private(directory, links=True)
             if self.run.parent != self.path:
-                _make_private(self.run.parent, self.run.parent.lstat)
-            _make_private(self.run, self.run.lstat)
+                _make_private(self.run.parent, links=False)
+            _make_private(self.run, links=False)
         except OSError as error:
-            raise HostError(
-                f"the state directory {self.path} cannot be made: {error}",
-                hint="set ATOLL_HOME to a directory that this user can write to",
-            ) from error
+            raise self.unusable(error) from error
+
+    def of_other(self, owner: int) -> HostError:
+        """What a home or a supervisor of the user with that number is to this one."""
+        name = _user_name(owner)
+        return HostError(f"the supervisor of {self.path} belongs to user {name}", hint=_other_hint(name))
+
+    def unusable(self, error: OSError) -> HostError:
+        """What an error of the operating system means to the user who wanted to use this home."""
+        where = error.filename if isinstance(error.filename, str) else str(self.path)
+        at = "" if where == str(self.path) else f": {where}"
+        told = f"the state directory {self.path} cannot be used: {error.strerror or error}{at}"
+        owned = _nearest(self.path)
+        if not isinstance(error, PermissionError) or owned is None:
+            return HostError(told, hint=_HINT)
+        place, owner = owned
+        return HostError(f"{told}; {place} belongs to user {owner}", hint=_other_hint(owner))
 
 
 def _run_directory(path: Path) -> Path:
@@ -161,14 +175,40 @@ def _run_directory(path: Path) -> Path:
     return Path(f"/tmp/atoll-{os.getuid()}") / name  # noqa: S108
 
 
-def _make_private(directory: Path, look: Callable[[], os.stat_result]) -> None:
+def _make_private(directory: Path, *, links: bool) -> None:
     # A user may put parts of the home elsewhere by symlinks; below /tmp a symlink would be somebody's trap.
     directory.mkdir(mode=0o700, exist_ok=True)
-    found = look()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise HostError(
-            f"{directory} is not a directory of this user",
-            hint=f"look what it is, then remove it: rm -r {directory}",
-        )
-    if found.st_mode & 0o077:
-        directory.chmod(0o700)
+    found = directory.stat() if links else directory.lstat()
+    if found.st_uid != os.geteuid():
+        owner = _user_name(found.st_uid)
+        what, hint = f"{directory} belongs to user {owner}, not to this one", _other_hint(owner)
+    elif not stat.S_ISDIR(found.st_mode):
+        what, hint = f"{directory} is no directory", _HINT
+    else:
+        if found.st_mode & 0o077:
+            directory.chmod(0o700)
+        return
+    raise HostError(what, hint=hint if links else f"look what it is, then remove it: rm -r {directory}")
+
+
+def _nearest(path: Path) -> tuple[Path, str] | None:
+    """The nearest directory at or above a path that can be looked at, with its owner; None when this user owns it."""
+    for place in (path, *path.parents):
+        with contextlib.suppress(OSError):  # what hides it lies above
+            owner = place.stat().st_uid
+            return None if owner == os.geteuid() else (place, _user_name(owner))
+    return None
+
+
+def _user_name(number: int) -> str:
+    # imported here, since clients start often
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _other_hint(owner: str) -> str:
+    return f"{_HINT}, or do it as its owner: sudo -u {owner}"

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -90,6 +91,7 @@ def hello(home: Home) -> Hello:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(_HELLO_S)
         sock.connect(str(home.api_socket))
+        _check_owner(sock, home)
         sock.sendall(http.request(GuestRequest("GET", "/hello", (("connection", "close"),))))
         while True:
             event = http.next_event()
@@ -103,6 +105,13 @@ def hello(home: Home) -> Hello:
         return msgspec.json.decode(b"".join(body), type=Hello)
     except msgspec.MsgspecError:
         raise SupervisorError(f"what listens on {home.api_socket} is no supervisor") from None
+
+
+def _check_owner(sock: socket.socket, home: Home) -> None:
+    """Refuse a supervisor of another user: only root can reach one, and would trust what that user says."""
+    _, owner, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if owner != os.geteuid():
+        raise home.of_other(owner)
 
 
 def _identity(home: Home) -> tuple[int, int]:
@@ -138,11 +147,17 @@ def check_version(home: Home) -> None:
 
 
 def running_pid(home: Home) -> int | None:
-    """The pid of the supervisor, of whatever version; None when none runs."""
+    """The pid of the supervisor, of whatever version; None when none runs.
+
+    Raises:
+        HostError: The home is another user's, or no directory.
+    """
     try:
         return hello(home).pid
     except (FileNotFoundError, ConnectionError):
         return None
+    except (PermissionError, NotADirectoryError) as error:
+        raise home.unusable(error) from error
 
 
 def wait_for_end(home: Home, pid: int | None) -> bool:

@@ -100,7 +100,9 @@ def serve(
         access_log=access_log,
         images=table_of(images),
     ).check()
-    directory = Home.default().path / "server"
+    home = Home.default()
+    home.make()
+    directory = home.path / "server"
     if tls is not None:
         settings = self_signed(settings, directory)
     check_files(settings)

@@ -34,6 +34,9 @@ def examine(home: Home) -> DoctorReport:
         Finding(name=check.name, level=check.level, message=check.message, remedy=check.remedy)
         for check in checks
     ]
+    if any(finding.name == "home" and finding.level == "error" for finding in findings):
+        # the rest was not looked at, or lies in it
+        return report([*findings, programs_finding()])
     lacks_ids = any(check.name == "one id" for check in checks)
     good = {check.name for check in checks if check.level == "ok"}
     engine_disks = any(check.message.startswith("the engine's own") for check in checks)

@@ -252,7 +252,7 @@ class Link:
         except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
             if not self._may_start:
                 raise SupervisorError(f"no supervisor runs for {self.home.path}") from None
-        except TimeoutError as error:
+        except (TimeoutError, PermissionError, NotADirectoryError) as error:
             raise self._explain(error) from error
         try:
             in_thread(_spawn.ensure_supervisor, self.home)
@@ -268,6 +268,8 @@ class Link:
                 f"the supervisor of {self.home.path} did not answer in time",
                 hint=f"look into {self.home.log}",
             )
+        if isinstance(error, (PermissionError, NotADirectoryError)):
+            return self.home.unusable(error)
         return SupervisorError(
             f"the connection to the supervisor of {self.home.path} ended: {error}",
             hint=f"try again, which starts a new one; {self.home.log} says why it ended",
