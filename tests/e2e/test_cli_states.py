@@ -56,7 +56,10 @@ def test_a_snapshot_can_be_gone_back_to(play: str) -> None:
     said("exec", play, "--", "sh", "-c", "echo after > note")
     said("rollback", play, "first")
     assert said("exec", play, "cat", "note") == "before"
-    second = said("snapshot", "create", play)
+    done = atoll("snapshot", "create", play)
+    second = done.stdout.decode().strip()
+    assert f"`atoll snapshot rm {second}`".encode() in done.stderr and b"`atoll snapshot ls`" in done.stderr
+    assert json.loads(said("snapshot", "ls", "--json"))[-1]["snapshot_id"] == second
     assert atoll("snapshot", "rm", "first").returncode == 125
     assert made in said("snapshot", "ls")
     assert second in said("snapshot", "ls")

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from atoll import Sandbox, Snapshots
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
@@ -28,3 +30,4 @@ def test_the_example_of_the_readme_does_what_it_says(home: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split("\n\n") == ["42 from copy 0", "42 from copy 1", "42 from copy 2", "0\n"]
+    assert (list(Sandbox.list()), Snapshots.list()) == ([], [])

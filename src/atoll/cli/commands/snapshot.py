@@ -9,7 +9,7 @@ import click
 from atoll import Snapshots
 from atoll.cli.lazy import Group
 from atoll.cli.options import complete_sandbox, json_option, sandbox_argument
-from atoll.cli.output import show_json
+from atoll.cli.output import note, show_json
 from atoll.cli.progress import progress_shown
 from atoll.cli.several import for_each
 from atoll.cli.states import held
@@ -24,7 +24,16 @@ sandbox_option = click.option(
 
 @click.group(name="snapshot", cls=Group)
 def command() -> None:
-    """Make, list and delete snapshots: stored states to fork from and roll back to."""
+    r"""Make, list and delete snapshots: stored states to fork from and roll back to.
+
+    A snapshot outlives its sandbox and takes room on the disk until it is deleted.
+
+    \b
+    Example:
+      atoll snapshot create work --name before-upgrade
+      atoll snapshot ls
+      atoll snapshot rm before-upgrade
+    """
 
 
 @command.command(name="create")
@@ -34,6 +43,8 @@ def command() -> None:
 @json_option
 def create(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
     r"""Store a sandbox as it is now, memory and disk of one instant, and print the id. The sandbox goes on.
+
+    The snapshot stays when the sandbox is killed, until `atoll snapshot rm`.
 
     \b
     Example:
@@ -45,6 +56,8 @@ def create(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
         show_json(info)
     else:
         click.echo(info.snapshot_id)
+        kept = info.name or info.snapshot_id
+        note(f"it stays until `atoll snapshot rm {kept}`; `atoll snapshot ls` lists all, with their sizes")
 
 
 @command.command(name="ls")
