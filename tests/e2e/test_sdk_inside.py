@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.e2e import caller, keeper
@@ -195,6 +195,30 @@ def test_a_connection_to_the_outside_lives_on_over_every_sleep_and_is_reset_in_a
         finally:
             fork.kill()
         wait_for_answers(sandbox, answers)
+
+
+ASKER = """
+import socket, sys
+for port in (53, 54):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(60 if port == 53 else 2)
+        asking.connect(("192.0.2.1", port))
+        asking.send(b"\\x12\\x34\\x01\\x00" + bytes(8))
+        try:
+            print(port, asking.recv(4096)[:2].hex())
+        except OSError:
+            print(port, "silence")
+"""
+
+
+@pytest.mark.parametrize("network", ["internet", "none"])
+def test_port_53_of_any_address_is_the_sandboxs_own_resolver(
+    module_home: Path, network: Literal["internet", "none"]
+) -> None:
+    """A test of UDP by a question for a name says nothing of UDP: nobody has 192.0.2.1."""
+    with Sandbox.create(network=network) as sandbox:
+        told = sandbox.exec(["python3", "-c", ASKER]).check().stdout
+    assert told == "53 1234\n54 silence\n"
 
 
 def wait_for_answers(sandbox: Sandbox, more_than: int) -> int:

@@ -6,6 +6,7 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import pytest
 from tests.integration.network.island import Guest
 
 QUESTION = b"\x07example\x03org\x00\x00\x01\x00\x01"
@@ -141,3 +142,31 @@ async def test_questions_by_tcp_are_answered_one_after_the_other(island):
                 expected = reply(query(number))
                 framed = await asyncio.to_thread(asking.recv, 2 + len(expected), socket.MSG_WAITALL)
                 assert framed == struct.pack(">H", len(expected)) + expected
+
+
+async def test_a_nameserver_that_the_guest_chooses_hears_nothing_whatever_it_is_sent(island):
+    """Port 53 of every address is the sandbox's own resolver, by UDP and by TCP; other datagrams vanish."""
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as chosen,
+        socket.create_server((island.public, 53)) as chosen_tcp,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as beside,
+    ):
+        chosen.bind((island.public, 53))
+        beside.bind((island.public, 54))
+        for silent in (chosen, chosen_tcp, beside):
+            silent.setblocking(False)
+        async with nameserver() as (server, address), island.guest(lambda: [address]) as guest:
+            with guest.socket(kind=socket.SOCK_DGRAM) as datagrams:
+                datagrams.sendto(query(17), (island.public, 54))
+            assert await ask(guest, query(18), island.public) == reply(query(18))
+            assert code(await ask(guest, query(19, b"no question"), island.public)) == MALFORMED
+            with await guest.connect(island.public, 53) as asking:
+                rubbish = query(20, b"\xff")
+                asking.sendall(struct.pack(">H", len(rubbish)) + rubbish)
+                assert code((await asyncio.to_thread(asking.recv, 4096))[2:]) == MALFORMED
+            assert len(server.asked) == 1
+        for silent in (chosen, beside):
+            with pytest.raises(BlockingIOError):
+                silent.recv(1)
+        with pytest.raises(BlockingIOError):
+            chosen_tcp.accept()
