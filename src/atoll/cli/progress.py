@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from atoll.cli.output import note
-from atoll.cli.text import plain
+from atoll.cli.text import plain, size
 from atoll.types import Progress
 
 if TYPE_CHECKING:
@@ -28,18 +28,34 @@ def progress_shown() -> Iterator[Report]:
         shown.close()
 
 
-class _Lines:
-    """A line whenever the step changes, and at every quarter of a step whose end is known."""
+class _Way:
+    """How far all of a work has come: it never goes back while its reports say how far that is."""
 
     def __init__(self) -> None:
+        self._whole: float | None = None
+
+    def share(self, progress: Progress) -> float | None:
+        """Return the part that is done, from 0 to 1; None where nobody knows."""
+        if progress.whole is not None:
+            self._whole = max(self._whole or 0.0, min(progress.whole, 1.0))
+        if self._whole is not None:
+            return self._whole
+        return min(progress.done / progress.total, 1.0) if progress.total else None
+
+
+class _Lines:
+    """A line whenever the step changes, and at every quarter of the work where its end is known."""
+
+    def __init__(self) -> None:
+        self._way = _Way()
         self._last: tuple[str, int] | None = None
 
     def report(self, progress: Progress) -> None:
-        quarter = int(4 * progress.done / progress.total) if progress.total else 0
+        quarter = int(4 * (self._way.share(progress) or 0.0))
         if self._last == (progress.step, quarter):
             return
         self._last = (progress.step, quarter)
-        share = f" {25 * quarter} %" if progress.total and quarter else ""
+        share = f" {25 * quarter} %" if quarter else ""
         note(f"{plain(progress.step)}{share}")
 
     def close(self) -> None:
@@ -50,18 +66,35 @@ class _Bar:
     """One moving bar, gone when the work is done."""
 
     def __init__(self) -> None:
+        self._way = _Way()
         self._bars: Bars | None = None
         self._task: TaskID | None = None
 
     def report(self, progress: Progress) -> None:
         if self._bars is None or self._task is None:
             self._bars, self._task = _new_bars()
-        step = plain(progress.step).replace("[", r"\[")
-        self._bars.update(self._task, description=step, completed=progress.done, total=progress.total)
+        share = self._way.share(progress)
+        self._bars.update(
+            self._task,
+            description=plain(progress.step).replace("[", r"\["),
+            completed=share or 0.0,
+            total=None if share is None else 1.0,
+            percent="" if share is None else f"{100 * share:.0f} %",
+            detail=_detail(progress),
+        )
 
     def close(self) -> None:
         if self._bars is not None:
             self._bars.stop()
+
+
+def _detail(progress: Progress) -> str:
+    """How far the step itself has come."""
+    if not progress.total:
+        return ""
+    if progress.unit in ("bytes", "B"):
+        return f"{size(progress.done)} of {size(progress.total)}"
+    return f"{progress.done:.0f} of {progress.total:.0f} {plain(progress.unit)}"
 
 
 def _new_bars() -> tuple[Bars, TaskID]:
@@ -71,11 +104,13 @@ def _new_bars() -> tuple[Bars, TaskID]:
 
     bars = Bars(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
         BarColumn(bar_width=30),
+        TextColumn("{task.fields[percent]}"),
         TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        TextColumn("{task.fields[detail]}", markup=False),
         console=Console(stderr=True),
         transient=True,
     )
     bars.start()
-    return bars, bars.add_task("", total=None)
+    return bars, bars.add_task("", total=None, percent="", detail="")

@@ -34,6 +34,8 @@ _TRIES = 3
 # The guest agent gives each of them away at each boot.
 _MOST_OWNERS = 50_000
 _LAYERS_LOCK = ".lock"
+# The part of a pull that downloads; what comes then is unpacked.
+_FETCHED = 0.7
 
 Report = Callable[[Progress], None]
 
@@ -94,7 +96,7 @@ class Pulls:
             try:
                 if not newest and (image := self._catalog.get(key)):
                     return image
-                progress(Progress(step=f"asking for {name}"))
+                progress(Progress(step=f"asking for {name}", whole=0.0))
                 resolved = await self._puller.resolve(name, access)
                 self._check(name, resolved)
                 return await self._have(asked, resolved, progress)
@@ -215,7 +217,8 @@ class Pulls:
 
         def came(count: int) -> None:
             step = f"downloading {asked.name}, {len(blobs)} layer{'s' * (len(blobs) != 1)}"
-            progress(Progress(step=step, done=count, total=total, unit="bytes"))
+            whole = _FETCHED * count / max(1, total)
+            progress(Progress(step=step, done=count, total=total, unit="bytes", whole=whole))
 
         if blobs:
             came(0)
@@ -229,7 +232,7 @@ class Pulls:
         if self._stacking == "none":
             await asyncio.to_thread(_fresh, flat)
         for index, layer in enumerate(missing):
-            progress(Progress(step=f"unpacking {name}", done=index, total=len(missing), unit="layers"))
+            progress(_unpacking(name, index, len(missing)))
             if self._stacking == "none":
                 unpacked = await self._layer_into(asked, flat, layer, left)
                 stacked_owners(owners, unpacked.owners)
@@ -237,7 +240,7 @@ class Pulls:
                 await self._layer(asked, layer, left)
         if self._stacking == "none":
             await asyncio.to_thread(sync_tree, flat)
-        progress(Progress(step=f"unpacking {name}", done=len(missing), total=len(missing), unit="layers"))
+        progress(_unpacking(name, len(missing), len(missing)))
         if self._stacking == "none":
             write_owners(flat.parent, _as_rows(name, owners))
         ids = [asked.realm.directory(diff_id) for diff_id in resolved.config.rootfs.diff_ids or []]
@@ -386,3 +389,8 @@ def _fresh(flat: Path) -> None:
     remove_tree(flat)
     flat.mkdir(mode=0o755, parents=True)
     flat.chmod(0o755)
+
+
+def _unpacking(name: str, done: int, total: int) -> Progress:
+    whole = _FETCHED + (1 - _FETCHED) * done / max(1, total)
+    return Progress(step=f"unpacking {name}", done=done, total=total, unit="layers", whole=whole)

@@ -23,6 +23,8 @@ ARCHIVE = "base.tar.xz"
 ABOUT = "base.json"
 _SPARE_BYTES = 64 << 20
 _TELL_EVERY = 100
+# The part of the time that the checksum takes.
+_CHECKED = 0.05
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +85,7 @@ class ReadyBase(msgspec.Struct, frozen=True):
         write_owners(image, owners)
 
     def _verify(self, tell: Callable[[Progress], None]) -> None:
-        tell(Progress(step="checking the archive of the image"))
+        tell(Progress(step="checking the archive of the image", whole=0.0))
         with self.archive.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != self.about.archive_sha256:
@@ -105,7 +107,9 @@ class ReadyBase(msgspec.Struct, frozen=True):
                 member.uid = member.gid = 0
             if count % _TELL_EVERY == 0:
                 total = self.about.files
-                tell(Progress(step="unpacking the image", done=min(count, total), total=total, unit="files"))
+                done = min(count, total)
+                whole = _CHECKED + (1 - _CHECKED) * done / max(1, total)
+                tell(Progress(step="unpacking the image", done=done, total=total, unit="files", whole=whole))
             yield member
 
     def _damaged(self, why: str) -> ImageBuildError:

@@ -38,7 +38,7 @@ async def build(directory: Path) -> None:
     reports: list[Progress] = []
     await Images(directory).ensure("base", reports.append)
     if reports:
-        (directory.parent / "reports.json").write_bytes(msgspec.json.encode(reports))
+        (directory.parent / "progress.json").write_bytes(msgspec.json.encode(reports))
 
 
 @pytest.fixture

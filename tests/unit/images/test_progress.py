@@ -30,21 +30,27 @@ def reports(text: str) -> list[Progress]:
     return [report for line in text.splitlines() if (report := parser.feed(line))]
 
 
-def test_each_round_counts_its_packages() -> None:
+def test_each_round_is_named_and_counts_its_packages() -> None:
     assert [(each.step, each.done, each.total) for each in reports(OUTPUT)] == [
         ("reading the package lists", 0, None),
-        ("downloading packages", 1, 2),
-        ("downloading packages", 2, 2),
+        ("downloading the first packages", 1, 2),
+        ("downloading the first packages", 2, 2),
         ("extracting the first packages", 0, None),
-        ("installing packages", 0.5, 2),
-        ("installing packages", 1, 2),
-        ("installing packages", 1.5, 2),
-        ("installing packages", 2, 2),
-        ("downloading packages", 1, 1),
-        ("installing packages", 0.5, 1),
-        ("installing packages", 1, 1),
+        ("installing the first packages", 0.5, 2),
+        ("installing the first packages", 1, 2),
+        ("installing the first packages", 1.5, 2),
+        ("installing the first packages", 2, 2),
+        ("downloading the other packages", 1, 1),
+        ("installing the other packages", 0.5, 1),
+        ("installing the other packages", 1, 1),
         ("finishing", 0, None),
     ]
+
+
+def test_the_whole_goes_once_from_beginning_to_end_whatever_apt_repeats() -> None:
+    wholes = [each.whole for each in reports(OUTPUT + OUTPUT)]
+    assert wholes == sorted(wholes)
+    assert wholes[0] == 0 and wholes[7] == 0.4 and wholes[10] == wholes[11] == 0.97
 
 
 def test_done_never_passes_total() -> None:
