@@ -75,6 +75,17 @@ def test_forks_start_from_the_same_disk_and_part(play: str) -> None:
     assert atoll("kill", first).returncode == 125
 
 
+def test_forks_are_found_by_the_names_that_they_were_given(play: str) -> None:
+    left, right = said("fork", play, "--name", "left", "--name", "right").split()
+    assert json.loads(said("info", "--json", "left"))["sandbox_id"] == left
+    assert said("exec", "right", "hostname") == said("exec", right, "hostname")
+    done = atoll("fork", play, "--name", "third", "--name", "left")
+    assert done.returncode == 125 and b"another sandbox has the name 'left'" in done.stderr
+    assert atoll("fork", play, "-n", "3", "--name", "third").returncode == 125
+    assert atoll("info", "third").returncode == 125
+    said("kill", "left", "right")
+
+
 def test_logs_as_json_are_one_value_however_much_there_is(play: str) -> None:
     said("exec", play, "--", "sudo", "sh", "-c", "seq 60000 > /proc/1/fd/2")
     assert "\n60000\n" in json.loads(said("logs", "--json", play))["text"]

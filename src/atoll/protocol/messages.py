@@ -51,14 +51,16 @@ class SuspendedAll(msgspec.Struct, frozen=True, kw_only=True):
     failed: dict[str, str]
 
 
-class ForkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ForkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/fork``: how many copies, from 1 to 100.
 
-    Their leases begin anew, under ``lifecycle``, or under the original's where it is None.
+    Their leases begin anew, under ``lifecycle``, or under the original's where it is None. ``names`` are one for each
+    copy, in their order, or none at all.
     """
 
     count: int = 1
     lifecycle: Lifecycle | None = None
+    names: list[str] = []
 
 
 class SuspendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from atoll.supervisor.keeping import keep_instant
 from atoll.supervisor.layersweep import drop_unused_layers
 from atoll.supervisor.memoryplace import OutgrownError
 from atoll.supervisor.merging import Merging
-from atoll.supervisor.names import new_id, new_machine_uid
+from atoll.supervisor.names import check_name, new_id, new_machine_uid
 from atoll.supervisor.parts import Parts
 from atoll.supervisor.places import FIRST_DISK
 from atoll.supervisor.rows import SandboxRow
@@ -59,15 +59,19 @@ class Forks:
         count: int,
         lifecycle: Lifecycle | None = None,
         caller: Caller | None = None,
+        *,
+        names: Sequence[str] = (),
     ) -> list[SandboxInfo]:
         """Make ``count`` running copies of a sandbox as it is now; it stays what it is.
 
         Args:
             lifecycle: That of the copies; None is the original's.
             caller: Who waits for them: no copy is begun any more once it has left.
+            names: One for each copy, in their order; empty is no names.
 
         Raises:
-            InvalidSpecError: ``count`` is not between 1 and 100, or the lifecycle makes no sense.
+            InvalidSpecError: ``count`` is not between 1 and 100, or the lifecycle or the names make no sense.
+            NameTakenError: Another sandbox has one of the names; nothing was done.
             StateError: It crashed, or has no memory.
             QuotaError: Its team may have no more.
 
@@ -75,10 +79,21 @@ class Forks:
         """
         if not 1 <= count <= COUNT_MOST:
             raise InvalidSpecError(f"count is {count}", hint=f"give 1 to {COUNT_MOST}")
+        check_names(names, count)
         lifecycle = (lifecycle or sandbox.row.lifecycle).check()
         if lifecycle.on_timeout == "stop":
             check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
-        work = partial(self._with_ids, sandbox, count, lifecycle, caller or Caller())
+        wanted: list[str | None] = [*names] or [None] * count
+        work = partial(self._with_ids, sandbox, wanted, lifecycle, caller or Caller())
+        with contextlib.ExitStack() as reserved:
+            for name in names:
+                reserved.enter_context(self._parts.table.reserve_sandbox_name(name))
+            return await self._either_way(sandbox, work)
+
+    async def _either_way(
+        self, sandbox: Sandbox, work: Callable[..., Awaitable[list[SandboxInfo]]]
+    ) -> list[SandboxInfo]:
+        """Fork over the host's memory, and over the disk when that does not hold it."""
         try:
             try:
                 return await work(in_memory=True)
@@ -90,18 +105,30 @@ class Forks:
             self._merging.look()
 
     async def _with_ids(
-        self, sandbox: Sandbox, count: int, lifecycle: Lifecycle, caller: Caller, *, in_memory: bool
+        self,
+        sandbox: Sandbox,
+        names: Sequence[str | None],
+        lifecycle: Lifecycle,
+        caller: Caller,
+        *,
+        in_memory: bool,
     ) -> list[SandboxInfo]:
-        ids = [new_id() for _ in range(count)]
+        ids = {new_id(): name for name in names}
         places = dict.fromkeys(ids, sandbox.row.limits)
         async with (
             self._parts.quotas.making(sandbox.row.team, places, lifecycle),
-            self._parts.operations.during(ids[0], "fork"),
+            self._parts.operations.during(next(iter(ids)), "fork"),
         ):
             return await self._fork(sandbox, ids, lifecycle, caller, in_memory=in_memory)
 
     async def _fork(
-        self, sandbox: Sandbox, ids: list[str], lifecycle: Lifecycle, caller: Caller, *, in_memory: bool
+        self,
+        sandbox: Sandbox,
+        ids: Mapping[str, str | None],
+        lifecycle: Lifecycle,
+        caller: Caller,
+        *,
+        in_memory: bool,
     ) -> list[SandboxInfo]:
         directory, layer_id = self._parts.places.snapshots / f"fork-{new_id()}", new_id()
         volumes = sandbox.row.volumes.values()
@@ -126,7 +153,7 @@ class Forks:
                     )
                     held.enter_context(self._parts.table.holds.during(*capture.stack))
                     original = sandbox.row.but(lifecycle=lifecycle)
-                    rows = [self._row(original, capture, sandbox_id) for sandbox_id in ids]
+                    rows = [self._row(original, capture, *named) for named in ids.items()]
                     written = both.create_task(self._captures.written(sandbox, capture))
                     copying = both.create_task(self._copies(rows, capture, caller, written))
                     # The sandbox is somebody else's again when its memory is written, however long copies take.
@@ -164,11 +191,11 @@ class Forks:
             self._parts.attach(copy, berth)
         return made
 
-    def _row(self, original: SandboxRow, capture: Capture, sandbox_id: str) -> SandboxRow:
+    def _row(self, original: SandboxRow, capture: Capture, sandbox_id: str, name: str | None) -> SandboxRow:
         now_s = self._parts.table.now_s()
         return original.but(
             sandbox_id=sandbox_id,
-            name=None,
+            name=name,
             attributes=_inherited(original.attributes),
             state="running",
             created_at=now_s,
@@ -190,6 +217,25 @@ class Forks:
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if not isinstance(outcome, BaseException):
                 await self._branches.undo(*outcome)
+
+
+def check_names(names: Sequence[str], count: int) -> None:
+    """Refuse names that ``count`` copies cannot have.
+
+    Raises:
+        InvalidSpecError: Says why.
+    """
+    if not names:
+        return
+    if len(names) != count:
+        raise InvalidSpecError(
+            f"there are {len(names)} names for {count} copies", hint="give one name for each copy, or none"
+        )
+    for name in names:
+        check_name(name)
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidSpecError(f"the name {twice!r} is given twice", hint="give each copy a name of its own")
 
 
 def _inherited(attributes: dict[str, str]) -> dict[str, str]:

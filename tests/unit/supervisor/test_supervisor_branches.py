@@ -193,6 +193,56 @@ async def test_of_forks_there_are_all_or_none(world: World) -> None:
 
 
 @in_world
+async def test_forks_have_the_names_that_were_given_in_their_order(world: World) -> None:
+    _, one = await _made(world, name="one")
+    copies = (await world.ask("POST", f"{one}/fork", {"count": 2, "names": ["right", "left"]})).json
+    assert [copy["name"] for copy in copies] == ["right", "left"]
+    for copy in copies:
+        found = (await world.ask("GET", f"/v1/sandboxes/{copy['name']}")).json
+        assert found["sandbox_id"] == copy["sandbox_id"]
+    await world.ask("DELETE", "/v1/sandboxes/left")
+    assert (await world.ask("POST", f"{one}/fork", {"names": ["left"]})).json[0]["name"] == "left"
+
+
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        (["new", "taken"], "name_taken"),
+        (["new", "coming"], "name_taken"),
+        (["same", "same"], "invalid_spec"),
+        (["new", "No Name"], "invalid_spec"),
+        (["new"], "invalid_spec"),
+        (["a", "b", "c"], "invalid_spec"),
+    ],
+)
+def test_a_name_that_a_fork_cannot_have_fails_all_before_anything_is_made(
+    names: list[str], code: str
+) -> None:
+    async def lived(world: World) -> None:
+        sandbox_id, one = await _made(world, name="taken")
+        with world.system.parts.table.reserve_sandbox_name("coming"):
+            answer = await world.ask("POST", f"{one}/fork", {"count": 2, "names": names})
+        assert answer.json["code"] == code
+        assert "checkpoint" not in {call.method for call in world.host.calls}
+        listed = (await world.ask("GET", "/v1/sandboxes")).json["sandboxes"]
+        assert [each["sandbox_id"] for each in listed] == [sandbox_id]
+        good = await world.ask("POST", f"{one}/fork", {"count": 2, "names": ["new", "same"]})
+        assert good.status == 200, "a refused name must be free again"
+
+    in_world(lived)()
+
+
+@in_world
+async def test_the_names_of_forks_that_failed_are_free_again(world: World) -> None:
+    _, one = await _made(world)
+    world.agents.fail_after = 1
+    body = {"count": 2, "names": ["left", "right"]}
+    assert (await world.ask("POST", f"{one}/fork", body)).status == 500
+    world.agents.fail_after = None
+    assert (await world.ask("POST", f"{one}/fork", body)).status == 200
+
+
+@in_world
 async def test_a_fork_of_none_or_of_too_many_is_refused(world: World) -> None:
     _, one = await _made(world)
     for count in (0, 101):

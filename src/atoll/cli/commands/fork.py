@@ -12,18 +12,28 @@ from atoll.cli.states import held, killed_if_stopped
 
 @click.command(name="fork", cls=Command)
 @sandbox_argument
-@click.option("-n", "--count", type=click.IntRange(1, 100), default=1, show_default=True, help="How many.")
+@click.option(
+    "-n", "--count", type=click.IntRange(1, 100), help="How many; default: as many as --name, or 1."
+)
+@click.option(
+    "--name",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="Name of a copy; repeat it for each. Default: none.",
+)
 @json_option
-def command(sandbox: str, count: int, as_json: bool) -> None:
+def command(sandbox: str, count: int | None, names: tuple[str, ...], as_json: bool) -> None:
     r"""Make running copies of a sandbox, memory and disk, and print their ids: all of them or none.
 
     \b
     Example:
       atoll fork work -n 3
+      atoll fork work --name left --name right
     """
     with killed_if_stopped() as copies:
         with held(sandbox) as original:
-            copies += original.fork(count)
+            copies += original.fork(count, names=names or None)
         infos = []
         for copy in copies:
             infos.append(copy.info())

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.guest import list_processes, processes_from
-from atoll.protocol import ForkRequest, ResumeRequest
+from atoll.protocol import ResumeRequest
 from atoll.sdk._async.files import AsyncFiles
 from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
 from atoll.sdk._async.listing import listed
@@ -28,6 +28,7 @@ from atoll.sdk._async.programs import (
 from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._async.states import AsyncStates
 from atoll.sdk._async.terminal import AsyncTerminal, opened
+from atoll.sdk._forks import fork_request
 from atoll.sdk._io_async import shielded, user_socket
 from atoll.types import (
     ExecResult,
@@ -42,7 +43,6 @@ from atoll.types import (
     SandboxState,
     SnapshotInfo,
     TerminalSize,
-    check_kind,
     check_number,
     copied,
     users_attributes,
@@ -449,26 +449,31 @@ class AsyncSandbox(AsyncStates):
         """
         return AsyncForward(self._link, self.id, port, local_port)
 
-    async def fork(self, count: int = 1, *, lifecycle: Lifecycle | None = None) -> _Sandboxes:
+    async def fork(
+        self,
+        count: int | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        lifecycle: Lifecycle | None = None,
+    ) -> _Sandboxes:
         """Make ``count`` running copies of its memory and disk, all or none. It goes on as it was.
 
         Each copy has an id, host name and random state of its own; its connections to the outside are reset.
         A call that is cancelled or interrupted, or whose process is killed before it returns, leaves no copy.
 
         Args:
-            count: From 1 to 100.
+            count: From 1 to 100; None is as many as there are names, or 1.
+            names: A name for each copy, in their order; None gives them none.
             lifecycle: How long the copies may run; None is the original's. Their leases begin now either way.
 
         Raises:
-            InvalidSpecError: ``count`` is out of range.
+            InvalidSpecError: ``count`` is out of range, or ``names`` are not one good name for each copy.
+            NameTakenError: Another sandbox has one of the names; there is no copy.
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; there is no copy.
             QuotaError: Its team may have no more; there is no copy.
         """
-        check_number("count", count, least=1, whole=True, hint="give 1 to 100")
-        if lifecycle is not None:
-            check_kind("lifecycle", lifecycle, Lifecycle)
-        body = ForkRequest(count=count, lifecycle=lifecycle.check() if lifecycle else None)
+        body = fork_request(count, names, lifecycle)
 
         def handles(infos: _Infos) -> _Sandboxes:
             return [type(self)(AsyncLink(self._link.home), info, kill_at_exit=True) for info in infos]

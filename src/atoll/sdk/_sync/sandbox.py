@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.guest import list_processes, processes_from
-from atoll.protocol import ForkRequest, ResumeRequest
+from atoll.protocol import ResumeRequest
 from atoll.sdk._sync.files import Files
 from atoll.sdk._sync.link import LONG_S, Link, closed_on_error, ref
 from atoll.sdk._sync.listing import listed
@@ -29,6 +29,7 @@ from atoll.sdk._sync.programs import (
 from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._sync.states import States
 from atoll.sdk._sync.terminal import Terminal, opened
+from atoll.sdk._forks import fork_request
 from atoll.sdk._io_sync import shielded, user_socket
 from atoll.types import (
     ExecResult,
@@ -43,7 +44,6 @@ from atoll.types import (
     SandboxState,
     SnapshotInfo,
     TerminalSize,
-    check_kind,
     check_number,
     copied,
     users_attributes,
@@ -450,26 +450,31 @@ class Sandbox(States):
         """
         return Forward(self._link, self.id, port, local_port)
 
-    def fork(self, count: int = 1, *, lifecycle: Lifecycle | None = None) -> _Sandboxes:
+    def fork(
+        self,
+        count: int | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        lifecycle: Lifecycle | None = None,
+    ) -> _Sandboxes:
         """Make ``count`` running copies of its memory and disk, all or none. It goes on as it was.
 
         Each copy has an id, host name and random state of its own; its connections to the outside are reset.
         A call that is cancelled or interrupted, or whose process is killed before it returns, leaves no copy.
 
         Args:
-            count: From 1 to 100.
+            count: From 1 to 100; None is as many as there are names, or 1.
+            names: A name for each copy, in their order; None gives them none.
             lifecycle: How long the copies may run; None is the original's. Their leases begin now either way.
 
         Raises:
-            InvalidSpecError: ``count`` is out of range.
+            InvalidSpecError: ``count`` is out of range, or ``names`` are not one good name for each copy.
+            NameTakenError: Another sandbox has one of the names; there is no copy.
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; there is no copy.
             QuotaError: Its team may have no more; there is no copy.
         """
-        check_number("count", count, least=1, whole=True, hint="give 1 to 100")
-        if lifecycle is not None:
-            check_kind("lifecycle", lifecycle, Lifecycle)
-        body = ForkRequest(count=count, lifecycle=lifecycle.check() if lifecycle else None)
+        body = fork_request(count, names, lifecycle)
 
         def handles(infos: _Infos) -> _Sandboxes:
             return [type(self)(Link(self._link.home), info, kill_at_exit=True) for info in infos]

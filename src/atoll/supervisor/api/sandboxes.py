@@ -182,7 +182,9 @@ def _branch_routes(system: System) -> list[Route]:
         sandbox, wanted = _sandbox(system, request), await read_body(request, ForkRequest)
 
         async def work(_: Report, caller: Caller) -> list[SandboxInfo]:
-            return await system.forks.fork(sandbox, wanted.count, wanted.lifecycle, caller)
+            return await system.forks.fork(
+                sandbox, wanted.count, wanted.lifecycle, caller, names=wanted.names
+            )
 
         return await answer_made(request, system, work, list)
 

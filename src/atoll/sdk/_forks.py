@@ -1,0 +1,36 @@
+"""What a caller wants of the copies of a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from atoll.errors import InvalidSpecError
+from atoll.protocol import ForkRequest
+from atoll.types import Lifecycle, check_kind, check_number, check_text
+
+
+def fork_request(count: int | None, names: Sequence[str] | None, lifecycle: Lifecycle | None) -> ForkRequest:
+    """The body that asks for copies.
+
+    Raises:
+        InvalidSpecError: ``count``, ``names`` or ``lifecycle`` is not what it must be.
+    """
+    if names is None:
+        named: list[str] = []
+    else:
+        if isinstance(names, (str, bytes)) or not isinstance(names, Sequence):
+            raise InvalidSpecError(f"names is {names!r}", hint="give a list with a name for each copy")
+        for name in names:
+            check_text("a name", name)
+        named = list(names)
+    if count is None:
+        count = 1 if names is None else len(named)
+    check_number("count", count, least=1, whole=True, hint="give 1 to 100")
+    if names is not None and len(named) != count:
+        raise InvalidSpecError(
+            f"there are {len(named)} names for {count} copies", hint="give one name for each copy, or none"
+        )
+    if lifecycle is not None:
+        check_kind("lifecycle", lifecycle, Lifecycle)
+        lifecycle.check()
+    return ForkRequest(count=count, lifecycle=lifecycle, names=named)
