@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +58,34 @@ def test_what_a_client_needs_is_told(tls_server: Server) -> None:
     trusted = Path(tls_server.variables["NODE_EXTRA_CA_CERTS"])
     assert trusted.read_bytes() in Path(tls_server.variables["SSL_CERT_FILE"]).read_bytes()
     assert f"Clients must trust {trusted}:" in tls_server.log.read_text()
+
+
+def told_by(server: Server, words: str) -> str:
+    """What the server has said, once it has said these words."""
+    end = time.monotonic() + BOUND_S
+    while words not in (told := server.log.read_text()):
+        assert time.monotonic() < end, told
+        time.sleep(0.05)
+    return told
+
+
+def test_a_domain_without_an_address_is_told_and_the_way_that_is_told_works_for_the_sdk(
+    tls_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = told_by(tls_server, "leave E2B_DOMAIN out")
+    assert f"api.{DOMAIN} and *.{DOMAIN} have no address on this machine" in told
+    assert f"On this machine https://localhost:{tls_server.port} leads here as well." in told
+    monkeypatch.delenv("E2B_DEBUG", raising=False)
+    variables = dict(re.findall(r"(E2B_[A-Z_]+_URL)=(\S+)", told))
+    assert set(variables) == {"E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL"}
+    own = ("E2B_API_KEY", "SSL_CERT_FILE")
+    for name, value in {**variables, **{name: tls_server.variables[name] for name in own}}.items():
+        monkeypatch.setenv(name, value)
+    made = RemoteSandbox.create(timeout=120)
+    try:
+        assert made.commands.run("echo $((6 * 7))").stdout == "42\n"
+    finally:
+        made.kill()
 
 
 def test_the_api_and_ports_have_names_of_their_own_over_h2(

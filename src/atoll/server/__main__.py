@@ -23,7 +23,8 @@ from atoll.server.access import Access
 from atoll.server.accesslog import AccessLog
 from atoll.server.app import make_app
 from atoll.server.certificates import certificates, check_pair
-from atoll.server.environment import check_env_file, client_variables, tell
+from atoll.server.domainnames import notice, unresolved
+from atoll.server.environment import check_env_file, client_variables, local_variables, tell
 from atoll.server.imagenames import table_of
 from atoll.server.listener import Listener, bound
 from atoll.server.ownkey import passing_key
@@ -132,6 +133,10 @@ def _serve(parts: Parts, sock: socket.socket, written: set[Path]) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         # it listens already, and nothing is written where others look afterwards
         tell(client_variables(parts.settings, made.key), parts.settings.env_file)
+        if parts.settings.domain is not None and local_variables(parts.settings):
+            click.echo(
+                f"On this machine https://localhost:{parts.settings.port} leads here as well.", err=True
+            )
         write_nowhere_but(written)
         give_up_rights()
         uvloop.run(_run(parts, sock))
@@ -143,8 +148,20 @@ async def _run(parts: Parts, sock: socket.socket) -> None:
     for number in _ENDING:
         loop.add_signal_handler(number, server.stop)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-    with AsyncSupervisor.sharing():
-        await server.serve()
+    noticing = asyncio.create_task(_notice_names(parts.settings))
+    try:
+        with AsyncSupervisor.sharing():
+            await server.serve()
+    finally:
+        noticing.cancel()
+
+
+async def _notice_names(settings: Settings) -> None:
+    """Say which of the names that were just told lead nowhere on this machine."""
+    if settings.domain is None or settings.tls_cert is None:
+        return
+    if missing := await unresolved(settings.domain):
+        click.echo(notice(settings, missing), err=True)
 
 
 def self_signed(settings: Settings, directory: Path) -> Settings:

@@ -10,6 +10,9 @@ import click
 from atoll.errors import HostError, InvalidSpecError
 from atoll.server.settings import Settings
 
+# Addresses to listen on by which a client reaches the server as localhost.
+_ON_LOOPBACK = ("127.0.0.1", "::1", "0.0.0.0", "::", "localhost")  # noqa: S104
+
 
 def client_variables(settings: Settings, key: str) -> dict[str, str]:
     """What an E2B client must have in its environment."""
@@ -24,7 +27,22 @@ def client_variables(settings: Settings, key: str) -> dict[str, str]:
         return variables | {"E2B_DOMAIN": str(settings.public_domain)}
     host = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"
     url = f"{settings.scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
-    return variables | {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url}
+    return variables | _urls(url)
+
+
+def local_variables(settings: Settings) -> dict[str, str]:
+    """What instead of the domain leads clients on this machine to a server whose certificate is our own.
+
+    Empty where that would not do: the certificate is somebody else's and need not be for localhost, or nothing
+    listens on loopback.
+    """
+    if settings.tls_authority is None or settings.host not in _ON_LOOPBACK:
+        return {}
+    return _urls(f"{settings.scheme}://localhost:{settings.port}")
+
+
+def _urls(url: str) -> dict[str, str]:
+    return {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url}
 
 
 def check_env_file(path: Path) -> None:
