@@ -135,6 +135,8 @@ func TestAProcessIsFollowedFedAndSignalled(t *testing.T) {
 	}
 	if _, body := call(t, "GET", route+"/output", ""); texts(t, body)["o"] != "hello" || texts(t, body)["x"] == "" {
 		t.Error("an ended process has no output any more")
+	} else if got := texts(t, body)["s"]; !strings.HasSuffix(got, `"kept":5}`) || strings.Contains(string(start), "kept") {
+		t.Error("what was written before is not told:", got, string(start))
 	}
 	if status, text := call(t, "POST", route+"/signal", `{"signal":15}`); status != 404 || !strings.Contains(text, "process_not_found") {
 		t.Error(status, text)

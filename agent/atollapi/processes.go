@@ -97,12 +97,18 @@ type lastFrame struct {
 	Missed bool `json:"missed"`
 }
 
+// startFrame says as well how much of the output that follows was written before the client came.
+type startFrame struct {
+	PID  int   `json:"pid"`
+	Kept int64 `json:"kept,omitempty"`
+}
+
 // stream sends a process's frames until it ends or the client leaves. The first one waits so long for company.
 func stream(
 	w http.ResponseWriter, r *http.Request, p *process.Process, follower *process.Follower, patience time.Duration,
 ) {
 	out := frames.NewWriter(w)
-	if out.SendJSON(frames.Start, map[string]int{"pid": p.PID}) != nil {
+	if out.SendJSON(frames.Start, startFrame{p.PID, follower.Kept}) != nil {
 		return
 	}
 	if patience > 0 {

@@ -46,7 +46,8 @@ func (b *block) stop() int64 { return b.start + int64(len(b.data)) }
 // Follower reads a log at its own pace. Wake receives when there may be more to Take.
 type Follower struct {
 	Wake   chan struct{}
-	Missed bool // whether output was dropped before the follower came
+	Missed bool  // whether output was dropped before the follower came
+	Kept   int64 // how much of what it takes first was written before it came
 	log    *Log
 	cursor int64
 }
@@ -157,6 +158,7 @@ func (l *Log) Follow(kept bool) *Follower {
 		follower.cursor = l.blocks[0].start
 	}
 	follower.Missed = kept && follower.cursor > 0
+	follower.Kept = l.head - follower.cursor
 	l.followers[follower] = struct{}{}
 	if l.end != nil || follower.cursor < l.head {
 		follower.Wake <- struct{}{}

@@ -120,3 +120,24 @@ func TestAFollowerThatComesTooLateIsToldSo(t *testing.T) {
 		t.Fatal("all of them are gone")
 	}
 }
+
+func TestAFollowerIsToldHowMuchOfTheOutputIsFromBefore(t *testing.T) {
+	l := newLog()
+	l.Append(frames.Stdout, []byte("first"))
+	f := l.Follow(true)
+	l.Append(frames.Stdout, []byte("later"))
+	if text, _ := drain(f); f.Kept != 5 || text != "o:firstlater " {
+		t.Fatal(f.Kept, text)
+	}
+	f.Close()
+	if l.Follow(false).Kept != 0 || newLog().Follow(true).Kept != 0 {
+		t.Fatal("there is nothing from before, or nobody wants it")
+	}
+	l = newLog()
+	for range 2 * keptBytes / frames.MaxPayload {
+		l.Append(frames.Stdout, make([]byte, frames.MaxPayload))
+	}
+	if kept := l.Follow(true).Kept; kept > keptBytes || kept < keptBytes/2 {
+		t.Fatal(kept)
+	}
+}

@@ -8,6 +8,7 @@ from atoll.cli.lazy import LazyGroup
 from atoll.version import __version__
 
 COMMANDS = {
+    "attach": "Go on with a program that runs in a sandbox.",
     "completion": "Print the completion script of a shell.",
     "cp": "Copy files and directories in and out.",
     "create": "Make a sandbox and print its id.",

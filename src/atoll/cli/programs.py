@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from atoll.cli.attaching import way_back
 from atoll.cli.output import note, show_json
 from atoll.cli.text import plain
 from atoll.errors import AtollError, ExecTimeoutError
@@ -69,7 +70,7 @@ def execute(sandbox: Sandbox, options: ProgramOptions, *, as_json: bool, termina
 
 
 def _to_json(sandbox: Sandbox, options: ProgramOptions) -> int:
-    with open(0, "rb", buffering=0, closefd=False) if _stdin_is_input() else nullcontext() as stdin:
+    with open(0, "rb", buffering=0, closefd=False) if stdin_is_input() else nullcontext() as stdin:
         result = sandbox.exec(options.argv, stdin=stdin, **options.keywords())
     show_json(
         {
@@ -86,14 +87,15 @@ def _to_json(sandbox: Sandbox, options: ProgramOptions) -> int:
 
 def _streamed(sandbox: Sandbox, options: ProgramOptions) -> int:
     """Copy raw bytes both ways. While nobody reads our output the program waits, so memory stays small."""
-    feeds = _stdin_is_input()
+    feeds = stdin_is_input()
     process = sandbox.start(options.argv, stdin=feeds, stream=True, **options.keywords())
     try:
         if feeds:
             threading.Thread(target=_feed, args=(process,), daemon=True).start()
-        for output in process:
-            _write(2 if output.stream == "stderr" else 1, output.data)
-        return code_of(process.wait())
+        with way_back(sandbox, process.pid):
+            for output in process:
+                _write(2 if output.stream == "stderr" else 1, output.data)
+            return code_of(process.wait())
     except AtollError:
         raise
     except BaseException:
@@ -111,6 +113,20 @@ def code_of(result: ExecResult) -> int:
     return result.exit_code
 
 
+def follow(sandbox: Sandbox, pid: int, *, watch_only: bool) -> int:
+    """Show what a program without a terminal wrote and writes, and return its exit code; Ctrl-C leaves it running.
+
+    Args:
+        watch_only: Send it nothing; else our standard input is its own, and its end is the end of that.
+    """
+    with sandbox.attach(pid) as process, way_back(sandbox, pid):
+        if not watch_only and (stdin_is_input() or os.isatty(0)):
+            threading.Thread(target=_feed, args=(process,), daemon=True).start()
+        for output in process:
+            _write(2 if output.stream == "stderr" else 1, output.data)
+        return code_of(process.wait())
+
+
 def _feed(process: Process) -> None:
     """Send all of our standard input. A program need not read it: how it ends says what came of it."""
     with suppress(AtollError, OSError):
@@ -125,7 +141,7 @@ def _write(descriptor: int, data: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _stdin_is_input() -> bool:
+def stdin_is_input() -> bool:
     """Whether there is something to pass on: neither a terminal, nor /dev/null, nor closed."""
     try:
         kind = os.fstat(0)

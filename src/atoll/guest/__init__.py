@@ -12,7 +12,15 @@ from atoll.guest.answers import (
     unpacked_from,
 )
 from atoll.guest.connection import Body, HttpClient, HttpHead
-from atoll.guest.frames import FRAME_LIMIT_BYTES, Frame, FrameReader, end_from, started_from, watch_event_from
+from atoll.guest.frames import (
+    FRAME_LIMIT_BYTES,
+    Frame,
+    FrameReader,
+    end_from,
+    kept_from,
+    started_from,
+    watch_event_from,
+)
 from atoll.guest.requests import (
     AGENT_PORT,
     GuestInit,
@@ -71,6 +79,7 @@ __all__ = [
     "signal_process",
     "start_process",
     "started_from",
+    "kept_from",
     "stats",
     "stats_from",
     "time_from",

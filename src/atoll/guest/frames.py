@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from atoll.errors import AgentError
 from atoll.guest.answers import Pid, ProcessEnd, decoded
@@ -12,6 +13,7 @@ from atoll.types import WatchEvent
 
 FRAME_LIMIT_BYTES = 65536
 _HEAD_BYTES = 5
+_KEPT_MOST_BYTES = 4 << 20
 _KINDS = {byte: chr(byte) for byte in b"soetwkx"}
 
 
@@ -59,11 +61,17 @@ class FrameReader:
 
 class _Started(msgspec.Struct):
     pid: Pid
+    kept: Annotated[int, Meta(ge=0)] = 0
 
 
 def started_from(payload: bytes) -> int:
     """The pid in a start frame."""
     return decoded(payload, _Started).pid
+
+
+def kept_from(payload: bytes) -> int:
+    """How many bytes of the output that follows a start frame were written before; at most what a guest may keep."""
+    return min(decoded(payload, _Started).kept, _KEPT_MOST_BYTES)
 
 
 def end_from(payload: bytes) -> ProcessEnd:

@@ -125,7 +125,7 @@ class AsyncAgent:
         if info.state == "killed":
             return SandboxNotFoundError(f"sandbox {name} was killed", sandbox_id=info.sandbox_id)
         if info.state in ("paused", "suspended"):
-            goes_on = "what ran in it goes on when it wakes: attach to it by its pid"
+            goes_on = "what ran in it goes on when it wakes: `processes` lists it, `attach` takes its pid"
             return StateError(
                 f"sandbox {name} was {info.state} by somebody in the middle of the call",
                 hint=goes_on if info.has_memory else "its disk alone was kept: what ran in it has ended",

@@ -8,13 +8,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
-from atoll.guest import list_processes, processes_from
 from atoll.protocol import ResumeRequest
 from atoll.sdk._async.files import AsyncFiles
 from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
 from atoll.sdk._async.listing import listed
 from atoll.sdk._async.ports import AsyncForward
-from atoll.sdk._async.process import AsyncProcess, started
 from atoll.sdk._async.programs import (
     MAX_OUTPUT_BYTES,
     Collector,
@@ -25,9 +23,8 @@ from atoll.sdk._async.programs import (
     execute,
     program_of,
 )
+from atoll.sdk._async.sessions import AsyncSessions
 from atoll.sdk._async.snapshots import snapshot_ref
-from atoll.sdk._async.states import AsyncStates
-from atoll.sdk._async.terminal import AsyncTerminal, opened
 from atoll.sdk._forks import fork_request
 from atoll.sdk._io_async import shielded, user_socket
 from atoll.types import (
@@ -36,27 +33,23 @@ from atoll.types import (
     Lifecycle,
     Limits,
     OnCrash,
-    ProcessInfo,
     Progress,
     SandboxInfo,
     SandboxSpec,
     SandboxState,
     SnapshotInfo,
-    TerminalSize,
     check_number,
     copied,
     users_attributes,
 )
 
 # `list` is a method below, so that annotations there cannot name the type
-_Processes = list[ProcessInfo]
 _Infos = list[SandboxInfo]
 _Sandboxes: TypeAlias = "list[AsyncSandbox]"
 _KILL_S = 60.0
-_LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
 
 
-class AsyncSandbox(AsyncStates):
+class AsyncSandbox(AsyncSessions):
     """A whole computer that remembers: it runs programs, keeps files, sleeps, wakes, forks and rolls back.
 
     Get one with ``create``, ``connect`` or ``fork``. Every use of a sleeping one (a program, a file, a port) wakes it.
@@ -344,85 +337,6 @@ class AsyncSandbox(AsyncStates):
             command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin is not None, tag=exec_tag()
         )
         return await execute(self._agent, program, collector, stdin=stdin, timeout_s=timeout_s)
-
-    async def start(
-        self,
-        command: Command,
-        *,
-        cwd: GuestPath | None = None,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
-        stdin: bool = False,
-        timeout_s: float | None = None,
-        stream: bool = False,
-    ) -> AsyncProcess:
-        """Start a program in the background and return a handle. It outlives this client, and sleeps with the sandbox.
-
-        Args:
-            command: A shell line (str), or a program and its arguments (a list).
-            cwd: Directory in the sandbox; None is the user's own.
-            env: Variables on top of the sandbox's.
-            user: Name of a user in the sandbox; None is the default user.
-            stdin: Keep its standard input open for ``write_stdin``; False gives it /dev/null.
-            timeout_s: Seconds until it is killed, those asleep included; None never.
-            stream: Follow its output from the first byte; it then waits while nobody iterates or waits. False lets
-                it run freely, and keeps the last MiB of its output for whoever asks.
-
-        Raises:
-            FileMissingError: The program or ``cwd`` is not in the sandbox.
-            FileDeniedError: The user may not execute it.
-            InvalidSpecError: ``user`` is unknown, or ``command`` empty.
-        """
-        program = program_of(command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin)
-        return await started(self._agent, program, stream=stream)
-
-    async def pty(
-        self,
-        command: Command | None = None,
-        *,
-        size: TerminalSize | None = None,
-        cwd: GuestPath | None = None,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
-        timeout_s: float | None = None,
-    ) -> AsyncTerminal:
-        """Start a program on a terminal.
-
-        Args:
-            command: A shell line or a list of arguments; None is the user's login shell.
-            size: Its size; None is 80 by 24.
-            cwd: Directory in the sandbox; None is the user's own.
-            env: Variables on top of the sandbox's; ``TERM`` is ``xterm-256color`` unless given.
-            user: Name of a user in the sandbox; None is the default user.
-            timeout_s: Seconds until it is killed, those asleep included; None never.
-
-        Raises:
-            FileMissingError: The program or ``cwd`` is not in the sandbox.
-            InvalidSpecError: ``user`` is unknown.
-        """
-        program = program_of(
-            _LOGIN_SHELL if command is None else command,
-            cwd=cwd,
-            env={"TERM": "xterm-256color", **(env or {})},
-            user=user,
-            timeout_s=timeout_s,
-            stdin=True,
-            pty=size or TerminalSize(),
-        )
-        return await opened(self._agent, program)
-
-    async def processes(self) -> _Processes:
-        """The programs that were started through atoll or an E2B SDK and still run."""
-        return processes_from(await self._agent.call(list_processes()))
-
-    async def attach(self, pid: int) -> AsyncProcess:
-        """A handle on a program that somebody started, also one that ended in the last 10 minutes.
-
-        Nothing is asked of the sandbox yet: a pid that is wrong shows at the handle's first use, as a
-        ProcessNotFoundError.
-        """
-        check_number("pid", pid, least=1, whole=True, hint="`processes` lists those there are")
-        return AsyncProcess(self._agent, pid)
 
     async def dial(self, port: int) -> socket.socket:
         """Connect to a TCP port inside, waking the sandbox. The caller closes the socket.

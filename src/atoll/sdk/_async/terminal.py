@@ -8,6 +8,8 @@ from atoll.guest import (
     ProcessEnd,
     Program,
     end_from,
+    kept_from,
+    process_output,
     resize_process,
     signal_process,
     start_process,
@@ -25,13 +27,21 @@ class AsyncTerminal:
     """A terminal session: raw bytes in and out. Leaving it as a context kills the program.
 
     It does not after ``close``, nor where the sandbox was put to sleep or rolled back, or crashed, since: nothing is
-    woken for that.
+    woken for that. Nor does one from ``attach_terminal``: somebody else started the program.
+
+    Attributes:
+        pid: The program's number inside.
+        kept_bytes: How many of the bytes that come first were written before this session began.
 
     One thread or task receives at a time; ``send``, ``resize`` and ``kill`` may be called meanwhile.
     """
 
-    def __init__(self, agent: AsyncAgent, pid: int, frames: AsyncFrames) -> None:
+    def __init__(
+        self, agent: AsyncAgent, pid: int, frames: AsyncFrames, *, kept_bytes: int = 0, kills: bool = True
+    ) -> None:
         self.pid = pid
+        self.kept_bytes = kept_bytes
+        self._kills = kills
         self._agent = agent
         self._frames = frames
         self._end: ProcessEnd | None = None
@@ -41,7 +51,7 @@ class AsyncTerminal:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._end is None and not self._closed and not self._frames.lost:
+        if self._kills and self._end is None and not self._closed and not self._frames.lost:
             await kill_quietly(self._agent, self.pid)
         self.close()
 
@@ -129,6 +139,17 @@ async def opened(agent: AsyncAgent, program: Program) -> AsyncTerminal:
     frames = AsyncFrames(await agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
     try:
         return AsyncTerminal(agent, started_from((await frames.next()).payload), frames)
+    except BaseException:
+        frames.close()
+        raise
+
+
+async def reopened(agent: AsyncAgent, pid: int) -> AsyncTerminal:
+    """Follow a program on a terminal that somebody started."""
+    frames = AsyncFrames(await agent.open(process_output(pid), Deadline(None, silence_s=SILENCE_S)))
+    try:
+        kept = kept_from((await frames.next()).payload)
+        return AsyncTerminal(agent, pid, frames, kept_bytes=kept, kills=False)
     except BaseException:
         frames.close()
         raise

@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
-from atoll.guest import list_processes, processes_from
 from atoll.protocol import ResumeRequest
 from atoll.sdk._sync.files import Files
 from atoll.sdk._sync.link import LONG_S, Link, closed_on_error, ref
 from atoll.sdk._sync.listing import listed
 from atoll.sdk._sync.ports import Forward
-from atoll.sdk._sync.process import Process, started
 from atoll.sdk._sync.programs import (
     MAX_OUTPUT_BYTES,
     Collector,
@@ -26,9 +24,8 @@ from atoll.sdk._sync.programs import (
     execute,
     program_of,
 )
+from atoll.sdk._sync.sessions import Sessions
 from atoll.sdk._sync.snapshots import snapshot_ref
-from atoll.sdk._sync.states import States
-from atoll.sdk._sync.terminal import Terminal, opened
 from atoll.sdk._forks import fork_request
 from atoll.sdk._io_sync import shielded, user_socket
 from atoll.types import (
@@ -37,27 +34,23 @@ from atoll.types import (
     Lifecycle,
     Limits,
     OnCrash,
-    ProcessInfo,
     Progress,
     SandboxInfo,
     SandboxSpec,
     SandboxState,
     SnapshotInfo,
-    TerminalSize,
     check_number,
     copied,
     users_attributes,
 )
 
 # `list` is a method below, so that annotations there cannot name the type
-_Processes = list[ProcessInfo]
 _Infos = list[SandboxInfo]
 _Sandboxes: TypeAlias = "list[Sandbox]"
 _KILL_S = 60.0
-_LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
 
 
-class Sandbox(States):
+class Sandbox(Sessions):
     """A whole computer that remembers: it runs programs, keeps files, sleeps, wakes, forks and rolls back.
 
     Get one with ``create``, ``connect`` or ``fork``. Every use of a sleeping one (a program, a file, a port) wakes it.
@@ -345,85 +338,6 @@ class Sandbox(States):
             command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin is not None, tag=exec_tag()
         )
         return execute(self._agent, program, collector, stdin=stdin, timeout_s=timeout_s)
-
-    def start(
-        self,
-        command: Command,
-        *,
-        cwd: GuestPath | None = None,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
-        stdin: bool = False,
-        timeout_s: float | None = None,
-        stream: bool = False,
-    ) -> Process:
-        """Start a program in the background and return a handle. It outlives this client, and sleeps with the sandbox.
-
-        Args:
-            command: A shell line (str), or a program and its arguments (a list).
-            cwd: Directory in the sandbox; None is the user's own.
-            env: Variables on top of the sandbox's.
-            user: Name of a user in the sandbox; None is the default user.
-            stdin: Keep its standard input open for ``write_stdin``; False gives it /dev/null.
-            timeout_s: Seconds until it is killed, those asleep included; None never.
-            stream: Follow its output from the first byte; it then waits while nobody iterates or waits. False lets
-                it run freely, and keeps the last MiB of its output for whoever asks.
-
-        Raises:
-            FileMissingError: The program or ``cwd`` is not in the sandbox.
-            FileDeniedError: The user may not execute it.
-            InvalidSpecError: ``user`` is unknown, or ``command`` empty.
-        """
-        program = program_of(command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin)
-        return started(self._agent, program, stream=stream)
-
-    def pty(
-        self,
-        command: Command | None = None,
-        *,
-        size: TerminalSize | None = None,
-        cwd: GuestPath | None = None,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
-        timeout_s: float | None = None,
-    ) -> Terminal:
-        """Start a program on a terminal.
-
-        Args:
-            command: A shell line or a list of arguments; None is the user's login shell.
-            size: Its size; None is 80 by 24.
-            cwd: Directory in the sandbox; None is the user's own.
-            env: Variables on top of the sandbox's; ``TERM`` is ``xterm-256color`` unless given.
-            user: Name of a user in the sandbox; None is the default user.
-            timeout_s: Seconds until it is killed, those asleep included; None never.
-
-        Raises:
-            FileMissingError: The program or ``cwd`` is not in the sandbox.
-            InvalidSpecError: ``user`` is unknown.
-        """
-        program = program_of(
-            _LOGIN_SHELL if command is None else command,
-            cwd=cwd,
-            env={"TERM": "xterm-256color", **(env or {})},
-            user=user,
-            timeout_s=timeout_s,
-            stdin=True,
-            pty=size or TerminalSize(),
-        )
-        return opened(self._agent, program)
-
-    def processes(self) -> _Processes:
-        """The programs that were started through atoll or an E2B SDK and still run."""
-        return processes_from(self._agent.call(list_processes()))
-
-    def attach(self, pid: int) -> Process:
-        """A handle on a program that somebody started, also one that ended in the last 10 minutes.
-
-        Nothing is asked of the sandbox yet: a pid that is wrong shows at the handle's first use, as a
-        ProcessNotFoundError.
-        """
-        check_number("pid", pid, least=1, whole=True, hint="`processes` lists those there are")
-        return Process(self._agent, pid)
 
     def dial(self, port: int) -> socket.socket:
         """Connect to a TCP port inside, waking the sandbox. The caller closes the socket.

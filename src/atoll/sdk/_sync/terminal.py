@@ -9,6 +9,8 @@ from atoll.guest import (
     ProcessEnd,
     Program,
     end_from,
+    kept_from,
+    process_output,
     resize_process,
     signal_process,
     start_process,
@@ -26,13 +28,21 @@ class Terminal:
     """A terminal session: raw bytes in and out. Leaving it as a context kills the program.
 
     It does not after ``close``, nor where the sandbox was put to sleep or rolled back, or crashed, since: nothing is
-    woken for that.
+    woken for that. Nor does one from ``attach_terminal``: somebody else started the program.
+
+    Attributes:
+        pid: The program's number inside.
+        kept_bytes: How many of the bytes that come first were written before this session began.
 
     One thread or task receives at a time; ``send``, ``resize`` and ``kill`` may be called meanwhile.
     """
 
-    def __init__(self, agent: Agent, pid: int, frames: Frames) -> None:
+    def __init__(
+        self, agent: Agent, pid: int, frames: Frames, *, kept_bytes: int = 0, kills: bool = True
+    ) -> None:
         self.pid = pid
+        self.kept_bytes = kept_bytes
+        self._kills = kills
         self._agent = agent
         self._frames = frames
         self._end: ProcessEnd | None = None
@@ -42,7 +52,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._end is None and not self._closed and not self._frames.lost:
+        if self._kills and self._end is None and not self._closed and not self._frames.lost:
             kill_quietly(self._agent, self.pid)
         self.close()
 
@@ -130,6 +140,17 @@ def opened(agent: Agent, program: Program) -> Terminal:
     frames = Frames(agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
     try:
         return Terminal(agent, started_from((frames.next()).payload), frames)
+    except BaseException:
+        frames.close()
+        raise
+
+
+def reopened(agent: Agent, pid: int) -> Terminal:
+    """Follow a program on a terminal that somebody started."""
+    frames = Frames(agent.open(process_output(pid), Deadline(None, silence_s=SILENCE_S)))
+    try:
+        kept = kept_from((frames.next()).payload)
+        return Terminal(agent, pid, frames, kept_bytes=kept, kills=False)
     except BaseException:
         frames.close()
         raise

@@ -1,0 +1,40 @@
+"""The way back to a program whose sandbox went away beneath this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from atoll.errors import AgentError, AtollError, DeadlineError, StateError
+
+if TYPE_CHECKING:
+    from atoll import Sandbox
+
+
+@contextmanager
+def way_back(sandbox: Sandbox, pid: int) -> Iterator[None]:
+    """Have an error that leaves a program running name the command that comes back to it."""
+    try:
+        yield
+    except (StateError, DeadlineError, AgentError) as error:
+        hint = _hint(sandbox, pid)
+        if hint is not None:
+            error.hint = hint
+        raise
+
+
+def _hint(sandbox: Sandbox, pid: int) -> str | None:
+    command = f"atoll attach {sandbox.name or sandbox.id} {pid}"
+    try:
+        info = sandbox.info()
+    except AtollError:
+        return None
+    if info.state == "running":
+        return f"if the program still runs, `{command}` comes back to it"
+    if info.state not in ("paused", "suspended") or not info.has_memory:
+        return None
+    if not info.lifecycle.auto_resume:
+        woken = f"atoll resume {sandbox.name or sandbox.id}"
+        return f"its programs sleep with it: `{woken}`, then `{command}` comes back to this one"
+    return f"its programs sleep with it: `{command}` wakes it and comes back to this one"

@@ -1,0 +1,133 @@
+"""``atoll attach``."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import click
+
+from atoll import ProcessInfo, Sandbox
+from atoll.cli.detaching import DEFAULT_KEYS, DetachKeys, DetachKeysOption
+from atoll.cli.lazy import Command
+from atoll.cli.options import json_option, sandbox_argument
+from atoll.cli.output import note, show_json
+from atoll.cli.programs import follow
+from atoll.cli.states import held
+from atoll.cli.terminal import attached
+from atoll.cli.text import age, table
+from atoll.errors import InvalidSpecError, ProcessNotFoundError
+
+_COMMAND_CHARS = 100
+
+
+@click.command(name="attach", cls=Command)
+@sandbox_argument
+@click.argument("pid", metavar="[PID]", required=False, type=click.IntRange(min=1))
+@click.option("-l", "--list", "list_only", is_flag=True, help="List the programs and attach to none.")
+@click.option("--no-stdin", is_flag=True, help="Watch only: send it neither keys nor input.")
+@click.option(
+    "--detach-keys",
+    "keys",
+    metavar="KEYS",
+    type=DetachKeysOption(),
+    default=DEFAULT_KEYS,
+    show_default=True,
+    help="What leaves a terminal and lets its program go on, like ctrl-] or ctrl-a,d; none for no keys.",
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    sandbox: str,
+    pid: int | None,
+    list_only: bool,
+    no_stdin: bool,
+    keys: bytes,
+    as_json: bool,
+) -> None:
+    r"""Go on with a program that runs in a sandbox: one of shell, exec, the SDK or an E2B client.
+
+    Without PID it is the one that has a terminal; when there are more, or none, those that run are listed. A sandbox
+    that sleeps wakes. What the program wrote lately is shown first, and its exit code is passed on.
+
+    On a terminal every key goes to the program, Ctrl-C and Ctrl-D too; Ctrl-P Ctrl-Q leaves it running. From a program
+    without a terminal Ctrl-C leaves, and it goes on; Ctrl-D ends its standard input, if that is open.
+
+    \b
+    Example:
+      atoll attach work
+      atoll attach --list work
+      atoll attach work 12
+    """
+    with held(sandbox) as target:
+        programs = target.processes()
+        if as_json or (list_only and pid is None):
+            if as_json:
+                show_json(programs if pid is None else [one for one in programs if one.pid == pid])
+            else:
+                click.echo(_listed(programs))
+            return
+        chosen = _chosen(sandbox, programs) if pid is None else pid
+        has_terminal = any(one.pid == chosen and one.pty for one in programs)
+        ctx.exit(_attach(target, sandbox, chosen, DetachKeys(keys), watch_only=no_stdin, pty=has_terminal))
+
+
+def _attach(target: Sandbox, ref: str, pid: int, keys: DetachKeys, *, watch_only: bool, pty: bool) -> int:
+    show = partial(attached, keys=keys) if pty else follow
+    try:
+        code = show(target, pid, watch_only=watch_only)
+    except ProcessNotFoundError as error:
+        error.hint = f"`atoll attach --list {ref}` shows those that run"
+        raise
+    except KeyboardInterrupt:
+        note(_left(ref, pid) if pty else f"\n{_left(ref, pid)}")
+        raise
+    if code is None:
+        note(_left(ref, pid))
+    return code or 0
+
+
+def _left(ref: str, pid: int) -> str:
+    return f"left program {pid}, which goes on: `atoll attach {ref} {pid}` comes back to it"
+
+
+def _chosen(ref: str, programs: list[ProcessInfo]) -> int:
+    """The one program with a terminal; where that is none or one of several, all are shown.
+
+    Raises:
+        ProcessNotFoundError: None runs.
+        InvalidSpecError: Which one is meant is not clear.
+    """
+    terminals = [one.pid for one in programs if one.pty]
+    if len(terminals) == 1:
+        return terminals[0]
+    if not programs:
+        raise ProcessNotFoundError(
+            f"no program that was started through atoll runs in sandbox {ref}",
+            hint=f"`atoll shell {ref}` opens a terminal",
+        )
+    click.echo(_listed(programs))
+    count = f"{len(terminals)} programs have a terminal" if terminals else "no program has a terminal"
+    raise InvalidSpecError(f"{count} in sandbox {ref}", hint=f"name one by its pid: atoll attach {ref} PID")
+
+
+def _listed(programs: list[ProcessInfo]) -> str:
+    now_s = time.time()
+    rows = [
+        [
+            str(one.pid),
+            "yes" if one.pty else "-",
+            age(one.started_at, now_s) if one.started_at else "-",
+            one.user,
+            _line(one.argv),
+        ]
+        for one in programs
+    ]
+    return table(["PID", "TERMINAL", "SINCE", "USER", "COMMAND"], rows)
+
+
+def _line(argv: list[str]) -> str:
+    """A program in a line: of a shell and its line the line alone."""
+    text = argv[2] if len(argv) == 3 and argv[1] == "-c" else " ".join(argv)
+    return text if len(text) <= _COMMAND_CHARS else f"{text[:_COMMAND_CHARS]}..."
