@@ -77,7 +77,7 @@ def attached(sandbox: Sandbox, pid: int, *, keys: DetachKeys, watch_only: bool) 
                 screen.leave()
                 screen.new_line()
                 return None
-        return terminal.wait().exit_code
+        return code_of(terminal.wait())
 
 
 def _show_kept(terminal: Terminal, screen: Screen) -> bytes:

@@ -10,6 +10,7 @@ import msgspec
 
 from atoll.errors import InvalidSpecError
 from atoll.protocol.messages import ErrorBody
+from atoll.types import Recovery
 
 DIAL_LIMIT_BYTES = 16384
 
@@ -22,9 +23,13 @@ class DialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class DialAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """``error`` is None when the message carries a descriptor."""
+    """``error`` is None when the message carries a descriptor.
+
+    ``recovered`` is there when the sandbox had crashed, and this request, or one beside it, had it go on.
+    """
 
     sandbox_id: str | None = None
+    recovered: Recovery | None = None
     error: ErrorBody | None = None
 
 

@@ -41,8 +41,8 @@ class Dialling:
         self._sleep = sleep
         self._works = works
 
-    async def dial(self, request: DialRequest) -> tuple[Sandbox, socket.socket]:
-        """A connected socket for the caller, and whose it is.
+    async def dial(self, request: DialRequest) -> tuple[DialAnswer, socket.socket]:
+        """A connected socket for the caller, and what is told with it.
 
         Raises:
             SandboxNotFoundError: There is no such sandbox.
@@ -52,6 +52,7 @@ class Dialling:
             DeadlineError: The guest did not answer in time.
         """
         sandbox = self._table.sandbox(request.sandbox)
+        before = sandbox.row.recovered
         for _ in range(_TRIES):
             check_action("dial", sandbox.row.state, sandbox.sandbox_id)
             berth = sandbox.berth
@@ -66,7 +67,9 @@ class Dialling:
                     raise
                 continue  # it was put to sleep just now, which ends what is still connecting too
             if _usable(sandbox, berth):
-                return sandbox, connection
+                now = sandbox.row.recovered
+                recovered = None if now == before else now
+                return DialAnswer(sandbox_id=sandbox.sandbox_id, recovered=recovered), connection
             # It was put to sleep just now, and this connection with it.
             connection.close()
         raise DeadlineError(
@@ -188,15 +191,14 @@ class DialSocket:
     async def _answer(self, client: socket.socket, packet: bytes) -> None:
         loop = asyncio.get_running_loop()
         try:
-            sandbox, connection = await self._dialling.dial(decode_request(packet))
+            answer, connection = await self._dialling.dial(decode_request(packet))
         except Exception as error:  # whatever it is, the client must hear of it
             if not isinstance(error, AtollError):
                 _log.exception("a dial failed")
             await loop.sock_sendall(client, encode(DialAnswer(error=error_body(error))))
             return
         with connection:
-            answer = encode(DialAnswer(sandbox_id=sandbox.sandbox_id))
-            socket.send_fds(client, [answer], [connection.fileno()])
+            socket.send_fds(client, [encode(answer)], [connection.fileno()])
 
 
 def listen(path: Path, kind: socket.SocketKind) -> socket.socket:

@@ -209,6 +209,7 @@ class Forks:
             generation=original.generation + 1,
             machine_uid=new_machine_uid(),
             reason=None,
+            recovered=None,
         )
 
     async def _undo(self, tasks: list[asyncio.Task[tuple[Sandbox, Berth]]]) -> None:

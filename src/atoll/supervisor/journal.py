@@ -78,13 +78,15 @@ def told(old: SandboxRow | None, new: SandboxRow) -> str | None:
         return (
             f"created from image {new.image}" if new.generation == 1 else "created as a copy, memory and disk"
         )
-    if old.disk != new.disk:
+    if old.disk != new.disk and new.recovered == old.recovered:
         return f"rolled back to snapshot {new.snapshot_id}"
     # A crash shows in the row before it is kept; its machine is given up in the same step.
     if new.state == "crashed" and (old.state != "crashed" or old.machine_id is not None):
         return f"crashed: {new.reason}"
     if new.state == "suspended" and not new.has_memory and old.has_memory:
         return "stopped: its disk is kept, its memory is not"
+    if new.state == "running" and new.recovered is not None and new.recovered != old.recovered:
+        return str(new.recovered)
     if new.state == "running" and not old.has_memory:
         return "started from its disk"
     return _ARRIVED.get((old.state, new.state))

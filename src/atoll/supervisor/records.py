@@ -62,6 +62,7 @@ _JSON_FIELDS = frozenset(
         "limits",
         "metadata",
         "quotas",
+        "recovered",
         "services",
         "stack",
         "tags",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 from atoll.errors import SandboxCrashedError
 from atoll.supervisor.table import Sandbox, Table
+from atoll.types import Recovery
+
+_How = Literal["disk", "snapshot", "checkpoint"]
 
 
 class Revival:
@@ -47,6 +50,14 @@ class Revival:
             )
         newest = self._table.newest_snapshot(sandbox.sandbox_id) if wanted == "rollback" else None
         if newest is not None:
-            await self._roll_back(sandbox, newest.snapshot_id, columns)
+            await self._roll_back(sandbox, newest.snapshot_id, self._told(sandbox, columns, "snapshot"))
         else:
-            await self._boot(sandbox, columns)
+            how: _How = "checkpoint" if sandbox.row.engine_disk else "disk"
+            await self._boot(sandbox, self._told(sandbox, columns, how))
+
+    def _told(self, sandbox: Sandbox, columns: dict[str, Any], how: _How) -> dict[str, Any]:
+        """The columns, and what people are told: nobody's memory is ever lost silently."""
+        recovery = Recovery(
+            at=self._table.now_s(), how=how, reason=sandbox.row.reason or "it is not known why"
+        )
+        return {**columns, "recovered": recovery}

@@ -13,6 +13,7 @@ from atoll.types import (
     Limits,
     OnCrash,
     Quotas,
+    Recovery,
     SandboxInfo,
     SandboxState,
     Service,
@@ -82,6 +83,7 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     link_id: str | None = None
     snapshot_id: str | None = None
     reason: str | None = None
+    recovered: Recovery | None = None
 
     def info(self) -> SandboxInfo:
         """What a client is told."""

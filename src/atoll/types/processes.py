@@ -71,7 +71,9 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         streams = f"stdout_bytes={_shown(self.stdout_bytes)}, stderr_bytes={_shown(self.stderr_bytes)}"
-        how = f"truncated={self.truncated}, command={self.command!r}, memory_kill={self.memory_kill}"
+        how = f"truncated={self.truncated}, command={self.command!r}"
+        if self.memory_kill is not None:
+            how += f", memory_kill={self.memory_kill!r}"
         return f"ExecResult(exit_code={self.exit_code}, {streams}, {how})"
 
     @property

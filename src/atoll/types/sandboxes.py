@@ -30,6 +30,29 @@ BUILD_ATTRIBUTE = f"{ATOLLS_ATTRIBUTES}build"
 SandboxState = Literal["creating", "running", "paused", "suspended", "crashed", "killed"]
 
 
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """That a sandbox went on after a crash without what was in its memory.
+
+    Args:
+        at: When it went on, in Unix seconds.
+        how: What it went on from: its ``"disk"`` as the crash left it, its newest ``"snapshot"``, or the newest
+            ``"checkpoint"``, where the engine keeps the disk.
+        reason: Why it had crashed.
+    """
+
+    at: float
+    how: Literal["disk", "snapshot", "checkpoint"]
+    reason: str
+
+    def __str__(self) -> str:
+        what = {
+            "disk": "started again from its disk",
+            "snapshot": "went back to its newest snapshot",
+            "checkpoint": "went back to its newest checkpoint",
+        }
+        return f"crashed ({self.reason}) and {what[self.how]}; what was in its memory since is lost"
+
+
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A sandbox that somebody wants.
 
@@ -114,7 +137,8 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     ``limits_in_force`` also the default ones. With ``engine_disk`` its disk is the engine's own, see the guide's
     page on states. ``started_at`` is when it last began to run, ``stopped_at`` when it last ceased to (paused,
     asleep or crashed), ``ends_at`` when its lease ends, if it has one. ``has_memory`` is False when the processes
-    of one that sleeps are gone, and only its disk was kept.
+    of one that sleeps are gone, and only its disk was kept. ``recovered`` tells of the newest crash after which it
+    went on; it is of the current run when its ``at`` is not before ``started_at``.
     """
 
     sandbox_id: str
@@ -142,6 +166,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     team: str | None = None
     attributes: dict[str, str] = {}
     image_digest: str = ""
+    recovered: Recovery | None = None
     limits_in_force: Limits = Limits()
 
 

@@ -273,6 +273,12 @@ def test_the_next_use_after_a_crash_does_what_on_crash_says(on_crash: str, memor
         else:
             assert woken.json["state"] == "running"
             assert world.machine_of(made["sandbox_id"]).memory == memory
+        told = (await world.ask("GET", one)).json["recovered"]
+        assert told["how"] == ("snapshot" if on_crash == "rollback" else "disk")
+        assert "unexpectedly" in told["reason"]
+        assert "what was in its memory since is lost" in (await world.ask("GET", f"{one}/logs")).json["text"]
+        (copy,) = (await world.ask("POST", f"{one}/fork", {"count": 1})).json
+        assert copy["recovered"] is None
 
     in_world(lived)()
 

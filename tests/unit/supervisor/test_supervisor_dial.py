@@ -42,8 +42,9 @@ async def _dial(world: World, made: Any, guest: Guest, port: int = 80) -> None:
         patch.object(FakeLink, "dial", guest.dial, create=True),
         patch("atoll.supervisor.berths._NOTICED_S", 0.01),
     ):
-        sandbox, connection = await world.system.dialling.dial(request)
-    assert sandbox.row.state == "running"
+        answer, connection = await world.system.dialling.dial(request)
+    assert world.system.table.sandbox(made["sandbox_id"]).row.state == "running"
+    assert (answer.sandbox_id, answer.recovered) == (made["sandbox_id"], None)
     for end in (connection, *guest.theirs):
         end.close()
 

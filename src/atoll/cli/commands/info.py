@@ -29,7 +29,7 @@ def command(sandbox: str, as_json: bool) -> None:
         show_json(info)
         return
     for name, value in _lines(info):
-        click.echo(f"{name:<10}{plain(value)}")
+        click.echo(f"{name:<11}{plain(value)}")
 
 
 def _remark(info: SandboxInfo) -> str:
@@ -63,6 +63,8 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("disk", _disk(info)),
         ("snapshot", info.snapshot_id or "-"),
     ]
+    if info.recovered is not None:
+        lines.append(("recovered", f"{moment(info.recovered.at)}: {info.recovered}"))
     lines += [("volume", f"{volume} at {path}") for path, volume in sorted(info.volumes.items())]
     lines += [("metadata", f"{key}={value}") for key, value in sorted(info.metadata.items())]
     # The values of variables may be secrets, and a screen may be shared; --json has them.

@@ -46,13 +46,19 @@ def command(
         click.echo(_as_table(infos))
 
 
+def _state(info: SandboxInfo) -> str:
+    """Its state, and whether it goes on without the memory that it had before a crash."""
+    is_current = info.recovered is not None and info.recovered.at >= info.started_at
+    return "running, recovered" if info.state == "running" and is_current else info.state
+
+
 def _as_table(infos: list[SandboxInfo]) -> str:
     now_s = time.time()
     rows = [
         [
             info.sandbox_id,
             info.name or "-",
-            info.state,
+            _state(info),
             info.image,
             age(info.created_at, now_s),
             lease_left(info),

@@ -28,6 +28,7 @@ from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_async import Stream, ask_dial_socket, call, connect_unix, in_thread, shielded
+from atoll.sdk._notices import tell_recovery
 from atoll.types import Progress, as_json, check_text
 
 _Value = TypeVar("_Value")
@@ -213,6 +214,8 @@ class AsyncLink:
             if told.error is not None:
                 raise_body(told.error)
             raise SupervisorError("the supervisor sent no connection", sandbox_id=told.sandbox_id)
+        if told.recovered is not None:
+            tell_recovery(told.sandbox_id or sandbox, told.recovered)
         return descriptors[0]
 
     async def ensure(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -27,6 +28,7 @@ from atoll.sdk._async.sessions import AsyncSessions
 from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._forks import fork_request
 from atoll.sdk._io_async import shielded, user_socket
+from atoll.sdk._notices import tell_recovery_since
 from atoll.types import (
     ExecResult,
     GuestPath,
@@ -192,10 +194,11 @@ class AsyncSandbox(AsyncSessions):
         path = f"/v1/sandboxes/{ref(id_or_name)}"
         with closed_on_error(AsyncLink()) as link:
             if wake:
-                body = ResumeRequest(timeout_s=timeout_s)
+                body, began = ResumeRequest(timeout_s=timeout_s), time.time()
                 info = await link.call(
                     "POST", f"{path}/wake", SandboxInfo, body, timeout_s=LONG_S, repeatable=True
                 )
+                tell_recovery_since(info, began)
             else:
                 info = await link.call("GET", path, SandboxInfo)
         return cls(link, info)

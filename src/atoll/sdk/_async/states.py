@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any, get_args
 from urllib.parse import urlencode
@@ -19,6 +20,7 @@ from atoll.sdk._async.agent import AsyncAgent
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._async.listing import logged
 from atoll.sdk._async.snapshots import snapshot_ref
+from atoll.sdk._notices import tell_recovery_since
 from atoll.types import (
     Lifecycle,
     Limits,
@@ -150,8 +152,9 @@ class AsyncStates:
         await self._change("suspend", SuspendRequest(memory=memory))
 
     async def _change(self, how: str, body: Any = None) -> None:
-        path = f"{self._path}/{how}"
-        await self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
+        path, began = f"{self._path}/{how}", time.time()
+        info = await self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
+        tell_recovery_since(info, began)
 
     async def snapshot(self, name: str | None = None, *, comment: str = "") -> SnapshotInfo:
         """Keep its memory and disk of this instant; it goes on running. On disk for good when this returns.

@@ -29,6 +29,7 @@ from atoll.sdk._sync.http import Answer, Pool, Upload
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_sync import Stream, ask_dial_socket, call, connect_unix, in_thread, shielded
+from atoll.sdk._notices import tell_recovery
 from atoll.types import Progress, as_json, check_text
 
 _Value = TypeVar("_Value")
@@ -214,6 +215,8 @@ class Link:
             if told.error is not None:
                 raise_body(told.error)
             raise SupervisorError("the supervisor sent no connection", sandbox_id=told.sandbox_id)
+        if told.recovered is not None:
+            tell_recovery(told.sandbox_id or sandbox, told.recovered)
         return descriptors[0]
 
     def ensure(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -28,6 +29,7 @@ from atoll.sdk._sync.sessions import Sessions
 from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._forks import fork_request
 from atoll.sdk._io_sync import shielded, user_socket
+from atoll.sdk._notices import tell_recovery_since
 from atoll.types import (
     ExecResult,
     GuestPath,
@@ -193,10 +195,11 @@ class Sandbox(Sessions):
         path = f"/v1/sandboxes/{ref(id_or_name)}"
         with closed_on_error(Link()) as link:
             if wake:
-                body = ResumeRequest(timeout_s=timeout_s)
+                body, began = ResumeRequest(timeout_s=timeout_s), time.time()
                 info = link.call(
                     "POST", f"{path}/wake", SandboxInfo, body, timeout_s=LONG_S, repeatable=True
                 )
+                tell_recovery_since(info, began)
             else:
                 info = link.call("GET", path, SandboxInfo)
         return cls(link, info)

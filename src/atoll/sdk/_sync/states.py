@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, get_args
 from urllib.parse import urlencode
@@ -20,6 +21,7 @@ from atoll.sdk._sync.agent import Agent
 from atoll.sdk._sync.link import LONG_S, Link, ref
 from atoll.sdk._sync.listing import logged
 from atoll.sdk._sync.snapshots import snapshot_ref
+from atoll.sdk._notices import tell_recovery_since
 from atoll.types import (
     Lifecycle,
     Limits,
@@ -151,8 +153,9 @@ class States:
         self._change("suspend", SuspendRequest(memory=memory))
 
     def _change(self, how: str, body: Any = None) -> None:
-        path = f"{self._path}/{how}"
-        self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
+        path, began = f"{self._path}/{how}", time.time()
+        info = self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
+        tell_recovery_since(info, began)
 
     def snapshot(self, name: str | None = None, *, comment: str = "") -> SnapshotInfo:
         """Keep its memory and disk of this instant; it goes on running. On disk for good when this returns.
