@@ -126,10 +126,9 @@ class Home:
         Raises:
             HostError: One of them cannot be made, or belongs to somebody else.
         """
+        self.make_top()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             for directory in (
-                self.path,
                 self.images,
                 self.sandboxes,
                 self.snapshots,
@@ -144,6 +143,18 @@ class Home:
             if self.run.parent != self.path:
                 _make_private(self.run.parent, links=False)
             _make_private(self.run, links=False)
+        except OSError as error:
+            raise self.unusable(error) from error
+
+    def make_top(self) -> None:
+        """Make the directory of the home alone, for this user.
+
+        Raises:
+            HostError: It cannot be made, or belongs to somebody else.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _make_private(self.path, links=True)
         except OSError as error:
             raise self.unusable(error) from error
 

@@ -102,7 +102,7 @@ def serve(
         images=table_of(images),
     ).check()
     home = Home.default()
-    home.make()
+    home.make_top()
     directory = home.path / "server"
     if tls is not None:
         settings = self_signed(settings, directory)
