@@ -99,7 +99,7 @@ def database_finding(home: Home) -> Finding:
         name="database",
         level="warning",
         message="the database was damaged; sandboxes and snapshots were read back from their copies",
-        remedy=f"compare `atoll ls -a` with what you expect, check the disk, then remove {aside}",
+        remedy=f"compare `atoll ls` and `atoll snapshot ls` with what you expect, check the disk, then remove {aside}",
     )
 
 
