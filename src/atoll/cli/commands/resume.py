@@ -8,6 +8,7 @@ from atoll import Sandbox
 from atoll.cli.lazy import Command
 from atoll.cli.lifecycle import Length
 from atoll.cli.options import json_option, sandboxes_argument
+from atoll.cli.progress import progress_shown
 from atoll.cli.states import change
 from atoll.types import SandboxInfo
 
@@ -28,7 +29,8 @@ def command(sandboxes: tuple[str, ...], timeout_s: float | None, no_memory: bool
     """
 
     def resumed(sandbox: Sandbox) -> SandboxInfo:
-        sandbox.resume(timeout_s, memory=not no_memory)
+        with progress_shown() as report:
+            sandbox.resume(timeout_s, memory=not no_memory, on_progress=report)
         return sandbox.info()
 
     change(sandboxes, resumed, as_json=as_json)

@@ -7,6 +7,7 @@ import click
 from atoll import Sandbox
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandboxes_argument
+from atoll.cli.progress import progress_shown
 from atoll.cli.states import change
 from atoll.types import SandboxInfo
 
@@ -24,7 +25,8 @@ def command(sandboxes: tuple[str, ...], no_memory: bool, as_json: bool) -> None:
     """
 
     def suspended(sandbox: Sandbox) -> SandboxInfo:
-        sandbox.suspend(memory=not no_memory)
+        with progress_shown() as report:
+            sandbox.suspend(memory=not no_memory, on_progress=report)
         return sandbox.info()
 
     change(sandboxes, suspended, as_json=as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, get_args
 from urllib.parse import urlencode
 
@@ -25,6 +25,7 @@ from atoll.types import (
     Lifecycle,
     Limits,
     Network,
+    Progress,
     SandboxInfo,
     SandboxStats,
     SnapshotInfo,
@@ -122,38 +123,53 @@ class AsyncStates:
         """
         await self._change("pause")
 
-    async def resume(self, timeout_s: float | None = None, memory: bool = True) -> None:
+    async def resume(
+        self,
+        timeout_s: float | None = None,
+        memory: bool = True,
+        *,
+        on_progress: Callable[[Progress], Any] | None = None,
+    ) -> None:
         """Wake it from pause or suspend, exactly where it was; one whose memory was not kept boots from its disk.
 
         Args:
             timeout_s: Length of the lease that begins; None is what its lifecycle says. One that runs already has
                 its lease extended to that, never shortened.
             memory: False drops the memory that was kept: it boots from its disk.
+            on_progress: Called each half second when it takes over a second.
 
         Raises:
             UnsupportedError: Its disk is the engine's own, which is in the memory.
             QuotaError: Its team may have no more that run, or no such lease.
         """
         Lifecycle(timeout_s=timeout_s).check()
-        await self._change("resume", ResumeRequest(timeout_s=timeout_s, memory=memory))
+        await self._change("resume", ResumeRequest(timeout_s=timeout_s, memory=memory), on_progress)
 
-    async def suspend(self, *, memory: bool = True) -> None:
+    async def suspend(
+        self, *, memory: bool = True, on_progress: Callable[[Progress], Any] | None = None
+    ) -> None:
         """Put its memory on disk and end its machine; it is on disk for good when this returns. Its next use wakes it.
 
         Args:
             memory: False ends its processes and keeps the disk alone: what was written is flushed first, and it
                 boots at the next use.
+            on_progress: Called each half second when it takes over a second: how much of its memory is written.
 
         Raises:
             UnsupportedError: Its engine cannot.
             NoSpaceError: The disk under the home is full; it goes on running.
             QuotaError: Its team may have no more that sleep, or has used up its disk; it goes on running.
         """
-        await self._change("suspend", SuspendRequest(memory=memory))
+        await self._change("suspend", SuspendRequest(memory=memory), on_progress)
 
-    async def _change(self, how: str, body: Any = None) -> None:
+    async def _change(
+        self, how: str, body: Any = None, on_progress: Callable[[Progress], Any] | None = None
+    ) -> None:
         path, began = f"{self._path}/{how}", time.time()
-        info = await self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
+        if on_progress is not None:
+            info = await self._link.long_call("POST", path, SandboxInfo, body, on_progress=on_progress)
+        else:
+            info = await self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
         tell_recovery_since(info, began)
 
     async def snapshot(self, name: str | None = None, *, comment: str = "") -> SnapshotInfo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -28,9 +29,10 @@ from atoll.supervisor.api.makings import answer_made
 from atoll.supervisor.callers import Caller
 from atoll.supervisor.listing import page
 from atoll.supervisor.logs import read_page
+from atoll.supervisor.slowness import how_far, told_if_slow
 from atoll.supervisor.system import System
 from atoll.supervisor.table import Sandbox
-from atoll.types import SandboxInfo, SandboxSpec
+from atoll.types import Progress, SandboxInfo, SandboxSpec
 
 _BASE = "/v1/sandboxes"
 _Wanted = TypeVar("_Wanted")
@@ -115,21 +117,24 @@ def _plain_routes(system: System) -> list[Route]:
 def _state_routes(system: System) -> list[Route]:
     sleep = system.sleep
 
-    async def resume(sandbox: Sandbox, wanted: ResumeRequest) -> None:
-        await sleep.resume(sandbox, wanted.timeout_s, memory=wanted.memory)
+    async def resume(sandbox: Sandbox, wanted: ResumeRequest, report: Report) -> None:
+        async with told_if_slow(report, lambda: Progress(step="waking")):
+            await sleep.resume(sandbox, wanted.timeout_s, memory=wanted.memory)
 
-    async def wake(sandbox: Sandbox, wanted: ResumeRequest) -> None:
-        await sleep.resume(sandbox, wanted.timeout_s, memory=wanted.memory, by_hand=False)
+    async def wake(sandbox: Sandbox, wanted: ResumeRequest, report: Report) -> None:
+        async with told_if_slow(report, lambda: Progress(step="waking")):
+            await sleep.resume(sandbox, wanted.timeout_s, memory=wanted.memory, by_hand=False)
 
-    async def pause(sandbox: Sandbox, _: _Nothing) -> None:
+    async def pause(sandbox: Sandbox, _: _Nothing, __: Report) -> None:
         await sleep.pause(sandbox)
 
-    async def suspend(sandbox: Sandbox, wanted: SuspendRequest) -> None:
+    async def suspend(sandbox: Sandbox, wanted: SuspendRequest, report: Report) -> None:
         # Who stops the supervisor, or lets a lease end, is not refused: the sandboxes must go somewhere.
         if wanted.memory:
             await system.parts.quotas.check_disk(sandbox.row.team)
         with system.parts.quotas.sleeping(sandbox.row):
-            await sleep.suspend(sandbox, memory=wanted.memory)
+            async with told_if_slow(report, partial(how_far, system.parts, sandbox)):
+                await sleep.suspend(sandbox, memory=wanted.memory)
 
     return [
         _change_route(system, "pause", _Nothing, pause),
@@ -140,16 +145,16 @@ def _state_routes(system: System) -> list[Route]:
 
 
 def _limit_routes(system: System) -> list[Route]:
-    async def limits(sandbox: Sandbox, wanted: LimitsRequest) -> None:
+    async def limits(sandbox: Sandbox, wanted: LimitsRequest, _: Report) -> None:
         await system.limits.change(sandbox, wanted.limits, best_effort=wanted.best_effort)
 
-    async def network(sandbox: Sandbox, wanted: NetworkRequest) -> None:
+    async def network(sandbox: Sandbox, wanted: NetworkRequest, _: Report) -> None:
         await system.limits.change_network(sandbox, wanted.network)
 
-    async def defaults(sandbox: Sandbox, wanted: DefaultsRequest) -> None:
+    async def defaults(sandbox: Sandbox, wanted: DefaultsRequest, _: Report) -> None:
         await system.defaults.change(sandbox, wanted)
 
-    async def timeout(sandbox: Sandbox, wanted: TimeoutRequest) -> None:
+    async def timeout(sandbox: Sandbox, wanted: TimeoutRequest, _: Report) -> None:
         await system.leases.set_timeout(sandbox, wanted.timeout_s, extend_only=wanted.extend_only)
 
     return [
@@ -161,15 +166,18 @@ def _limit_routes(system: System) -> list[Route]:
 
 
 def _change_route(
-    system: System, name: str, kind: type[_Wanted], change: Callable[[Sandbox, _Wanted], Awaitable[None]]
+    system: System,
+    name: str,
+    kind: type[_Wanted],
+    change: Callable[[Sandbox, _Wanted, Report], Awaitable[None]],
 ) -> Route:
     """A route that changes one sandbox and tells what it is then."""
 
     async def endpoint(request: Request) -> Response:
         sandbox, wanted = _sandbox(system, request), await read_body(request, kind)
 
-        async def work(_: Report) -> object:
-            await change(sandbox, wanted)
+        async def work(report: Report) -> object:
+            await change(sandbox, wanted, report)
             return system.parts.info(sandbox)
 
         return await answer(request, system.works, work)
