@@ -1,0 +1,125 @@
+"""System calls whose answer was another than Linux's until a patch of native/patches mended it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from atoll import Sandbox
+
+ERROR_OF = """
+import errno, os, posix, resource, socket
+def error_of(call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+"""
+
+
+@pytest.fixture(scope="module")
+def sandbox(module_home: Path) -> Iterator[Sandbox]:
+    with Sandbox.create() as sandbox:
+        yield sandbox
+
+
+def assert_all_hold(sandbox: Sandbox, lines: str) -> None:
+    """Run Python inside, as the user, whose assertions all hold."""
+    done = sandbox.exec(["python3", "-c", ERROR_OF + lines])
+    assert done.exit_code == 0, done.stderr
+
+
+def test_the_limits_of_priorities_are_those_of_the_policy(sandbox: Sandbox) -> None:
+    assert_all_hold(
+        sandbox,
+        """
+for policy in (os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_IDLE):
+    assert (os.sched_get_priority_min(policy), os.sched_get_priority_max(policy)) == (0, 0)
+for policy in (os.SCHED_FIFO, os.SCHED_RR):
+    assert (os.sched_get_priority_min(policy), os.sched_get_priority_max(policy)) == (1, 99)
+for policy in (-23, 4, 1 << 30):
+    assert error_of(os.sched_get_priority_min, policy) == "EINVAL"
+    assert error_of(os.sched_get_priority_max, policy) == "EINVAL"
+""",
+    )
+
+
+def test_a_user_may_set_the_priority_that_its_policy_has(sandbox: Sandbox) -> None:
+    assert_all_hold(
+        sandbox,
+        """
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+os.sched_setparam(0, os.sched_param(0))
+assert os.sched_getscheduler(0) == os.SCHED_BATCH
+assert error_of(os.sched_setparam, 0, os.sched_param(1)) == "EINVAL"
+assert error_of(os.sched_setparam, -1, os.sched_param(0)) == "EINVAL"
+assert error_of(os.sched_setparam, 1, os.sched_param(0)) == "EPERM"
+assert error_of(os.sched_setparam, 1 << 22, os.sched_param(0)) == "ESRCH"
+child = posix.posix_spawn("/bin/true", ["true"], os.environ, scheduler=(None, os.sched_param(0)))
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+""",
+    )
+
+
+def test_the_length_of_a_turn_is_told(sandbox: Sandbox) -> None:
+    assert_all_hold(
+        sandbox,
+        """
+assert 0 <= os.sched_rr_get_interval(0) == os.sched_rr_get_interval(os.getpid()) < 1
+assert error_of(os.sched_rr_get_interval, -1) == "EINVAL"
+assert error_of(os.sched_rr_get_interval, 1 << 22) == "ESRCH"
+""",
+    )
+
+
+def test_who_gives_too_little_room_for_ancillary_data_is_told(sandbox: Sandbox) -> None:
+    assert_all_hold(
+        sandbox,
+        """
+to = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+to.bind(("::1", 0))
+to.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT, 1)
+to.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
+SPACE, LEN = socket.CMSG_SPACE(4), socket.CMSG_LEN(4)
+def received(room):
+    socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b"word", to.getsockname())
+    word, data, flags, _ = to.recvmsg(100, room)
+    assert word == b"word"
+    return len([each for each in data if len(each[2]) == 4]), bool(flags & socket.MSG_CTRUNC)
+for room in (0, 1, LEN - 1):
+    assert received(room) == (0, True), room
+for room in (LEN, SPACE, SPACE + 1, SPACE + LEN - 1):
+    assert received(room) == (1, True), room
+for room in (SPACE + LEN, 2 * SPACE, 1000):
+    assert received(room) == (2, False), room
+""",
+    )
+
+
+def test_who_gives_no_room_at_all_for_ancillary_data_is_told(sandbox: Sandbox) -> None:
+    assert_all_hold(
+        sandbox,
+        """
+import array, ctypes
+to = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+to.bind(("::1", 0))
+sender = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+def flags_of():
+    sender.sendto(b"word", to.getsockname())
+    word = ctypes.create_string_buffer(100)
+    vector = array.array("L", [ctypes.addressof(word), 100])
+    # name, its length, vectors, their number, control data, its length, flags
+    header = array.array("L", [0, 0, vector.buffer_info()[0], 1, 0, 0, 0])
+    assert ctypes.CDLL(None).recvmsg(to.fileno(), ctypes.c_void_p(header.buffer_info()[0]), 0) == 4
+    return header[6] & socket.MSG_CTRUNC
+assert not flags_of()
+to.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT, 1)
+assert flags_of()
+""",
+    )
+
+
+def test_there_is_no_process_of_a_number_below_zero(sandbox: Sandbox) -> None:
+    assert_all_hold(sandbox, 'assert error_of(resource.prlimit, -1, resource.RLIMIT_AS) == "ESRCH"\n')
