@@ -123,3 +123,25 @@ assert flags_of()
 
 def test_there_is_no_process_of_a_number_below_zero(sandbox: Sandbox) -> None:
     assert_all_hold(sandbox, 'assert error_of(resource.prlimit, -1, resource.RLIMIT_AS) == "ESRCH"\n')
+
+
+def test_a_new_network_takes_the_address_of_its_loopback_as_bwrap_gives_it(sandbox: Sandbox) -> None:
+    assert_all_hold(
+        sandbox,
+        """
+import ctypes, struct
+NEW_USER, NEW_NETWORK, IFA_ADDRESS, IFA_LOCAL = 0x10000000, 0x40000000, 1, 2
+assert ctypes.CDLL(None).unshare(NEW_USER | NEW_NETWORK) == 0
+def added(address):
+    host = socket.inet_aton(address)
+    wanted = struct.pack("=BBBBI", socket.AF_INET, 8, 0, 0, socket.if_nametoindex("lo"))
+    wanted += struct.pack("=HH4sHH4s", 8, IFA_LOCAL, host, 8, IFA_ADDRESS, host)
+    route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    # a new address, to be created exclusively, with an acknowledgement
+    route.sendto(struct.pack("=IHHII", 16 + len(wanted), 20, 0x605, 1, 0) + wanted, (0, 0))
+    return errno.errorcode.get(-struct.unpack_from("=i", route.recv(1000), 16)[0], "added")
+assert added("127.0.0.1") == "added"
+assert added("10.9.9.9") == "added"
+assert added("10.9.9.9") == "EEXIST"
+""",
+    )
