@@ -145,3 +145,26 @@ assert added("10.9.9.9") == "added"
 assert added("10.9.9.9") == "EEXIST"
 """,
     )
+
+
+def test_a_terminal_that_nobody_has_opened_yet_is_not_taken_for_closed(sandbox: Sandbox) -> None:
+    assert_all_hold(
+        sandbox,
+        """
+import fcntl, select
+master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+polled = select.poll()
+polled.register(master, select.POLLIN)
+assert polled.poll(0) == []
+assert error_of(os.read, master, 1) == "EAGAIN"
+UNLOCK, NUMBER = 0x40045431, 0x80045430
+fcntl.ioctl(master, UNLOCK, bytes(4))
+number = int.from_bytes(fcntl.ioctl(master, NUMBER, bytes(4)), "little")
+for _ in range(2):
+    other = os.open(f"/dev/pts/{number}", os.O_RDWR | os.O_NOCTTY)
+    assert error_of(os.read, master, 1) == "EAGAIN"
+    os.close(other)
+    assert polled.poll(0) == [(master, select.POLLHUP)]
+    assert error_of(os.read, master, 1) == "EIO"
+""",
+    )
