@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # A checkpoint restores only under the version that wrote it, so this changes when the state that runsc saves does.
-RUNSC_VERSION = "atoll-20260905.5"
+RUNSC_VERSION = "atoll-20260905.6"
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LDFLAGS = "-s -w"

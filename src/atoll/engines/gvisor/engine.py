@@ -34,7 +34,7 @@ from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, Mounts, run_program, to_the_end
 from atoll.types import Limits
 
-RUNSC_VERSION = "atoll-20260905.5"
+RUNSC_VERSION = "atoll-20260905.6"
 
 # The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its
 # table of descriptors grows, and a child is born with a table like its parent's: so runsc gets a high descriptor.
