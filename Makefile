@@ -10,7 +10,7 @@ help:
 	@echo "make demo    an agent's computer that works, sleeps, wakes, forks and rolls back"
 	@echo "make check   lint, types, import rules, unit tests: no sandbox is started"
 	@echo "make test    check, then integration and end-to-end tests, as root and as an ordinary user"
-	@echo "make soak    crashes: half an hour at random moments, then at every step of every operation (hours)"
+	@echo "make soak    crashes at random moments, then at every step of every operation, then a hundred real programs (hours)"
 	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
 	@echo "make dist    the wheels of atoll and of atoll-base, which brings the image ready made, in dist/"
 	@echo "make clean   remove what was built (the home with your sandboxes stays)"
@@ -45,6 +45,7 @@ test: check
 soak: deps install
 	@$(BIN)/python -m tests.crash
 	@$(BIN)/python -m tests.crash.points
+	@$(BIN)/python -m tests.compat
 
 bench: deps install
 	@$(BIN)/python -m bench

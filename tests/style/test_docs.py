@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 from bench.__main__ import GROUPS
+from tests.compat import refused
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -32,3 +33,9 @@ def test_every_variable_that_is_read_is_documented() -> None:
 def test_every_promised_number_names_a_bench_that_is_run() -> None:
     named = set(re.findall(r"\(bench/(\w+)\.py\)", (ROOT / "SPECIFICATION.md").read_text()))
     assert named == set(GROUPS)
+
+
+def test_each_row_of_what_does_not_work_inside_has_a_check_of_its_name() -> None:
+    table = (ROOT / "docs/guide/inside.md").read_text().partition("## What does not work inside")[2]
+    rows = re.findall(r"^\| ([^|]+?) \|", table, re.MULTILINE)[1:]
+    assert sorted(rows) == sorted(program.name for program in refused.FAMILY.programs)

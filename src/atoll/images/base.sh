@@ -17,6 +17,8 @@ find "$root/usr/share/doc" "$root/usr/share/man" "$root/usr/share/info" "$root/u
   -not -type d -not -name copyright -delete
 find "$root/usr/share/doc" "$root/usr/share/man" "$root/usr/share/info" "$root/usr/share/locale" \
   -mindepth 1 -type d -empty -delete
+# Packages of Java do not install without it.
+mkdir -p "$root/usr/share/man/man1"
 rm -f "$root"/usr/lib/python3*/EXTERNALLY-MANAGED
 
 # dpkg and apt inside: the same leanness, and no second user for downloads, which gVisor's root cannot become.
