@@ -19,7 +19,6 @@ _log = logging.getLogger(__name__)
 _ARRIVED = {
     ("paused", "running"): "resumed",
     ("suspended", "running"): "woken",
-    ("crashed", "running"): "started again from its disk",
     ("running", "paused"): "paused",
     ("running", "suspended"): "suspended",
     ("paused", "suspended"): "suspended",
@@ -86,7 +85,7 @@ def told(old: SandboxRow | None, new: SandboxRow) -> str | None:
     if new.state == "suspended" and not new.has_memory and old.has_memory:
         return "stopped: its disk is kept, its memory is not"
     if new.state == "running" and new.recovered is not None and new.recovered != old.recovered:
-        return str(new.recovered)
+        return new.recovered.outcome
     if new.state == "running" and not old.has_memory:
         return "started from its disk"
     return _ARRIVED.get((old.state, new.state))

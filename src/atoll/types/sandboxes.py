@@ -44,13 +44,18 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     how: Literal["disk", "snapshot", "checkpoint"]
     reason: str
 
-    def __str__(self) -> str:
+    @property
+    def outcome(self) -> str:
+        """What happened then, for people."""
         what = {
             "disk": "started again from its disk",
             "snapshot": "went back to its newest snapshot",
             "checkpoint": "went back to its newest checkpoint",
         }
-        return f"crashed ({self.reason}) and {what[self.how]}; what was in its memory since is lost"
+        return f"{what[self.how]}; what was in its memory since is lost"
+
+    def __str__(self) -> str:
+        return f"crashed ({self.reason}) and {self.outcome}"
 
 
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

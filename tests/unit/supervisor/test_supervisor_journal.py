@@ -27,6 +27,6 @@ async def test_the_log_tells_every_change_in_order(world: World) -> None:
         "snapshot s1 made",
         f"rolled back to snapshot {back.json['snapshot_id']}",
         "crashed: its processes ended unexpectedly",
-        "started again from its disk",
+        "started again from its disk; what was in its memory since is lost",
     ]
     assert (await world.ask("GET", f"/v1/sandboxes/one/logs?offset={page['offset']}")).json["text"] == ""
