@@ -197,7 +197,7 @@ def test_what_it_used_is_told_afterwards(module_home: Path) -> None:
     with Sandbox.create() as sandbox:
         until(lambda: sandbox.stats_history())
         first = sandbox.stats_history()[0]
-        assert first.disk_limit_bytes is None
+        assert first.disk_limit_bytes == 20 << 30
         sandbox.start("while :; do :; done").close()
         until(lambda: any((sample.cpu_percent or 0) > 1 for sample in sandbox.stats_history()))
         assert sandbox.stats_history()[-1].memory_bytes

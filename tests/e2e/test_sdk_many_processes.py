@@ -9,7 +9,7 @@ from tests.e2e.counter import BOUND_S
 
 from atoll import Sandbox, Snapshots
 
-COUNT = 200
+COUNT = 60
 # Each waits in another way for what makes it count on: a timer, a pipe, a poll with a mask of signals, a lock, a child.
 PROGRAM = f"""
 import fcntl, os, select, signal, socket, sys, time

@@ -38,8 +38,8 @@ async def told_if_slow(
         yield
     finally:
         telling.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await telling
+        # Not awaited: what cannot be told must not fail what was done.
+        await asyncio.wait({telling})
 
 
 def how_far(parts: Parts, sandbox: Sandbox) -> Progress:

@@ -313,15 +313,22 @@ def test_a_copy_waits_for_memory_that_outgrows_the_room_taken_for_it(workshop: G
         plan = msgspec.structs.replace(plan, argv=(shell, option, much))
         machine = await workshop.engine().start(plan)
         await ticks_beyond(workshop, plan, 1)
-        room, into, again = workshop.directory(), workshop.directory(), workshop.directory()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "none", room], check=True)
-        with patch.object(machine_module, "reserve", lambda path, _: reserve(path, 1 << 20)):
-            await machine.prepare(into, room=room)
-        await machine.checkpoint(into, late=True)
-        assert not await machine.written(restorable=True)
         writer = msgspec.json.decode(machine.record())["sentry_pid"]
-        os.kill(writer, signal.SIGSTOP)
-        there = (into / "pages.img").stat().st_size
+        again = workshop.directory()
+        for _ in range(10):
+            room, into = workshop.directory(), workshop.directory()
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "none", room], check=True)
+            with patch.object(machine_module, "reserve", lambda path, _: reserve(path, 1 << 20)):
+                await machine.prepare(into, room=room)
+            await machine.checkpoint(into, late=True)
+            assert not await machine.written(restorable=True)
+            os.kill(writer, signal.SIGSTOP)
+            there = (into / "pages.img").stat().st_size
+            if there < 80_000_000:
+                break
+            # On a busy host all may be written before it is stopped: then nothing is waited for.
+            os.kill(writer, signal.SIGCONT)
+            assert await machine.written()
         copy_plan = msgspec.structs.replace(
             workshop.plan("m2", like=plan),
             argv=plan.argv,
