@@ -217,7 +217,7 @@ class Pulls:
 
         def came(count: int) -> None:
             step = f"downloading {asked.name}, {len(blobs)} layer{'s' * (len(blobs) != 1)}"
-            whole = _FETCHED * count / max(1, total)
+            whole = round(_FETCHED * count / max(1, total), 4)
             progress(Progress(step=step, done=count, total=total, unit="bytes", whole=whole))
 
         if blobs:
@@ -392,5 +392,5 @@ def _fresh(flat: Path) -> None:
 
 
 def _unpacking(name: str, done: int, total: int) -> Progress:
-    whole = _FETCHED + (1 - _FETCHED) * done / max(1, total)
+    whole = round(_FETCHED + (1 - _FETCHED) * done / max(1, total), 4)
     return Progress(step=f"unpacking {name}", done=done, total=total, unit="layers", whole=whole)

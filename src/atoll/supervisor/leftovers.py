@@ -140,7 +140,7 @@ class Leftovers:
             # What is just being erased is nobody's leftover as long as somebody is at it.
             ids = {entry.name, entry.name.removeprefix(ASIDE)}
             if ids.isdisjoint(now):
-                leftover = Leftover(kind="directory", name=str(entry), size_bytes=tree_bytes(entry))
+                leftover = Leftover(kind="directory", name=str(entry), size_bytes=_size_bytes(entry))
                 yield _Found(leftover, entry, partial(_meet, ids, owned))
 
     def _ids(self) -> set[str]:
@@ -178,6 +178,15 @@ class Leftovers:
             await drop_unused_layers(self._parts)
         else:
             await erase(found.path)
+
+
+def _size_bytes(directory: Path) -> int:
+    """What a directory takes; 0 while a disk is mounted below it, as where a start that failed is being undone."""
+    try:
+        return tree_bytes(directory)
+    except OSError as error:
+        _log.debug("%s is not measured: %s", directory, error)
+        return 0
 
 
 def _is_never() -> bool:
