@@ -82,8 +82,10 @@ def test_a_terminal_has_a_size_and_passes_raw_bytes(sandbox: Sandbox) -> None:
         assert b"31 101" in seen
         assert b"/dev/pts/" in seen
         terminal.resize(TerminalSize(77, 22))
-        terminal.send(b"stty size; echo C$((1+1))D\r")
-        assert b"22 77" in read_until(terminal, b"C2D")
+        # A line editor that was just asking puts the old size back; the agent sets the new one again soon after.
+        until_new = b"until [ \"$(stty size)\" = '22 77' ]; do sleep 0.1; done; stty size; echo C$((1+1))D\r"
+        terminal.send(until_new)
+        assert b"\r22 77\r\n" in read_until(terminal, b"C2D")
         terminal.send(b"sh -c 'echo E$((1+1))F; exec sleep 1000'\r")
         read_until(terminal, b"E2F")
         terminal.send(b"\x03")
