@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll import Sandbox
+from atoll import NO_LIMIT, Limits, Sandbox
 from atoll.errors import FileError
 from tests.e2e.command_line import atoll
 
@@ -39,7 +39,7 @@ os.mkdir("/home/user/\\x1b]0;owned\\x07")
 
 @pytest.fixture(scope="module")
 def sandbox(module_home: Path) -> Iterator[Sandbox]:
-    with Sandbox.create(network="none") as made:
+    with Sandbox.create(network="none", limits=Limits(disk_mib=NO_LIMIT)) as made:
         laid = made.exec(["python3", "-c", LAY_OUT])
         assert laid.exit_code == 0, laid.stderr
         yield made

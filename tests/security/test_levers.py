@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from atoll import Sandbox
+from atoll import NO_LIMIT, Limits, Sandbox
 
 PROBE = Path(__file__).with_name("levers_probe.py").read_text()
 MARK = "atoll-was-here-93c1"
@@ -62,7 +62,7 @@ open("bottom", "w").close()
 def test_a_hostile_disk_is_copied_measured_and_erased_like_any_other(
     module_home: Path, tmp_path: Path
 ) -> None:
-    with Sandbox.create() as sandbox:
+    with Sandbox.create(limits=Limits(disk_mib=NO_LIMIT)) as sandbox:
         made = sandbox.exec(["python3", "-c", HOSTILE_TREE])
         assert made.exit_code == 0, made.stderr
         used = sandbox.stats().disk_bytes
