@@ -1,4 +1,4 @@
-"""What whoever uses a sandbox is told beside the results of its calls."""
+"""What the user of a sandbox is told beside the results of its calls."""
 
 from __future__ import annotations
 

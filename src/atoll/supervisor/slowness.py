@@ -1,4 +1,4 @@
-"""Tells whoever waits for a state how far a change has come that takes over a second."""
+"""Tells the client that waits for a state how far a change is, once it takes over a second."""
 
 from __future__ import annotations
 
