@@ -197,7 +197,9 @@ def test_less_open_files_than_there_are_keep_no_sandbox_from_being_used_or_wakin
             assert sandbox.exec(as_root, user="root").stdout == "still\n"
         opened, number = map(int, sandbox.exec(["python3", "-c", OPENS], user="root").stdout.split())
         assert (opened < 300, number) == (True, 23)
-        sandbox.exec(["pkill", "python3"], user="root").check()
+        # pkill only sends the signal: the files are open until the program has ended.
+        ended = "pkill python3; while pgrep python3 >/dev/null; do sleep 0.05; done"
+        sandbox.exec(["sh", "-c", ended], user="root").check()
         assert sandbox.exec(["echo", "less"]).stdout == "less\n"
 
 
