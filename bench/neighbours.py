@@ -1,5 +1,5 @@
 """What a sandbox feels of a neighbour that does its worst: the p95 of its commands beside it, against alone; and what
-it takes to end such a neighbour.
+it takes to pause and to end such a neighbour.
 """
 
 from __future__ import annotations
@@ -33,12 +33,16 @@ def numbers() -> list[Number]:
 
 
 def beside_a_bomb_without_limits(neighbour: Sandbox) -> list[Number]:
-    """Measure beside a fork bomb that has the default limits, and end it."""
+    """Measure beside a fork bomb that has the default limits, pause it and end it."""
     alone_ms = p95_ms(neighbour)
     with Sandbox.create() as hostile:
         hostile.start(["bash", "-c", SHELL_BOMB])
         time.sleep(GROWN_S)
         beside_ms = p95_ms(neighbour)
+        began_s = time.perf_counter()
+        hostile.pause()
+        pause_ms = (time.perf_counter() - began_s) * 1000
+        hostile.resume()
         began_s = time.perf_counter()
         hostile.kill()
         kill_ms = (time.perf_counter() - began_s) * 1000
@@ -47,6 +51,7 @@ def beside_a_bomb_without_limits(neighbour: Sandbox) -> list[Number]:
             name="p95 of exec beside a fork bomb with the default limits", measured=beside_ms,
             reference_name="alone", reference=alone_ms, most_ratio=2,
         ),
+        Number(name="pause of a fork bomb with the default limits", measured=pause_ms, promise=1000),
         Number(name="kill of a fork bomb with the default limits", measured=kill_ms, promise=1000),
     ]  # fmt: skip
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from atoll import Sandbox
+from atoll.host import Home, cgroup_root
 
 ERROR_OF = """
 import errno, os, posix, resource, socket
@@ -168,3 +170,43 @@ for _ in range(2):
     assert error_of(os.read, master, 1) == "EIO"
 """,
     )
+
+
+def test_programs_survive_a_host_that_freezes_them_again_and_again(
+    module_home: Path, sandbox: Sandbox
+) -> None:
+    root = cgroup_root(Home(module_home))
+    if root is None:  # this user may make no groups here
+        return
+    program = (
+        "import subprocess\n"
+        "print(sum(int(subprocess.run(['sh', '-c', f'echo $(({n} + 1))'], capture_output=True, check=True).stdout)\n"
+        "          for n in range(150)))"
+    )
+    running = sandbox.start(["python3", "-c", program])
+    groups = [group for name in root.names() if (group := root.find(name))]
+    for _ in range(100):
+        for group in groups:
+            group.freeze()
+            group.thaw()
+        time.sleep(0.01)
+    result = running.wait()
+    assert (result.exit_code, result.stdout) == (0, f"{sum(range(151))}\n")
+
+
+def test_symlinks_keep_their_attributes_over_a_wake_and_a_rename(sandbox: Sandbox) -> None:
+    look = (
+        "import os, sys\n"
+        "for path in sys.argv[1:]:\n"
+        "    os.listxattr(path, follow_symlinks=False)\n"
+        "    os.utime(path, (1, 2), follow_symlinks=False)\n"
+        "    print(os.lstat(path).st_mtime)"
+    )
+    sandbox.run("mkdir -p a/b && ln -s /nowhere a/b/link").check()
+    links = ["/home/user/a/b/link", "/bin"]
+    assert sandbox.exec(["python3", "-c", look, *links], user="root").check().stdout == "2.0\n" * 2
+    sandbox.suspend()
+    assert sandbox.exec(["python3", "-c", look, *links], user="root").check().stdout == "2.0\n" * 2
+    sandbox.run("mv a c && mv c/b c/d").check()
+    links[0] = "/home/user/c/d/link"
+    assert sandbox.exec(["python3", "-c", look, *links], user="root").check().stdout == "2.0\n" * 2

@@ -26,10 +26,18 @@ def neighbour(module_home: Path) -> Iterator[Sandbox]:
         yield sandbox
 
 
-def test_a_fork_bomb_with_the_default_limits_is_killed(module_home: Path) -> None:
+def test_a_fork_bomb_with_the_default_limits_is_paused_resumed_and_killed(module_home: Path) -> None:
     with Sandbox.create() as hostile:
         hostile.start(["bash", "-c", SHELL_BOMB])
         until_processes(module_home, 200)
+        hostile.pause()
+        assert hostile.info().state == "paused"
+        used_s = processor_s(module_home)
+        time.sleep(0.5)
+        assert processor_s(module_home) - used_s <= 0.05
+        hostile.resume()
+        assert processor_s(module_home) > used_s
+        hostile.pause()
         hostile.kill()
     assert Supervisor.leftovers() == []
 
@@ -60,6 +68,16 @@ def guest_processes(home: Path) -> list[int]:
         found += children.get(waiting[-1], [])
         waiting += children.get(waiting.pop(), [])
     return found
+
+
+def processor_s(home: Path) -> float:
+    """Processor time of the sentries of a home, and of what runs their guests' programs."""
+    ticks = 0
+    for pid in [*engines(Home(home)), *guest_processes(home)]:
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def until_processes(home: Path, count: int) -> None:

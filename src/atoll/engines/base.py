@@ -133,12 +133,18 @@ class Machine(ABC):
     machine_id: str
 
     @abstractmethod
-    async def pause(self) -> None:
-        """Freeze every task of the guest. Its memory stays. Pausing twice is an error of the caller."""
+    async def pause(self, *, within_s: float | None = None) -> None:
+        """Freeze every task of the guest. Its memory stays. One that is paused stays so.
+
+        Args:
+            within_s: A guest that its kernel has not paused by then is frozen by the host, where the host can do that:
+                it kept its kernel busy. It may run for a moment more in a later call that asks its kernel, such as
+                ``checkpoint``.
+        """
 
     @abstractmethod
     async def resume(self) -> None:
-        """Undo ``pause``."""
+        """Undo ``pause``. One that runs goes on."""
 
     async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:  # noqa: B027
         """Make the next checkpoint shorter while the guest runs: read what memory a restore has left in its file.

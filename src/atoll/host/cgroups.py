@@ -21,9 +21,12 @@ from atoll.types import Limits
 # Short, since a group may use all processors for as long as its share of a period lasts, and others wait.
 _PERIOD_US = 20_000
 _REMOVAL_S = 10.0
+_FROZEN_S, _LOOK_S = 5.0, 0.005
 # Half of what one program of the host has: sandboxes together give way to the supervisor and to the host.
 _WEIGHT_V1, _WEIGHT_V2 = 512, 50
 _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
+# Used where there is one; version 2 freezes without a controller.
+_V1_FREEZER = "freezer"
 _V2_CONTROLLERS = ("memory", "cpu", "pids")
 # A wall behind the sentry's own limit: a guest process is two of the host, a thread that waits for the disk one more.
 _ENGINE_PROCESSES = 1024
@@ -100,8 +103,52 @@ class Cgroup:
             )
         return 0
 
+    def freeze(self) -> bool:
+        """Have none of its processes run any more, whatever they do; whether this host can do that.
+
+        A process that waits in the kernel is frozen when it comes back from there.
+
+        Raises:
+            OSError: The kernel refuses, or the group is gone.
+        """
+        file = self._freezer()
+        if file is None:
+            return False
+        file.write_text("1" if self._unified else "FROZEN")
+        until_s = time.monotonic() + _FROZEN_S
+        while not self._all_frozen() and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
+        return True
+
+    def thaw(self) -> None:
+        """Undo ``freeze``; nothing happens without one."""
+        file = self._freezer()
+        if file is not None:
+            with contextlib.suppress(FileNotFoundError):  # removed
+                file.write_text("0" if self._unified else "THAWED")
+
+    def is_frozen(self) -> bool:
+        """Whether it was frozen and not thawed since."""
+        file = self._freezer()
+        if file is None:
+            return False
+        with contextlib.suppress(FileNotFoundError):  # removed
+            return file.read_text().strip() not in ("0", "THAWED")
+        return False
+
+    def _freezer(self) -> Path | None:
+        if self._unified:
+            return self._directories["memory"] / "cgroup.freeze"
+        directory = self._directories.get(_V1_FREEZER)
+        return None if directory is None else directory / "freezer.state"
+
+    def _all_frozen(self) -> bool:
+        if self._unified:
+            return read_stat(self._directories["memory"] / "cgroup.events").get("frozen") == 1
+        return (self._directories[_V1_FREEZER] / "freezer.state").read_text().strip() == "FROZEN"
+
     def kill(self) -> None:
-        """Send SIGKILL to all processes in it at once; returns before they have ended.
+        """Send SIGKILL to all processes in it at once, frozen or not; returns before they have ended.
 
         A process needs processor time to end, so the group has all that there is from now on.
         """
@@ -118,6 +165,8 @@ class Cgroup:
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        # In version 1 what is frozen does not even end.
+        self.thaw()
 
     def remove(self) -> None:
         """Kill what is left in it and remove it. Idempotent.
@@ -264,7 +313,7 @@ def cgroup_mounts(mountinfo: str) -> list[CgroupMount]:
         if kind not in ("cgroup", "cgroup2"):
             continue
         _, _, _, root, point, *_ = before.split(" ")
-        known = frozenset(options.split(",")) & frozenset(_V1_CONTROLLERS)
+        known = frozenset(options.split(",")) & {*_V1_CONTROLLERS, _V1_FREEZER}
         if kind == "cgroup2" or known:
             found.append(CgroupMount(Path(point), root, frozenset() if kind == "cgroup2" else known))
     return found
@@ -274,7 +323,8 @@ def _v1_root(mounts: list[CgroupMount], name: str) -> CgroupRoot | None:
     points = {controller: mount.point for mount in mounts for controller in mount.controllers}
     if os.geteuid() != 0 or any(controller not in points for controller in _V1_CONTROLLERS):
         return None
-    below = {controller: points[controller] / "atoll" / name for controller in _V1_CONTROLLERS}
+    used = [*_V1_CONTROLLERS, _V1_FREEZER] if _V1_FREEZER in points else _V1_CONTROLLERS
+    below = {controller: points[controller] / "atoll" / name for controller in used}
     return CgroupRoot(below, unified=False)
 
 

@@ -134,15 +134,15 @@ class Berth:
             await asyncio.wait_for(self.gone.wait(), _NOTICED_S)
         return self.gone.is_set() and not self.leaving
 
-    async def freeze(self) -> None:
-        """Freeze the machine, which runs."""
+    async def freeze(self, *, within_s: float | None = None) -> None:
+        """Freeze the machine, which runs; for ``within_s`` see ``Machine.pause``."""
         # Written first: who adopts the machine must know that it may be frozen, whatever its row says.
         self._write_mark(_UNSURE)
-        await self.machine.pause()
+        await self.machine.pause(within_s=within_s)
         self._write_mark(_FROZEN)
 
     async def thaw(self) -> None:
-        """Undo ``freeze``. On a machine that runs it would be its end: engines count."""
+        """Undo ``freeze``. A machine that runs goes on."""
         self._write_mark(_UNSURE)
         await self.machine.resume()
         self._write_mark(_RUNS)
@@ -154,10 +154,6 @@ class Berth:
             return {_FROZEN: True, _UNSURE: None}.get(self._mark.read_bytes(), False)
         except FileNotFoundError:
             return False
-
-    def is_not_frozen(self) -> None:
-        """Note that the machine was found running."""
-        self._write_mark(_RUNS)
 
     def _write_mark(self, mark: bytes) -> None:
         # In place: the file has its block from the start, so that a full disk keeps no guest frozen.

@@ -254,7 +254,7 @@ class Captures:
             raise group.exceptions[0] from None
         finally:
             if not paused:
-                await to_the_end(thaw_or_end(self._parts.agents, berth))
+                await to_the_end(thaw_or_end(berth))
         stopped_ms = (time.perf_counter() - began) * 1000
         whole = await berth.machine.written(restorable=pages is not None)
         write_flows(into, flows)

@@ -35,6 +35,7 @@ class _Found(msgspec.Struct, frozen=True):
     is_owned: Callable[[], bool]
     pid: int = 0
     ticks: int = 0
+    machine_id: str = ""
 
 
 class Leftovers:
@@ -105,7 +106,9 @@ class Leftovers:
             ticks = start_ticks(int(entry.name)) if found else None
             if ticks is not None:
                 leftover = Leftover(kind="process", name=f"{entry.name} of machine {machine_id}")
-                yield _Found(leftover, entry, self._runs(machine_id), int(entry.name), ticks)
+                yield _Found(
+                    leftover, entry, self._runs(machine_id), int(entry.name), ticks, machine_id=machine_id
+                )
 
     def _mounts(self) -> Iterator[_Found]:
         roots = self._parts.places.roots.resolve()
@@ -165,6 +168,9 @@ class Leftovers:
     async def _remove(self, found: _Found) -> None:
         kind = found.leftover.kind
         if kind == "process":
+            cgroup = self._cgroups.find(found.machine_id) if self._cgroups else None
+            if cgroup is not None:  # it may be frozen
+                await asyncio.to_thread(cgroup.kill)
             await asyncio.to_thread(kill_process, found.pid, found.ticks)
         elif kind == "mount":
             await asyncio.to_thread(Mounts.unmount, found.path)

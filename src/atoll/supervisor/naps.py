@@ -118,7 +118,7 @@ class Naps:
             try:
                 await self._merging.shorten(sandbox)
                 await self._parts.berths.step_on(berth, self._parts.plan(sandbox.row))
-                # The row first: a machine that may be frozen can be thawed later, but never twice.
+                # The row first: a machine that may be frozen is thawed again by whoever adopts it.
                 await self._parts.table.change(sandbox, state="running", reason=None, **berth_columns(berth))
             except Exception as error:  # noqa: BLE001 - as above
                 _log.warning("the machine %s is ended: %s", berth.machine.machine_id, error)
@@ -130,7 +130,7 @@ class Naps:
         berth.stay()
         sandbox.berth, sandbox.link = berth, None
         berth.link.release()
-        if not await thaw_or_end(self._parts.agents, berth):
+        if not await thaw_or_end(berth):
             await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
             raise berth.lost(sandbox.sandbox_id)
         self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))

@@ -82,7 +82,7 @@ class PowerOff:
         await asyncio.to_thread(sync_tree, berth.disk)
 
     async def _undo(self, sandbox: Sandbox, berth: Berth) -> None:
-        await thaw_or_end(self._parts.agents, berth)
+        await thaw_or_end(berth)
         if berth.gone.is_set():
             await self._parts.crashes.crashed_locked(sandbox, berth, "it ended while it was being stopped")
 

@@ -259,7 +259,7 @@ class Reconcile:
             await self._mark(sandbox, "its processes ended while no supervisor ran")
             return
         try:
-            runs = row.state == "paused" or await thaw_or_end(self._parts.agents, berth)
+            runs = row.state == "paused" or await thaw_or_end(berth)
         except BaseException:
             self._parts.berths.let_go(berth)
             raise

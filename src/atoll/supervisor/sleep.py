@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.rows import OperationKind, SandboxRow
     from atoll.supervisor.works import Works
 
+# Whoever pauses a guest wants it to stand still now: one that keeps its kernel busy is stopped by the host.
+_PAUSED_S = 0.5
 Rest = Callable[[], Coroutine[Any, Any, None]]
 _log = logging.getLogger(__name__)
 PARTED_REASON = (
@@ -75,11 +77,11 @@ class Sleep:
                 return
             berth = self._parts.berth_of(sandbox)
             try:
-                await berth.alive(berth.freeze(), sandbox.sandbox_id)
+                await berth.alive(berth.freeze(within_s=_PAUSED_S), sandbox.sandbox_id)
                 berth.hang_up()
                 await self._parts.table.change(sandbox, state="paused")
             except BaseException:
-                await to_the_end(thaw_or_end(self._parts.agents, berth))
+                await to_the_end(thaw_or_end(berth))
                 raise
         self._parts.watch_paused(sandbox, berth)
 
@@ -209,7 +211,7 @@ class Sleep:
             await berth.freeze()
         except (AtollError, OSError) as error:
             _log.warning("sandbox %s runs, for it is not frozen again: %s", sandbox.sandbox_id, error)
-            await thaw_or_end(self._parts.agents, berth)
+            await thaw_or_end(berth)
             return
         paused: Columns = {"state": "paused", "stopped_at": paused_at}
         try:
@@ -259,7 +261,7 @@ class Sleep:
     async def _undo_suspend(self, sandbox: Sandbox, berth: Berth, memory: Memory, *, paused: bool) -> None:
         berth.link.release()
         if not paused:
-            await thaw_or_end(self._parts.agents, berth)
+            await thaw_or_end(berth)
         if berth.gone.is_set():
             await self._parts.crashes.crashed_locked(sandbox, berth, "it ended while it was being suspended")
         elif paused:
@@ -268,10 +270,10 @@ class Sleep:
 
     async def _thaw(self, sandbox: Sandbox, columns: Columns) -> None:
         berth = self._parts.berth_of(sandbox)
-        # The row first: a machine that may be frozen can be thawed later, but never twice.
+        # The row first: a machine that may be frozen is thawed again by whoever adopts it.
         await self._parts.table.change(sandbox, state="running", **columns)
         try:
-            runs = await berth.alive(thaw_or_end(self._parts.agents, berth), sandbox.sandbox_id)
+            runs = await berth.alive(thaw_or_end(berth), sandbox.sandbox_id)
         except BaseException:
             await to_the_end(self._parts.table.change(sandbox, state="paused"))
             raise

@@ -212,6 +212,38 @@ class EngineConformance(FilesConformance):
 
         workshop.run(test)
 
+    def test_a_guest_that_is_not_paused_in_time_stands_still_all_the_same(self, workshop: Workshop) -> None:
+        async def test() -> None:
+            before = workshop.ledger()
+            plan, machine = await _booted(workshop)
+            for _ in range(3):
+                await machine.pause(within_s=0)
+                await machine.pause(within_s=0)
+                await _assert_frozen(workshop, plan)
+                await machine.resume()
+                await machine.resume()
+                await ticks_beyond(workshop, plan, workshop.ticks(plan)[-1].number)
+            await machine.pause(within_s=0)
+            last = workshop.ticks(plan)[-1].number
+            into = workshop.directory()
+            await machine.checkpoint(into)
+            await _assert_frozen(workshop, plan)
+            copy_plan = _restoring(workshop, "m2", plan, into)
+            copy = await workshop.engine().start(copy_plan)
+            await ticks_beyond(workshop, copy_plan, last)
+            await copy.pause(within_s=0)
+            adopted = await workshop.engine().adopt(copy.record())
+            assert adopted is not None
+            await _assert_frozen(workshop, copy_plan)
+            await adopted.resume()
+            await ticks_beyond(workshop, copy_plan, workshop.ticks(copy_plan)[-1].number)
+            for stopped in (machine, adopted):
+                await stopped.pause(within_s=0)
+                await stopped.kill()
+            assert workshop.ledger().processes == before.processes
+
+        workshop.run(test)
+
     def test_a_checkpoint_that_is_written_late_is_of_its_moment(self, workshop: Workshop) -> None:
         async def test() -> None:
             plan, machine = await _booted(workshop)

@@ -119,7 +119,7 @@ class FakeMachine(FakeDisk):
         self.alive = False
         self._ended.set()
 
-    async def pause(self) -> None:
+    async def pause(self, *, within_s: float | None = None) -> None:
         """See ``Machine.pause``."""
         await self._used("pause")
         self.paused = True

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 
 from atoll.host import Home, cgroup_root, check_host
 from atoll.types import Limits
@@ -40,6 +41,33 @@ def test_a_group_holds_its_processes_and_takes_them_with_it(host_home: Home) -> 
             assert process.wait(240) == -9
         assert root.find("one") is None
         cgroup.remove()
+    finally:
+        root.remove()
+
+
+def test_a_frozen_group_stands_still_and_is_killed_all_the_same(host_home: Home) -> None:
+    root = cgroup_root(host_home)
+    if root is None:
+        return
+    try:
+        cgroup = root.make("cold", Limits())
+        with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as process:
+            cgroup.add(process.pid)
+            assert not cgroup.is_frozen()
+            assert cgroup.freeze()
+            assert cgroup.is_frozen()
+            used_s = cgroup.cpu_s()
+            time.sleep(0.2)
+            assert cgroup.cpu_s() - used_s < 0.01
+            cgroup.thaw()
+            assert not cgroup.is_frozen()
+            while cgroup.cpu_s() - used_s < 0.02:
+                time.sleep(0.01)
+            cgroup.freeze()
+            cgroup.kill()
+            assert process.wait(240) == -9
+        cgroup.remove()
+        assert not cgroup.is_frozen()
     finally:
         root.remove()
 

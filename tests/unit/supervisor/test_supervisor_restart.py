@@ -11,6 +11,7 @@ import pytest
 from atoll.errors import EngineError
 from atoll.supervisor.leftovers import Leftovers
 from atoll.supervisor.settings import Settings
+from atoll.testing.fake_engine import FakeMachine
 from tests.unit.supervisor.world import FakeLink, World, in_world, in_world_of
 
 
@@ -54,7 +55,7 @@ async def test_a_machine_that_was_frozen_just_before_the_crash_runs_as_its_row_s
 
 
 @in_world
-async def test_guests_that_may_stand_still_are_asked_beside_each_other_and_nobody_waits_for_each(
+async def test_guests_that_may_stand_still_go_on_beside_each_other_and_nobody_waits_for_each(
     world: World,
 ) -> None:
     unsure = [await world.create() for _ in range(3)]
@@ -67,18 +68,18 @@ async def test_guests_that_may_stand_still_are_asked_beside_each_other_and_nobod
             await berth.thaw()
         assert berth.frozen is None
     await world.crash()
-    asked: list[FakeLink] = []
-    together: list[FakeLink] = []
+    asked: list[FakeMachine] = []
+    together: list[FakeMachine] = []
 
-    async def ready(link: FakeLink) -> None:
-        asked.append(link)
+    async def resume(machine: FakeMachine) -> None:
+        asked.append(machine)
         table = world.system.table
         async with asyncio.timeout(5):
             await world.until(lambda: len(asked) == 3 and table.sandbox(healthy["sandbox_id"]).berth)
-        together.append(link)
-        raise TimeoutError  # it stands still
+        together.append(machine)
+        machine.paused = False
 
-    with patch.object(world.agents, "ready", ready):
+    with patch.object(FakeMachine, "resume", resume):
         await world.start()
     assert len(together) == 3
     states = [(await world.ask("GET", f"/v1/sandboxes/{one['sandbox_id']}")).json["state"] for one in unsure]

@@ -25,6 +25,7 @@ from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.launch import START_TIMEOUT_S, Bounds, launch
 from atoll.engines.gvisor.limiting import limit_guest
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
+from atoll.engines.gvisor.pausing import PausingControl
 from atoll.engines.gvisor.places import Places, open_directory
 from atoll.engines.gvisor.processes import HostProcess, end_processes_of, pids_of, wait_for_start
 from atoll.engines.gvisor.record import decode_record
@@ -160,7 +161,8 @@ class GvisorEngine(Engine):
         finally:
             if record is None:
                 # A guest that does not answer, or starts a moment later, writes to a disk that was found unchanged.
-                await to_the_end(end_processes_of(Places(state_dir).bundle))
+                cgroup = self._cgroups.find(machine_id) if self._cgroups else None
+                await to_the_end(_end(Places(state_dir), cgroup))
         return record
 
     async def _started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
@@ -175,7 +177,8 @@ class GvisorEngine(Engine):
             # Its numbers may belong to other processes by now.
             if not {sentry.pid, gofer.pid} <= await asyncio.to_thread(pids_of, places.bundle):
                 return None
-            control = ControlSocket(places.control_socket(machine_id))
+            cgroup = self._cgroups.find(machine_id) if self._cgroups else None
+            control = PausingControl(places.control_socket(machine_id), cgroup)
             await limit_guest(control, limits, None)
             return machine.record() if await has_guest(control, machine_id) else None
         finally:
@@ -260,8 +263,14 @@ def _command(plan: MachinePlan) -> list[str]:
     return ["restore", "--detach", "--background", f"--image-path={plan.checkpoint}"]
 
 
+async def _end(places: Places, cgroup: Cgroup | None) -> None:
+    if cgroup is not None:  # what is frozen does not end otherwise
+        await asyncio.to_thread(cgroup.kill)
+    await end_processes_of(places.bundle)
+
+
 async def _remove_remains(plan: MachinePlan | SparePlan, cgroup: Cgroup | None) -> None:
-    await end_processes_of(Places(plan.state_dir).bundle)
+    await _end(Places(plan.state_dir), cgroup)
     if cgroup is not None:
         await asyncio.to_thread(cgroup.remove)
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from atoll.engines.base import DiskGrowth, Machine, MachineStats
 from atoll.engines.gvisor.checkpoint_files import NAMES, CheckpointFiles, give_back_rest, open_new, reserve
-from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.files import Files
 from atoll.engines.gvisor.launch import is_full
 from atoll.engines.gvisor.limiting import limit_growth, limit_guest, watch_disk
+from atoll.engines.gvisor.pausing import PausingControl
 from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import (
     HostProcess,
@@ -63,7 +63,7 @@ class GvisorMachine(Machine):
         self._state_dir = state_dir
         self._places = Places(state_dir)
         self._sentry, self._limits = parts.sentry, parts.limits
-        self._control = ControlSocket(self._places.control_socket(machine_id))
+        self._control = PausingControl(self._places.control_socket(machine_id), parts.cgroup)
         self._late = False
         self._reserved: Path | None = None
         self._killing = asyncio.Lock()
@@ -71,13 +71,13 @@ class GvisorMachine(Machine):
         self.cgroup = parts.cgroup
         self.files = Files(self._control, parts.gofer)
 
-    async def pause(self) -> None:
+    async def pause(self, *, within_s: float | None = None) -> None:
         """See ``Machine.pause``."""
-        await self._control.call("containerManager.Pause")
+        await self._control.pause(within_s=within_s)
 
     async def resume(self) -> None:
         """See ``Machine.resume``."""
-        await self._control.call("containerManager.Resume")
+        await self._control.resume()
 
     async def checkpoint(self, into: Path, *, durable: bool = False, late: bool = False) -> None:
         """See ``Machine.checkpoint``."""
