@@ -166,8 +166,12 @@ class Rounds:
         """Have the sandbox, which sleeps, stand on so many layers that one more has some of them merged."""
         with contextlib.closing(sqlite3.connect(self._home.database)) as database:
             question = "SELECT json_array_length(stack) FROM sandboxes WHERE sandbox_id = ?"
-            while database.execute(question, [self._sandbox.id]).fetchone()[0] < LONGEST:
+            before, length = -1, 0
+            # Where disks are copied there are no layers, and nothing is ever merged.
+            while before < length < LONGEST:
                 self._keep_one()
+                before = length
+                length = database.execute(question, [self._sandbox.id]).fetchone()[0]
 
     def _told(self, now: Round, strike: Callable[[], None], points: Points | None = None) -> None:
         try:
