@@ -16,7 +16,7 @@ from tests.e2e.counter import count, start_counter
 from atoll import Lifecycle, Sandbox, Snapshots, Supervisor, UnsupportedError, Volumes
 from atoll.errors import HostError
 from atoll.host import Home, find_holder, is_host_root
-from atoll.host.userns import own_ranges
+from atoll.host.namespaces.userns import own_ranges
 
 OWNED = ("/home/user", "/workspace", "~/.bashrc", "/etc/shadow", "/usr/bin/chage", "/usr/bin/sudo")
 CRASH_S = 60.0

@@ -14,7 +14,7 @@ import pytest
 from tests.waiting import until
 
 from atoll import Sandbox, Supervisor
-from atoll.host.cpulatency import DEVICE, open_cpu_latency
+from atoll.host.resources.cpu_latency import DEVICE, open_cpu_latency
 
 QUICK_US = 10
 

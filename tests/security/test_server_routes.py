@@ -19,8 +19,8 @@ import pytest
 
 from atoll import Keys, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import AtollError
-from atoll.server.access import Access
 from atoll.server.api import routes
+from atoll.server.auth.access import Access
 from atoll.server.parts import Parts
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens

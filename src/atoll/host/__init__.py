@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from atoll.host.binaries import agent_path, puller_path, runsc_path
-    from atoll.host.cgroups import Cgroup, CgroupRoot, cgroup_root
     from atoll.host.checks import Check, check_host
-    from atoll.host.cpulatency import CpuLatency, open_cpu_latency
-    from atoll.host.disks import DiskKind, disk_kind
-    from atoll.host.filecopy import FileCopy, copy_attributes, copy_node
     from atoll.host.files import DiskUsage, disk_usage, free_bytes, locked, sync_directory, write_atomically
-    from atoll.host.holder import (
+    from atoll.host.home import Home
+    from atoll.host.logfiles import append_log, forget_log_head, read_log
+    from atoll.host.namespaces.holder import (
         Holder,
         end_holder,
         ensure_holder,
@@ -20,11 +18,9 @@ if TYPE_CHECKING:
         join_holder,
         replace_holder,
     )
-    from atoll.host.home import Home
-    from atoll.host.logfiles import append_log, forget_log_head, read_log
-    from atoll.host.memory import Memory, read_memory
-    from atoll.host.mounts import Mounts, is_mounted, mounts_below, remove_empty_place
-    from atoll.host.netns import in_netns, in_spare_thread, new_netns, unpin
+    from atoll.host.namespaces.mounts import Mounts, is_mounted, mounts_below, remove_empty_place
+    from atoll.host.namespaces.netns import in_netns, in_spare_thread, new_netns, unpin
+    from atoll.host.namespaces.userns import is_host_root, one_id
     from atoll.host.pids import (
         boot_id,
         children_by_parent,
@@ -43,11 +39,17 @@ if TYPE_CHECKING:
         start_program,
         to_the_end,
     )
+    from atoll.host.resources.cgroups import Cgroup, CgroupRoot, cgroup_root
+    from atoll.host.resources.cpu_latency import CpuLatency, open_cpu_latency
+    from atoll.host.resources.disks import DiskKind, disk_kind
+    from atoll.host.resources.memory import Memory, read_memory
     from atoll.host.rights import give_up_rights, lower_rights, write_nowhere_but
-    from atoll.host.rooted import Owner, RootedEntry, RootedTree
-    from atoll.host.treecopy import TreeCopy, copy_tree
-    from atoll.host.treefacts import Pace
-    from atoll.host.trees import (
+    from atoll.host.trees.checksum_store import TreeSeals
+    from atoll.host.trees.checksums import BrokenSealError, SealedTree, check_seal, sealed_bytes, write_seal
+    from atoll.host.trees.copy import TreeCopy, copy_tree
+    from atoll.host.trees.facts import Pace
+    from atoll.host.trees.file_copy import FileCopy, copy_attributes, copy_node
+    from atoll.host.trees.operations import (
         open_below,
         open_top,
         read_below,
@@ -56,10 +58,8 @@ if TYPE_CHECKING:
         tree_bytes,
         tree_outgrows,
     )
-    from atoll.host.treeseal import BrokenSealError, SealedTree, check_seal, sealed_bytes, write_seal
-    from atoll.host.treeseals import TreeSeals
-    from atoll.host.treeuse import TreeUse, tree_use
-    from atoll.host.userns import is_host_root, one_id
+    from atoll.host.trees.rooted import Owner, RootedEntry, RootedTree
+    from atoll.host.trees.usage import TreeUse, tree_use
 
 __all__ = [
     "BrokenSealError",
@@ -150,42 +150,42 @@ _MODULES = {
     "agent_path": "binaries",
     "puller_path": "binaries",
     "runsc_path": "binaries",
-    "Cgroup": "cgroups",
-    "CgroupRoot": "cgroups",
-    "cgroup_root": "cgroups",
+    "Cgroup": "resources.cgroups",
+    "CgroupRoot": "resources.cgroups",
+    "cgroup_root": "resources.cgroups",
     "children_by_parent": "pids",
     "Check": "checks",
     "check_host": "checks",
-    "CpuLatency": "cpulatency",
-    "open_cpu_latency": "cpulatency",
-    "DiskKind": "disks",
-    "disk_kind": "disks",
+    "CpuLatency": "resources.cpu_latency",
+    "open_cpu_latency": "resources.cpu_latency",
+    "DiskKind": "resources.disks",
+    "disk_kind": "resources.disks",
     "DiskUsage": "files",
     "disk_usage": "files",
     "free_bytes": "files",
     "locked": "files",
     "sync_directory": "files",
     "write_atomically": "files",
-    "Holder": "holder",
-    "end_holder": "holder",
-    "ensure_holder": "holder",
-    "find_holder": "holder",
-    "replace_holder": "holder",
-    "join_holder": "holder",
+    "Holder": "namespaces.holder",
+    "end_holder": "namespaces.holder",
+    "ensure_holder": "namespaces.holder",
+    "find_holder": "namespaces.holder",
+    "replace_holder": "namespaces.holder",
+    "join_holder": "namespaces.holder",
     "Home": "home",
     "append_log": "logfiles",
     "forget_log_head": "logfiles",
     "read_log": "logfiles",
-    "Memory": "memory",
-    "read_memory": "memory",
-    "Mounts": "mounts",
-    "is_mounted": "mounts",
-    "mounts_below": "mounts",
-    "remove_empty_place": "mounts",
-    "in_netns": "netns",
-    "in_spare_thread": "netns",
-    "new_netns": "netns",
-    "unpin": "netns",
+    "Memory": "resources.memory",
+    "read_memory": "resources.memory",
+    "Mounts": "namespaces.mounts",
+    "is_mounted": "namespaces.mounts",
+    "mounts_below": "namespaces.mounts",
+    "remove_empty_place": "namespaces.mounts",
+    "in_netns": "namespaces.netns",
+    "in_spare_thread": "namespaces.netns",
+    "new_netns": "namespaces.netns",
+    "unpin": "namespaces.netns",
     "boot_id": "pids",
     "kill_process": "pids",
     "open_process": "pids",
@@ -199,35 +199,35 @@ _MODULES = {
     "run_program": "processes",
     "start_program": "processes",
     "to_the_end": "processes",
-    "FileCopy": "filecopy",
-    "copy_attributes": "filecopy",
-    "copy_node": "filecopy",
-    "open_below": "trees",
-    "open_top": "trees",
+    "FileCopy": "trees.file_copy",
+    "copy_attributes": "trees.file_copy",
+    "copy_node": "trees.file_copy",
+    "open_below": "trees.operations",
+    "open_top": "trees.operations",
     "give_up_rights": "rights",
     "lower_rights": "rights",
     "write_nowhere_but": "rights",
-    "Pace": "treefacts",
-    "BrokenSealError": "treeseal",
-    "SealedTree": "treeseal",
-    "TreeSeals": "treeseals",
-    "check_seal": "treeseal",
-    "sealed_bytes": "treeseal",
-    "write_seal": "treeseal",
-    "Owner": "rooted",
-    "RootedEntry": "rooted",
-    "RootedTree": "rooted",
-    "TreeCopy": "treecopy",
-    "copy_tree": "treecopy",
-    "read_below": "trees",
-    "remove_tree": "trees",
-    "sync_tree": "trees",
-    "tree_bytes": "trees",
-    "tree_outgrows": "trees",
-    "TreeUse": "treeuse",
-    "tree_use": "treeuse",
-    "is_host_root": "userns",
-    "one_id": "userns",
+    "Pace": "trees.facts",
+    "BrokenSealError": "trees.checksums",
+    "SealedTree": "trees.checksums",
+    "TreeSeals": "trees.checksum_store",
+    "check_seal": "trees.checksums",
+    "sealed_bytes": "trees.checksums",
+    "write_seal": "trees.checksums",
+    "Owner": "trees.rooted",
+    "RootedEntry": "trees.rooted",
+    "RootedTree": "trees.rooted",
+    "TreeCopy": "trees.copy",
+    "copy_tree": "trees.copy",
+    "read_below": "trees.operations",
+    "remove_tree": "trees.operations",
+    "sync_tree": "trees.operations",
+    "tree_bytes": "trees.operations",
+    "tree_outgrows": "trees.operations",
+    "TreeUse": "trees.usage",
+    "tree_use": "trees.usage",
+    "is_host_root": "namespaces.userns",
+    "one_id": "namespaces.userns",
 }
 
 

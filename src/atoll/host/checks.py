@@ -15,15 +15,15 @@ from typing import Literal
 import msgspec
 
 from atoll.errors import HostError
-from atoll.host.cgroups import cgroup_root
-from atoll.host.cpulatency import DEVICE, open_cpu_latency
-from atoll.host.filecopy import reflinks
 from atoll.host.files import free_bytes
-from atoll.host.holder import Holder, end_holder, ensure_holder, find_holder
 from atoll.host.home import Home
+from atoll.host.namespaces.holder import Holder, end_holder, ensure_holder, find_holder
+from atoll.host.namespaces.userns import is_host_root, own_ranges, range_remedy, user_name
 from atoll.host.processes import RunProgramError, run_program
-from atoll.host.trees import open_top, remove_tree
-from atoll.host.userns import is_host_root, own_ranges, range_remedy, user_name
+from atoll.host.resources.cgroups import cgroup_root
+from atoll.host.resources.cpu_latency import DEVICE, open_cpu_latency
+from atoll.host.trees.file_copy import reflinks
+from atoll.host.trees.operations import open_top, remove_tree
 
 GIB = 1 << 30
 _TRIAL = Path(__file__).with_name("trial_program.py")

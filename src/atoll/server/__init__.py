@@ -5,8 +5,8 @@ It owns nothing: whatever it does, it asks the supervisor for, through the SDK.
 
 from __future__ import annotations
 
-from atoll.server.answers import Refusal, refusal_of
 from atoll.server.app import make_app
+from atoll.server.e2b.answers import Refusal, refusal_of
 from atoll.server.parts import Parts
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens, read_secret

@@ -19,15 +19,15 @@ import uvloop
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.host import Home, give_up_rights, write_nowhere_but
 from atoll.sdk import AsyncSupervisor, Keys
-from atoll.server.access import Access
-from atoll.server.accesslog import AccessLog
 from atoll.server.app import make_app
+from atoll.server.auth.access import Access
+from atoll.server.auth.access_log import AccessLog
+from atoll.server.auth.own_key import passing_key
 from atoll.server.certificates import certificates, check_pair
-from atoll.server.domainnames import notice, unresolved
+from atoll.server.domain_names import notice, unresolved
+from atoll.server.e2b.image_names import table_of
 from atoll.server.environment import check_env_file, client_variables, local_variables, tell
-from atoll.server.imagenames import table_of
 from atoll.server.listener import Listener, bound
-from atoll.server.ownkey import passing_key
 from atoll.server.parts import Parts
 from atoll.server.settings import Settings, address_of
 from atoll.server.starter import raise_limits, starting_elsewhere

@@ -13,9 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from atoll.errors import AtollError
 from atoll.protocol import ours
-from atoll.server.accesslog import logged
-from atoll.server.answers import Refusal, refusal_of, refused
 from atoll.server.api import routes
+from atoll.server.auth.access_log import logged
+from atoll.server.e2b.answers import Refusal, refusal_of, refused
 from atoll.server.gateway import CutError, Gateway
 from atoll.server.parts import Parts
 from atoll.server.unread import telling_of_the_end

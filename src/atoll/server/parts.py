@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from atoll.server.access import Access
-from atoll.server.accesslog import AccessLog
-from atoll.server.owned import OwnedSandboxes
+from atoll.server.auth.access import Access
+from atoll.server.auth.access_log import AccessLog
+from atoll.server.e2b.owned import OwnedSandboxes
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens
 

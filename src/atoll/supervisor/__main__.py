@@ -20,9 +20,9 @@ import msgspec
 
 from atoll.host import Home, disk_kind, end_holder, ensure_holder, join_holder, lower_rights, write_atomically
 from atoll.protocol import error_body
-from atoll.supervisor.ballast import BALLAST, Ballast
 from atoll.supervisor.logs import start_logging
 from atoll.supervisor.settings import Settings, read_settings
+from atoll.supervisor.state.reserve import BALLAST, Ballast
 
 ERROR_FILE = "error.json"
 _log = logging.getLogger("atoll.supervisor")

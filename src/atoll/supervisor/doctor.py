@@ -20,8 +20,8 @@ from atoll.host import (
 )
 from atoll.images import Images, ready_base
 from atoll.protocol import DoctorReport, Finding
-from atoll.supervisor.holding import Means, holding
-from atoll.supervisor.limits import KEEP_FREE_PERCENT, default_limits, disk_room
+from atoll.supervisor.machines.enforcement import Means, holding
+from atoll.supervisor.machines.limits import KEEP_FREE_PERCENT, default_limits, disk_room
 
 GIB = 1 << 30
 _LITTLE_ROOM_BYTES = 2 * GIB

@@ -26,9 +26,9 @@ from atoll.network import GATEWAY_ADDRESS, REFUSED, Links, can_shape
 from atoll.snapshots import Layers
 from atoll.supervisor.api import ApiServer, make_app
 from atoll.supervisor.idle import may_end_holder
-from atoll.supervisor.programs import Programs, engines_by_version
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.stopping import Stopping
+from atoll.supervisor.storage.programs import Programs, engines_by_version
 from atoll.supervisor.system import Rooms, System
 
 _HOLDER_LOOK_S = 1.0

@@ -13,60 +13,63 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError
 from atoll.host import Home, disk_usage, read_memory
 from atoll.protocol import SuspendedAll
-from atoll.supervisor.agents import Agents
-from atoll.supervisor.berths import Berth, Berths
-from atoll.supervisor.branches import Branches
-from atoll.supervisor.callers import Callers
-from atoll.supervisor.captures import Captures
-from atoll.supervisor.clock import Clock
-from atoll.supervisor.copies import Copies
-from atoll.supervisor.crashes import Crashes
-from atoll.supervisor.creation import Creation
-from atoll.supervisor.defaults import Defaults
-from atoll.supervisor.dial import Dialling, DialSocket
-from atoll.supervisor.erasing import Trash
-from atoll.supervisor.forks import Forks
-from atoll.supervisor.history import History
-from atoll.supervisor.holding import Means
+from atoll.supervisor.dialing.socket import Dialling, DialSocket
 from atoll.supervisor.idle import Keeper
-from atoll.supervisor.images import ImageShelf
-from atoll.supervisor.journal import Journal
-from atoll.supervisor.keys import Keys
-from atoll.supervisor.kills import Kills
-from atoll.supervisor.latencywatch import LatencyWatch
-from atoll.supervisor.leases import Leases
-from atoll.supervisor.leasewatch import LeaseWatch
-from atoll.supervisor.leftovers import Leftovers
-from atoll.supervisor.limits import LimitChanges, default_limits
-from atoll.supervisor.limitwatch import LimitWatch
-from atoll.supervisor.merging import Merging
-from atoll.supervisor.naps import Naps
-from atoll.supervisor.operations import Operations
-from atoll.supervisor.ownership import owned_by
-from atoll.supervisor.parts import Parts
-from atoll.supervisor.places import Places
-from atoll.supervisor.pool import Pool
-from atoll.supervisor.programs import Programs
-from atoll.supervisor.quotas import QuotaBook
-from atoll.supervisor.reconcile import Reconcile
-from atoll.supervisor.records import Records
-from atoll.supervisor.rollback import Rollback
-from atoll.supervisor.sealing import Sealing
+from atoll.supervisor.lifecycle.callers import Callers
+from atoll.supervisor.lifecycle.checkpoint import Captures
+from atoll.supervisor.lifecycle.clone import Branches
+from atoll.supervisor.lifecycle.crashes import Crashes
+from atoll.supervisor.lifecycle.create import Creation
+from atoll.supervisor.lifecycle.defaults import Defaults
+from atoll.supervisor.lifecycle.fork import Forks
+from atoll.supervisor.lifecycle.kill import Kills
+from atoll.supervisor.lifecycle.limits import LimitChanges
+from atoll.supervisor.lifecycle.parts import Parts
+from atoll.supervisor.lifecycle.relayer import Naps
+from atoll.supervisor.lifecycle.rollback import Rollback
+from atoll.supervisor.lifecycle.sleep import Sleep
+from atoll.supervisor.lifecycle.snapshot import Snapshots
+from atoll.supervisor.lifecycle.warm_pool import Pool
+from atoll.supervisor.machines.agent_client import Agents
+from atoll.supervisor.machines.enforcement import Means
+from atoll.supervisor.machines.limits import default_limits
+from atoll.supervisor.machines.prestarted import Spares
+from atoll.supervisor.machines.running_machine import Berth, Berths
+from atoll.supervisor.monitors.cpu_latency import LatencyWatch
+from atoll.supervisor.monitors.history import History
+from atoll.supervisor.monitors.lease_expiry import LeaseWatch
+from atoll.supervisor.monitors.limits import LimitWatch
+from atoll.supervisor.monitors.traffic import Traffic
+from atoll.supervisor.monitors.usage import Usage
+from atoll.supervisor.recovery.gc import Leftovers
+from atoll.supervisor.recovery.reconcile import Reconcile
 from atoll.supervisor.settings import MIB, Settings
-from atoll.supervisor.sleep import Sleep
-from atoll.supervisor.snapshots import Snapshots
-from atoll.supervisor.spares import Spares
-from atoll.supervisor.stepcache import StepCache
-from atoll.supervisor.table import Sandbox, Table
-from atoll.supervisor.teamdisks import TeamDisks
-from atoll.supervisor.teams import Teams
-from atoll.supervisor.templates import Templates
-from atoll.supervisor.templatetable import TemplateTable
-from atoll.supervisor.traffic import Traffic
-from atoll.supervisor.usage import Usage
-from atoll.supervisor.verifying import Verifying
-from atoll.supervisor.volumes import Volumes
-from atoll.supervisor.works import Works
+from atoll.supervisor.state.clock import Clock
+from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.journal import Journal
+from atoll.supervisor.state.leases import Leases
+from atoll.supervisor.state.operation_log import Operations
+from atoll.supervisor.state.paths import Places
+from atoll.supervisor.state.references import owned_by
+from atoll.supervisor.state.registry import Sandbox, Table
+from atoll.supervisor.state.row_copies import Copies
+from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.storage.background_checksums import Sealing
+from atoll.supervisor.storage.build_cache import StepCache
+from atoll.supervisor.storage.compaction import Merging
+from atoll.supervisor.storage.images import ImageShelf
+from atoll.supervisor.storage.layer_gc import LayerGC
+from atoll.supervisor.storage.programs import Programs
+from atoll.supervisor.storage.stored_trees import StoredTrees
+from atoll.supervisor.storage.template_registry import TemplateTable
+from atoll.supervisor.storage.trash import Trash
+from atoll.supervisor.storage.verify import Verifying
+from atoll.supervisor.storage.volumes import Volumes
+from atoll.supervisor.templates.operations import Templates
+from atoll.supervisor.tenants.disk_usage import TeamDisks
+from atoll.supervisor.tenants.keys import Keys
+from atoll.supervisor.tenants.quotas import QuotaBook
+from atoll.supervisor.tenants.teams import Teams
 
 if TYPE_CHECKING:
     from atoll.engines import Engine
@@ -146,7 +149,8 @@ class System:
         self.volumes = self.parts.volumes
         branches = Branches(self.parts)
         self.rollback = Rollback(self.parts, branches)
-        self._merging = Merging(self.parts, self.works)
+        layer_gc = self.parts.layer_gc
+        self._merging = Merging(self.table, self._places, rooms.layers, layer_gc, self.works)
         self.sleep = Sleep(self.parts, self._merging, self.works, self.rollback.roll_back_locked)
         self._traffic = Traffic(self.works, self.sleep.use)
         self._naps = Naps(self.parts, self.sleep, self._merging, self.works)
@@ -157,8 +161,9 @@ class System:
         self.creation = Creation(self.parts, self.pool, branches, rows, self.works)
         self.snapshots = Snapshots(self.parts, captures, self._merging, rows, steps)
         self.forks = Forks(self.parts, captures, branches, self._merging, settings.restores_at_once)
-        self._sealing = Sealing(self.parts, self.works, settings.seal_mib_s * MIB)
-        self.verifying = Verifying(self.parts, self._sealing)
+        self.trees = self._stored_trees(rooms)
+        self._sealing = Sealing(self.trees, self.works, settings.seal_mib_s * MIB)
+        self.verifying = Verifying(self.trees, self.parts.berths.seals, layer_gc, self._sealing)
         self.kills = Kills(self.parts)
         self.callers = Callers(self.table, self.kills, self.works, clock.boot_s)
         self.templates = Templates(rows, steps, self.table, self.snapshots, self.kills, self.teams.quotas_of)
@@ -214,6 +219,7 @@ class System:
             berths=berths,
             crashes=Crashes(self.table, berths, self.works),
             trash=trash,
+            layer_gc=LayerGC(self.table, rooms.layers, trash),
             volumes=volumes,
             watch_paused=self._watch_paused,
             watch_limits=self._watch_limits,
@@ -226,6 +232,10 @@ class System:
             complete=rooms.complete,
             engine_disks=rooms.engine_disks,
         )
+
+    def _stored_trees(self, rooms: Rooms) -> StoredTrees:
+        images = None if rooms.engine_disks else self.images
+        return StoredTrees(table=self.table, places=self._places, layers=rooms.layers, images=images)
 
     def _watch_paused(self, sandbox: Sandbox, berth: Berth) -> None:
         self._traffic.watch(sandbox, berth)

@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import HostError
-from atoll.host.cgroups import CgroupRoot, _candidates, cgroup_mounts
+from atoll.host.resources.cgroups import CgroupRoot, _candidates, cgroup_mounts
 from atoll.types import Limits
 
 
@@ -78,7 +78,7 @@ def test_a_group_whose_removal_was_cut_short_is_found_again(tmp_path: Path) -> N
             directory.rmdir()
             return True
 
-        with patch("atoll.host.cgroups._removed", cut), pytest.raises(KeyboardInterrupt):
+        with patch("atoll.host.resources.cgroups._removed", cut), pytest.raises(KeyboardInterrupt):
             cgroup.remove()
         assert root.names() == ["one"]
         found = root.find("one")

@@ -12,7 +12,7 @@ from atoll.host.checks import (
     namespaces_check,
     ptrace_check,
 )
-from atoll.host.userns import IdRange, subordinate_range
+from atoll.host.namespaces.userns import IdRange, subordinate_range
 
 GIB = 1 << 30
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from atoll.host.checks import latency_check
-from atoll.host.cpulatency import open_cpu_latency
+from atoll.host.resources.cpu_latency import open_cpu_latency
 
 ANY_US = 2_000_000_000
 

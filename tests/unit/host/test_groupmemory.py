@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll.host.cgroups import CgroupMount
-from atoll.host.groupmemory import GroupMemory, groups_of, least
+from atoll.host.resources.cgroup_memory import GroupMemory, groups_of, least
+from atoll.host.resources.cgroups import CgroupMount
 
 GIB = 1 << 30
 

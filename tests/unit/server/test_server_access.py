@@ -16,10 +16,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from atoll.errors import DeniedError, InvalidSpecError
-from atoll.server.access import Access
-from atoll.server.accesslog import AccessLog, logged, note
-from atoll.server.answers import Refusal
-from atoll.server.buckets import Buckets, retry_after
+from atoll.server.auth.access import Access
+from atoll.server.auth.access_log import AccessLog, logged, note
+from atoll.server.auth.buckets import Buckets, retry_after
+from atoll.server.e2b.answers import Refusal
 from atoll.types import Quotas, TeamInfo, key_id_of
 
 KEY = "e2b_" + "a" * 40

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from atoll.errors import SandboxCrashedError
-from atoll.server.answers import refusal_of
-from atoll.server.views import moment
+from atoll.server.e2b.answers import refusal_of
+from atoll.server.e2b.views import moment
 
 
 def test_a_crash_is_told_as_one_and_not_as_a_sleep_or_a_fault_of_the_server() -> None:

@@ -11,13 +11,13 @@ from urllib.parse import parse_qsl
 import pytest
 
 from atoll.errors import InvalidSpecError, UnsupportedError
-from atoll.server.answers import Refusal
-from atoll.server.buildlogs import BuildLog, BuildLogs
-from atoll.server.buildsteps import spec_of
-from atoll.server.imagenames import mapped, table_of
-from atoll.server.templatewire import AskedLogin, AskedStep, NewBuild
+from atoll.server.builds.logs import BuildLog, BuildLogs
+from atoll.server.builds.uploads import Uploads
+from atoll.server.e2b.answers import Refusal
+from atoll.server.e2b.build_steps import spec_of
+from atoll.server.e2b.image_names import mapped, table_of
+from atoll.server.e2b.template_wire import AskedLogin, AskedStep, NewBuild
 from atoll.server.tokens import Tokens
-from atoll.server.uploads import Uploads
 from atoll.types import BuildLine, CopyStep, EnvStep, Limits, RegistryLogin, RunStep
 
 DIGEST = "0123456789abcdef" * 4

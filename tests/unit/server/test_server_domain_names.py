@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.server.domainnames import notice, unresolved
+from atoll.server.domain_names import notice, unresolved
 from atoll.server.environment import local_variables
 from atoll.server.settings import Settings
 

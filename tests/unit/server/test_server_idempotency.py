@@ -9,10 +9,10 @@ from unittest.mock import patch
 
 import pytest
 
-from atoll.server.answers import Refusal
-from atoll.server.creation import IDEMPOTENCY, Creation
-from atoll.server.idempotency import KEEP_S, Idempotency
-from atoll.server.wire import Sandbox
+from atoll.server.e2b.answers import Refusal
+from atoll.server.e2b.creation import IDEMPOTENCY, Creation
+from atoll.server.e2b.idempotency import KEEP_S, Idempotency
+from atoll.server.e2b.wire import Sandbox
 
 
 class Maker:
@@ -98,5 +98,5 @@ def test_what_a_server_made_before_it_was_started_again_is_known_for_a_day_too()
         async def those_there_are(team: str, age_s: float = age_s) -> list[Any]:
             return [Info(age_s)]
 
-        with patch("atoll.server.creation.all_of", those_there_are):
+        with patch("atoll.server.e2b.creation.all_of", those_there_are):
             assert asyncio.run(creation._earlier("reef", "key fingerprint")) == found

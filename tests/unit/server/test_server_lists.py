@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from atoll.server.answers import Refusal
-from atoll.server.listing import metadata_of, number_of, page_of, query_of
-from atoll.server.views import moment
+from atoll.server.e2b.answers import Refusal
+from atoll.server.e2b.listing import metadata_of, number_of, page_of, query_of
+from atoll.server.e2b.views import moment
 from atoll.types import SandboxInfo
 from tests.unit.server.examples import sandbox
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from atoll.server.answers import Refusal
-from atoll.server.logs import entries_of, query_of
-from atoll.server.wire import LogEntry
+from atoll.server.e2b.answers import Refusal
+from atoll.server.e2b.logs import entries_of, query_of
+from atoll.server.e2b.wire import LogEntry
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 LOG = (

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from atoll.errors import InvalidSpecError
-from atoll.server.accesslog import AccessLog
+from atoll.server.auth.access_log import AccessLog
 from atoll.server.certificates import certificates, check_pair
 from atoll.server.environment import check_env_file, client_variables, tell
 from atoll.server.settings import Settings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.server.answers import Refusal
-from atoll.server.snapshots import Name, name_of, page_of, query_of
+from atoll.server.e2b.answers import Refusal
+from atoll.server.e2b.snapshots import Name, name_of, page_of, query_of
 from atoll.types import BuildInfo, TagInfo, TemplateInfo
 
 

@@ -7,14 +7,14 @@ import json
 import msgspec
 import pytest
 
-from atoll.server import leases
-from atoll.server.answers import Refusal
-from atoll.server.attributes import Attributes, read
-from atoll.server.egress import egress_of, mask_of
-from atoll.server.machine import Machine
+from atoll.server.e2b import leases
+from atoll.server.e2b.answers import Refusal
+from atoll.server.e2b.attributes import Attributes, read
+from atoll.server.e2b.egress import egress_of, mask_of
+from atoll.server.e2b.machine import Machine
+from atoll.server.e2b.views import Views
+from atoll.server.e2b.wire import Network, NewSandbox
 from atoll.server.tokens import Tokens
-from atoll.server.views import Views
-from atoll.server.wire import Network, NewSandbox
 from tests.unit.server.examples import sandbox
 
 VIEWS = Views(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from atoll import errors
-from atoll.supervisor.api.answers import status_of
+from atoll.supervisor.api.reply import status_of
 from tests.unit.supervisor.world import World, in_world
 
 

@@ -181,7 +181,7 @@ async def test_of_forks_there_are_all_or_none(world: World) -> None:
         time.sleep(1 if next(removals) == 2 else 0)
         remove_tree(path)
 
-    with patch("atoll.supervisor.erasing.remove_tree", remove):
+    with patch("atoll.supervisor.storage.trash.remove_tree", remove):
         answer = await world.ask("POST", f"{one}/fork", {"count": 4})
     assert answer.status == 500
     listed = (await world.ask("GET", "/v1/sandboxes")).json["sandboxes"]

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import EngineError, NoSpaceError, SandboxNotFoundError
-from atoll.supervisor.ballast import BALLAST
-from atoll.supervisor.rows import SandboxRow
+from atoll.supervisor.state.reserve import BALLAST
+from atoll.supervisor.state.rows import SandboxRow
 from atoll.types import Limits
 from tests.unit.supervisor.world import World, in_world
 
@@ -43,10 +43,10 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
         dies = pytest.raises(Died) if step == "change" else contextlib.nullcontext()
         ended = world.host.hold("kill")
         with (
-            patch("atoll.supervisor.sleep.Sleep._undo_suspend", _nothing),
-            patch("atoll.supervisor.operations.Operations._forget", _nothing),
+            patch("atoll.supervisor.lifecycle.sleep.Sleep._undo_suspend", _nothing),
+            patch("atoll.supervisor.state.operation_log.Operations._forget", _nothing),
             patch.object(system.table, "change", _die) if step == "change" else contextlib.nullcontext(),
-            patch("atoll.supervisor.berths.Berths.seal", _nothing),
+            patch("atoll.supervisor.machines.running_machine.Berths.seal", _nothing),
             dies,
         ):
             await system.sleep.suspend(sandbox)
@@ -157,7 +157,7 @@ async def test_a_kill_works_although_nothing_can_be_ended_or_erased(world: World
     made = await world.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     world.host.fail_next("kill", EngineError("it is stuck in the kernel"))
-    with patch("atoll.supervisor.kills.erase", side_effect=OSError("no")):
+    with patch("atoll.supervisor.lifecycle.kill.erase", side_effect=OSError("no")):
         assert (await world.ask("DELETE", one)).status == 204
     assert (await world.ask("GET", one)).status == 404
     assert (await world.ask("DELETE", "/v1/leftovers")).status == 200
@@ -169,9 +169,9 @@ async def _cut_a_waking_short(world: World, made: dict[str, str]) -> None:
     await world.asleep(made)
     system = world.system
     with (
-        patch("atoll.supervisor.berths.Berths.end", _nothing),
-        patch("atoll.supervisor.sleep.Sleep._put_back", _nothing),
-        patch("atoll.supervisor.operations.Operations._forget", _nothing),
+        patch("atoll.supervisor.machines.running_machine.Berths.end", _nothing),
+        patch("atoll.supervisor.lifecycle.sleep.Sleep._put_back", _nothing),
+        patch("atoll.supervisor.state.operation_log.Operations._forget", _nothing),
         patch.object(type(system.parts), "take_up", _die),
         pytest.raises(Died),
     ):
@@ -238,7 +238,9 @@ async def test_an_error_while_a_sleeping_sandbox_is_looked_at_leaves_it_asleep(w
     world.machine_of(made["sandbox_id"]).memory = "remembered"
     await world.asleep(made)
     await world.crash()
-    with patch("atoll.supervisor.reconcile.Reconcile._finish_instant", side_effect=RuntimeError("odd")):
+    with patch(
+        "atoll.supervisor.recovery.reconcile.Reconcile._finish_instant", side_effect=RuntimeError("odd")
+    ):
         await world.start()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     assert (await world.ask("GET", one)).json["state"] == "suspended"
@@ -250,7 +252,7 @@ async def test_an_error_while_a_sleeping_sandbox_is_looked_at_leaves_it_asleep(w
 async def test_a_machine_whose_adoption_fails_halfway_is_owned_by_nobody(world: World) -> None:
     made = await world.create()
     await world.crash()
-    with patch("atoll.supervisor.reconcile.thaw_or_end", side_effect=RuntimeError("odd")):
+    with patch("atoll.supervisor.recovery.reconcile.thaw_or_end", side_effect=RuntimeError("odd")):
         await world.start()
     assert (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json["state"] == "crashed"
     assert world.system.parts.berths.machine_ids() == world.system.parts.berths.spares.ids()
@@ -386,7 +388,7 @@ async def test_a_copy_of_a_row_that_was_still_to_be_written_at_a_kill_is_written
     world: World,
 ) -> None:
     made = await world.create(name="one")
-    with patch("atoll.supervisor.records.Records._keep_soon"):
+    with patch("atoll.supervisor.state.database.Records._keep_soon"):
         await world.asleep(made)
         await world.crash()
     await world.start()
@@ -488,7 +490,7 @@ async def test_a_supervisor_starts_on_a_full_disk_and_a_sandbox_that_ended_can_b
     machine = world.machine_of(made["sandbox_id"])
     await world.crash()
     machine.crash()
-    with patch("atoll.supervisor.table.Table.change", _full):
+    with patch("atoll.supervisor.state.registry.Table.change", _full):
         await world.start()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     assert (await world.ask("GET", one)).json["state"] == "crashed"
@@ -511,8 +513,10 @@ def test_a_disk_that_the_engine_keeps_has_an_instant_at_every_moment_of_a_suspen
             raise Died
 
         with (
-            patch("atoll.supervisor.sleep.Sleep._undo_suspend", _nothing),
-            patch("atoll.supervisor.seals.Seals.seal", die) if step == "sealing" else _dying_at(checkpoint),
+            patch("atoll.supervisor.lifecycle.sleep.Sleep._undo_suspend", _nothing),
+            patch("atoll.supervisor.storage.checksums.Seals.seal", die)
+            if step == "sealing"
+            else _dying_at(checkpoint),
             pytest.raises(Died),
         ):
             await system.sleep.suspend(sandbox)

@@ -13,11 +13,11 @@ from atoll.errors import DamagedError
 from atoll.host import Home, find_holder
 from atoll.images import Images
 from atoll.snapshots import Layers
-from atoll.supervisor.captures import FLOWS, read_flows
-from atoll.supervisor.copies import Copies
-from atoll.supervisor.records import Records
-from atoll.supervisor.rows import SandboxRow, SnapshotRow
-from atoll.supervisor.seals import SEAL, Seals
+from atoll.supervisor.lifecycle.checkpoint import FLOWS, read_flows
+from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.row_copies import Copies
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.storage.checksums import SEAL, Seals
 from tests.unit.supervisor.world import World, in_world
 
 # A string in JSON, but no UTF-8.

@@ -40,7 +40,7 @@ async def _dial(world: World, made: Any, guest: Guest, port: int = 80) -> None:
     request = DialRequest(sandbox=made["sandbox_id"], port=port)
     with (
         patch.object(FakeLink, "dial", guest.dial, create=True),
-        patch("atoll.supervisor.berths._NOTICED_S", 0.01),
+        patch("atoll.supervisor.machines.running_machine._NOTICED_S", 0.01),
     ):
         answer, connection = await world.system.dialling.dial(request)
     assert world.system.table.sandbox(made["sandbox_id"]).row.state == "running"

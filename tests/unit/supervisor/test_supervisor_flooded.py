@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from atoll.errors import DeadlineError
-from atoll.supervisor.agents import Agents
+from atoll.supervisor.machines.agent_client import Agents
 
 
 class _Flood:

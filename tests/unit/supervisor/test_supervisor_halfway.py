@@ -11,11 +11,11 @@ import pytest
 
 from atoll.errors import EngineError, HostError, NoSpaceError
 from atoll.host import Memory, remove_tree
-from atoll.supervisor.pool import Warm
-from atoll.supervisor.records import Records
-from atoll.supervisor.rows import OperationRow, SnapshotRow
+from atoll.supervisor.lifecycle.warm_pool import Warm
 from atoll.supervisor.settings import Settings
-from atoll.supervisor.works import Works
+from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.rows import OperationRow, SnapshotRow
+from atoll.supervisor.state.tasks import Works
 from tests.unit.supervisor.world import DIGEST, World, in_world, in_world_of
 
 
@@ -31,7 +31,7 @@ async def test_a_killed_sandbox_that_cannot_be_erased_never_comes_back(world: Wo
             raise HostError(f"{path} is not removed: it is still mounted")
         remove_tree(path)
 
-    with patch("atoll.supervisor.erasing.remove_tree", refuse):
+    with patch("atoll.supervisor.storage.trash.remove_tree", refuse):
         await world.start()
     assert (await world.ask("GET", "/v1/sandboxes")).json["sandboxes"] == []
     await world.crash()
@@ -52,7 +52,7 @@ async def test_the_leftovers_of_a_cut_short_kill_go_before_its_directory(world: 
         order.append("collected" if (world.home.sandboxes / made["sandbox_id"]).exists() else "too late")
         return []
 
-    with patch("atoll.supervisor.leftovers.Leftovers.collect", collect):
+    with patch("atoll.supervisor.recovery.gc.Leftovers.collect", collect):
         await world.start()
     assert order == ["collected"]
     assert list(world.home.sandboxes.iterdir()) == []

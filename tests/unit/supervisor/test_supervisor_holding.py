@@ -12,15 +12,15 @@ import pytest
 from atoll.engines import DiskGrowth
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import DiskUsage
-from atoll.host.trees import stats_below
-from atoll.host.treeuse import TreeUse, tree_use
-from atoll.supervisor import diskwatch
-from atoll.supervisor.diskwatch import DiskWatch, growth_at_start, growth_left
+from atoll.host.trees.operations import stats_below
+from atoll.host.trees.usage import TreeUse, tree_use
 from atoll.supervisor.doctor import defaults_finding, limits_finding
-from atoll.supervisor.holding import Means, held_of, holding, refuse_unheld
-from atoll.supervisor.limits import default_limits, disk_room
-from atoll.supervisor.limitwatch import pause_s
-from atoll.supervisor.table import crash_reason
+from atoll.supervisor.machines import disk_budget as diskwatch
+from atoll.supervisor.machines.disk_budget import DiskWatch, growth_at_start, growth_left
+from atoll.supervisor.machines.enforcement import Means, held_of, holding, refuse_unheld
+from atoll.supervisor.machines.limits import default_limits, disk_room
+from atoll.supervisor.monitors.limits import pause_s
+from atoll.supervisor.state.registry import crash_reason
 from atoll.types import Limits
 
 ROOT = Means(cgroups=True, shaping=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from atoll.host import CpuLatency
-from atoll.supervisor.latencywatch import LatencyWatch
-from atoll.supervisor.works import Works
+from atoll.supervisor.monitors.cpu_latency import LatencyWatch
+from atoll.supervisor.state.tasks import Works
 
 
 class Asked(CpuLatency):

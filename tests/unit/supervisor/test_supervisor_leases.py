@@ -11,7 +11,7 @@ import pytest
 
 from atoll.errors import AsleepError, NoSpaceError, StateError
 from atoll.protocol import DialRequest
-from atoll.supervisor.leases import LeaseTable
+from atoll.supervisor.state.leases import LeaseTable
 from tests.unit.supervisor.world import World, in_world
 
 
@@ -343,7 +343,7 @@ def test_a_paused_sandbox_that_cannot_be_stopped_is_still_paused(failing: str) -
             if failing == "freeze":
                 world.host.fail_next("pause")
             elif failing == "sync":
-                full = patch("atoll.supervisor.poweroff.sync_tree", side_effect=OSError(28, "full"))
+                full = patch("atoll.supervisor.lifecycle.stop.sync_tree", side_effect=OSError(28, "full"))
                 disk.enter_context(full)
             else:
                 disk.enter_context(_full_once_it_was_thawed(world))
@@ -400,8 +400,8 @@ async def test_a_history_begins_at_once_and_is_kept_while_the_sandbox_sleeps(wor
     assert (await world.ask("GET", _one(made, "/stats/history?end=x"))).status == 400
 
 
-@patch("atoll.supervisor.history._ASLEEP_MOST", 1)
-@patch("atoll.supervisor.history._EVERY_S", 0.05)
+@patch("atoll.supervisor.monitors.history._ASLEEP_MOST", 1)
+@patch("atoll.supervisor.monitors.history._EVERY_S", 0.05)
 @in_world
 async def test_histories_are_kept_of_so_many_that_sleep(world: World) -> None:
     made = [await world.create() for _ in range(3)]

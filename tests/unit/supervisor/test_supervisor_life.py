@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from atoll.errors import EngineError, SandboxNotFoundError
-from atoll.supervisor.ownership import digests_in_use
 from atoll.supervisor.settings import Settings
+from atoll.supervisor.state.references import digests_in_use
 from tests.unit.supervisor.world import DIGEST, World, in_world, in_world_of
 
 

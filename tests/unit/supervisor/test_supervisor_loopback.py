@@ -9,7 +9,7 @@ import pytest
 
 from atoll.errors import AgentError
 from atoll.guest import AGENT_PORT
-from atoll.supervisor.loopback import dial_loopback
+from atoll.supervisor.dialing.loopback import dial_loopback
 
 LED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: tcp\r\n\r\n"
 REFUSED = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\n{}"

@@ -16,8 +16,8 @@ import pytest
 
 from atoll.errors import EngineError, NoSpaceError
 from atoll.host import Memory
-from atoll.supervisor.memoryplace import MemoryPlace
-from atoll.supervisor.rows import Versions
+from atoll.supervisor.machines.checkpoint_memory import MemoryPlace
+from atoll.supervisor.state.rows import Versions
 from tests.unit.supervisor.world import World, in_world
 
 
@@ -109,7 +109,7 @@ def test_room_in_memory_is_promised_to_one_fork_only(tmp_path: Path) -> None:
     usage = shutil._ntuple_diskusage(4 * gib, gib, 3 * gib)
     with (
         tempfile.TemporaryDirectory(dir="/dev/shm") as memory,
-        patch("atoll.supervisor.memoryplace.read_memory", lambda: Memory(16 * gib, 8 * gib)),
+        patch("atoll.supervisor.machines.checkpoint_memory.read_memory", lambda: Memory(16 * gib, 8 * gib)),
         patch("shutil.disk_usage", lambda _: usage),
     ):
         (tmp_path / "forks").mkdir()

@@ -6,8 +6,8 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import SupervisorError
-from atoll.supervisor import records
-from atoll.supervisor.records import migrate, migrations
+from atoll.supervisor.state import database as records
+from atoll.supervisor.state.database import migrate, migrations
 
 
 def test_the_limits_of_an_older_home_are_kept_and_its_disks_get_none() -> None:

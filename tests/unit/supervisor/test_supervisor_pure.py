@@ -11,18 +11,18 @@ import pytest
 from atoll.errors import InvalidSpecError, NameTakenError, SandboxNotFoundError, StateError, SupervisorError
 from atoll.host import Memory
 from atoll.supervisor.idle import Activity, Keeper, may_end_holder, may_leave
+from atoll.supervisor.lifecycle.rollback import next_disk
+from atoll.supervisor.lifecycle.warm_pool import missing
 from atoll.supervisor.logs import read_page
-from atoll.supervisor.names import check_env, check_name, new_id
-from atoll.supervisor.pool import missing
-from atoll.supervisor.pressure import under_pressure
-from atoll.supervisor.programs import Programs
-from atoll.supervisor.records import Records, migrate, migrations
-from atoll.supervisor.rollback import next_disk
-from atoll.supervisor.rows import SandboxRow, Versions
+from atoll.supervisor.machines.memory_pressure import under_pressure
+from atoll.supervisor.monitors.traffic import wanted
 from atoll.supervisor.settings import Settings, read_settings, restores_for
-from atoll.supervisor.states import check_action
-from atoll.supervisor.traffic import wanted
-from atoll.supervisor.trust import certificates, extra_certificates
+from atoll.supervisor.state.database import Records, migrate, migrations
+from atoll.supervisor.state.ids import check_env, check_name, new_id
+from atoll.supervisor.state.rows import SandboxRow, Versions
+from atoll.supervisor.state.transitions import check_action
+from atoll.supervisor.storage.programs import Programs
+from atoll.supervisor.storage.trust import certificates, extra_certificates
 from atoll.types import Limits
 
 

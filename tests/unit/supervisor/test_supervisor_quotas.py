@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from atoll.errors import QuotaError
-from atoll.supervisor.quotas import check_growth, check_lease, use_of
 from atoll.supervisor.settings import Settings
+from atoll.supervisor.tenants.quotas import check_growth, check_lease, use_of
 from atoll.types import Lifecycle, Limits, Quotas, TeamUse
 from tests.unit.supervisor.world import Answer, World, in_world, in_world_of
 

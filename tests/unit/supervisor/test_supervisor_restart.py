@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import EngineError
-from atoll.supervisor.leftovers import Leftovers
+from atoll.supervisor.recovery.gc import Leftovers
 from atoll.supervisor.settings import Settings
 from atoll.testing.fake_engine import FakeMachine
 from tests.unit.supervisor.world import FakeLink, World, in_world, in_world_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import DamagedError
-from atoll.supervisor.seals import Seals
+from atoll.supervisor.storage.checksums import Seals
 
 MIB = 1 << 20
 

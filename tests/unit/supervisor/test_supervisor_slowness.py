@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from atoll.supervisor.slowness import told_if_slow
+from atoll.supervisor.lifecycle.progress import told_if_slow
 from atoll.types import Progress
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Memory, Mounts
-from atoll.supervisor import spares
+from atoll.supervisor.machines import prestarted as spares
 from atoll.supervisor.settings import Settings
 from atoll.testing import FakeSpare
 from tests.unit.supervisor.world import World, in_world_of

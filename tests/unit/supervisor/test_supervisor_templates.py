@@ -8,8 +8,8 @@ from unittest.mock import AsyncMock, patch
 
 from atoll.errors import NoSpaceError
 from atoll.supervisor.idle import Keeper
-from atoll.supervisor.stepcache import STEPS_MOST, UNUSED_MOST_S
-from atoll.supervisor.templatetable import TemplateTable
+from atoll.supervisor.storage.build_cache import STEPS_MOST, UNUSED_MOST_S
+from atoll.supervisor.storage.template_registry import TemplateTable
 from tests.unit.supervisor.world import World, in_world
 
 

@@ -12,9 +12,9 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.supervisor.mountpoints import check_mountpoints
-from atoll.supervisor.rows import VolumeRow
-from atoll.supervisor.volumelists import VolumeLists
+from atoll.supervisor.state.rows import VolumeRow
+from atoll.supervisor.storage.mount_points import check_mountpoints
+from atoll.supervisor.storage.volume_lists import VolumeLists
 from tests.unit.supervisor.world import PATIENCE_S, World, in_world
 
 
@@ -72,7 +72,7 @@ async def test_a_name_is_one_teams_and_an_id_is_everybodys(world: World) -> None
 @in_world
 async def test_a_team_has_so_many_volumes_and_takes_none_of_the_others(world: World) -> None:
     await world.ask("POST", "/v1/teams", {"name": "red"})
-    with patch("atoll.supervisor.volumes._VOLUMES_MOST", 1):
+    with patch("atoll.supervisor.storage.volumes._VOLUMES_MOST", 1):
         await made(world)
         refused = await world.ask("POST", "/v1/volumes", {"name": "more"})
         assert (refused.status, refused.json["code"]) == (400, "invalid_spec")

@@ -9,7 +9,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.host import Home
-from atoll.server.answers import answer
 from atoll.server.api.branches import fork_routes
 from atoll.server.api.builds import build_routes
 from atoll.server.api.docs import documentation_routes
@@ -21,14 +20,15 @@ from atoll.server.api.templates import template_routes
 from atoll.server.api.unsupported import unsupported_routes
 from atoll.server.api.volumecontent import volume_content_routes
 from atoll.server.api.volumes import volume_routes
-from atoll.server.buildlogs import BuildLogs
-from atoll.server.builds import Builds
-from atoll.server.idempotency import Idempotency
-from atoll.server.machine import this_machine
+from atoll.server.builds.builds import Builds
+from atoll.server.builds.logs import BuildLogs
+from atoll.server.builds.uploads import Uploads
+from atoll.server.e2b.answers import answer
+from atoll.server.e2b.idempotency import Idempotency
+from atoll.server.e2b.machine import this_machine
+from atoll.server.e2b.template_views import TemplateViews
+from atoll.server.e2b.views import Views
 from atoll.server.parts import Parts
-from atoll.server.templateviews import TemplateViews
-from atoll.server.uploads import Uploads
-from atoll.server.views import Views
 
 __all__ = ["routes"]
 

@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from atoll.errors import SandboxNotFoundError
 from atoll.sdk import AsyncSandbox
-from atoll.server.answers import read_json
-from atoll.server.owned import OwnedSandboxes, missing
+from atoll.server.e2b.answers import read_json
+from atoll.server.e2b.owned import OwnedSandboxes, missing
 from atoll.server.parts import Parts
 from atoll.types import SandboxInfo, TeamInfo
 

@@ -10,13 +10,13 @@ from starlette.routing import Route
 
 from atoll.errors import NoSpaceError, QuotaError, StateError
 from atoll.sdk import AsyncSandbox
-from atoll.server import leases
-from atoll.server.answers import Refusal, answer, refusal_of
 from atoll.server.api.asked import Asked, route
-from atoll.server.attributes import read
+from atoll.server.e2b import leases
+from atoll.server.e2b.answers import Refusal, answer, refusal_of
+from atoll.server.e2b.attributes import read
+from atoll.server.e2b.views import Views
+from atoll.server.e2b.wire import Fault, Fork, ForkResult
 from atoll.server.parts import Parts
-from atoll.server.views import Views
-from atoll.server.wire import Fault, Fork, ForkResult
 from atoll.types import Lifecycle, SandboxInfo, TeamInfo
 
 _FORKS_MOST = 100

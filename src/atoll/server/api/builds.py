@@ -9,15 +9,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.sdk import AsyncTemplates
-from atoll.server.answers import Refusal, answer
 from atoll.server.api.asked import Asked
 from atoll.server.api.templates import own_ref, plain_route
-from atoll.server.builds import Builds
-from atoll.server.buildsteps import archives_of, spec_of
+from atoll.server.builds.builds import Builds
+from atoll.server.builds.uploads import Uploads
+from atoll.server.e2b.answers import Refusal, answer
+from atoll.server.e2b.build_steps import archives_of, spec_of
+from atoll.server.e2b.template_views import entry, status_of
+from atoll.server.e2b.template_wire import NewBuild, Upload
 from atoll.server.parts import Parts
-from atoll.server.templateviews import entry, status_of
-from atoll.server.templatewire import NewBuild, Upload
-from atoll.server.uploads import Uploads
 from atoll.types import BuildInfo
 
 _ENTRIES_MOST = 100

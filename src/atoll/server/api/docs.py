@@ -9,8 +9,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from atoll.protocol import Operation, api_document, api_page
-from atoll.server import wire
-from atoll.server.answers import answer
+from atoll.server.e2b import wire
+from atoll.server.e2b.answers import answer
 from atoll.version import __version__
 
 _TITLE = "atoll server: the E2B API"

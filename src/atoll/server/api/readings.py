@@ -13,14 +13,14 @@ from starlette.routing import Route
 
 from atoll.errors import SandboxNotFoundError
 from atoll.sdk import AsyncSandbox
-from atoll.server import logs
-from atoll.server.answers import Refusal, answer
 from atoll.server.api.asked import Asked, route
-from atoll.server.listing import number_of
-from atoll.server.owned import all_of
+from atoll.server.e2b import logs
+from atoll.server.e2b.answers import Refusal, answer
+from atoll.server.e2b.listing import number_of
+from atoll.server.e2b.owned import all_of
+from atoll.server.e2b.views import Views, moment
+from atoll.server.e2b.wire import LogEntry, LogLine, Logs, LogsPage, Metric, MetricsOfSandboxes
 from atoll.server.parts import Parts
-from atoll.server.views import Views, moment
-from atoll.server.wire import LogEntry, LogLine, Logs, LogsPage, Metric, MetricsOfSandboxes
 from atoll.types import SandboxInfo
 
 _SANDBOXES_MOST = 100

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.server import leases
-from atoll.server.answers import answer, no_content
 from atoll.server.api.asked import Asked, route
-from atoll.server.creation import Creation
-from atoll.server.idempotency import Idempotency
-from atoll.server.listing import Page, page_of, query_of
-from atoll.server.owned import all_of
+from atoll.server.e2b import leases
+from atoll.server.e2b.answers import answer, no_content
+from atoll.server.e2b.creation import Creation
+from atoll.server.e2b.idempotency import Idempotency
+from atoll.server.e2b.listing import Page, page_of, query_of
+from atoll.server.e2b.owned import all_of
+from atoll.server.e2b.views import Views
+from atoll.server.e2b.wire import NewSandbox
 from atoll.server.parts import Parts
-from atoll.server.views import Views
-from atoll.server.wire import NewSandbox
 
 
 def sandbox_routes(parts: Parts, views: Views, idempotency: Idempotency) -> Sequence[Route]:

@@ -9,11 +9,11 @@ from starlette.routing import Route
 
 from atoll.errors import StateError
 from atoll.sdk import AsyncTemplates
-from atoll.server.answers import Refusal, answer
 from atoll.server.api.asked import Asked, route
+from atoll.server.e2b.answers import Refusal, answer
+from atoll.server.e2b.snapshots import name_of, page_of, query_of, told
+from atoll.server.e2b.wire import NewSnapshot
 from atoll.server.parts import Parts
-from atoll.server.snapshots import name_of, page_of, query_of, told
-from atoll.server.wire import NewSnapshot
 
 
 def snapshot_routes(parts: Parts) -> Sequence[Route]:

@@ -10,14 +10,14 @@ from starlette.routing import Route
 
 from atoll.errors import StateError
 from atoll.sdk import AsyncSandbox
-from atoll.server import leases
-from atoll.server.answers import Refusal, answer, no_content
 from atoll.server.api.asked import Asked, route
-from atoll.server.attributes import read
-from atoll.server.egress import egress_of
+from atoll.server.e2b import leases
+from atoll.server.e2b.answers import Refusal, answer, no_content
+from atoll.server.e2b.attributes import read
+from atoll.server.e2b.egress import egress_of
+from atoll.server.e2b.views import Views, state_of
+from atoll.server.e2b.wire import Connect, Network, Pause, Refresh, Resume, Timeout
 from atoll.server.parts import Parts
-from atoll.server.views import Views, state_of
-from atoll.server.wire import Connect, Network, Pause, Refresh, Resume, Timeout
 from atoll.types import SandboxInfo
 
 _REFRESH_S = 15

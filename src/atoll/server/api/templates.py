@@ -10,14 +10,14 @@ from starlette.routing import Route
 
 from atoll.errors import InvalidSpecError, QuotaError, StateError, TemplateNotFoundError
 from atoll.sdk import AsyncTemplates
-from atoll.server.answers import Refusal, answer, no_content
 from atoll.server.api.asked import Asked, Endpoint, route
-from atoll.server.builds import Builds
-from atoll.server.origins import missing_tag
+from atoll.server.builds.builds import Builds
+from atoll.server.e2b.answers import Refusal, answer, no_content
+from atoll.server.e2b.origins import missing_tag
+from atoll.server.e2b.template_pages import page_of
+from atoll.server.e2b.template_views import TemplateViews, tags_of
+from atoll.server.e2b.template_wire import Alias, AssignedTags, NewTags, NewTemplate, Published
 from atoll.server.parts import Parts
-from atoll.server.templatepages import page_of
-from atoll.server.templateviews import TemplateViews, tags_of
-from atoll.server.templatewire import Alias, AssignedTags, NewTags, NewTemplate, Published
 from atoll.types import DEFAULT_TAG, Limits
 
 _ONE = "/templates/{ref:path}"

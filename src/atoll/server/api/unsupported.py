@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.server.answers import Refusal
 from atoll.server.api.asked import Asked, route
+from atoll.server.e2b.answers import Refusal
 from atoll.server.parts import Parts
 
 

@@ -14,11 +14,11 @@ from starlette.routing import Route
 
 from atoll.errors import AtollError, FileError
 from atoll.sdk import AsyncVolumeFiles, AsyncVolumes
-from atoll.server.answers import Refusal, answer, no_content, read_json, refusal_of
-from atoll.server.listing import number_of
+from atoll.server.e2b.answers import Refusal, answer, no_content, read_json, refusal_of
+from atoll.server.e2b.listing import number_of
+from atoll.server.e2b.views import moment
 from atoll.server.parts import Parts
 from atoll.server.tokens import same
-from atoll.server.views import moment
 from atoll.types import VolumeEntry
 
 _NUMBER_MOST = 0xFFFFFFFE

@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 from atoll.errors import InUseError, VolumeNotFoundError
 from atoll.sdk import AsyncVolumes
-from atoll.server.answers import Refusal, answer, no_content
 from atoll.server.api.asked import Asked, route
+from atoll.server.e2b.answers import Refusal, answer, no_content
 from atoll.server.parts import Parts
 from atoll.types import VolumeInfo
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from starlette.types import Receive, Scope, Send
 
 from atoll.errors import AtollError
-from atoll.server.accesslog import note
+from atoll.server.auth.access_log import note
 from atoll.server.gateway.asked import Asked
 from atoll.server.gateway.doors import admitted
 from atoll.server.gateway.exchange import Exchange

@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from atoll.errors import AtollError, NotFoundError
-from atoll.supervisor.api.answers import error_answer
 from atoll.supervisor.api.makings import request_routes
 from atoll.supervisor.api.openapi import documentation_routes
 from atoll.supervisor.api.others import image_routes, leftover_routes, snapshot_routes
+from atoll.supervisor.api.reply import error_answer
 from atoll.supervisor.api.sandboxes import sandbox_routes
 from atoll.supervisor.api.stable import stable_routes
 from atoll.supervisor.api.teams import key_routes, team_routes

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.protocol import REQUEST_HEADER
-from atoll.supervisor.api.answers import Report, answer
-from atoll.supervisor.callers import Caller
+from atoll.supervisor.api.reply import Report, answer
+from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.system import System
 from atoll.types import SandboxInfo
 

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from atoll import protocol, types
 from atoll.protocol import Operation, api_document, api_page
-from atoll.supervisor.api.answers import json_answer
+from atoll.supervisor.api.reply import json_answer
 from atoll.version import __version__
 
 _TITLE = "atoll supervisor"

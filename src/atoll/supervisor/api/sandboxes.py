@@ -24,14 +24,14 @@ from atoll.protocol import (
     SuspendRequest,
     TimeoutRequest,
 )
-from atoll.supervisor.api.answers import Report, answer, json_answer, read_body
 from atoll.supervisor.api.makings import answer_made
-from atoll.supervisor.callers import Caller
+from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
+from atoll.supervisor.lifecycle.callers import Caller
+from atoll.supervisor.lifecycle.progress import how_far, told_if_slow
 from atoll.supervisor.listing import page
 from atoll.supervisor.logs import read_page
-from atoll.supervisor.slowness import how_far, told_if_slow
+from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.system import System
-from atoll.supervisor.table import Sandbox
 from atoll.types import Progress, SandboxInfo, SandboxSpec
 
 _BASE = "/v1/sandboxes"

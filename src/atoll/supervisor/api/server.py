@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from atoll.supervisor.api.makings import UNREAD
-from atoll.supervisor.dial import listen
+from atoll.supervisor.dialing.socket import listen
 
 _LEAVE_S = 5
 

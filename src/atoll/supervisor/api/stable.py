@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from atoll.errors import EngineError
 from atoll.protocol import PROTOCOL_VERSION, Hello, Listed, ListedSandbox
-from atoll.supervisor.api.answers import Report, answer, json_answer
+from atoll.supervisor.api.reply import Report, answer, json_answer
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.system import System
 from atoll.version import __version__

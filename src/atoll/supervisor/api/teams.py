@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.protocol import KeyCheck, KeyRequest, TeamRequest
-from atoll.supervisor.api.answers import Report, answer, json_answer, read_body
+from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.system import System
 from atoll.types import Quotas
 

@@ -19,9 +19,9 @@ from atoll.protocol import (
     TagsRequest,
     TemplateRequest,
 )
-from atoll.supervisor.api.answers import NDJSON, Report, answer, json_answer, read_body
+from atoll.supervisor.api.reply import NDJSON, Report, answer, json_answer, read_body
+from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.system import System
-from atoll.supervisor.table import Sandbox
 from atoll.types import BuildInfo
 
 _ONE = "/v1/templates/{ref:path}"

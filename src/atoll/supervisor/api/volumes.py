@@ -11,10 +11,10 @@ from starlette.routing import Route
 from atoll.errors import InvalidSpecError
 from atoll.host import Owner
 from atoll.protocol import AttributesRequest, VolumeRequest
-from atoll.supervisor.api.answers import Report, answer, json_answer, read_body
-from atoll.supervisor.rows import VolumeRow
+from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
+from atoll.supervisor.state.rows import VolumeRow
+from atoll.supervisor.storage.volume_files import VolumeFiles
 from atoll.supervisor.system import System
-from atoll.supervisor.volumefiles import VolumeFiles
 
 _BASE = "/v1/volumes"
 _ONE = f"{_BASE}/{{ref}}"

@@ -1,0 +1,1 @@
+"""User, mount and network namespaces, and the process that keeps them alive."""

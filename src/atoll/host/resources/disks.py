@@ -1,0 +1,56 @@
+"""How the disks of sandboxes can be kept in a home."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+from atoll.errors import HostError
+from atoll.host.namespaces.holder import Holder
+from atoll.host.namespaces.mounts import Mounts
+from atoll.host.trees.file_copy import reflinks
+from atoll.host.trees.operations import open_top, remove_tree
+
+DiskKind = Literal["frozen", "reflinked", "copied", "engine"]
+"""What a snapshot does with a disk: freezes its layer, shares what changed, copies that, or leaves it to the engine."""
+
+
+def disk_kind(home: Path, holder: Holder) -> DiskKind:
+    """The best kind that the home has. Try it where disks are mounted: in the holder's namespaces.
+
+    With one number of the host no second user inside could own a file of a layer, so the engine keeps the disk.
+    """
+    if holder.lacks_ids is not None or not _mounts(home, complete=not holder.user_namespace):
+        return "engine"
+    if not holder.user_namespace:
+        return "frozen"
+    with open_top(home) as directory:
+        return "reflinked" if reflinks(directory) else "copied"
+
+
+def _mounts(home: Path, *, complete: bool) -> bool:
+    try:
+        place = Path(tempfile.mkdtemp(prefix=".trial-", dir=home))
+    except OSError as error:
+        return _is_full(error)
+    try:
+        for name in ("lower", "upper", "work", "at"):
+            (place / name).mkdir()
+        Mounts.overlay([place / "lower"], place / "upper", place / "work", place / "at", complete=complete)
+        try:
+            (place / "at" / "file").touch()
+        finally:
+            Mounts.unmount(place / "at")
+    except (HostError, OSError) as error:
+        return _is_full(error)
+    else:
+        return True
+    finally:
+        remove_tree(place)
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether a trial told nothing: on a full disk nothing can be made, but what is there can be used and erased."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

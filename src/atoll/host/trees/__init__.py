@@ -1,0 +1,1 @@
+"""Directory trees: copies, checksums, and use of trees that are not trusted."""

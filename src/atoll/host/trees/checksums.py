@@ -1,0 +1,250 @@
+"""Seals of trees: what each entry was, in one file with a checksum of its own, and what has become of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from atoll.host.trees.facts import Entry, Facts, Group, Pace, walk
+from atoll.host.trees.operations import open_below, open_top
+from atoll.types import Damage
+
+_MAGIC = b"atoll tree seal 1\n"
+# After the records: how many entries, how many bytes were read of them, SHA-256 of all before.
+_END = struct.Struct(">QQ32s")
+_LENGTH = struct.Struct(">I")
+_LONGEST_RECORD = 4096
+_CHUNK_BYTES = 1 << 20
+MOST_DAMAGES = 100
+_LONGEST_PATH = 1000
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Entry | Group).decode
+
+
+class SealedTree(msgspec.Struct, frozen=True):
+    """How much a seal covers, and how many of its entries are damaged; ``damages`` are the first of those."""
+
+    entries: int
+    size_bytes: int
+    damages: list[Damage] = []
+    damaged: int = 0
+
+
+class BrokenSealError(Exception):
+    """A seal is not what was written."""
+
+
+def write_seal(tree: Path, seal: Path, pace: Pace) -> SealedTree:
+    """Note what a tree is, which nobody changes. The file is on the disk when this returns.
+
+    Raises:
+        OSError: Something cannot be read, or the seal not be written.
+    """
+    total = hashlib.sha256(_MAGIC)
+    entries = 0
+    with open_top(tree) as top, seal.open("wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(_MAGIC)
+        for record in walk(top, Facts(pace)):
+            entries += isinstance(record, Entry)
+            data = _encode(record)
+            for part in (_LENGTH.pack(len(data)), data):
+                file.write(part)
+                total.update(part)
+        counts = struct.pack(">QQ", entries, pace.read_bytes)
+        total.update(counts)
+        file.write(counts + total.digest())
+        file.flush()
+        os.fsync(file.fileno())
+    return SealedTree(entries, pace.read_bytes)
+
+
+def sealed_bytes(seal: Path) -> int:
+    """How many bytes are to be read to compare a tree with its seal; 0 when that cannot be told."""
+    try:
+        with seal.open("rb") as file:
+            file.seek(-_END.size, os.SEEK_END)
+            return int(_END.unpack(file.read(_END.size))[1])
+    except (OSError, struct.error):
+        return 0
+
+
+def check_seal(tree: Path, seal: Path, pace: Pace) -> SealedTree:
+    """Compare a tree with its seal, reading what the disk has.
+
+    Raises:
+        BrokenSealError: The seal itself is damaged, so that nothing can be said of the tree.
+        OSError: The seal, or the top of the tree, cannot be read.
+    """
+    with seal.open("rb") as file, open_top(tree) as top:
+        entries, records_end = _whole(file)
+        comparison = _Comparison(top, Facts(pace, from_disk=True))
+        for record in _records(file, records_end):
+            comparison.add(record)
+        comparison.end()
+    return SealedTree(entries, pace.read_bytes, comparison.damages, comparison.damaged)
+
+
+def _whole(file: BinaryIO) -> tuple[int, int]:
+    """How many entries a seal has, and where its records end."""
+    end = os.fstat(file.fileno()).st_size - _END.size
+    if end < len(_MAGIC) or file.read(len(_MAGIC)) != _MAGIC:
+        raise BrokenSealError("it is no seal")
+    total = hashlib.sha256(_MAGIC)
+    left = end - len(_MAGIC)
+    while left:
+        data = file.read(min(left, _CHUNK_BYTES))
+        if not data:
+            raise BrokenSealError("it has become shorter")
+        total.update(data)
+        left -= len(data)
+    tail = file.read(_END.size)
+    total.update(tail[:16])
+    if total.digest() != tail[16:]:
+        raise BrokenSealError("it is not what was written")
+    return int(_END.unpack(tail)[0]), end
+
+
+def _records(file: BinaryIO, end: int) -> Iterator[Entry | Group]:
+    at = len(_MAGIC)
+    file.seek(at)
+    while at < end:
+        (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+        if length > _LONGEST_RECORD:
+            raise BrokenSealError("a record is too long")
+        try:
+            yield _decode(file.read(length))
+        except msgspec.MsgspecError as error:
+            raise BrokenSealError(str(error)) from None
+        at += _LENGTH.size + length
+
+
+class _Comparison:
+    """Compares a tree with the records of a seal as they come, one directory at a time."""
+
+    def __init__(self, top: int, facts: Facts) -> None:
+        self._top = top
+        self._facts = facts
+        self._at: list[str] = []
+        self._directory: int | None = None
+        self._left: set[str] = set()
+        self._links: dict[int, int] = {}
+        self.damages: list[Damage] = []
+        self.damaged = 0
+
+    def add(self, record: Entry | Group) -> None:
+        """Compare what the record is of."""
+        if isinstance(record, Group):
+            self._leave()
+            self._enter(record)
+        elif not record.name:
+            self._compare(self._top, ".", record, os.fstat(self._top))
+        elif self._directory is not None:
+            self._entry(self._directory, record)
+
+    def end(self) -> None:
+        """There are no more records."""
+        self._leave()
+
+    def _enter(self, group: Group) -> None:
+        if group.depth:
+            self._at[group.depth - 1 :] = [os.fsdecode(group.name)]
+        try:
+            with open_below(self._top, "/".join(self._at)) as fd:
+                self._left = set(os.listdir(fd))
+                self._directory = os.dup(fd)
+        except OSError as error:
+            # One that is not there any more has been told of in its own directory.
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                self._tell(None, f"it cannot be read: {error.strerror}")
+
+    def _leave(self) -> None:
+        if self._directory is None:
+            return
+        os.close(self._directory)
+        self._directory = None
+        for name in sorted(self._left):
+            self._tell(name, "it was not there when the seal was made")
+        self._left = set()
+
+    def _entry(self, directory: int, wanted: Entry) -> None:
+        name = os.fsdecode(wanted.name)
+        self._left.discard(name)
+        try:
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            self._tell(name, "it is missing")
+        except OSError as error:
+            self._tell(name, f"it cannot be read: {error.strerror}")
+        else:
+            self._compare(directory, name, wanted, status)
+
+    def _compare(self, directory: int, name: str, wanted: Entry, status: os.stat_result) -> None:
+        if stat.S_IFMT(status.st_mode) != stat.S_IFMT(wanted.mode):
+            self._tell(name, f"it is {_kind(status.st_mode)} instead of {_kind(wanted.mode)}")
+            return
+        again = self._links.setdefault(wanted.link, status.st_ino) if wanted.link else status.st_ino
+        # What has a wrong length need not be read.
+        content = bool(wanted.content) and status.st_size == wanted.size
+        try:
+            found = self._facts.of(directory, name, status, link=wanted.link, content=content)
+        except OSError as error:
+            self._tell(name, f"it cannot be read: {error.strerror}")
+            return
+        told = list(_differences(wanted, found))
+        if again != status.st_ino:
+            told.append("it is not linked with the names that it was linked with")
+        if told:
+            self._tell(name, "; ".join(told))
+
+    def _tell(self, name: str | None, what: str) -> None:
+        self.damaged += 1
+        if len(self.damages) < MOST_DAMAGES:
+            path = "/".join([*self._at, *([name] if name not in (None, ".") else [])])
+            self.damages.append(Damage(path=_readable(path), what=what))
+
+
+def _differences(wanted: Entry, found: Entry) -> Iterator[str]:
+    if found.size != wanted.size:
+        yield f"it has {found.size} bytes instead of {wanted.size}"
+    elif found.content != wanted.content:
+        yield "its content has changed"
+    if found.device != wanted.device:
+        yield "it is another device"
+    if found.mode != wanted.mode:
+        yield f"its mode is {stat.S_IMODE(found.mode):04o} instead of {stat.S_IMODE(wanted.mode):04o}"
+    if found.owner != wanted.owner:
+        yield "its owner is {}:{} instead of {}:{}".format(*found.owner, *wanted.owner)
+    if found.modified != wanted.modified:
+        yield "its time of change is another"
+    if found.attributes != wanted.attributes:
+        yield "its extended attributes have changed"
+
+
+_KINDS = {
+    stat.S_IFREG: "a file",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a symlink",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def _kind(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "something else")
+
+
+def _readable(path: str) -> str:
+    """A path as text, at most so long; bytes that are no text are spelled out."""
+    text = os.fsencode(path or ".").decode("utf-8", "backslashreplace")
+    return text if len(text) <= _LONGEST_PATH else f"…{text[-_LONGEST_PATH:]}"

@@ -1,0 +1,244 @@
+"""Whole directory trees: removing, measuring and syncing them. Nothing here follows a symlink or enters a
+mount.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from atoll.errors import HostError
+from atoll.host import syscalls
+from atoll.host.namespaces.mounts import mounts_below
+
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Well below the 4096 bytes that the kernel takes at once.
+_LONGEST_STEP = 1000
+# A small file costs as much time to copy as so many bytes of a big one.
+_ENTRY_BYTES = 32 << 10
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file or a directory with all that is in it, whatever its modes; nothing there is no error.
+
+    Raises:
+        HostError: Something is still mounted below it; then nothing was removed.
+        OSError: The kernel refuses a removal.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        path.unlink(missing_ok=True)
+        return
+    if mounted := mounts_below(path):
+        raise HostError(f"{path} is not removed: {mounted[0]} is still mounted", hint="try again")
+    path.chmod(0o700)
+    top = os.open(path, _OPEN_DIRECTORY)
+    try:
+        _remove_content(top)
+    finally:
+        os.close(top)
+    path.rmdir()
+
+
+def remove_entry(directory: int, name: str) -> None:
+    """Remove what a directory, given by its descriptor, holds under that name, with all that is in it."""
+    try:
+        os.unlink(name, dir_fd=directory)
+    except IsADirectoryError:
+        top = _open_forced(directory, name)
+        try:
+            _remove_content(top)
+        finally:
+            os.close(top)
+        os.rmdir(name, dir_fd=directory)
+
+
+def tree_bytes(path: Path) -> int:
+    """Bytes of disk that a tree takes; a file with several names counts once. What vanishes meanwhile is
+    left out.
+    """
+    total = path.lstat().st_blocks * 512
+    linked: set[int] = set()
+    for found in stats_below(path):
+        if not stat.S_ISDIR(found.st_mode) and found.st_nlink > 1:
+            if found.st_ino in linked:
+                continue
+            linked.add(found.st_ino)
+        total += found.st_blocks * 512
+    return total
+
+
+def tree_outgrows(path: Path, most_bytes: int) -> bool:
+    """Whether a tree takes more than so many bytes of disk, each of its entries counted as 32 KiB more.
+
+    Looks at no more of it than it needs to know.
+    """
+    total = 0
+    with contextlib.closing(stats_below(path)) as below:
+        for found in below:
+            total += _ENTRY_BYTES + found.st_blocks * 512
+            if total > most_bytes:
+                return True
+    return False
+
+
+def stats_below(path: Path) -> Generator[os.stat_result, None, None]:
+    """What the kernel knows of each name in a tree, itself not included. What vanishes meanwhile is left out."""
+    with open_top(path) as top:
+        waiting = [""]
+        while waiting:
+            at = waiting.pop()
+            with _unless_caught(), open_below(top, at) as fd, os.scandir(fd) as entries:
+                for entry in entries:
+                    found = None
+                    with _unless_caught():
+                        found = entry.stat(follow_symlinks=False)
+                    if found is None:
+                        continue
+                    if stat.S_ISDIR(found.st_mode):
+                        waiting.append(f"{at}/{entry.name}" if at else entry.name)
+                    yield found
+
+
+@contextlib.contextmanager
+def _unless_caught() -> Iterator[None]:
+    """Go on behind this where somebody has renamed, replaced or removed what was to be opened."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE):
+            raise
+
+
+def sync_tree(path: Path) -> None:
+    """Make everything below ``path`` durable: all that its file system holds in memory is written."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        syscalls.syncfs(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def open_top(path: Path) -> Iterator[int]:
+    """A descriptor of a directory that is no symlink."""
+    fd = os.open(path, _OPEN_DIRECTORY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def open_below(top: int, at: str) -> Iterator[int]:
+    """A descriptor of the directory ``at``, a path of any length below ``top``, reached through no symlink.
+
+    Raises:
+        OSError: There is none, or it is reached through a symlink (ELOOP) or a mount (EXDEV).
+    """
+    fd = os.dup(top) if not at else -1
+    try:
+        for step in _steps(at):
+            deeper = syscalls.open_directory_below(top if fd < 0 else fd, step)
+            if fd >= 0:
+                os.close(fd)
+            fd = deeper
+        yield fd
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def read_below(top: Path, at: str, most_bytes: int) -> bytes | None:
+    """A regular file below ``top``, reached through no symlink; None when there is none or it is longer.
+
+    For trees whose content is not to be trusted.
+    """
+    directory, _, name = at.rpartition("/")
+    try:
+        with open_top(top) as top_fd, open_below(top_fd, directory) as fd:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(name, flags, dir_fd=fd), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return None
+                data = file.read(most_bytes + 1)
+    except OSError:
+        return None
+    return data if len(data) <= most_bytes else None
+
+
+def _steps(at: str) -> Iterator[str]:
+    # A name has at most 255 bytes, and a character at most 4, so each step stays below the kernel's limit.
+    step = ""
+    for name in at.split("/") if len(at) > _LONGEST_STEP else [at] if at else []:
+        if step and len(step) + len(name) >= _LONGEST_STEP:
+            yield step
+            step = ""
+        step = f"{step}/{name}" if step else name
+    if step:
+        yield step
+
+
+def _remove_content(top: int) -> None:
+    # Directories that are not empty are moved up to the top, so that no depth needs many descriptors or
+    # long paths.
+    waiting = _empty(top, top, 0)
+    count = len(waiting)
+    while waiting:
+        name = waiting.pop()
+        fd = _open_forced(top, name)
+        try:
+            moved = _empty(fd, top, count)
+        finally:
+            os.close(fd)
+        count += len(moved)
+        waiting += moved
+        os.rmdir(name, dir_fd=top)
+
+
+def _empty(directory: int, top: int, count: int) -> list[str]:
+    """Remove all that is in a directory but full directories: these move to ``top``, under the names
+    returned.
+    """
+    moved: list[str] = []
+    with os.scandir(directory) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_directory in found:
+        if not is_directory:
+            os.unlink(name, dir_fd=directory)
+            continue
+        try:
+            os.rmdir(name, dir_fd=directory)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            moved.append(_move_up(directory, name, top, count + len(moved)))
+    return moved
+
+
+def _move_up(directory: int, name: str, top: int, count: int) -> str:
+    if directory == top:
+        return name
+    # To move a directory one must be able to write to it.
+    os.close(_open_forced(directory, name))
+    new = f".removed-{os.getpid()}-{count}"
+    os.rename(name, new, src_dir_fd=directory, dst_dir_fd=top)
+    return new
+
+
+def _open_forced(directory: int, name: str) -> int:
+    """Open a directory after making sure that we may read and change it."""
+    fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        if os.fstat(fd).st_mode & 0o700 != 0o700:
+            os.chmod(f"/proc/self/fd/{fd}", 0o700)
+        return os.open(".", _OPEN_DIRECTORY, dir_fd=fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,35 @@
+"""How much is in a tree, counted as the limits of a disk count."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from atoll.host.trees.operations import stats_below
+
+_PAGE_BYTES = 4096
+
+
+class TreeUse(NamedTuple):
+    """The sizes of its files in pages, holes included, and a page for each name; and how many names it has."""
+
+    size_bytes: int
+    files: int
+
+
+def tree_use(path: Path) -> TreeUse:
+    """How much is in a tree, itself not counted; the size of a file with several names counts once. What vanishes
+    is left out.
+    """
+    pages = files = 0
+    linked: set[int] = set()
+    for found in stats_below(path):
+        files += 1
+        pages += 1
+        if not stat.S_ISDIR(found.st_mode) and found.st_nlink > 1:
+            if found.st_ino in linked:
+                continue
+            linked.add(found.st_ino)
+        pages += -(-found.st_size // _PAGE_BYTES) if stat.S_ISREG(found.st_mode) else 0
+    return TreeUse(pages * _PAGE_BYTES, files)

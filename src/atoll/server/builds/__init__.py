@@ -1,0 +1,1 @@
+"""Builds of templates that this server runs."""

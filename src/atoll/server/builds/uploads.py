@@ -1,0 +1,158 @@
+"""Files that clients hand over for the builds of templates: kept for a day, never unpacked here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+from atoll.server.e2b.answers import Refusal
+from atoll.server.tokens import Tokens, same
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_ONE_BYTES = 2 << 30
+_ALL_BYTES = 16 << 30
+_KEEP_S = 24 * 3600.0
+_URL_S = 3600
+_AT_ONCE = 16
+_NEW = ".new-"
+_MARK_CHARS = 32
+
+
+class Uploads:
+    """The uploads of all teams, each known by its team and the hash that the client gives it.
+
+    Args:
+        directory: Where they lie.
+        tokens: Signs the addresses that they are sent to.
+        clock: Unix seconds.
+        most_bytes: Of one, and of all together; of the team that has most the oldest go first.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        tokens: Tokens,
+        clock: Callable[[], float] = time.time,
+        most_bytes: tuple[int, int] = (_ONE_BYTES, _ALL_BYTES),
+    ) -> None:
+        self._directory = directory
+        self._tokens = tokens
+        self._clock = clock
+        self._one_bytes, self._all_bytes = most_bytes
+        self._going: Counter[str] = Counter()
+        self._coming_bytes = 0
+
+    def path(self, team: str, digest: str) -> Path:
+        """Where one lies, or would.
+
+        Raises:
+            Refusal: It is no hash.
+        """
+        if not _HASH.fullmatch(digest):
+            raise Refusal(400, "Invalid files hash")
+        # no text of a client is part of a path
+        return self._directory / f"{_mark(team)}{hashlib.sha256(digest.encode()).hexdigest()}"
+
+    def has(self, team: str, digest: str) -> bool:
+        """Whether it is there; then it is kept for a day more."""
+        path = self.path(team, digest)
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(path, (self._clock(), self._clock()))
+            return True
+        return False
+
+    def query(self, team: str, digest: str) -> str:
+        """What the address of an upload ends with: for an hour, who has it may send that one file."""
+        self.path(team, digest)
+        until = str(int(self._clock()) + _URL_S)
+        values = {"team": team, "until": until, "signature": self._tokens.upload(team, digest, until)}
+        return urlencode(values)
+
+    async def take(self, digest: str, asked: dict[str, str], pieces: AsyncIterator[bytes]) -> None:
+        """Keep what a client sends to such an address.
+
+        Raises:
+            Refusal: The address is not signed, or not any more (403), it is too long (413), or too many
+                come at once (503).
+        """
+        team, until = asked.get("team", ""), asked.get("until", "")
+        wanted = self._tokens.upload(team, digest, until)
+        if not same(asked.get("signature", ""), wanted) or not until.isdigit() or int(until) < self._clock():
+            raise Refusal(403, "this address is not signed, or not any more")
+        path = self.path(team, digest)
+        if self._going[team] >= _AT_ONCE:
+            raise Refusal(503, "too many uploads go on", headers={"Retry-After": "1"})
+        self._going[team] += 1
+        try:
+            await self._write(path, pieces)
+        finally:
+            self._going[team] -= 1
+            self._going += Counter()  # forgets those who have none
+        await asyncio.to_thread(self.sweep)
+
+    async def _write(self, path: Path, pieces: AsyncIterator[bytes]) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        aside = path.with_name(f"{path.name[:_MARK_CHARS]}{_NEW}{os.urandom(8).hex()}")
+        size = 0
+        try:
+            with open(aside, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                async for piece in pieces:
+                    size += len(piece)
+                    self._coming_bytes += len(piece)
+                    self._check(size)
+                    await asyncio.to_thread(file.write, piece)
+            os.utime(aside, (self._clock(), self._clock()))
+            aside.rename(path)
+        finally:
+            self._coming_bytes -= size
+            aside.unlink(missing_ok=True)
+
+    def _check(self, size: int) -> None:
+        if size > self._one_bytes:
+            raise Refusal(413, f"an upload has at most {self._one_bytes} bytes")
+        if self._coming_bytes > self._all_bytes:
+            raise Refusal(503, "too many uploads go on", headers={"Retry-After": "10"})
+
+    def sweep(self) -> None:
+        """Remove what is older than a day, what nobody goes on sending, and the oldest of too much."""
+        oldest_s = self._clock() - _KEEP_S
+        kept: list[tuple[float, int, Path]] = []
+        for found in sorted(self._entries()):
+            if found[0] < oldest_s:
+                found[2].unlink(missing_ok=True)
+            else:
+                kept.append(found)
+        sizes: Counter[str] = Counter()
+        for _, size, entry in kept:
+            sizes[_owner(entry)] += size
+        # what a team sends pushes out nothing of a team that has less
+        while sizes.total() > self._all_bytes:
+            most = max(sizes, key=lambda owner: sizes[owner])
+            oldest = next(found for found in kept if _owner(found[2]) == most)
+            kept.remove(oldest)
+            oldest[2].unlink(missing_ok=True)
+            sizes[most] -= oldest[1]
+
+    def _entries(self) -> Iterator[tuple[float, int, Path]]:
+        """When each was used last, its size, and where it is."""
+        for entry in self._directory.iterdir() if self._directory.is_dir() else ():
+            with contextlib.suppress(FileNotFoundError):  # another sweep was faster
+                status = entry.stat()
+                yield status.st_mtime, status.st_size, entry
+
+
+def _mark(team: str) -> str:
+    """What the names of a team's files begin with."""
+    return hashlib.sha256(team.encode()).hexdigest()[:_MARK_CHARS]
+
+
+def _owner(entry: Path) -> str:
+    return entry.name[:_MARK_CHARS]

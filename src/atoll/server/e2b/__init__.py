@@ -1,0 +1,1 @@
+"""E2B's protocol: bodies, views, and what its words mean here."""

@@ -1,0 +1,147 @@
+"""New sandboxes, out of what E2B's clients ask for."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from atoll.errors import ImageNotFoundError, SnapshotNotFoundError
+from atoll.sdk import AsyncSandbox
+from atoll.server.e2b import leases
+from atoll.server.e2b.answers import Refusal
+from atoll.server.e2b.attributes import IDEMPOTENCY, Attributes, read
+from atoll.server.e2b.egress import egress_of, mask_of
+from atoll.server.e2b.idempotency import KEEP_S, Idempotency
+from atoll.server.e2b.origins import Origin, missing_template, origin_of
+from atoll.server.e2b.owned import all_of
+from atoll.server.e2b.views import Views
+from atoll.server.e2b.wire import NewSandbox, Sandbox
+from atoll.types import TeamInfo
+
+_NO_PUBLIC_TRAFFIC = (
+    "You cannot create a sandbox without public access "
+    "unless you enable secure envd access via 'secure' flag."
+)
+
+
+@dataclass(frozen=True)
+class Creation:
+    """Makes sandboxes.
+
+    Args:
+        views: What clients are told of them.
+        idempotency: What was made for requests that come again.
+    """
+
+    views: Views
+    idempotency: Idempotency
+
+    async def create(
+        self,
+        team: TeamInfo,
+        asked: NewSandbox,
+        *,
+        default_s: int,
+        secure: bool = True,
+        key: str | None = None,
+    ) -> Sandbox:
+        """Make a sandbox and have it running.
+
+        Args:
+            team: Whose it is.
+            asked: What the client wants.
+            default_s: How long it runs if the client does not say.
+            secure: Its agent asks for an access token.
+            key: The same key and request give the same sandbox again.
+
+        Raises:
+            Refusal: The request makes no sense, or is more than this server can.
+        """
+        timeout_s = default_s if asked.timeout is None else asked.timeout
+        most_s = team.quotas.timeout_s
+        wanted: dict[str, Any] = {
+            "lifecycle": leases.lease_of(asked, leases.bounded(timeout_s, most_s), most_s),
+            "network": _egress(asked),
+            "metadata": asked.metadata,
+            "volumes": _volumes(asked),
+            "team": team.name,
+        }
+        if asked.iam:
+            raise Refusal(400, "Workload identity is not enabled on this server.")
+        if key is None:
+            return await self._make(asked, wanted, secure, None)
+        mark = f"{key} {_fingerprint(asked, default_s)}"
+
+        async def make() -> Sandbox:
+            return await self._earlier(team.name, mark) or await self._make(asked, wanted, secure, mark)
+
+        return await self.idempotency.once(team.name, key, mark, make)
+
+    async def _make(
+        self, asked: NewSandbox, wanted: dict[str, Any], secure: bool, mark: str | None
+    ) -> Sandbox:
+        origin = await origin_of(asked.template_id, wanted["team"])
+        attributes = _attributes(asked, origin, secure, mark)
+        try:
+            sandbox = await AsyncSandbox.create(
+                image=origin.image,
+                from_snapshot=origin.snapshot_id,
+                env=asked.env_vars,
+                attributes=attributes.kept(),
+                **wanted,
+            )
+        except (ImageNotFoundError, SnapshotNotFoundError):
+            raise missing_template(asked.template_id) from None
+        with contextlib.closing(sandbox):
+            return self.views.created(sandbox.id, attributes)
+
+    async def _earlier(self, team: str, mark: str) -> Sandbox | None:
+        """What a request before the server's last start has made."""
+        key = mark.partition(" ")[0]
+        for info in await all_of(team):
+            kept = info.attributes.get(IDEMPOTENCY, "")
+            if kept.partition(" ")[0] == key and time.time() - info.created_at < KEEP_S:
+                if kept != mark:
+                    raise Refusal(422, "this Idempotency-Key was used with another request")
+                return self.views.created(info.sandbox_id, read(info.attributes, info.image))
+        return None
+
+
+def _egress(asked: NewSandbox) -> Literal["internet", "none"] | None:
+    """What is asked for; None is what its template could reach."""
+    if asked.network is None and asked.allow_internet_access is None:
+        return None
+    return egress_of(asked.network, asked.allow_internet_access)
+
+
+def _attributes(asked: NewSandbox, origin: Origin, secure: bool, mark: str | None) -> Attributes:
+    network = asked.network
+    public = network is None or network.allow_public_traffic is not False
+    if not public and not secure:
+        raise Refusal(400, _NO_PUBLIC_TRAFFIC)
+    return Attributes(
+        template=origin.template_id,
+        alias=origin.alias,
+        secure=secure,
+        public_traffic=public,
+        mask_host=mask_of(network),
+        internet=asked.allow_internet_access,
+        idempotency=mark,
+    )
+
+
+def _volumes(asked: NewSandbox) -> dict[str, str]:
+    mounts = asked.volume_mounts or []
+    volumes = {mount.path: mount.name for mount in mounts}
+    if len(volumes) < len(mounts):
+        raise Refusal(400, "two volumes cannot be mounted at one path")
+    return volumes
+
+
+def _fingerprint(asked: NewSandbox, default_s: int) -> str:
+    return hashlib.sha256(msgspec.json.encode((asked, default_s), order="deterministic")).hexdigest()[:32]

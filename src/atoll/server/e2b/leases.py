@@ -1,0 +1,62 @@
+"""E2B's timeouts as our leases."""
+
+from __future__ import annotations
+
+from atoll.server.e2b.answers import Refusal
+from atoll.server.e2b.wire import NewSandbox, OnTimeout
+from atoll.types import Lifecycle
+
+DEFAULT_V1_S = 15
+DEFAULT_V2_S = 300
+_WOKEN_LEAST_S = 300
+_HOUR_S = 3600
+
+
+def bounded(timeout_s: int, most_s: float | None) -> int:
+    """A timeout, unless it is longer than the team may have.
+
+    Raises:
+        Refusal: It is.
+    """
+    if most_s is not None and timeout_s > most_s:
+        raise Refusal(400, f"Timeout cannot be greater than {most_s / _HOUR_S:g} hours")
+    return timeout_s
+
+
+def lease_of(asked: NewSandbox, timeout_s: int, most_s: float | None = None) -> Lifecycle:
+    """How long a new sandbox runs, and what happens then; ``most_s`` is the longest lease of its team.
+
+    Raises:
+        Refusal: What is asked for contradicts itself.
+    """
+    auto_resume = asked.auto_resume is not None and asked.auto_resume.enabled
+    if asked.auto_pause_memory is False:
+        if not asked.auto_pause:
+            raise Refusal(400, "autoPauseMemory=false only applies when autoPause is true.")
+        if auto_resume:
+            raise Refusal(400, "autoPauseMemory=false cannot be combined with autoResume.")
+    on_timeout = "kill"
+    if asked.auto_pause:
+        on_timeout = "stop" if asked.auto_pause_memory is False else "suspend"
+    like = Lifecycle(on_timeout=on_timeout, auto_resume=auto_resume)  # type: ignore[arg-type]
+    return lease(timeout_s, like, most_s)
+
+
+def lease(timeout_s: int, like: Lifecycle, most_s: float | None = None) -> Lifecycle:
+    """A lease of that length that ends as another does; a use that wakes the sandbox gives 5 minutes or more, if the
+    team may have so much.
+    """
+    woken_s = max(timeout_s, _WOKEN_LEAST_S)
+    return Lifecycle(
+        timeout_s=timeout_s,
+        on_timeout=like.on_timeout,
+        auto_resume=like.auto_resume,
+        wake_timeout_s=woken_s if most_s is None else min(woken_s, most_s),
+    )
+
+
+def told(lifecycle: Lifecycle) -> OnTimeout:
+    """A lease's end as E2B knows it."""
+    return OnTimeout(
+        auto_resume=lifecycle.auto_resume, on_timeout="kill" if lifecycle.on_timeout == "kill" else "pause"
+    )

@@ -1,0 +1,123 @@
+"""A sandbox's log as E2B's clients read it: lines with a moment, a level and fields."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from atoll.server.e2b.answers import Refusal
+from atoll.server.e2b.listing import number_of
+from atoll.server.e2b.wire import Level, LogEntry
+
+LIMIT_MOST = 1000
+_LINE_MOST = 8_192
+_SEARCH_MOST = 256
+_LEVELS: tuple[Level, ...] = ("debug", "info", "warn", "error")
+_OURS = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)Z sandbox (.*)", re.DOTALL)
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """Which lines.
+
+    Args:
+        cursor_ms: From that moment on, in Unix milliseconds, or with ``newest_first`` back from it; None is the end.
+        newest_first: Back in time.
+        limit: The most to give.
+        level: That bad, or worse.
+        search: Lines that hold this text.
+    """
+
+    cursor_ms: int | None = None
+    newest_first: bool = False
+    limit: int = LIMIT_MOST
+    level: Level = "debug"
+    search: str = ""
+
+
+def query_of(asked: Mapping[str, str], cursor: str) -> Query:
+    """What the query part of a request asks for.
+
+    Args:
+        asked: The query part.
+        cursor: The name of the cursor in it.
+
+    Raises:
+        Refusal: It makes no sense.
+    """
+    direction, level = asked.get("direction") or "forward", asked.get("level") or "debug"
+    if direction not in ("forward", "backward"):
+        raise Refusal(400, "direction must be forward or backward")
+    if level not in _LEVELS:
+        raise Refusal(400, f"level must be one of {', '.join(_LEVELS)}")
+    search = asked.get("search", "")
+    if len(search) > _SEARCH_MOST:
+        raise Refusal(400, f"search must have at most {_SEARCH_MOST} characters")
+    return Query(
+        cursor_ms=number_of(asked, cursor, 0) if asked.get(cursor) else None,
+        newest_first=direction == "backward",
+        limit=number_of(asked, "limit", LIMIT_MOST, most=LIMIT_MOST),
+        level=level,
+        search=search,
+    )
+
+
+async def entries_of(texts: AsyncIterator[str], query: Query, began: datetime) -> list[LogEntry]:
+    """The lines of a log that fit.
+
+    Args:
+        texts: The log, in pieces.
+        query: Which lines.
+        began: The moment of lines before the first that tells its own.
+    """
+    found: deque[LogEntry] = deque(maxlen=query.limit if query.newest_first else None)
+    async for entry in _entries(texts, began):
+        if not query.newest_first and len(found) >= query.limit:
+            break
+        if _fits(entry, query):
+            found.append(entry)
+    return list(reversed(found)) if query.newest_first else list(found)
+
+
+async def _entries(texts: AsyncIterator[str], moment: datetime) -> AsyncIterator[LogEntry]:
+    async for line in _lines(texts):
+        source: Literal["atoll", "console"] = "console"
+        message = line
+        if match := _OURS.fullmatch(line):
+            stamp = _moment(match[1])
+            if stamp is not None:
+                moment, message, source = stamp, match[2], "atoll"
+        level: Level = "error" if source == "atoll" and message.startswith("crashed") else "info"
+        yield LogEntry(timestamp=moment, message=message, level=level, fields={"source": source})
+
+
+async def _lines(texts: AsyncIterator[str]) -> AsyncIterator[str]:
+    rest = ""
+    async for text in texts:
+        *whole, rest = (rest + text).split("\n")
+        for line in whole:
+            yield line[:_LINE_MOST].rstrip("\r")
+        # a guest need never end a line
+        rest = rest[:_LINE_MOST]
+    if rest:
+        yield rest
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:  # a guest may write what looks like one
+        return None
+
+
+def _fits(entry: LogEntry, query: Query) -> bool:
+    if _LEVELS.index(entry.level) < _LEVELS.index(query.level) or query.search not in entry.message:
+        return False
+    if query.cursor_ms is None:
+        return True
+    at_ms = int(entry.timestamp.timestamp() * 1000)
+    return at_ms <= query.cursor_ms if query.newest_first else at_ms >= query.cursor_ms

@@ -1,0 +1,62 @@
+"""What a new sandbox is made of: the template that a client names."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from atoll.errors import NotFoundError
+from atoll.sdk import AsyncTemplates
+from atoll.server.e2b.answers import Refusal
+
+# What a template, a snapshot or an image can be called, with a namespace, a registry, a tag, a digest.
+_REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,255}")
+_SHOWN = 64
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sandbox starts from: a snapshot, or an image where no template has that name."""
+
+    template_id: str
+    alias: str | None = None
+    image: str | None = None
+    snapshot_id: str | None = None
+
+
+def missing_template(ref: str) -> Refusal:
+    """What is answered for a template that is not there, or is another team's and not public."""
+    return Refusal(404, f"template '{ref[:_SHOWN]}' not found")
+
+
+def missing_tag(name: str, tag: str) -> Refusal:
+    """What is answered for a template that is there, without that tag."""
+    return Refusal(404, f"tag '{tag[:_SHOWN]}' does not exist for template '{name[:_SHOWN]}'")
+
+
+async def origin_of(ref: str, team: str) -> Origin:
+    """The origin that a client names as ``NAME``, ``NAME:TAG`` or an id.
+
+    Raises:
+        Refusal: The team has none (404), or it is no name (400).
+    """
+    if not _REF.fullmatch(ref):
+        raise Refusal(400, "templateID is not the name or id of a template")
+    try:
+        found = await AsyncTemplates.resolve(ref, team)
+    except NotFoundError:
+        raise await _missing(ref, team) from None
+    return Origin(
+        template_id=found.template_id, alias=found.name, image=found.image, snapshot_id=found.snapshot_id
+    )
+
+
+async def _missing(ref: str, team: str) -> Refusal:
+    name, _, tag = ref.partition(":")
+    if not tag:
+        return missing_template(ref)
+    try:
+        await AsyncTemplates.get(name, team=team)
+    except NotFoundError:
+        return missing_template(ref)
+    return missing_tag(name, tag)

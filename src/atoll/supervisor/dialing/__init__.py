@@ -1,0 +1,1 @@
+"""Connections from clients into sandboxes."""

@@ -1,0 +1,55 @@
+"""Connections to what listens on the loopback interface inside, which no address leads to: the guest's agent does."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from atoll.errors import AgentError
+from atoll.guest import AGENT_PORT, HttpClient, loopback
+from atoll.supervisor.machines.agent_client import Dials
+
+_HEAD_MOST_BYTES = 4096
+_HEAD_END = b"\r\n\r\n"
+_SWITCHED = b"101"
+
+
+async def dial_loopback(link: Dials, port: int, timeout_s: float) -> socket.socket | None:
+    """A connected socket, as ``link.dial`` gives, to a port of the guest's loopback; None where nothing listens.
+
+    Raises:
+        AgentError: The agent answered nonsense.
+        OSError: It did not answer in time, or its connection ended.
+    """
+    connection = await link.dial(AGENT_PORT, timeout_s)
+    try:
+        async with asyncio.timeout(timeout_s):
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(connection, HttpClient().request(loopback(port)))
+            if not _is_led(await _head(connection)):
+                connection.close()
+                return None
+            # The agent sends nothing else before that: what the server sends is for whoever gets the socket.
+            await loop.sock_sendall(connection, b"\n")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def _head(connection: socket.socket) -> bytes:
+    head = b""
+    while _HEAD_END not in head:
+        data = await asyncio.get_running_loop().sock_recv(connection, _HEAD_MOST_BYTES - len(head))
+        if not data:
+            raise AgentError("the guest agent's answer has no end")
+        head += data
+    return head
+
+
+def _is_led(head: bytes) -> bool:
+    if head.split(b" ", 2)[1:2] != [_SWITCHED]:
+        return False
+    if head.index(_HEAD_END) + len(_HEAD_END) < len(head):
+        raise AgentError("the guest agent sent more than its answer")
+    return True

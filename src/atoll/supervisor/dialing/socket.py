@@ -1,0 +1,215 @@
+"""The dial socket: clients ask for a port of a sandbox and get a connected socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+from pathlib import Path
+
+from atoll.errors import AgentError, AtollError, DeadlineError, NotFoundError
+from atoll.guest import AGENT_PORT
+from atoll.network import SHORTAGES
+from atoll.protocol import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_request, encode, error_body
+from atoll.supervisor.dialing.loopback import dial_loopback
+from atoll.supervisor.lifecycle.sleep import Sleep
+from atoll.supervisor.machines.running_machine import Berth
+from atoll.supervisor.state.registry import Sandbox, Table
+from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.state.transitions import check_action
+
+_CLIENTS_AT_ONCE = 128
+_DIAL_TIMEOUT_S = 10.0
+_TRIES = 5
+_log = logging.getLogger(__name__)
+
+
+class Dialling:
+    """Connects into sandboxes, waking them first.
+
+    Args:
+        table: The sandboxes.
+        sleep: Wakes them.
+        works: Owner of a waking, which goes on when the client leaves.
+    """
+
+    def __init__(self, table: Table, sleep: Sleep, works: Works) -> None:
+        self._table = table
+        self._sleep = sleep
+        self._works = works
+
+    async def dial(self, request: DialRequest) -> tuple[DialAnswer, socket.socket]:
+        """A connected socket for the caller, and what is told with it.
+
+        Raises:
+            SandboxNotFoundError: There is no such sandbox.
+            SandboxCrashedError: It crashed meanwhile.
+            AsleepError: It sleeps, and is not woken by use.
+            NotFoundError: Nothing listens on that port.
+            DeadlineError: The guest did not answer in time.
+        """
+        sandbox = self._table.sandbox(request.sandbox)
+        before = sandbox.row.recovered
+        for _ in range(_TRIES):
+            check_action("dial", sandbox.row.state, sandbox.sandbox_id)
+            berth = sandbox.berth
+            if berth is None or not _usable(sandbox, berth):
+                berth = await self._works.run(self._sleep.use(sandbox))
+            try:
+                connection = await self._connect(sandbox, berth, request.port)
+            except AtollError:
+                if _crashed(sandbox, berth):
+                    raise berth.lost(sandbox.sandbox_id) from None
+                if _usable(sandbox, berth):
+                    raise
+                continue  # it was put to sleep just now, which ends what is still connecting too
+            if _usable(sandbox, berth):
+                now = sandbox.row.recovered
+                recovered = None if now == before else now
+                return DialAnswer(sandbox_id=sandbox.sandbox_id, recovered=recovered), connection
+            # It was put to sleep just now, and this connection with it.
+            connection.close()
+        raise DeadlineError(
+            f"sandbox {sandbox.sandbox_id} was put to sleep again and again",
+            hint="somebody else pauses or suspends it",
+            sandbox_id=sandbox.sandbox_id,
+        )
+
+    async def _connect(self, sandbox: Sandbox, berth: Berth, port: int) -> socket.socket:
+        try:
+            connection = await berth.alive(self._dialled(sandbox, berth, port), sandbox.sandbox_id)
+            if connection is not None:
+                return connection
+            raise NotFoundError(
+                f"nothing listens on port {port} of sandbox {sandbox.sandbox_id}",
+                hint="start the server inside first",
+                sandbox_id=sandbox.sandbox_id,
+            )
+        except OSError as error:
+            if isinstance(error, AtollError):
+                raise
+            raise DeadlineError(
+                f"sandbox {sandbox.sandbox_id} did not answer on port {port}: {error}",
+                hint="it may be overloaded; try again",
+                sandbox_id=sandbox.sandbox_id,
+            ) from None
+
+    async def _dialled(self, sandbox: Sandbox, berth: Berth, port: int) -> socket.socket | None:
+        try:
+            return await berth.link.dial(port, _DIAL_TIMEOUT_S)
+        except ConnectionRefusedError:
+            if port != AGENT_PORT:
+                return await dial_loopback(berth.link, port, _DIAL_TIMEOUT_S)
+            await self._assert_agent(sandbox, berth)
+            return None
+
+    async def _assert_agent(self, sandbox: Sandbox, berth: Berth) -> None:
+        """Tell what a guest's missing agent means: it is process 1, so the guest is about to end."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(berth.gone.wait(), _DIAL_TIMEOUT_S)
+            raise berth.lost(sandbox.sandbox_id)
+        raise AgentError(
+            f"the agent of sandbox {sandbox.sandbox_id} does not listen",
+            hint="kill the sandbox, or roll it back",
+            sandbox_id=sandbox.sandbox_id,
+        )
+
+
+def _usable(sandbox: Sandbox, berth: Berth) -> bool:
+    return (
+        sandbox.berth is berth
+        and sandbox.row.state == "running"
+        and not sandbox.lock.locked()
+        and not berth.leaving
+        and not berth.gone.is_set()
+    )
+
+
+def _crashed(sandbox: Sandbox, berth: Berth) -> bool:
+    return sandbox.row.state == "crashed" or (berth.gone.is_set() and not berth.leaving)
+
+
+class DialSocket:
+    """The listener for clients.
+
+    Args:
+        path: Where it listens, for this user alone.
+        dialling: What clients ask for.
+    """
+
+    def __init__(self, path: Path, dialling: Dialling) -> None:
+        self._path = path
+        self._dialling = dialling
+        self._clients: set[asyncio.Task[None]] = set()
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+
+    @property
+    def clients(self) -> int:
+        """How many are connected."""
+        return len(self._clients)
+
+    def start(self) -> None:
+        """Begin to listen; a socket that a dead supervisor left is replaced."""
+        self._listener = listen(self._path, socket.SOCK_SEQPACKET)
+        self._accepting = asyncio.create_task(self._accept(self._listener))
+
+    async def aclose(self) -> None:
+        """Stop listening and let go of all clients."""
+        tasks = [*self._clients, *([self._accepting] if self._accepting else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+        self._path.unlink(missing_ok=True)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                client, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno not in (*SHORTAGES, errno.ECONNABORTED):
+                    raise
+                _log.warning("cannot take a client: %s", error)
+                await asyncio.sleep(0.1)
+                continue
+            task = asyncio.create_task(self._serve(client))
+            self._clients.add(task)
+            task.add_done_callback(self._clients.discard)
+
+    async def _serve(self, client: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with client, contextlib.suppress(ConnectionError):  # the client left
+            while packet := await loop.sock_recv(client, DIAL_LIMIT_BYTES):
+                await self._answer(client, packet)
+
+    async def _answer(self, client: socket.socket, packet: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            answer, connection = await self._dialling.dial(decode_request(packet))
+        except Exception as error:  # whatever it is, the client must hear of it
+            if not isinstance(error, AtollError):
+                _log.exception("a dial failed")
+            await loop.sock_sendall(client, encode(DialAnswer(error=error_body(error))))
+            return
+        with connection:
+            socket.send_fds(client, [encode(answer)], [connection.fileno()])
+
+
+def listen(path: Path, kind: socket.SocketKind) -> socket.socket:
+    """A non-blocking listener on a unix socket that only this user can reach."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, kind)
+    mask = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(mask)
+    listener.listen(_CLIENTS_AT_ONCE)
+    listener.setblocking(False)
+    return listener

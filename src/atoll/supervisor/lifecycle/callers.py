@@ -1,0 +1,173 @@
+"""Who waits for sandboxes that are made: whoever goes away before it has them leaves none behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from atoll.errors import AtollError, InvalidSpecError, SandboxNotFoundError, StateError
+from atoll.supervisor.lifecycle.kill import Kills
+from atoll.supervisor.state.registry import Table
+from atoll.supervisor.state.tasks import Works
+from atoll.types import SandboxInfo
+
+_T = TypeVar("_T")
+_KEEP_S = 60.0
+_MOST = 1000
+_TOKEN_CHARACTERS = 64
+_log = logging.getLogger(__name__)
+
+
+class Caller:
+    """Who asked for sandboxes, and may go away before it has them.
+
+    Args:
+        token: What it chose to be named by from other connections.
+
+    Attributes:
+        made: The ids of what it was given.
+        over: Set when it was given nothing, or nothing is left of that.
+    """
+
+    def __init__(self, token: str | None = None) -> None:
+        self.token = token
+        self.made: Sequence[str] | None = None
+        self.over = asyncio.Event()
+        self._left = asyncio.Event()
+
+    @property
+    def has_left(self) -> bool:
+        """Whether nobody waits any more."""
+        return self._left.is_set()
+
+    def leave(self) -> None:
+        """Note that nobody waits any more."""
+        self._left.set()
+
+    def check(self) -> None:
+        """Stop here if nobody waits any more: what would be made now were only to be killed.
+
+        Raises:
+            StateError: It has left.
+        """
+        if self.has_left:
+            raise StateError("whoever asked for it has gone away")
+
+    async def unless_left(self, work: asyncio.Task[_T]) -> _T:
+        """The result of a work that others may wait for, too: it goes on when this caller leaves.
+
+        Raises:
+            StateError: The caller left meanwhile.
+        """
+        left = asyncio.ensure_future(self._left.wait())
+        try:
+            await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            left.cancel()
+        self.check()
+        return await asyncio.shield(work)
+
+
+class Callers:
+    """Kills what was made for those who left without it.
+
+    Args:
+        table: All sandboxes.
+        kills: Ends them.
+        works: Owner of what goes on after somebody has left.
+        now_s: Seconds, never going back.
+    """
+
+    def __init__(self, table: Table, kills: Kills, works: Works, now_s: Callable[[], float]) -> None:
+        self._table = table
+        self._kills = kills
+        self._works = works
+        self._now_s = now_s
+        self._waiting: dict[str, Caller] = {}
+        # Those who have been answered can still say for a minute that they were interrupted while they read it.
+        self._answered: OrderedDict[str, tuple[Caller, float]] = OrderedDict()
+
+    async def make(
+        self, caller: Caller, work: Callable[[], Coroutine[Any, Any, Sequence[SandboxInfo]]]
+    ) -> Sequence[SandboxInfo]:
+        """Do what the caller asked for, in a task that goes on without it; what is made for nobody is killed.
+
+        Raises:
+            StateError: The caller left meanwhile.
+        """
+        self._begin(caller)
+        try:
+            made = await work()
+            ids = tuple(info.sandbox_id for info in made)
+            if not caller.has_left:
+                caller.made = ids
+                return made
+            await self._kill(ids)
+            raise StateError("whoever asked for it has gone away")
+        finally:
+            if caller.made is None:
+                caller.over.set()
+            if caller.token is not None:
+                self._waiting.pop(caller.token, None)
+                self._remember(caller.token, caller)
+
+    def leave(self, caller: Caller) -> None:
+        """The caller has gone away without what it asked for. Idempotent."""
+        if caller.has_left:
+            return
+        caller.leave()
+        if caller.made is not None:
+            self._works.spawn(self._undo(caller, caller.made))
+
+    async def undo(self, token: str) -> None:
+        """Do what ``leave`` does for whoever named itself so, now or soon, and wait until nothing is left.
+
+        Raises:
+            InvalidSpecError: The token is too long.
+        """
+        _check(token)
+        known = self._waiting.get(token) or self._answered.get(token, (None, 0.0))[0]
+        if known is None:
+            known = Caller()
+            known.over.set()
+            self._remember(token, known)
+        self.leave(known)
+        await known.over.wait()
+
+    async def _undo(self, caller: Caller, made: Sequence[str]) -> None:
+        try:
+            await self._kill(made)
+        finally:
+            caller.over.set()
+
+    async def _kill(self, made: Sequence[str]) -> None:
+        for sandbox_id in made:
+            try:
+                await self._kills.kill(self._table.sandbox(sandbox_id))
+            except SandboxNotFoundError:
+                continue
+            except (AtollError, OSError) as error:
+                _log.warning("sandbox %s, made for nobody, is not killed: %s", sandbox_id, error)
+
+    def _begin(self, caller: Caller) -> None:
+        if caller.token is None:
+            return
+        _check(caller.token)
+        before = self._answered.pop(caller.token, None)
+        if before is not None and before[0].has_left:
+            caller.leave()  # the news that it left has overtaken what it asked for
+        self._waiting[caller.token] = caller
+
+    def _remember(self, token: str, caller: Caller) -> None:
+        now_s = self._now_s()
+        self._answered[token] = caller, now_s
+        while len(self._answered) > _MOST or next(iter(self._answered.values()))[1] < now_s - _KEEP_S:
+            self._answered.popitem(last=False)
+
+
+def _check(token: str) -> None:
+    if len(token) > _TOKEN_CHARACTERS:
+        raise InvalidSpecError(f"a request's token has at most {_TOKEN_CHARACTERS} characters")

@@ -1,0 +1,285 @@
+"""Memory and disk of a sandbox at one instant, without ending it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError, SandboxNotFoundError
+from atoll.host import sync_tree, to_the_end
+from atoll.network import Flow
+from atoll.supervisor.lifecycle.parts import Parts
+from atoll.supervisor.machines.checkpoint_memory import MemoryPlace, OutgrownError
+from atoll.supervisor.machines.freeze import thaw_or_end
+from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.storage.checksums import note_boot
+from atoll.supervisor.storage.trash import erase
+
+if TYPE_CHECKING:
+    from atoll.snapshots import LayerCopy
+    from atoll.supervisor.lifecycle.relayer import Naps
+    from atoll.supervisor.machines.running_machine import Berth
+
+FLOWS = "flows.json"
+# Copying as little takes a millisecond or two: it is done while the guest stands still for its memory.
+_AT_ONCE_BYTES = 1 << 20
+_log = logging.getLogger(__name__)
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """What was captured: the memory, the layer on top of the sandbox's own stack, and how long the guest stood still.
+
+    There is no layer where the engine keeps the disk: it is captured with the memory. With ``being_written`` the
+    sandbox goes on, and not all of its memory is written yet, see ``Captures.written``.
+    """
+
+    checkpoint: Path
+    layer_id: str | None
+    stack: tuple[str, ...]
+    stopped_ms: float
+    being_written: bool = False
+
+
+class Captures:
+    """Captures sandboxes; the caller holds the sandbox's lock.
+
+    Args:
+        parts: What sandboxes are made of.
+        naps: Have a running sandbox stand beside its disk for a moment, to freeze its layer below it.
+    """
+
+    def __init__(self, parts: Parts, naps: Naps) -> None:
+        self._parts = parts
+        self._naps = naps
+        self._memory = MemoryPlace(parts.places.forks, parts.places.forks_pages)
+
+    async def capture(
+        self,
+        sandbox: Sandbox,
+        into: Path,
+        layer_id: str,
+        *,
+        copy_most_bytes: int,
+        flushed: bool,
+        in_memory: bool = True,
+    ) -> Capture:
+        """Write its memory into the new directory ``into`` and its disk into a layer: of that id where it is copied.
+
+        What need not be flushed may lie in memory instead, in directories of the same name, see ``forget``, and copies
+        may be begun while it is written: ``Capture.being_written``.
+
+        A running one goes on; a paused or suspended one stays what it is and is not woken.
+
+        Args:
+            copy_most_bytes: A running one that has changed more of its disk than that gets its layer frozen where
+                that can be, which stops it for as long as a suspend and a waking; else the layer is copied.
+            flushed: Whether the caller will have it all on the disk, so that most of it may be written before.
+                Else it is only for copies that are made at once.
+            in_memory: Whether what need not be flushed may lie in memory.
+
+        Postcondition: on any exception neither directory nor layer is left.
+        """
+        disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
+        freezes = await self._freezes(sandbox, disk, copy_most_bytes)
+        # A machine of an older atoll runs in an engine that cannot tell when copies may begin.
+        is_current = sandbox.row.versions.engine == self._parts.programs.current.engine
+        on_disk = flushed or freezes or sandbox.row.engine_disk or sandbox.row.state == "suspended"
+        if in_memory and is_current and not on_disk:
+            capture = await self._into_memory(sandbox, into.name, disk, layer_id)
+            if capture is not None:
+                return capture
+        into.mkdir(mode=0o700, parents=True)
+        try:
+            if sandbox.row.state == "suspended":
+                await self._link(sandbox, into)
+                if sandbox.row.engine_disk:
+                    return Capture(into, None, (), 0.0)
+                if self._parts.complete:
+                    return await self._frozen(sandbox, into, disk)
+            if sandbox.row.engine_disk:
+                return Capture(into, None, (), await self._of_machine(sandbox, into))
+            if freezes:
+                return await self._frozen_below(sandbox, into, disk, flushed=flushed)
+            return await self._copied(sandbox, into, disk, layer_id)
+        except BaseException:
+            await to_the_end(erase(into))
+            raise
+
+    async def written(self, sandbox: Sandbox, capture: Capture) -> None:
+        """Return when all of a capture is written. Before, nobody may be told of a copy of it.
+
+        Raises:
+            OutgrownError: It does not fit into memory.
+            SandboxCrashedError: The sandbox has ended: the capture is of no use.
+            SandboxNotFoundError: It was killed; nor is it then.
+        """
+        if capture.being_written:
+            berth = self._parts.berth_of(sandbox)
+            try:
+                await berth.alive(berth.machine.written(), sandbox.sandbox_id)
+            except NoSpaceError as error:
+                raise OutgrownError(error.message, hint=error.hint) from error
+
+    def forget(self, into: Path) -> None:
+        """Have what ``capture`` has written erased, in memory too. What copies need of it is theirs."""
+        places = self._parts.places
+        for path in (into, places.forks / into.name, places.forks_pages / into.name):
+            self._parts.trash.take(path)
+
+    async def assert_lives(self, sandbox: Sandbox) -> None:
+        """See that the guest of a sandbox that was captured goes on: one that was killed while it stood still ends as
+        soon as it is thawed, and so would each copy of it.
+
+        Raises:
+            SandboxCrashedError: It has ended.
+            SandboxNotFoundError: It was killed.
+        """
+        if sandbox.row.state != "running":
+            return
+        berth = self._parts.berth_of(sandbox)
+        try:
+            await berth.alive(self._parts.agents.ready(berth.link), sandbox.sandbox_id)
+        except (SandboxCrashedError, SandboxNotFoundError):
+            raise
+        except (AtollError, OSError) as error:
+            _log.warning("sandbox %s does not answer after it was captured: %s", sandbox.sandbox_id, error)
+
+    async def _link(self, sandbox: Sandbox, into: Path) -> None:
+        await asyncio.to_thread(link_files, self._parts.places.checkpoint(sandbox.sandbox_id), into)
+
+    async def _freezes(self, sandbox: Sandbox, disk: Path, copy_most_bytes: int) -> bool:
+        if not self._parts.complete or sandbox.row.engine_disk or sandbox.row.state != "running":
+            return False
+        return await asyncio.to_thread(self._parts.layers.outgrows, disk, copy_most_bytes)
+
+    async def _frozen_below(self, sandbox: Sandbox, into: Path, disk: Path, *, flushed: bool) -> Capture:
+        """Freeze the writable layer of a running sandbox, which goes on above it as another machine."""
+
+        async def freeze() -> Capture:
+            await self._link(sandbox, into)
+            return await self._frozen(sandbox, into, disk, durable=False)
+
+        if flushed:
+            # Whatever waits for the disk while the guest stands still would wait for all of this.
+            await asyncio.to_thread(sync_tree, disk)
+        capture, stopped_ms = await self._naps.nap(sandbox, freeze)
+        # The stack may have been shortened meanwhile.
+        return Capture(into, capture.layer_id, sandbox.row.stack, stopped_ms)
+
+    async def _frozen(self, sandbox: Sandbox, into: Path, disk: Path, *, durable: bool = True) -> Capture:
+        """Make the writable layer of a sleeping sandbox the layer, and give the sandbox a new one: no copy."""
+        layers, old_stack = self._parts.layers, sandbox.row.stack
+        async with self._parts.layer_gc.lock:
+            try:
+                # Not cut short: nothing may undo it, or mount the disk, while a thread still moves files.
+                layer_id = await to_the_end(asyncio.to_thread(layers.freeze, disk))
+                stack = (layer_id, *old_stack)
+                await self._parts.table.change(sandbox, durable=durable, stack=stack)
+            except BaseException:
+                await to_the_end(asyncio.to_thread(layers.undo_unknown_freeze, disk, old_stack))
+                raise
+            await to_the_end(asyncio.to_thread(layers.branch, disk, stack))
+        return Capture(into, layer_id, stack, 0.0)
+
+    async def _of_machine(self, sandbox: Sandbox, into: Path) -> float:
+        berth = self._parts.berth_of(sandbox)
+        work = self._of_running(berth, into, None, paused=sandbox.row.state == "paused")
+        stopped_ms, _ = await berth.alive(work, sandbox.sandbox_id)
+        return stopped_ms
+
+    async def _into_memory(self, sandbox: Sandbox, name: str, disk: Path, layer_id: str) -> Capture | None:
+        """Do what ``_copied`` does, with the memory in memory; None where it has to lie on the disk."""
+        berth = self._parts.berth_of(sandbox)
+        # What is still in the file of a restore is not counted.
+        await berth.alive(berth.machine.prepare(), sandbox.sandbox_id)
+        with self._memory.room(name, berth.machine.memory_bytes()) as room:
+            if room is None:
+                return None
+            try:
+                return await self._copied(sandbox, room.into, disk, layer_id, pages=room.pages)
+            except BaseException as error:
+                await to_the_end(erase(room.into))
+                await to_the_end(erase(room.pages))
+                if not _is_full(error):
+                    raise
+                _log.info("the memory of sandbox %s goes to the disk: %s", sandbox.sandbox_id, error)
+                return None
+
+    async def _copied(
+        self, sandbox: Sandbox, into: Path, disk: Path, layer_id: str, *, pages: Path | None = None
+    ) -> Capture:
+        copy = self._parts.layers.copy(disk, layer_id)
+        stopped_ms, whole = 0.0, True
+        try:
+            if sandbox.row.state == "suspended":
+                await copy.last()
+            else:
+                berth = self._parts.berth_of(sandbox)
+                if await asyncio.to_thread(self._parts.layers.outgrows, disk, _AT_ONCE_BYTES):
+                    await berth.alive(copy.first(), sandbox.sandbox_id)
+                paused = sandbox.row.state == "paused"
+                work = self._of_running(berth, into, copy, paused=paused, pages=pages)
+                stopped_ms, whole = await berth.alive(work, sandbox.sandbox_id)
+        except BaseException:
+            await to_the_end(copy.abandon())
+            raise
+        return Capture(into, layer_id, (layer_id, *sandbox.row.stack), stopped_ms, being_written=not whole)
+
+    async def _of_running(
+        self, berth: Berth, into: Path, copy: LayerCopy | None, *, paused: bool, pages: Path | None = None
+    ) -> tuple[float, bool]:
+        """How long the guest stood still, and whether all is written: with ``pages``, for its memory, it may not be."""
+        if pages is not None:
+            await berth.machine.prepare(into, room=pages)
+        elif not paused:
+            await berth.machine.prepare()
+        began = time.perf_counter()
+        try:
+            if not paused:
+                await berth.freeze()
+            flows = await berth.link.flows()
+            async with asyncio.TaskGroup() as both:
+                both.create_task(berth.machine.checkpoint(into, late=not paused))
+                if copy is not None:
+                    both.create_task(copy.last())
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            if not paused:
+                await to_the_end(thaw_or_end(berth))
+        stopped_ms = (time.perf_counter() - began) * 1000
+        whole = await berth.machine.written(restorable=pages is not None)
+        write_flows(into, flows)
+        note_boot(into)
+        return stopped_ms, whole
+
+
+def _is_full(error: BaseException) -> bool:
+    return isinstance(error, NoSpaceError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC)
+
+
+def link_files(source: Path, target: Path) -> None:
+    """Make the files of a checkpoint, which never change, appear in another directory too."""
+    for entry in source.iterdir():
+        os.link(entry, target / entry.name)
+
+
+def write_flows(checkpoint: Path, flows: Sequence[Flow]) -> None:
+    """Keep with a checkpoint which connections its guest believes to have."""
+    (checkpoint / FLOWS).write_bytes(msgspec.json.encode(list(flows)))
+
+
+def read_flows(checkpoint: Path) -> list[Flow]:
+    """What ``write_flows`` kept; nothing when there is nothing."""
+    try:
+        return msgspec.json.decode((checkpoint / FLOWS).read_bytes(), type=list[Flow])
+    except (OSError, ValueError):
+        return []

@@ -1,0 +1,106 @@
+"""Restored copies: a machine that goes on from a checkpoint as somebody else, on a disk of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atoll.engines import MachineEndedError
+from atoll.errors import SandboxCrashedError
+from atoll.host import to_the_end
+from atoll.supervisor.lifecycle.checkpoint import read_flows
+from atoll.supervisor.lifecycle.parts import Parts, berth_columns
+from atoll.supervisor.machines.identity import branched_init
+from atoll.supervisor.machines.prestarted import SpareDiedError
+from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.storage.trash import erase
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.supervisor.machines.plans import BerthPlan
+    from atoll.supervisor.machines.running_machine import Berth
+
+
+class Branches:
+    """Restores copies.
+
+    Args:
+        parts: What sandboxes are made of.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def branch(
+        self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], *, being_written: bool = False
+    ) -> tuple[Sandbox, Berth]:
+        """Restore a copy on new disk and link. It runs when this returns; its row is not kept yet.
+
+        The row's ``stack`` is that of the checkpoint's disk; the sandbox's may be another, see ``Layers.branch``.
+        ``env_inside`` is the sandbox environment that the checkpoint's memory has, ``being_written`` as in
+        ``MachinePlan``.
+
+        Raises:
+            SandboxCrashedError: Its guest has ended as soon as it ran.
+
+        Postcondition: on any exception nothing of it is left.
+        """
+        try:
+            try:
+                return await self._branch(row, checkpoint, env_inside, being_written)
+            except SpareDiedError:
+                return await self._branch(row, checkpoint, env_inside, being_written)
+        except (MachineEndedError, SandboxCrashedError) as error:
+            raise SandboxCrashedError(
+                "what was restored has ended as soon as it ran",
+                hint="try again; if it always ends so, its process 1 was ended before: use an earlier snapshot",
+                sandbox_id=row.sandbox_id,
+            ) from error
+
+    async def _branch(
+        self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], being_written: bool
+    ) -> tuple[Sandbox, Berth]:
+        disk = self._parts.places.disk(row.sandbox_id, row.disk)
+        disk.parent.mkdir(mode=0o700, exist_ok=True)
+        link: Link | None = None
+        try:
+            if row.engine_disk:
+                disk.mkdir(mode=0o700)
+            else:
+                stack = await to_the_end(asyncio.to_thread(self._parts.layers.branch, disk, row.stack))
+                row = row.but(stack=tuple(stack))
+            link = await self._parts.links.take()
+            link.set_policy(row.network)
+            # Copies share the memory that none of them touches.
+            plan = self._parts.plan(row, checkpoint=checkpoint, read_ahead=False, being_written=being_written)
+            berth = await self._begin(row, plan, env_inside, link)
+        except BaseException:
+            await to_the_end(self._give_up(link, disk))
+            raise
+        return Sandbox(row.but(**berth_columns(berth))), berth
+
+    async def undo(self, sandbox: Sandbox, berth: Berth) -> None:
+        """Give up a copy that has just been made."""
+        await self._parts.berths.end(berth)
+        await self._give_up(berth.link, berth.disk)
+
+    async def _begin(self, row: SandboxRow, plan: BerthPlan, env_inside: dict[str, str], link: Link) -> Berth:
+        wanted = branched_init(row, env_inside, self._parts.images.facts(row.image_digest).env)
+        berth = await self._parts.berths.begin(plan, link, wanted)
+        try:
+            # The guest believes in connections that belong to its original.
+            await link.reset_connections(read_flows(plan.checkpoint) if plan.checkpoint else [])
+        except BaseException:
+            await to_the_end(self._parts.berths.end(berth))
+            raise
+        return berth
+
+    async def _give_up(self, link: Link | None, disk: Path) -> None:
+        if link is not None:
+            await link.aclose()
+        await erase(disk)
+        others = [entry for entry in disk.parent.iterdir() if entry.is_dir()] if disk.parent.exists() else []
+        if not others:
+            await erase(disk.parent)

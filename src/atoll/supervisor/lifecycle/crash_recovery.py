@@ -1,0 +1,63 @@
+"""What the next use of a crashed sandbox does: what ``on_crash`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+from atoll.errors import SandboxCrashedError
+from atoll.supervisor.state.registry import Sandbox, Table
+from atoll.types import Recovery
+
+_How = Literal["disk", "snapshot", "checkpoint"]
+
+
+class Revival:
+    """Decides how crashed sandboxes go on; the caller holds the sandbox's lock.
+
+    Args:
+        table: The sandboxes and snapshots.
+        roll_back: Brings a snapshot back in place, and changes columns of the row with it.
+        boot: Starts a sandbox from its disk, and changes columns of the row with it.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        roll_back: Callable[..., Awaitable[None]],
+        boot: Callable[..., Awaitable[None]],
+    ) -> None:
+        self._table = table
+        self._roll_back = roll_back
+        self._boot = boot
+
+    async def revive(self, sandbox: Sandbox, columns: dict[str, Any], *, by_hand: bool) -> None:
+        """Have a crashed sandbox run again, its lease in ``columns``.
+
+        Args:
+            columns: What the row gets with it.
+            by_hand: Somebody asked for just that.
+
+        Raises:
+            SandboxCrashedError: It is to stay as it is until somebody decides.
+        """
+        wanted = sandbox.row.on_crash
+        if wanted == "stop" and not by_hand:
+            raise SandboxCrashedError(
+                f"sandbox {sandbox.sandbox_id} crashed ({sandbox.row.reason}) and waits for a decision",
+                hint="`atoll resume` starts it from its disk, `atoll rollback` brings a snapshot back",
+                sandbox_id=sandbox.sandbox_id,
+            )
+        newest = self._table.newest_snapshot(sandbox.sandbox_id) if wanted == "rollback" else None
+        if newest is not None:
+            await self._roll_back(sandbox, newest.snapshot_id, self._told(sandbox, columns, "snapshot"))
+        else:
+            how: _How = "checkpoint" if sandbox.row.engine_disk else "disk"
+            await self._boot(sandbox, self._told(sandbox, columns, how))
+
+    def _told(self, sandbox: Sandbox, columns: dict[str, Any], how: _How) -> dict[str, Any]:
+        """The columns, and what people are told: nobody's memory is ever lost silently."""
+        recovery = Recovery(
+            at=self._table.now_s(), how=how, reason=sandbox.row.reason or "it is not known why"
+        )
+        return {**columns, "recovered": recovery}

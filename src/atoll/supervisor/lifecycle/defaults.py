@@ -1,0 +1,60 @@
+"""Changing what the programs of a sandbox get: variables, user, directory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from atoll.errors import InvalidSpecError, StateError
+from atoll.guest import GuestInit
+from atoll.protocol import DefaultsRequest
+from atoll.supervisor.lifecycle.parts import Parts
+from atoll.supervisor.state.ids import check_env
+from atoll.supervisor.state.registry import Sandbox
+
+_LONGEST = 4096
+_MOST_SERVICES = 16
+
+
+class Defaults:
+    """Changes defaults.
+
+    Args:
+        parts: What sandboxes are made of.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def change(self, sandbox: Sandbox, wanted: DefaultsRequest) -> None:
+        """Set what is given, for what is started from now on; snapshots of it and copies have it, too.
+
+        Raises:
+            InvalidSpecError: The variables, the user or the directory make no sense.
+            StateError: It does not run.
+        """
+        check_env(wanted.env or {})
+        if wanted.user is not None and not 0 < len(wanted.user) <= _LONGEST:
+            raise InvalidSpecError("the user has no name, or one that is too long")
+        if wanted.cwd is not None and not (wanted.cwd.startswith("/") and len(wanted.cwd) <= _LONGEST):
+            raise InvalidSpecError(f"{wanted.cwd[:200]!r} is no absolute path")
+        async with sandbox.lock:
+            if sandbox.row.state != "running":
+                raise StateError(
+                    f"cannot change the defaults of sandbox {sandbox.sandbox_id}: it is {sandbox.row.state}",
+                    hint="wake it first",
+                    sandbox_id=sandbox.sandbox_id,
+                )
+            given = {"env": wanted.env, "user": wanted.user, "cwd": wanted.cwd}
+            changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+            if wanted.service is not None:
+                changes["services"] = (*sandbox.row.services, wanted.service)[-_MOST_SERVICES:]
+            row = sandbox.row.but(**changes)
+            image = self._parts.images.facts(row.image_digest)
+            told = GuestInit(
+                env={**image.env, **row.env} if wanted.env is not None else None,
+                user=wanted.user,
+                cwd=wanted.cwd,
+            )
+            berth = self._parts.berth_of(sandbox)
+            await berth.alive(self._parts.agents.init(berth.link, told), sandbox.sandbox_id)
+            await self._parts.table.change(sandbox, **changes)

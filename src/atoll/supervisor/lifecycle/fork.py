@@ -1,0 +1,248 @@
+"""Forks: running copies of a sandbox, all or none."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from atoll.errors import InvalidSpecError
+from atoll.host import to_the_end
+from atoll.supervisor.lifecycle.callers import Caller
+from atoll.supervisor.lifecycle.checkpoint import Capture, Captures
+from atoll.supervisor.lifecycle.clone import Branches
+from atoll.supervisor.lifecycle.crash_checkpoint import keep_instant
+from atoll.supervisor.lifecycle.parts import Parts
+from atoll.supervisor.machines.checkpoint_memory import OutgrownError
+from atoll.supervisor.machines.running_machine import Berth
+from atoll.supervisor.state.ids import check_name, new_id, new_machine_uid
+from atoll.supervisor.state.paths import FIRST_DISK
+from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.state.transitions import check_action, check_memory, check_parts
+from atoll.supervisor.storage.compaction import Merging
+from atoll.types import OWN_ATTRIBUTES, Lifecycle, SandboxInfo
+
+COUNT_MOST = 100
+# Copying as much takes about as long as a machine's start.
+COPY_MOST_BYTES = 64 << 20
+_log = logging.getLogger(__name__)
+
+
+class Forks:
+    """Forks sandboxes.
+
+    Args:
+        parts: What they are made of.
+        captures: How their state is taken.
+        branches: How copies are restored.
+        merging: Is told that chains may have become longer.
+        at_once: How many copies to restore beside each other.
+    """
+
+    def __init__(
+        self, parts: Parts, captures: Captures, branches: Branches, merging: Merging, at_once: int
+    ) -> None:
+        self._parts = parts
+        self._captures = captures
+        self._branches = branches
+        self._merging = merging
+        self._at_once = at_once
+
+    async def fork(
+        self,
+        sandbox: Sandbox,
+        count: int,
+        lifecycle: Lifecycle | None = None,
+        caller: Caller | None = None,
+        *,
+        names: Sequence[str] = (),
+    ) -> list[SandboxInfo]:
+        """Make ``count`` running copies of a sandbox as it is now; it stays what it is.
+
+        Args:
+            lifecycle: That of the copies; None is the original's.
+            caller: Who waits for them: no copy is begun any more once it has left.
+            names: One for each copy, in their order; empty is no names.
+
+        Raises:
+            InvalidSpecError: ``count`` is not between 1 and 100, or the lifecycle or the names make no sense.
+            NameTakenError: Another sandbox has one of the names; nothing was done.
+            StateError: It crashed, or has no memory.
+            QuotaError: Its team may have no more.
+
+        Postcondition: on any exception no copy is left.
+        """
+        if not 1 <= count <= COUNT_MOST:
+            raise InvalidSpecError(f"count is {count}", hint=f"give 1 to {COUNT_MOST}")
+        check_names(names, count)
+        lifecycle = (lifecycle or sandbox.row.lifecycle).check()
+        if lifecycle.on_timeout == "stop":
+            check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
+        wanted: list[str | None] = [*names] or [None] * count
+        work = partial(self._with_ids, sandbox, wanted, lifecycle, caller or Caller())
+        with contextlib.ExitStack() as reserved:
+            for name in names:
+                reserved.enter_context(self._parts.table.reserve_sandbox_name(name))
+            return await self._either_way(sandbox, work)
+
+    async def _either_way(
+        self, sandbox: Sandbox, work: Callable[..., Awaitable[list[SandboxInfo]]]
+    ) -> list[SandboxInfo]:
+        """Fork over the host's memory, and over the disk when that does not hold it."""
+        try:
+            try:
+                return await work(in_memory=True)
+            except OutgrownError as error:
+                _log.info("sandbox %s is forked over the disk: %s", sandbox.sandbox_id, error)
+                return await work(in_memory=False)
+        finally:
+            await to_the_end(self._parts.layer_gc.collect())
+            self._merging.look()
+
+    async def _with_ids(
+        self,
+        sandbox: Sandbox,
+        names: Sequence[str | None],
+        lifecycle: Lifecycle,
+        caller: Caller,
+        *,
+        in_memory: bool,
+    ) -> list[SandboxInfo]:
+        ids = {new_id(): name for name in names}
+        places = dict.fromkeys(ids, sandbox.row.limits)
+        async with (
+            self._parts.quotas.making(sandbox.row.team, places, lifecycle),
+            self._parts.operations.during(next(iter(ids)), "fork"),
+        ):
+            return await self._fork(sandbox, ids, lifecycle, caller, in_memory=in_memory)
+
+    async def _fork(
+        self,
+        sandbox: Sandbox,
+        ids: Mapping[str, str | None],
+        lifecycle: Lifecycle,
+        caller: Caller,
+        *,
+        in_memory: bool,
+    ) -> list[SandboxInfo]:
+        directory, layer_id = self._parts.places.snapshots / f"fork-{new_id()}", new_id()
+        volumes = sandbox.row.volumes.values()
+        with (
+            self._parts.table.holds.during(
+                directory.name, layer_id, *ids, *volumes, sandbox.row.image_digest
+            ),
+            contextlib.ExitStack() as held,
+        ):
+            try:
+                async with asyncio.TaskGroup() as both, sandbox.lock:
+                    caller.check()
+                    check_action("fork", sandbox.row.state, sandbox.sandbox_id)
+                    check_memory("fork", sandbox.row)
+                    capture = await self._captures.capture(
+                        sandbox,
+                        directory,
+                        layer_id,
+                        copy_most_bytes=COPY_MOST_BYTES,
+                        flushed=False,
+                        in_memory=in_memory,
+                    )
+                    held.enter_context(self._parts.table.holds.during(*capture.stack))
+                    original = sandbox.row.but(lifecycle=lifecycle)
+                    rows = [self._row(original, capture, *named) for named in ids.items()]
+                    written = both.create_task(self._captures.written(sandbox, capture))
+                    copying = both.create_task(self._copies(rows, capture, caller, written))
+                    # The sandbox is somebody else's again when its memory is written, however long copies take.
+                    await asyncio.wait({written})
+            except BaseExceptionGroup as group:
+                outgrown = (each for each in group.exceptions if isinstance(each, OutgrownError))
+                raise next(outgrown, group.exceptions[0]) from None
+            finally:
+                self._captures.forget(directory)
+        return [self._parts.info(copy) for copy in copying.result()]
+
+    async def _copies(
+        self, rows: list[SandboxRow], capture: Capture, caller: Caller, written: asyncio.Task[None]
+    ) -> list[Sandbox]:
+        turn = asyncio.Semaphore(self._at_once)
+
+        async def one(row: SandboxRow) -> tuple[Sandbox, Berth]:
+            async with turn:
+                caller.check()
+                return await self._branches.branch(
+                    row, capture.checkpoint, row.env, being_written=capture.being_written
+                )
+
+        tasks = [asyncio.create_task(one(row)) for row in rows]
+        try:
+            await _all_or_first_failure([written, *tasks])
+            made = [task.result()[0] for task in tasks]
+            await self._parts.table.add(*made)
+        except BaseException:
+            await to_the_end(self._undo(tasks))
+            raise
+        for task in tasks:
+            copy, berth = task.result()
+            keep_instant(self._parts, copy.row, capture.checkpoint)
+            self._parts.attach(copy, berth)
+        return made
+
+    def _row(self, original: SandboxRow, capture: Capture, sandbox_id: str, name: str | None) -> SandboxRow:
+        now_s = self._parts.table.now_s()
+        return original.but(
+            sandbox_id=sandbox_id,
+            name=name,
+            attributes=_inherited(original.attributes),
+            state="running",
+            created_at=now_s,
+            changed_at=now_s,
+            started_at=now_s,
+            stopped_at=None,
+            ends_at=None,
+            ends_boot_s=None,
+            disk=FIRST_DISK,
+            stack=capture.stack,
+            generation=original.generation + 1,
+            machine_uid=new_machine_uid(),
+            reason=None,
+            recovered=None,
+        )
+
+    async def _undo(self, tasks: list[asyncio.Task[tuple[Sandbox, Berth]]]) -> None:
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if not isinstance(outcome, BaseException):
+                await self._branches.undo(*outcome)
+
+
+def check_names(names: Sequence[str], count: int) -> None:
+    """Refuse names that ``count`` copies cannot have.
+
+    Raises:
+        InvalidSpecError: Says why.
+    """
+    if not names:
+        return
+    if len(names) != count:
+        raise InvalidSpecError(
+            f"there are {len(names)} names for {count} copies", hint="give one name for each copy, or none"
+        )
+    for name in names:
+        check_name(name)
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidSpecError(f"the name {twice!r} is given twice", hint="give each copy a name of its own")
+
+
+def _inherited(attributes: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in attributes.items() if not name.startswith(OWN_ATTRIBUTES)}
+
+
+async def _all_or_first_failure(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    for task in done:
+        task.result()

@@ -1,0 +1,41 @@
+"""The program that an image is for, run where that was asked for: an ordinary process, beside process 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from atoll.errors import InvalidSpecError
+from atoll.guest import Program
+
+if TYPE_CHECKING:
+    from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.storage.images import ImageFacts
+    from atoll.types import SandboxSpec
+
+TAG = "image"
+
+
+def check_start(spec: SandboxSpec, facts: ImageFacts) -> None:
+    """Refuse to start the program of an image that has none.
+
+    Raises:
+        InvalidSpecError: It has none.
+    """
+    if spec.start and not facts.argv:
+        raise InvalidSpecError(
+            f"the image {spec.image or 'base'} has no program to start",
+            hint="leave start out, and run one with `exec`",
+        )
+
+
+async def start_program_of(row: SandboxRow, facts: ImageFacts, berth: Berth, agents: Agents) -> None:
+    """Start the program of a sandbox's image in a machine that has just booted, if its row wants that.
+
+    Raises:
+        AtollError: It cannot be started.
+    """
+    if row.start and facts.argv:
+        program = Program(argv=facts.argv, tag=TAG)
+        await berth.alive(agents.start(berth.link, program), row.sandbox_id)

@@ -1,0 +1,67 @@
+"""Ending sandboxes for good."""
+
+from __future__ import annotations
+
+import logging
+
+from atoll.errors import AtollError
+from atoll.host import to_the_end
+from atoll.supervisor.lifecycle.parts import Parts
+from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.storage.trash import erase
+
+_log = logging.getLogger(__name__)
+
+
+class Kills:
+    """Kills sandboxes.
+
+    Args:
+        parts: What they are made of.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def kill(self, sandbox: Sandbox) -> None:
+        """End it and erase its disk and memory, whatever state it is in; durable when this returns.
+
+        Its snapshots stay. An operation that it is in the middle of fails.
+        """
+        if sandbox.lock.locked() and sandbox.berth is not None:
+            # Whoever holds the lock may be waiting for this guest.
+            sandbox.berth.killed = True
+            try:
+                await sandbox.berth.machine.kill()
+            except (AtollError, OSError) as error:
+                _log.warning("sandbox %s: %s", sandbox.sandbox_id, error)
+        async with sandbox.lock:
+            await self.kill_locked(sandbox)
+
+    async def kill_locked(self, sandbox: Sandbox) -> None:
+        """Do what ``kill`` does, for a caller that holds the sandbox's lock."""
+        if sandbox.row.state == "killed":
+            return
+        await self._parts.table.change(sandbox, durable=True, state="killed", name=None)
+        try:
+            with self._parts.table.holds.during(sandbox.sandbox_id):
+                await to_the_end(self.finish(sandbox))
+        except (AtollError, OSError) as error:
+            # It never comes back: its row says so, until `gc` or the next supervisor has erased the rest.
+            _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)
+
+    async def finish(self, sandbox: Sandbox) -> None:
+        """Erase what is left of a sandbox whose row says killed."""
+        berth = sandbox.berth
+        if berth is not None:
+            await self._parts.berths.end(berth)
+        try:
+            link = berth.link if berth is not None else await self._parts.waiting_link(sandbox)
+            sandbox.berth = sandbox.link = None
+            if link is not None:
+                await link.aclose()
+        except (AtollError, OSError) as error:
+            _log.warning("the network of sandbox %s is not removed: %s", sandbox.sandbox_id, error)
+        await erase(self._parts.places.sandbox(sandbox.sandbox_id))
+        await self._parts.table.forget(sandbox)
+        await self._parts.layer_gc.collect()

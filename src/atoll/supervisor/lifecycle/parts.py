@@ -1,0 +1,153 @@
+"""What the operations on sandboxes have in common: the parts that a sandbox is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from atoll.errors import InternalError
+from atoll.supervisor.lifecycle.crashes import Crashes
+from atoll.supervisor.machines.enforcement import Means
+from atoll.supervisor.machines.identity import hostname_of
+from atoll.supervisor.machines.plans import BerthPlan, VolumeMount
+from atoll.supervisor.machines.running_machine import Berth, Berths
+from atoll.supervisor.state.leases import Leases
+from atoll.supervisor.state.operation_log import Operations
+from atoll.supervisor.state.paths import Places
+from atoll.supervisor.state.registry import Sandbox, Table
+from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.storage.images import ImageShelf
+from atoll.supervisor.storage.layer_gc import LayerGC
+from atoll.supervisor.storage.programs import Programs
+from atoll.supervisor.storage.trash import Trash
+from atoll.supervisor.tenants.quotas import QuotaBook
+from atoll.types import Limits, SandboxInfo
+
+if TYPE_CHECKING:
+    from atoll.network import Link, Links
+    from atoll.snapshots import Layers
+    from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.storage.volumes import Volumes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """One of each. ``watch_paused`` is told of a sandbox that has just been paused, ``watch_limits`` of each that runs.
+
+    Args:
+        quotas: What teams may have.
+        default_limits: Limits of a sandbox that asks for none.
+        means: What this host has to hold limits with.
+        nameserver: Where guests ask for names.
+        complete: Whether a layer can lie below another one, so that freezing saves a copy.
+        engine_disks: Whether new sandboxes get the engine's own disks, since no layer can be mounted here.
+    """
+
+    table: Table
+    leases: Leases
+    operations: Operations
+    places: Places
+    programs: Programs
+    images: ImageShelf
+    layers: Layers
+    links: Links
+    agents: Agents
+    berths: Berths
+    crashes: Crashes
+    trash: Trash
+    layer_gc: LayerGC
+    volumes: Volumes
+    watch_paused: Callable[[Sandbox, Berth], None]
+    watch_limits: Callable[[Sandbox, Berth], None]
+    quotas: QuotaBook
+    default_limits: Limits
+    means: Means
+    nameserver: str
+    complete: bool
+    engine_disks: bool = False
+
+    def berth_of(self, sandbox: Sandbox) -> Berth:
+        """The berth of a sandbox that runs or is paused.
+
+        Raises:
+            InternalError: It has none.
+        """
+        if sandbox.berth is None:
+            raise InternalError(f"sandbox {sandbox.sandbox_id} has no machine", sandbox_id=sandbox.sandbox_id)
+        return sandbox.berth
+
+    def info(self, sandbox: Sandbox) -> SandboxInfo:
+        """What a client is told of a sandbox."""
+        in_force = self.quotas.limits_within(sandbox.row)
+        return msgspec.structs.replace(sandbox.info(), limits_in_force=in_force)
+
+    def plan(
+        self,
+        row: SandboxRow,
+        *,
+        checkpoint: Path | None = None,
+        read_ahead: bool = True,
+        being_written: bool = False,
+    ) -> BerthPlan:
+        """How to run what a row describes; for ``read_ahead`` and ``being_written`` see ``MachinePlan``."""
+        return BerthPlan(
+            sandbox_id=row.sandbox_id,
+            image=self.images.facts(row.image_digest).lowers,
+            stack=row.stack,
+            disk=self.places.disk(row.sandbox_id, row.disk),
+            hostname=hostname_of(row),
+            limits=self.quotas.limits_within(row),
+            keep_free_percent=self.quotas.keep_free_percent(row),
+            versions=row.versions,
+            checkpoint=checkpoint,
+            read_ahead=read_ahead,
+            being_written=being_written,
+            engine_disk=row.engine_disk,
+            volumes=self.mounts_of(row),
+        )
+
+    def mounts_of(self, row: SandboxRow) -> tuple[VolumeMount, ...]:
+        """Which directories appear where in a sandbox, in an order that never changes."""
+        return tuple(
+            VolumeMount(self.places.volume_data(row.volumes[path]), path) for path in sorted(row.volumes)
+        )
+
+    async def waiting_link(self, sandbox: Sandbox) -> Link | None:
+        """The link that a sandbox without a machine kept, also one that an earlier supervisor left; None without."""
+        link = sandbox.link
+        if link is None and sandbox.row.link_id is not None:
+            link = await self.links.adopt(sandbox.row.link_id)
+        return link
+
+    async def take_up(
+        self,
+        sandbox: Sandbox,
+        berth: Berth,
+        *,
+        durable: bool = False,
+        freeing: bool = False,
+        **changes: object,
+    ) -> None:
+        """Let a berth be what runs a sandbox from now on; for ``freeing`` see ``Records.put``."""
+        columns = {**berth_columns(berth), **changes}
+        await self.table.change(sandbox, durable=durable, freeing=freeing, state="running", **columns)
+        self.attach(sandbox, berth)
+
+    def attach(self, sandbox: Sandbox, berth: Berth) -> None:
+        """Do what ``take_up`` does, for a row that says so already."""
+        sandbox.berth, sandbox.link = berth, None
+        self.crashes.follow(sandbox, berth)
+        self.watch_limits(sandbox, berth)
+
+
+def berth_columns(berth: Berth) -> dict[str, Any]:
+    """What a row keeps of its berth."""
+    return {
+        "machine_id": berth.machine.machine_id,
+        "machine": berth.machine.record(),
+        "link_id": berth.link.link_id,
+    }

@@ -1,0 +1,59 @@
+"""Tells the client that waits for a state how far a change is, once it takes over a second."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from atoll.supervisor.lifecycle.parts import Parts
+from atoll.supervisor.lifecycle.suspend_checkpoint import Memory
+from atoll.supervisor.state.registry import Sandbox
+from atoll.types import Progress
+
+FIRST_S = 1.0
+EACH_S = 0.5
+
+
+@contextlib.asynccontextmanager
+async def told_if_slow(
+    report: Callable[[Progress], None],
+    look: Callable[[], Progress],
+    *,
+    first_s: float = FIRST_S,
+    each_s: float = EACH_S,
+) -> AsyncIterator[None]:
+    """While the block runs, report what ``look`` sees: first after ``first_s``, then every ``each_s``."""
+
+    async def tell() -> None:
+        await asyncio.sleep(first_s)
+        while True:
+            report(look())
+            await asyncio.sleep(each_s)
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
+        # Not awaited: what cannot be told must not fail what was done.
+        await asyncio.wait({telling})
+
+
+def how_far(parts: Parts, sandbox: Sandbox) -> Progress:
+    """How much of the memory of one that is being suspended is in its files. Pages of zeros never are."""
+    berth = sandbox.berth
+    total = berth.machine.memory_bytes() if berth is not None else None
+    if not total:
+        return Progress(step="suspending")
+    done = _files_bytes(Memory(parts, sandbox).aside)
+    return Progress(step="writing its memory", done=min(done, total), total=total, unit="bytes")
+
+
+def _files_bytes(directory: Path) -> int:
+    try:
+        return sum(entry.stat().st_size for entry in os.scandir(directory))
+    except OSError:  # not begun, or whole and in its place already
+        return 0

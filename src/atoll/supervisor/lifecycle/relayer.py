@@ -1,0 +1,140 @@
+"""Naps: a running sandbox stands beside its disk for a moment, while something is done to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from atoll.errors import AtollError
+from atoll.host import to_the_end
+from atoll.supervisor.lifecycle.parts import Parts, berth_columns
+from atoll.supervisor.lifecycle.suspend_checkpoint import Memory
+from atoll.supervisor.machines.freeze import thaw_or_end
+from atoll.supervisor.machines.plans import BerthPlan
+from atoll.supervisor.machines.running_machine import Berth
+from atoll.supervisor.state.registry import NAP_REASON
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.sleep import Sleep
+    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.state.tasks import Works
+    from atoll.supervisor.storage.compaction import Merging
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+class Naps:
+    """Has sandboxes nap.
+
+    Args:
+        parts: What sandboxes are made of.
+        sleep: Falls asleep, and wakes when a machine does not find back.
+        merging: Makes long chains of layers shorter.
+        works: Owner of what goes on after a nap.
+    """
+
+    def __init__(self, parts: Parts, sleep: Sleep, merging: Merging, works: Works) -> None:
+        self._parts = parts
+        self._sleep = sleep
+        self._merging = merging
+        self._works = works
+
+    async def nap(
+        self, sandbox: Sandbox, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
+    ) -> tuple[_T, float]:
+        """Have a running sandbox sleep only while ``meanwhile`` is awaited: its machine stands still beside its disk,
+        which is not mounted.
+
+        Should the machine not find back onto the disk, or the supervisor end, the sandbox goes on as another machine
+        from its memory, which is written for that, but not durably. Clients keep their connections. For a
+        caller that holds the sandbox's lock. Returns what ``meanwhile`` does, and the milliseconds that it slept.
+        """
+        berth = self._parts.berth_of(sandbox)
+        with self._parts.quotas.running(sandbox.row):  # lest somebody take its place
+            memory = Memory(self._parts, sandbox)
+            await memory.begin()
+            try:
+                await berth.alive(berth.machine.prepare(memory.aside), sandbox.sandbox_id)
+                began = time.perf_counter()
+                await self._sleep.fall_asleep(sandbox, memory, briefly=True)
+            except BaseException:
+                await to_the_end(memory.undo())
+                raise
+            # As a whole: a guest that stands still may not be forgotten.
+            done = await to_the_end(self._beside(sandbox, berth, meanwhile))
+            return done, (time.perf_counter() - began) * 1000
+
+    def end_cut_short(self) -> None:
+        """Have all go on that a supervisor left in the middle of a nap: nobody has put them to sleep."""
+        for sandbox in self._parts.table.sandboxes():
+            if _naps(sandbox):
+                self._works.spawn(self._end_cut_short(sandbox))
+
+    async def _end_cut_short(self, sandbox: Sandbox) -> None:
+        async with sandbox.lock:
+            if not _naps(sandbox):
+                return
+            try:
+                with self._parts.quotas.running(sandbox.row):
+                    await self._sleep.restore(sandbox, {}, durable=False)
+            except (AtollError, OSError) as error:
+                _log.warning("sandbox %s sleeps on: %s", sandbox.sandbox_id, error)
+
+    async def _beside(
+        self, sandbox: Sandbox, berth: Berth, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
+    ) -> _T:
+        leave = await self._step_off(berth, self._parts.plan(sandbox.row))
+        standing = leave is not None
+        try:
+            return await meanwhile()
+        except BaseException:
+            if leave is not None:
+                # It goes back to the disk that was left, which is in use until that is done.
+                await asyncio.to_thread(leave)
+                leave = None
+            raise
+        finally:
+            try:
+                await self._after_nap(sandbox, berth, standing=standing)
+            finally:
+                if leave is not None:
+                    self._works.spawn(asyncio.to_thread(leave))
+
+    async def _step_off(self, berth: Berth, plan: BerthPlan) -> Callable[[], None] | None:
+        """Have a frozen machine let go of its disk, see ``Berths``; None when it could not, and was ended."""
+        try:
+            return await self._parts.berths.step_off(berth, plan)
+        except Exception as error:  # noqa: BLE001 - whatever it is, a guest must not stand still for ever
+            _log.warning("the machine %s keeps its disk, so it is ended: %s", berth.machine.machine_id, error)
+            await self._parts.berths.end(berth)
+            return None
+
+    async def _after_nap(self, sandbox: Sandbox, berth: Berth, *, standing: bool) -> None:
+        if standing:
+            try:
+                await self._merging.shorten(sandbox)
+                await self._parts.berths.step_on(berth, self._parts.plan(sandbox.row))
+                # The row first: a machine that may be frozen is thawed again by whoever adopts it.
+                await self._parts.table.change(sandbox, state="running", reason=None, **berth_columns(berth))
+            except Exception as error:  # noqa: BLE001 - as above
+                _log.warning("the machine %s is ended: %s", berth.machine.machine_id, error)
+                await self._parts.berths.end(berth)
+                standing = False
+        if not standing:
+            await self._sleep.restore(sandbox, {}, durable=False)
+            return
+        berth.stay()
+        sandbox.berth, sandbox.link = berth, None
+        berth.link.release()
+        if not await thaw_or_end(berth):
+            await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
+            raise berth.lost(sandbox.sandbox_id)
+        self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
+
+
+def _naps(sandbox: Sandbox) -> bool:
+    return sandbox.row.state == "suspended" and sandbox.row.reason == NAP_REASON

@@ -1,0 +1,166 @@
+"""Rollback: a sandbox back to a snapshot, in place."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from atoll.errors import AtollError, InvalidSpecError
+from atoll.host import to_the_end
+from atoll.snapshots import line_of
+from atoll.supervisor.lifecycle.clone import Branches
+from atoll.supervisor.lifecycle.crash_checkpoint import keep_instant
+from atoll.supervisor.lifecycle.parts import Parts, berth_columns
+from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.state.transitions import check_action
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.supervisor.machines.running_machine import Berth
+
+_log = logging.getLogger(__name__)
+
+
+class Rollback:
+    """Rolls sandboxes back.
+
+    Args:
+        parts: What they are made of.
+        branches: How copies are restored.
+    """
+
+    def __init__(self, parts: Parts, branches: Branches) -> None:
+        self._parts = parts
+        self._branches = branches
+
+    async def roll_back(self, sandbox: Sandbox, ref: str) -> None:
+        """Have the sandbox go on from a snapshot: same id, name and addresses, memory and disk of the snapshot.
+
+        The new machine runs before the old one is given up.
+
+        Raises:
+            SnapshotNotFoundError: There is no such snapshot.
+            InvalidSpecError: The snapshot is of another image, or not of the sandbox's line.
+            VolumeNotFoundError: A volume that the snapshot mounts is gone, or is another team's.
+            QuotaError: Its team may have no more that run, or not with the snapshot's limits.
+
+        Postcondition: on any exception the sandbox is as it was, running included.
+        """
+        snapshot = self._parts.table.snapshot(ref)
+        # Held before the lock, for which an operation may have to be waited: the snapshot stays meanwhile.
+        with self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack):
+            async with sandbox.lock:
+                await self.roll_back_locked(sandbox, ref)
+
+    async def roll_back_locked(
+        self, sandbox: Sandbox, ref: str, columns: dict[str, Any] | None = None
+    ) -> None:
+        """Do what ``roll_back`` does, for a caller that holds the sandbox's lock.
+
+        Args:
+            columns: What becomes of its lease; None lets one begin unless it runs.
+        """
+        row = sandbox.row
+        if columns is None and sandbox.berth is None:
+            columns = self._parts.leases.woken(row, row.lifecycle.timeout_s)
+        snapshot = self._parts.table.snapshot(ref)
+        check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
+        if snapshot.image_digest != sandbox.row.image_digest:
+            raise InvalidSpecError(
+                f"snapshot {ref!r} is of another image than sandbox {sandbox.sandbox_id}",
+                hint="make a new sandbox with from_snapshot",
+            )
+        if snapshot.snapshot_id not in self._line(sandbox.row):
+            raise InvalidSpecError(
+                f"snapshot {ref!r} is neither of sandbox {sandbox.sandbox_id} nor of what that was made from",
+                hint="make a new sandbox with from_snapshot",
+            )
+        # Its memory knows its mounts; they may have been another sandbox's.
+        volumes = self._parts.volumes.again(snapshot.volumes, {}, sandbox.row.team)
+        held = self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack, *volumes.values())
+        with held, self._parts.quotas.running(sandbox.row, snapshot.limits):
+            async with self._parts.operations.during(sandbox.sandbox_id, "rollback"):
+                await self._switch(sandbox, snapshot, columns or {})
+
+    def _line(self, row: SandboxRow) -> set[str]:
+        """The snapshots that a sandbox may go back to.
+
+        They are its own, the one that it came from, and what these stand on, as far as that is its own team's: what a
+        public template was made from is its maker's.
+        """
+        snapshots = self._parts.table.snapshots()
+        seen = {each.snapshot_id for each in snapshots if each.team == row.team}
+        own = {each.snapshot_id for each in snapshots if each.sandbox_id == row.sandbox_id}
+        starts = own | ({row.snapshot_id} if row.snapshot_id else set())
+        parents = {each.snapshot_id: each.parent_id for each in snapshots}
+        return line_of(starts, lambda each: parents.get(each) if each in seen else None)
+
+    async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow, columns: dict[str, Any]) -> None:
+        old_row, old_berth = sandbox.row, sandbox.berth
+        checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
+        fresh, berth = await self._branches.branch(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
+        try:
+            old_link: Link | None = None if old_berth is not None else await self._parts.waiting_link(sandbox)
+            sandbox.link = old_link
+            changes = {**columns, **{name: getattr(fresh.row, name) for name in _CHANGED}}
+            await self._parts.table.change(
+                sandbox, durable=True, state="running", **changes, **berth_columns(berth)
+            )
+        except BaseException:
+            await to_the_end(self._branches.undo(fresh, berth))
+            raise
+        self._parts.attach(sandbox, berth)
+        await to_the_end(self._give_up_old(sandbox, old_row.disk, old_berth, old_link))
+        keep_instant(self._parts, sandbox.row, checkpoint)
+
+    async def _give_up_old(self, sandbox: Sandbox, disk: str, berth: Berth | None, link: Link | None) -> None:
+        """Free what the sandbox had before; the rollback is done, so nothing here can make it fail."""
+        if berth is not None:
+            await self._parts.berths.end(berth)
+            link = berth.link
+        try:
+            if link is not None:
+                await link.aclose()
+            self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
+            self._parts.trash.take(self._parts.places.disk(sandbox.sandbox_id, disk))
+            await self._parts.layer_gc.collect(wait=False)
+        except (AtollError, OSError) as error:
+            _log.warning("after the rollback of sandbox %s: %s", sandbox.sandbox_id, error)
+
+
+_CHANGED = (
+    "disk",
+    "stack",
+    "generation",
+    "versions",
+    "snapshot_id",
+    "limits",
+    "engine_disk",
+    "volumes",
+    "reason",
+    "has_memory",
+)
+
+
+def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
+    """The row of a sandbox that goes on from a snapshot; its generation has never been before."""
+    return row.but(
+        disk=next_disk(row.disk),
+        stack=snapshot.stack,
+        generation=max(row.generation, snapshot.generation) + 1,
+        versions=snapshot.versions,
+        snapshot_id=snapshot.snapshot_id,
+        limits=snapshot.limits,
+        engine_disk=snapshot.engine_disk,
+        volumes=snapshot.volumes,
+        reason=None,
+        has_memory=True,
+    )
+
+
+def next_disk(disk: str) -> str:
+    """The name after ``d1``, ``d2``, …"""
+    number = re.fullmatch(r"d(\d+)", disk)
+    return f"d{int(number[1]) + 1}" if number else "d1"

@@ -1,0 +1,88 @@
+"""Starting sandboxes from their disks, as a computer after it was switched off."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError, HostError
+from atoll.host import to_the_end
+from atoll.supervisor.lifecycle.image_program import start_program_of
+from atoll.supervisor.lifecycle.template_services import start_services
+from atoll.supervisor.machines.identity import first_init
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.supervisor.lifecycle.parts import Parts
+    from atoll.supervisor.state.leases import Columns
+    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.storage.compaction import Merging
+
+_log = logging.getLogger(__name__)
+
+
+class Boots:
+    """Boots sandboxes; the caller holds the sandbox's lock.
+
+    Args:
+        parts: What sandboxes are made of.
+        merging: Makes long chains of layers shorter.
+    """
+
+    def __init__(self, parts: Parts, merging: Merging) -> None:
+        self._parts = parts
+        self._merging = merging
+
+    async def boot(self, sandbox: Sandbox, columns: Columns) -> None:
+        """Have one that has no machine run, from its disk as it is; ``columns`` of its row change with it."""
+        self.assert_disk(sandbox)
+        await self._merging.shorten(sandbox)
+        row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._parts.programs.current)
+        image = self._parts.images.facts(row.image_digest)
+        link, _ = await self.link_of(sandbox)
+        try:
+            wanted = first_init(row, image, self._parts.nameserver)
+            berth = await self._parts.berths.begin(self._parts.plan(row), link, wanted)
+            try:
+                changes = {
+                    **columns,
+                    "generation": row.generation,
+                    "versions": row.versions,
+                    "reason": None,
+                    "has_memory": True,
+                }
+                await self._parts.take_up(sandbox, berth, **changes)
+            except BaseException:
+                await to_the_end(self._parts.berths.end(berth))
+                raise
+        except BaseException:
+            await to_the_end(link.aclose())
+            raise
+        try:
+            await start_program_of(row, image, berth, self._parts.agents)
+        except AtollError as error:
+            # The computer has started; its owner can look into what its program lacks.
+            _log.warning("the program of the image of %s did not start: %s", sandbox.sandbox_id, error)
+        await start_services(row, berth, self._parts.agents)
+
+    def assert_disk(self, sandbox: Sandbox) -> None:
+        """Refuse to go on without the disk: an empty one in its place would hide that its files are lost."""
+        disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
+        if not disk.is_dir():
+            raise HostError(
+                f"the disk of sandbox {sandbox.sandbox_id} is missing: {disk}",
+                hint="restore the home from a backup, roll the sandbox back to a snapshot, or kill it",
+                sandbox_id=sandbox.sandbox_id,
+            )
+
+    async def link_of(self, sandbox: Sandbox) -> tuple[Link, bool]:
+        """The link that waits for it and True, else a new one and False."""
+        link = await self._parts.waiting_link(sandbox)
+        kept = link is not None
+        if link is None:
+            link = await self._parts.links.take()
+        else:
+            await link.prepare()
+        sandbox.link = None
+        link.set_policy(sandbox.row.network)
+        return link, kept

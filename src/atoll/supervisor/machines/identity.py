@@ -1,0 +1,75 @@
+"""What makes a guest this sandbox and no other."""
+
+from __future__ import annotations
+
+import secrets
+
+from atoll.guest import GuestInit
+from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.storage.images import ImageFacts
+
+_ENTROPY_BYTES = 64
+
+
+def hostname_of(row: SandboxRow) -> str:
+    """The name if it has one, else the id: both are host labels."""
+    return row.name or row.sandbox_id
+
+
+def first_init(row: SandboxRow, image: ImageFacts, nameserver: str) -> GuestInit:
+    """All of it, for a guest that has just booted."""
+    return GuestInit(
+        generation=row.generation,
+        hostname=hostname_of(row),
+        machine_id=row.machine_uid,
+        env={**image.env, **row.env},
+        user=row.user,
+        cwd=row.cwd,
+        ca_pem=image.ca_pem if row.trust_host_ca else None,
+        nameserver=nameserver,
+        owners=image.owners,
+        entropy=secrets.token_bytes(_ENTROPY_BYTES),
+    )
+
+
+def pool_init(sandbox_id: str, machine_uid: str, image: ImageFacts, nameserver: str) -> GuestInit:
+    """What a machine of the pool gets: all that a sandbox without name and environment needs."""
+    return GuestInit(
+        generation=1,
+        hostname=sandbox_id,
+        machine_id=machine_uid,
+        env=image.env,
+        user=image.user,
+        cwd=image.cwd,
+        ca_pem=image.ca_pem,
+        nameserver=nameserver,
+        owners=image.owners,
+        entropy=secrets.token_bytes(_ENTROPY_BYTES),
+    )
+
+
+def taken_init(row: SandboxRow, image_env: dict[str, str]) -> GuestInit | None:
+    """What a warm machine of the pool lacks; None when that is nothing. A new environment costs a new login shell."""
+    if row.name is None and not row.env:
+        return None
+    return GuestInit(hostname=row.name, env={**image_env, **row.env} if row.env else None)
+
+
+def branched_init(row: SandboxRow, env_inside: dict[str, str], image_env: dict[str, str]) -> GuestInit:
+    """What a restored copy must not share with its original: identity, random state.
+
+    Args:
+        env_inside: The sandbox environment that the copy's memory has.
+    """
+    return GuestInit(
+        generation=row.generation,
+        hostname=hostname_of(row),
+        machine_id=row.machine_uid,
+        env={**image_env, **row.env} if row.env != env_inside else None,
+        entropy=secrets.token_bytes(_ENTROPY_BYTES),
+    )
+
+
+def woken_init(row: SandboxRow) -> GuestInit:
+    """What a sandbox that goes on where it was needs: only to know that time has passed."""
+    return GuestInit(generation=row.generation, entropy=secrets.token_bytes(_ENTROPY_BYTES))

@@ -1,0 +1,215 @@
+"""A machine that is made before it is known what will be restored into it, which is half of a waking or a fork."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atoll.engines import Bind, Engine, Spare, SparePlan
+from atoll.errors import AtollError, EngineError, UnsupportedError
+from atoll.host import Memory, Mounts, new_netns, read_memory, remove_empty_place, to_the_end, unpin
+from atoll.supervisor.machines.memory_pressure import under_pressure
+from atoll.supervisor.state.ids import new_id
+from atoll.supervisor.state.rows import Versions
+from atoll.supervisor.storage.programs import AGENT_ARGV, Programs
+from atoll.types import Limits
+
+if TYPE_CHECKING:
+    from atoll.supervisor.machines.plans import BerthPlan
+    from atoll.supervisor.state.paths import Places
+    from atoll.supervisor.state.tasks import Works
+
+# Its own start takes a processor for a moment: what was restored just now comes first, but one fork after another finds
+# it ready when it has written its memory.
+_REFILL_PAUSE_S = 0.03
+# After one that could not be made: each waking takes its usual time meanwhile.
+_REST_S, _REST_MOST_S = 10.0, 600.0
+_CONSOLE = "console.log"
+_log = logging.getLogger(__name__)
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    """What of a machine cannot be changed after its start."""
+
+    versions: Versions
+    memory_mib: int | None
+    vcpus: float | None
+
+
+class SpareDiedError(EngineError):
+    """A spare ended while something was restored into it: nothing is wrong with that, try again."""
+
+
+class Spares:
+    """Keeps one spare machine, for sandboxes like those that were expected last.
+
+    Args:
+        places: Where machines have their directories.
+        pins: Where network namespaces are pinned.
+        engine: Gives the engine of a version.
+        programs: The guest agents' binaries.
+        works: Owner of the making.
+        kept: False keeps none.
+        memory: Tells the host's memory.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        pins: Path,
+        *,
+        engine: Callable[[str], Engine],
+        programs: Programs,
+        works: Works,
+        kept: bool,
+        memory: Callable[[], Memory] = read_memory,
+    ) -> None:
+        self._places = places
+        self._pins = pins
+        self._engine = engine
+        self._programs = programs
+        self._works = works
+        self._kept = kept
+        self._memory = memory
+        self._ids: set[str] = set()
+        self._spare: tuple[_Shape, Spare] | None = None
+        self._wanted: _Shape | None = None
+        self._expected: _Shape | None = None
+        self._making = False
+        self._rest_s = _REST_S
+        self._rests_until_s = 0.0
+
+    def sweep(self) -> None:
+        """Remove what machines that have ended left."""
+        for place in self._places.roots.iterdir() if self._places.roots.is_dir() else ():
+            remove_empty_place(place)
+
+    def ids(self) -> set[str]:
+        """The machines that are spares, or are being made to be one."""
+        return set(self._ids)
+
+    def expect(self, plan: BerthPlan) -> None:
+        """Have a spare soon for what is like this plan, which may be restored before long."""
+        if not self._kept or not self._fits(plan) or time.monotonic() < self._rests_until_s:
+            return
+        shape, before = _shape(plan), self._expected
+        self._expected = shape
+        # One that is there is given up for another shape only when that is wanted twice: where sandboxes of several
+        # sizes take turns, making one for each would cost more than they save.
+        if self._wanted is None or shape == before or not (self._making or self._spare):
+            self._wanted = shape
+        if not self._making and not (self._spare and self._spare[0] == self._wanted):
+            self._making = True
+            self._works.watch(self._make_soon())
+
+    def take(self, plan: BerthPlan) -> Spare | None:
+        """A spare for a plan with a checkpoint, the caller's to use or end; None without one."""
+        if self._spare is None or not self._fits(plan) or self._spare[0] != _shape(plan):
+            return None
+        (_, spare), self._spare = self._spare, None
+        self._ids.discard(spare.machine_id)
+        return spare
+
+    def _fits(self, plan: BerthPlan) -> bool:
+        # An engine that was installed earlier may know no spares.
+        is_current = plan.versions.engine == self._programs.current.engine
+        return is_current and not plan.engine_disk and not plan.volumes
+
+    async def aclose(self) -> None:
+        """End it, and make no more."""
+        self._kept = False
+        await self.drain()
+
+    async def _make_soon(self) -> None:
+        try:
+            await asyncio.sleep(_REFILL_PAUSE_S)
+            while self._kept and (shape := self._wanted) and not under_pressure(self._memory()):
+                if self._spare is not None and self._spare[0] == shape:
+                    return
+                await self.drain()
+                spare = await self._make(shape)
+                self._rest_s = _REST_S
+                if self._kept:
+                    self._spare = (shape, spare)
+                else:
+                    await to_the_end(self._end(spare))
+        except UnsupportedError as error:
+            _log.warning("no machine is kept ready for what is woken or forked: %s", error)
+            self._kept = False
+        except (AtollError, OSError) as error:
+            _log.warning("no machine is kept ready for %g s: %s", self._rest_s, error)
+            self._rests_until_s = time.monotonic() + self._rest_s
+            self._rest_s = min(2 * self._rest_s, _REST_MOST_S)
+        finally:
+            self._making = False
+
+    async def _make(self, shape: _Shape) -> Spare:
+        machine_id = new_id()
+        self._ids.add(machine_id)
+        state_dir = self._places.machines / machine_id
+        pin = self._pins / f"{machine_id}.inner"
+        plan = SparePlan(
+            machine_id=machine_id,
+            state_dir=state_dir,
+            place=self._places.roots / machine_id,
+            netns=pin,
+            argv=AGENT_ARGV,
+            binds=agent_binds(self._programs, shape.versions),
+            limits=Limits(memory_mib=shape.memory_mib, vcpus=shape.vcpus),
+        )
+        spare: Spare | None = None
+        try:
+            await to_the_end(asyncio.to_thread(self._prepare, state_dir))
+            try:
+                await to_the_end(asyncio.to_thread(new_netns, pin))
+                spare = await self._engine(shape.versions.engine).spare(plan)
+            finally:
+                # Its processes hold it.
+                await to_the_end(asyncio.to_thread(unpin, pin))
+        except BaseException:
+            # With a spare, who wanted it left just then.
+            await to_the_end(self._clear(machine_id) if spare is None else self._end(spare))
+            raise
+        return spare
+
+    def _prepare(self, state_dir: Path) -> None:
+        Mounts.share(self._places.roots)
+        state_dir.mkdir(mode=0o700, parents=True)
+        # Nobody's yet: see ``Berths.strays``.
+        (state_dir / _CONSOLE).symlink_to(os.devnull)
+
+    async def drain(self) -> None:
+        """End it; another one is made when something is expected again."""
+        if self._spare is not None:
+            (_, spare), self._spare = self._spare, None
+            await to_the_end(self._end(spare))
+
+    async def _end(self, spare: Spare) -> None:
+        try:
+            await spare.kill()
+        except (AtollError, OSError) as error:
+            _log.error("the spare machine %s does not end: %s", spare.machine_id, error)
+            self._ids.discard(spare.machine_id)  # what is left of it is for `gc`
+            return
+        await self._clear(spare.machine_id)
+
+    async def _clear(self, machine_id: str) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._places.machines / machine_id, ignore_errors=True)
+        self._ids.discard(machine_id)
+
+
+def agent_binds(programs: Programs, versions: Versions) -> tuple[Bind, ...]:
+    """What every machine has bound in its root: the guest agent."""
+    return (Bind(source=str(programs.agent_dir(versions.agent)), target="/.atoll"),)
+
+
+def _shape(plan: BerthPlan) -> _Shape:
+    return _Shape(plan.versions, plan.limits.memory_mib, plan.limits.vcpus)

@@ -1,0 +1,471 @@
+"""A berth: one machine with the disk and the link that it runs on, begun and given up together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from atoll.engines import Bind, Engine, Machine, MachinePlan, Spare
+from atoll.errors import (
+    AtollError,
+    DamagedError,
+    EngineError,
+    HostError,
+    SandboxCrashedError,
+    SandboxNotFoundError,
+)
+from atoll.guest import GuestInit
+from atoll.host import to_the_end
+from atoll.supervisor.machines.disk_budget import growth_at_start
+from atoll.supervisor.machines.plans import BerthPlan, changes_of
+from atoll.supervisor.machines.prestarted import SpareDiedError, Spares, agent_binds
+from atoll.supervisor.machines.uplinks import uplink_of
+from atoll.supervisor.state.ids import new_id
+from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.storage.checksums import Seals
+from atoll.supervisor.storage.programs import AGENT_ARGV, Programs
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.snapshots import Layers
+    from atoll.supervisor.machines.agent_client import Agents
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+_CONSOLE = "console.log"
+_MARK = "frozen"
+_RUNS, _UNSURE, _FROZEN = b"r", b"u", b"f"
+# A machine's death fails what was asked of it a moment before its end is noticed.
+_NOTICED_S = 1.0
+
+
+def crash_error(sandbox_id: str) -> SandboxCrashedError:
+    """What is told to whoever waits for a sandbox that crashed."""
+    return SandboxCrashedError(
+        f"sandbox {sandbox_id} crashed meanwhile",
+        hint="its next use does what its on_crash says; or roll it back to a snapshot",
+        sandbox_id=sandbox_id,
+    )
+
+
+def _there(volume: Path) -> Path:
+    """The directory itself, since engines do not follow symbolic links; a user may put volumes elsewhere by one."""
+    if not volume.is_dir():
+        raise HostError(
+            f"the volume {volume.parent} is missing",
+            hint="bring its directory back, from a backup or by mounting the disk that has it",
+        )
+    return volume.resolve()
+
+
+def _claim(state_dir: Path, console: Path) -> None:
+    """Let a machine's directory be one of a sandbox: from now on it is found by that sandbox, see ``strays``."""
+    (state_dir / _MARK).write_bytes(_RUNS)
+    aside = state_dir / f"{_CONSOLE}.new"
+    aside.symlink_to(console)
+    os.replace(aside, state_dir / _CONSOLE)
+
+
+def _leads_to(state_dir: Path, console: Path) -> bool:
+    """Whether a machine's directory was claimed for the sandbox that has this console."""
+    try:
+        return (state_dir / _CONSOLE).readlink() == console
+    except OSError:  # it is claimed for none
+        return False
+
+
+class Berth:
+    """A running machine and what belongs to it. ``leaving`` is set before it ends on purpose, and ``killed`` before
+    its sandbox is killed in the middle of an operation.
+
+    ``reason`` says why it was ended for something that it did; ``limits_changed`` that its sandbox has other limits.
+    """
+
+    def __init__(self, machine: Machine, link: Link, disk: Path, state_dir: Path) -> None:
+        self.machine = machine
+        self.link = link
+        self.disk = disk
+        self.state_dir = state_dir
+        self._mark = state_dir / _MARK
+        self.leaving = False
+        self.killed = False
+        self.reason: str | None = None
+        self.limits_changed = asyncio.Event()
+        self.gone = asyncio.Event()
+        self._watch = asyncio.create_task(self._watching())
+
+    async def alive(self, work: Coroutine[Any, Any, _T], sandbox_id: str) -> _T:
+        """Do the work, but no longer than the machine lives.
+
+        Raises:
+            SandboxCrashedError: The machine ended meanwhile, and not on purpose.
+            SandboxNotFoundError: Its sandbox was killed meanwhile.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, self._watch}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done() and not await self._explains(task.exception()):
+                return task.result()
+            raise self.lost(sandbox_id)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    def lost(self, sandbox_id: str) -> AtollError:
+        """What is told to whoever waits for a machine that has ended."""
+        if self.killed:
+            return SandboxNotFoundError(f"sandbox {sandbox_id} has been killed", sandbox_id=sandbox_id)
+        return crash_error(sandbox_id)
+
+    async def _explains(self, failure: BaseException | None) -> bool:
+        """Whether the machine's end is why something failed: the end may be noticed a moment later."""
+        if failure is None or isinstance(failure, ConnectionRefusedError):
+            return False
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.gone.wait(), _NOTICED_S)
+        return self.gone.is_set() and not self.leaving
+
+    async def freeze(self, *, within_s: float | None = None) -> None:
+        """Freeze the machine, which runs; for ``within_s`` see ``Machine.pause``."""
+        # Written first: who adopts the machine must know that it may be frozen, whatever its row says.
+        self._write_mark(_UNSURE)
+        await self.machine.pause(within_s=within_s)
+        self._write_mark(_FROZEN)
+
+    async def thaw(self) -> None:
+        """Undo ``freeze``. A machine that runs goes on."""
+        self._write_mark(_UNSURE)
+        await self.machine.resume()
+        self._write_mark(_RUNS)
+
+    @property
+    def frozen(self) -> bool | None:
+        """Whether the machine is frozen; None when a freeze or thaw was begun and not seen to end."""
+        try:
+            return {_FROZEN: True, _UNSURE: None}.get(self._mark.read_bytes(), False)
+        except FileNotFoundError:
+            return False
+
+    def _write_mark(self, mark: bytes) -> None:
+        # In place: the file has its block from the start, so that a full disk keeps no guest frozen.
+        fd = os.open(self._mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(fd, mark, 0)
+        finally:
+            os.close(fd)
+
+    def hang_up(self) -> None:
+        """End the connections that clients hold into the guest: nothing answers on them any more."""
+        try:
+            self.link.end_dialled()
+        except OSError as error:
+            _log.warning("connections into a guest could not be ended: %s", error)
+
+    def leave(self, *, hang_up: bool = True) -> None:
+        """Let its end be on purpose from now on. Does nothing the second time.
+
+        Args:
+            hang_up: False keeps the connections that clients hold into it, for a guest that goes on in a moment.
+        """
+        if not self.leaving:
+            self.leaving = True
+            if hang_up:
+                self.hang_up()
+
+    def stay(self) -> None:
+        """Undo ``leave``."""
+        self.leaving = False
+
+    def close(self) -> None:
+        """Stop watching the machine."""
+        self._watch.cancel()
+
+    async def _watching(self) -> None:
+        await self.machine.wait()
+        self.gone.set()
+
+
+class Berths:
+    """Begins and gives up berths.
+
+    Args:
+        run: Where machines have their own directories; short, since sockets lie in them.
+        sandboxes: Where sandboxes have their directories.
+        engine: Gives the engine of a version.
+        programs: The guest agents' binaries.
+        layers: The disks.
+        agents: Calls to guest agents.
+        spares: The machine that is kept ready.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        sandboxes: Path,
+        *,
+        engine: Callable[[str], Engine],
+        programs: Programs,
+        layers: Layers,
+        agents: Agents,
+        spares: Spares,
+    ) -> None:
+        self._run = run
+        self._sandboxes = sandboxes
+        self._engine = engine
+        self._programs = programs
+        self._layers = layers
+        self._agents = agents
+        self.spares = spares
+        self._owned: dict[str, Path] = {}
+        self._stuck: dict[Path, Machine | Spare] = {}
+        self.seals = Seals()
+
+    def machine_ids(self) -> set[str]:
+        """The machines that run or are being started, and those that are kept ready."""
+        return set(self._owned) | self.spares.ids()
+
+    def disks(self) -> set[Path]:
+        """The disks that are mounted for them."""
+        return set(self._owned.values())
+
+    async def begin(self, plan: BerthPlan, link: Link, wanted: GuestInit) -> Berth:
+        """Mount the disk, start or restore the machine, and have its agent make of the guest what is ``wanted``.
+
+        Raises:
+            SpareDiedError: The spare that it was to be restored into has ended. The guest may have run for a moment.
+
+        Postcondition: on any exception the disk is unmounted and nothing runs; the link is still the caller's.
+        """
+        if stuck := self._stuck.get(plan.disk):
+            # Two machines that write to one disk would destroy it.
+            await stuck.kill()
+            del self._stuck[plan.disk]
+        spare = self.spares.take(plan) if plan.checkpoint is not None else None
+        machine_id = new_id() if spare is None else spare.machine_id
+        self._owned[machine_id] = plan.disk
+        try:
+            await link.set_rate(plan.limits.network_mib_s)
+            machine_plan, sealed = await to_the_end(asyncio.to_thread(self._prepare, plan, machine_id, link))
+            start = self._started(plan, machine_plan, link, spare)
+            machine = await self._whole(plan.checkpoint if sealed else None, start)
+        except BaseException:
+            if spare is not None:
+                await to_the_end(self._kill(spare, plan.disk))
+            await to_the_end(self._clear(plan.disk, self._run / machine_id))
+            raise
+        finally:
+            if plan.checkpoint is not None:
+                self.spares.expect(plan)
+        state_dir = self._run / machine_id
+        berth = Berth(machine, link, plan.disk, state_dir)
+        try:
+            memory_bytes = (plan.limits.memory_mib or 0) << 20
+            told = msgspec.structs.replace(wanted, memory_bytes=memory_bytes)
+            await berth.alive(self._agents.first(link, told), plan.sandbox_id)
+        except BaseException:
+            await to_the_end(self.end(berth))
+            raise
+        return berth
+
+    async def _started(
+        self, plan: BerthPlan, machine_plan: MachinePlan, link: Link, spare: Spare | None
+    ) -> Machine:
+        """Start a machine, in the spare if there is one."""
+        engine = self._engine(plan.versions.engine)
+        if spare is not None:
+            machine = await self._restored(plan, machine_plan, link, spare)
+            if machine is not None:
+                return machine
+            await link.prepare()
+        await to_the_end(asyncio.to_thread(self._make_state_dir, machine_plan.state_dir, plan.sandbox_id))
+        return await engine.start(machine_plan)
+
+    async def _restored(
+        self, plan: BerthPlan, machine_plan: MachinePlan, link: Link, spare: Spare
+    ) -> Machine | None:
+        """The machine that a spare has become; None when it has ended instead."""
+        try:
+            uplink = await link.open_uplink()
+        except OSError as error:
+            _log.warning("the network of sandbox %s is left to the engine: %s", plan.sandbox_id, error)
+            await spare.kill()
+            return None
+        with uplink.socket:
+            _claim(machine_plan.state_dir, self._console(plan.sandbox_id))
+            engine = self._engine(plan.versions.engine)
+            try:
+                return await engine.restore(spare, machine_plan, uplink_of(uplink))
+            except EngineError as error:
+                raise SpareDiedError(error.message, hint=error.hint) from error
+
+    async def seal(self, checkpoint: Path, sandbox_id: str) -> None:
+        """Seal the memory of a sleeping sandbox, which counts already: without a seal it would only not be checked."""
+        try:
+            await asyncio.to_thread(self.seals.seal, checkpoint)
+        except OSError as error:
+            _log.warning("the memory of sandbox %s is not sealed: %s", sandbox_id, error)
+
+    async def _whole(self, sealed: Path | None, start: Coroutine[Any, Any, Machine]) -> Machine:
+        """Start a machine, and see to it meanwhile that the memory it is restored from is what its seal says."""
+        if sealed is None:
+            return await start
+        check = asyncio.create_task(asyncio.to_thread(self.seals.check, sealed, small=False))
+        try:
+            machine = await start
+        except BaseException:
+            await asyncio.wait({check})
+            if isinstance(damaged := check.exception(), DamagedError):
+                raise damaged from None
+            raise
+        try:
+            await check
+        except BaseException:
+            await to_the_end(machine.kill())
+            raise
+        return machine
+
+    async def adopt(self, row: SandboxRow, link: Link, disk: Path) -> Berth | None:
+        """Take over the machine that a dead supervisor ran; None when it has ended, and then its remains are gone."""
+        state_dir = self._run / (row.machine_id or "")
+        machine = await self._engine(row.versions.engine).adopt(row.machine or b"")
+        if machine is None:
+            await self._clear(disk, state_dir)
+            return None
+        self._owned[state_dir.name] = disk
+        return Berth(machine, link, disk, state_dir)
+
+    async def end_lost(self, row: SandboxRow, disk: Path) -> None:
+        """End the machine of a row that cannot be taken over, if it still runs."""
+        if machine := await self._engine(row.versions.engine).adopt(row.machine or b""):
+            await machine.kill()
+        await self._clear(disk, self._run / (row.machine_id or ""))
+
+    async def strays(self, plan: BerthPlan) -> list[tuple[str, bytes]]:
+        """Ids and records of machines that run, that a dead supervisor started for a sandbox, and that are not owned.
+
+        What it only began to start does not run any more when this returns, nor will.
+        """
+        engine, console = self._engine(plan.versions.engine), self._console(plan.sandbox_id)
+        found = []
+        for state_dir in list(self._run.iterdir()) if self._run.is_dir() else ():
+            if state_dir.name in self._owned or not _leads_to(state_dir, console):
+                continue
+            record = await engine.started(state_dir.name, state_dir, plan.limits)
+            if record is not None:
+                found.append((state_dir.name, record))
+        return found
+
+    def let_go(self, berth: Berth) -> None:
+        """Own a berth no more, although its machine runs: what is not adopted again is a leftover."""
+        berth.close()
+        self._owned.pop(berth.state_dir.name, None)
+
+    async def end(self, berth: Berth) -> None:
+        """End the machine and unmount its disk, whatever state they are in. The link is still the caller's.
+
+        What the host refuses to end is logged, and nothing is started on that disk before it has ended.
+
+        Postcondition: no process or mount of it is left; its disk is.
+        """
+        berth.leave()
+        await self._kill(berth.machine, berth.disk)
+        berth.close()
+        # The watch may not have had its turn, and whatever follows a machine until its end would go on for ever.
+        berth.gone.set()
+        await self._clear(berth.disk, berth.state_dir)
+
+    async def _kill(self, machine: Machine | Spare, disk: Path) -> None:
+        try:
+            await machine.kill()
+        except (AtollError, OSError) as error:
+            _log.error("the machine %s does not end: %s", machine.machine_id, error)
+            self._stuck[disk] = machine
+
+    async def step_off(self, berth: Berth, plan: BerthPlan) -> Callable[[], None]:
+        """Have a frozen machine let go of its disk, and unmount it.
+
+        Returns what is left to be done in a thread, see ``Layers.leave``.
+
+        Raises:
+            AtollError, OSError: It cannot; then it is of no use any more.
+        """
+        await self._engine(plan.versions.engine).detach_files(berth.machine)
+        return await asyncio.to_thread(self._layers.leave, berth.disk)
+
+    async def step_on(self, berth: Berth, plan: BerthPlan) -> None:
+        """Undo ``step_off``, on a disk in the same place that has the same files.
+
+        Raises:
+            AtollError: It cannot; then it is of no use any more.
+        """
+        root = await asyncio.to_thread(self._root, plan)
+        machine_plan = self._machine_plan(plan, berth.machine.machine_id, root, berth.link)
+        await self._engine(plan.versions.engine).attach_files(berth.machine, machine_plan)
+        berth.limits_changed.set()  # its disk is measured anew
+
+    def _prepare(self, plan: BerthPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:
+        """Mount the disk; what is to be started on it, and whether its memory has a seal."""
+        sealed = plan.checkpoint is not None and self.seals.check(plan.checkpoint, small=True)
+        machine_plan = self._machine_plan(plan, machine_id, self._root(plan), link)
+        return msgspec.structs.replace(machine_plan, growth=growth_at_start(self._layers, plan)), sealed
+
+    def _root(self, plan: BerthPlan) -> Path:
+        if not plan.image:
+            raise HostError(
+                f"the image that sandbox {plan.sandbox_id} stands on is missing",
+                hint="the home has lost a part of its files: restore it from a backup",
+            )
+        if not plan.engine_disk:
+            return self._layers.mount(plan.image, plan.stack, plan.disk)
+        changes_of(plan.disk).mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A home's images may be reached by a symbolic link, which engines do not follow.
+        if len(plan.image) > 1:
+            raise HostError(
+                "the image was pulled as layers to be mounted, which the engine's own disks cannot use",
+                hint="remove it with `atoll image rm`, and pull it again",
+            )
+        return plan.image[0].resolve()
+
+    def _machine_plan(self, plan: BerthPlan, machine_id: str, root: Path, link: Link) -> MachinePlan:
+        volumes = (
+            Bind(source=str(_there(one.source)), target=one.target, shared=True) for one in plan.volumes
+        )
+        return MachinePlan(
+            machine_id=machine_id,
+            state_dir=self._run / machine_id,
+            rootfs=root,
+            netns=link.netns,
+            argv=AGENT_ARGV,
+            changes=changes_of(plan.disk) if plan.engine_disk else None,
+            hostname=plan.hostname,
+            binds=(*agent_binds(self._programs, plan.versions), *volumes),
+            checkpoint=plan.checkpoint,
+            read_ahead=plan.read_ahead,
+            being_written=plan.being_written,
+            limits=plan.limits,
+            keep_free_percent=plan.keep_free_percent,
+        )
+
+    def _console(self, sandbox_id: str) -> Path:
+        return self._sandboxes / sandbox_id / _CONSOLE  # one log for all machines that it ever has
+
+    def _make_state_dir(self, state_dir: Path, sandbox_id: str) -> None:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _claim(state_dir, self._console(sandbox_id))
+
+    async def _clear(self, disk: Path, state_dir: Path) -> None:
+        try:
+            await asyncio.to_thread(self._layers.unmount, disk)
+        except (AtollError, OSError) as error:
+            _log.warning("cannot unmount %s: %s", disk, error)
+        await asyncio.to_thread(shutil.rmtree, state_dir, ignore_errors=True)
+        self._owned.pop(state_dir.name, None)

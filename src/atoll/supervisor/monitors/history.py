@@ -1,0 +1,154 @@
+"""What running sandboxes have used in the last hour."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.types import StatsSample
+
+if TYPE_CHECKING:
+    from atoll.engines import MachineStats
+    from atoll.supervisor.lifecycle.parts import Parts
+    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.state.tasks import Works
+
+_EVERY_S = 5.0
+_KEPT_S = 3600.0
+_KEPT = int(_KEPT_S / _EVERY_S)
+# An hour of one takes 180 KB, and there may be thousands that sleep.
+_ASLEEP_MOST = 100
+# Where no cgroup counts, and where disks have many files, looking costs: at most this share of the time.
+_SHARE = 0.1
+_SELDOM_S = 30.0
+# A start has better things to do.
+_FIRST_S = 0.2
+_log = logging.getLogger(__name__)
+
+
+class Past:
+    """The samples of one sandbox, oldest first, and what the next one is reckoned from."""
+
+    def __init__(self) -> None:
+        self.samples: deque[StatsSample] = deque(maxlen=_KEPT)
+        self.disk_bytes = 0
+        self.measured_s = 0.0
+        self._machine_id = ""
+        self._cpu_s = 0.0
+        self._at_s = 0.0
+
+    @property
+    def newest_at(self) -> float:
+        """When its last sample was taken, in Unix seconds; 0 where there is none."""
+        return self.samples[-1].at if self.samples else 0.0
+
+    def cpu_percent(self, machine_id: str, cpu_s: float | None, vcpus: float, now_s: float) -> float | None:
+        """How much of its processors a machine used since the call before; its first sample tells of no time."""
+        if cpu_s is None:
+            return None
+        passed_s, used_s = now_s - self._at_s, cpu_s - self._cpu_s
+        is_first = machine_id != self._machine_id
+        self._machine_id, self._cpu_s, self._at_s = machine_id, cpu_s, now_s
+        if is_first or passed_s <= 0:
+            return 0.0
+        return round(min(100.0, max(0.0, 100 * used_s / passed_s / vcpus)), 2)
+
+
+class History:
+    """Samples all running sandboxes, in one task, and asks no guest.
+
+    Args:
+        parts: What sandboxes are made of.
+        works: Owner of the sampling.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, parts: Parts, works: Works, clock: Callable[[], float] = time.monotonic) -> None:
+        self._parts = parts
+        self._works = works
+        self._clock = clock
+        self._pasts: dict[str, Past] = {}
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._works.watch(self._sampling())
+
+    def follow(self, sandbox: Sandbox, berth: Berth) -> None:
+        """Take the first sample of a berth that has just become the sandbox's."""
+        self._works.watch(self._first(sandbox, berth))
+
+    def of(
+        self, sandbox: Sandbox, start_s: float | None = None, end_s: float | None = None
+    ) -> list[StatsSample]:
+        """The samples of a sandbox between two Unix times; None is without that bound."""
+        past = self._pasts.get(sandbox.sandbox_id)
+        return [
+            sample
+            for sample in (past.samples if past else ())
+            if (start_s is None or sample.at >= start_s) and (end_s is None or sample.at <= end_s)
+        ]
+
+    async def _first(self, sandbox: Sandbox, berth: Berth) -> None:
+        await asyncio.sleep(_FIRST_S)
+        if sandbox.berth is berth:
+            await self._sample(sandbox, berth)
+
+    async def _sampling(self) -> None:
+        took_s = 0.0
+        while True:
+            await asyncio.sleep(min(_SELDOM_S, max(_EVERY_S, took_s / _SHARE)))
+            began_s = self._clock()
+            sandboxes = self._parts.table.sandboxes()
+            self._forget(sandboxes)
+            for sandbox in sandboxes:
+                if sandbox.berth is not None and sandbox.row.state == "running":
+                    await self._sample(sandbox, sandbox.berth)
+            took_s = self._clock() - began_s
+
+    def _forget(self, sandboxes: Sequence[Sandbox]) -> None:
+        for gone in self._pasts.keys() - {one.sandbox_id for one in sandboxes}:
+            del self._pasts[gone]
+        asleep = {one.sandbox_id for one in sandboxes if one.berth is None} & self._pasts.keys()
+        if len(asleep) > _ASLEEP_MOST:
+            by_age = sorted(asleep, key=lambda sandbox_id: self._pasts[sandbox_id].newest_at)
+            for sandbox_id in by_age[:-_ASLEEP_MOST]:
+                del self._pasts[sandbox_id]
+
+    async def _sample(self, sandbox: Sandbox, berth: Berth) -> None:
+        try:
+            stats = await berth.machine.stats()
+            past = self._pasts.setdefault(sandbox.sandbox_id, Past())
+            await self._measure(past, berth, stats)
+        except (AtollError, OSError) as error:
+            if not berth.leaving and not berth.gone.is_set():
+                _log.info("sandbox %s is not sampled: %s", sandbox.sandbox_id, error)
+            return
+        limits = self._parts.quotas.limits_within(sandbox.row)
+        vcpus = limits.vcpus or float(os.cpu_count() or 1)
+        past.samples.append(
+            StatsSample(
+                at=self._parts.leases.clock.unix_s(),
+                vcpus=vcpus,
+                cpu_percent=past.cpu_percent(berth.machine.machine_id, stats.cpu_s, vcpus, self._clock()),
+                memory_bytes=stats.memory_bytes,
+                memory_limit_bytes=stats.memory_limit_bytes,
+                disk_bytes=past.disk_bytes,
+                disk_limit_bytes=None if limits.disk_mib is None else limits.disk_mib << 20,
+            )
+        )
+
+    async def _measure(self, past: Past, berth: Berth, stats: MachineStats) -> None:
+        """Measure the disk, but not so soon again that it would cost much: a walk looks at every file."""
+        if stats.disk_bytes is not None:
+            past.disk_bytes = stats.disk_bytes
+        elif self._clock() >= past.measured_s:
+            began_s = self._clock()
+            past.disk_bytes = await asyncio.to_thread(self._parts.layers.sizes_changed, berth.disk)
+            past.measured_s = self._clock() + (self._clock() - began_s) / _SHARE

@@ -1,0 +1,166 @@
+"""Ends leases and lives when they are over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.supervisor.state.leases import JUMP_S, NO_LEASE, LeaseTable, due_s
+from atoll.supervisor.state.transitions import check_action
+from atoll.types import Lifecycle
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.kill import Kills
+    from atoll.supervisor.lifecycle.parts import Parts
+    from atoll.supervisor.lifecycle.sleep import Sleep
+    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.state.tasks import Works
+
+# The loop's own clock stands still while the host sleeps, so it is not asked to wait for longer.
+_LOOK_S = 1.0
+# What could not be ended, on a full disk say, is tried again.
+_AGAIN_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+class LeaseWatch:
+    """Looks after all leases and lifetimes of a home, in one task.
+
+    Args:
+        parts: The sandboxes, what rows say of leases, and how long those may be.
+        sleep: Suspends and stops.
+        kills: Kills.
+        works: Owner of the watching, and of what it does.
+        tell: Writes a line into a sandbox's log.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        sleep: Sleep,
+        kills: Kills,
+        works: Works,
+        tell: Callable[[str, str], None],
+    ) -> None:
+        self._table = parts.table
+        self._leases = parts.leases
+        self._quotas = parts.quotas
+        self._sleep = sleep
+        self._kills = kills
+        self._works = works
+        self._tell = tell
+        self._due = LeaseTable()
+        self._ending: set[str] = set()
+        self._sooner = asyncio.Event()
+        self._until_s = math.inf
+
+    def start(self) -> None:
+        """Begin with all that the table has; what was over while no supervisor ran ends now."""
+        self._table.changed = self._changed
+        for sandbox in self._table.sandboxes():
+            self._changed(sandbox.row)
+        self._works.watch(self._watching())
+
+    async def set_timeout(
+        self, sandbox: Sandbox, timeout_s: float | None, *, extend_only: bool = False
+    ) -> None:
+        """Have its lease end so many seconds from now; 0 is now: that has happened when this returns.
+
+        Args:
+            timeout_s: None is no lease.
+            extend_only: A lease that ends later, or never, stays.
+
+        Raises:
+            InvalidSpecError: ``timeout_s`` is no length.
+            StateError: It does not run.
+            QuotaError: Its team may have no such lease.
+        """
+        self._quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s).check())
+        async with sandbox.lock:
+            check_action("set the lease of", sandbox.row.state, sandbox.sandbox_id)
+            lengthen = self._leases.extended(sandbox.row, timeout_s)
+            columns = lengthen if extend_only else self._leases.lasting(timeout_s)
+            if columns:
+                await self._table.change(sandbox, **columns)
+            if self._leases.is_over(sandbox.row):
+                await self._end_locked(sandbox)
+
+    def _changed(self, row: SandboxRow) -> None:
+        self._set(row.sandbox_id, None if row.sandbox_id in self._ending else due_s(row))
+
+    def _set(self, sandbox_id: str, due: float | None) -> None:
+        self._due.set(sandbox_id, due)
+        if due is not None and due < self._until_s:
+            self._sooner.set()
+
+    async def _watching(self) -> None:
+        clock = self._leases.clock
+        offset_s = math.inf
+        while True:
+            self._sooner.clear()
+            for sandbox_id in self._due.take(clock.boot_s()):
+                self._end_soon(sandbox_id)
+            next_s = self._due.next_s()
+            if next_s is not None and abs(clock.unix_s() - clock.boot_s() - offset_s) > JUMP_S:
+                offset_s = clock.unix_s() - clock.boot_s()
+                self._works.spawn(self._tell_calendar())
+            now_s = clock.boot_s()
+            wait_s = None if next_s is None else min(_LOOK_S, max(0.0, next_s - now_s))
+            self._until_s = math.inf if wait_s is None else now_s + wait_s
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._sooner.wait(), wait_s)
+
+    def _end_soon(self, sandbox_id: str) -> None:
+        with suppress(AtollError):
+            sandbox = self._table.sandbox(sandbox_id)
+            self._ending.add(sandbox_id)
+            # Not waited for: one that is in the middle of something keeps no other running.
+            self._works.spawn(self._end(sandbox))
+
+    async def _end(self, sandbox: Sandbox) -> None:
+        ended = False
+        try:
+            if self._leases.has_lived(sandbox.row):
+                _log.info("sandbox %s is killed: its lifetime is over", sandbox.sandbox_id)
+                await self._kills.kill(sandbox)
+            else:
+                # An operation that is under way is not cut short.
+                async with sandbox.lock:
+                    if self._leases.is_over(sandbox.row):
+                        await self._end_locked(sandbox)
+            ended = True
+        except (AtollError, OSError) as error:
+            _log.warning("the lease of sandbox %s is not ended: %s", sandbox.sandbox_id, error)
+        finally:
+            self._ending.discard(sandbox.sandbox_id)
+            due = due_s(sandbox.row)
+            if due is not None and not ended:
+                due = max(due, self._leases.clock.boot_s() + _AGAIN_S)
+            self._set(sandbox.sandbox_id, due)
+
+    async def _end_locked(self, sandbox: Sandbox) -> None:
+        """Do what a sandbox's lifecycle says of its lease's end."""
+        row, then = sandbox.row, sandbox.row.lifecycle.on_timeout
+        _log.info("the lease of sandbox %s is over: %s", sandbox.sandbox_id, then)
+        if then == "kill":
+            await self._kills.kill_locked(sandbox)
+        elif row.state in ("running", "paused"):
+            self._tell(sandbox.sandbox_id, f"its lease is over: {then}")
+            # A disk that is the engine's own is in the memory: that is kept too.
+            await self._sleep.suspend_locked(sandbox, memory=then == "suspend" or row.engine_disk)
+        elif row.state != "killed":
+            await self._table.change(sandbox, **NO_LEASE)
+
+    async def _tell_calendar(self) -> None:
+        """Have rows say when leases end by the calendar, which has jumped: the next boot knows nothing else."""
+        for sandbox in self._table.sandboxes():
+            async with sandbox.lock:
+                columns = self._leases.told(sandbox.row)
+                if columns and sandbox.row.state != "killed":
+                    await self._table.change(sandbox, **columns)

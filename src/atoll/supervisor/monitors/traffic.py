@@ -1,0 +1,70 @@
+"""Paused sandboxes that something from outside wants."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.tasks import Works
+
+if TYPE_CHECKING:
+    from atoll.supervisor.machines.running_machine import Berth
+
+_LOOK_S = 0.1
+# An address lookup of the kernel's own (ARP) is as long as this; a TCP segment with data is longer.
+_NOISE_BYTES = 60
+_log = logging.getLogger(__name__)
+
+
+def wanted(before_bytes: int, now_bytes: int) -> bool:
+    """Whether what a guest received between two looks is more than the kernel's own chatter."""
+    return now_bytes - before_bytes > _NOISE_BYTES
+
+
+class Traffic:
+    """Looks at the counters of paused sandboxes and wakes those that get traffic.
+
+    Args:
+        works: Owner of the looking.
+        wake: Wakes a sandbox.
+    """
+
+    def __init__(self, works: Works, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
+        self._works = works
+        self._wake = wake
+        self._watches: dict[str, asyncio.Task[None]] = {}
+
+    def watch(self, sandbox: Sandbox, berth: Berth) -> None:
+        """Watch a sandbox for as long as it is paused on this berth. One that is watched is watched anew."""
+        if before := self._watches.get(sandbox.sandbox_id):
+            # It may have been thawed for a moment, which the watch before would take for traffic.
+            before.cancel()
+        watch = self._works.watch(self._watching(sandbox, berth))
+        self._watches[sandbox.sandbox_id] = watch
+        watch.add_done_callback(partial(self._forget, sandbox.sandbox_id))
+
+    def _forget(self, sandbox_id: str, watch: asyncio.Task[None]) -> None:
+        if self._watches.get(sandbox_id) is watch:
+            del self._watches[sandbox_id]
+
+    async def _watching(self, sandbox: Sandbox, berth: Berth) -> None:
+        # What comes before the first look are the ends of the connections that were shut at the pause.
+        before: int | None = None
+        try:
+            while True:
+                await asyncio.sleep(_LOOK_S)
+                if sandbox.row.state != "paused" or sandbox.berth is not berth:
+                    return
+                now, _ = berth.link.traffic()
+                if before is not None and wanted(before, now):
+                    _log.info("sandbox %s wakes: it gets traffic", sandbox.sandbox_id)
+                    await self._wake(sandbox)
+                    return
+                before = now
+        except (AtollError, OSError) as error:
+            _log.info("sandbox %s is not watched any more: %s", sandbox.sandbox_id, error)

@@ -1,0 +1,74 @@
+"""What sandboxes use of the host."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from atoll.errors import AtollError
+from atoll.host import tree_bytes
+from atoll.supervisor.lifecycle.parts import Parts
+from atoll.supervisor.machines.enforcement import held_of
+from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.rows import SandboxRow
+from atoll.types import SandboxStats
+
+
+class Usage:
+    """Asks host and guest, and wakes nobody.
+
+    Args:
+        parts: What sandboxes are made of.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def of(self, sandbox: Sandbox) -> SandboxStats:
+        """What a sandbox uses now."""
+        disk_bytes = await asyncio.to_thread(self._disk_bytes, sandbox.row)
+        limits = self._parts.quotas.limits_within(sandbox.row)
+        held: dict[str, str] = {**held_of(limits, self._parts.means)}
+        berth = sandbox.berth
+        if berth is None:
+            return SandboxStats(
+                state=sandbox.row.state,
+                cpu_s=None,
+                memory_bytes=0,
+                memory_limit_bytes=None,
+                disk_bytes=disk_bytes,
+                processes=0,
+                received_bytes=0,
+                sent_bytes=0,
+                limits=limits,
+                held=held,
+            )
+        machine = await berth.alive(berth.machine.stats(), sandbox.sandbox_id)
+        processes = None
+        if sandbox.row.state == "running":
+            with suppress(AtollError):  # a guest that does not answer has statistics all the same
+                processes = (
+                    await berth.alive(self._parts.agents.stats(berth.link), sandbox.sandbox_id)
+                ).processes
+        received, sent = berth.link.traffic()
+        if machine.disk_bytes is not None:
+            disk_bytes = machine.disk_bytes
+        return SandboxStats(
+            state=sandbox.row.state,
+            cpu_s=machine.cpu_s,
+            memory_bytes=machine.memory_bytes,
+            memory_limit_bytes=machine.memory_limit_bytes,
+            disk_bytes=disk_bytes,
+            processes=processes,
+            received_bytes=received,
+            sent_bytes=sent,
+            limits=limits,
+            held=held,
+        )
+
+    def _disk_bytes(self, row: SandboxRow) -> int:
+        places = self._parts.places
+        if not row.engine_disk:
+            return self._parts.layers.sizes_changed(places.disk(row.sandbox_id, row.disk))
+        checkpoint = places.checkpoint(row.sandbox_id)
+        return tree_bytes(checkpoint) if checkpoint.is_dir() else 0

@@ -1,0 +1,1 @@
+"""What a new supervisor does with what an earlier one left."""

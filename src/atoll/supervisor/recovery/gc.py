@@ -1,0 +1,206 @@
+"""What a crash left on the host and nothing owns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atoll.errors import AtollError
+from atoll.host import Mounts, kill_process, mounts_below, start_ticks, tree_bytes
+from atoll.protocol import Leftover
+from atoll.supervisor.lifecycle.parts import Parts
+from atoll.supervisor.state.references import layers_in_use, owned_ids, versions_in_use
+from atoll.supervisor.storage.trash import ASIDE, erase
+
+if TYPE_CHECKING:
+    from atoll.host import CgroupRoot
+
+_PROC = Path("/proc")
+_log = logging.getLogger(__name__)
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """A leftover and what removes it. ``is_owned`` says whether it is somebody's after all."""
+
+    leftover: Leftover
+    path: Path
+    is_owned: Callable[[], bool]
+    pid: int = 0
+    ticks: int = 0
+    machine_id: str = ""
+
+
+class Leftovers:
+    """Finds and removes what nothing owns.
+
+    Args:
+        parts: What sandboxes are made of; its table knows what is owned.
+        pool_ids: The sandbox ids of warm machines.
+        cgroups: Where machines have their cgroups, if they have any.
+    """
+
+    def __init__(self, parts: Parts, pool_ids: Callable[[], set[str]], cgroups: CgroupRoot | None) -> None:
+        self._parts = parts
+        self._pool_ids = pool_ids
+        self._cgroups = cgroups
+
+    async def find(self) -> list[Leftover]:
+        """All there are; touches nothing."""
+        return [found.leftover for found in await self._look(self._all)]
+
+    async def collect(self, *, images: bool = False) -> list[Leftover]:
+        """Remove all there are; tells what was removed.
+
+        Args:
+            images: Images that lost their name, layers and downloads as well: people decide when those go.
+        """
+        removed = []
+        # Each kind is looked for when those before are gone: a mount is only free when its process has ended.
+        kinds = [self._processes, self._mounts, self._cgroup_names, self._directories]
+        for kind in [*kinds, self._images] if images else kinds:
+            for found in await self._look(kind):
+                try:
+                    if not found.is_owned():
+                        await self._remove(found)
+                        removed.append(found.leftover)
+                except (AtollError, OSError) as error:
+                    _log.warning("cannot remove %s: %s", found.path, error)
+        return removed
+
+    @staticmethod
+    async def _look(kind: Callable[[], Iterator[_Found]]) -> list[_Found]:
+        # While a thread looks, things are made that were nobody's when it began: only here nothing changes meanwhile.
+        return [found for found in await asyncio.to_thread(_listed, kind) if not found.is_owned()]
+
+    def _all(self) -> Iterator[_Found]:
+        yield from self._processes()
+        yield from self._mounts()
+        yield from self._cgroup_names()
+        yield from self._directories()
+        yield from self._images()
+
+    def _images(self) -> Iterator[_Found]:
+        for path in self._parts.images.unneeded():
+            leftover = Leftover(kind="image", name=str(path), size_bytes=tree_bytes(path))
+            yield _Found(leftover, path, _is_never)
+
+    def _processes(self) -> Iterator[_Found]:
+        prefix = os.fsencode(self._parts.places.machines) + b"/"
+        for entry in _PROC.iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                arguments = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            _, found, rest = arguments.partition(prefix)
+            machine_id = os.fsdecode(rest[:20])
+            ticks = start_ticks(int(entry.name)) if found else None
+            if ticks is not None:
+                leftover = Leftover(kind="process", name=f"{entry.name} of machine {machine_id}")
+                yield _Found(
+                    leftover, entry, self._runs(machine_id), int(entry.name), ticks, machine_id=machine_id
+                )
+
+    def _mounts(self) -> Iterator[_Found]:
+        roots = self._parts.places.roots.resolve()
+        for point in mounts_below(roots):
+            if point != roots:
+                machine_id = point.relative_to(roots).parts[0]
+                yield _Found(Leftover(kind="mount", name=str(point)), point, self._runs(machine_id))
+        for point in mounts_below(self._parts.places.sandboxes):
+            yield _Found(Leftover(kind="mount", name=str(point)), point, self._mounted(point))
+
+    def _cgroup_names(self) -> Iterator[_Found]:
+        for name in self._cgroups.names() if self._cgroups else ():
+            yield _Found(Leftover(kind="cgroup", name=name), Path(name), self._runs(name))
+
+    def _directories(self) -> Iterator[_Found]:
+        places = self._parts.places
+        for parent in (places.sandboxes, places.snapshots, places.forks, places.forks_pages):
+            yield from self._unowned(parent, self._ids)
+        yield from self._unowned(places.volumes, self._volume_ids)
+        yield from self._unowned(places.machines, self._parts.berths.machine_ids)
+        for layer_id in set(self._parts.layers.ids()) - layers_in_use(self._parts.table):
+            size = self._parts.layers.size_bytes(layer_id)
+            leftover = Leftover(kind="directory", name=f"layers/{layer_id}", size_bytes=size)
+            yield _Found(leftover, Path("layers") / layer_id, self._stood_on(layer_id))
+        for path in self._parts.programs.unneeded(versions_in_use(self._parts.table)):
+            leftover = Leftover(kind="directory", name=str(path), size_bytes=tree_bytes(path))
+            yield _Found(leftover, path, self._used(path))
+
+    def _unowned(self, parent: Path, owned: Callable[[], set[str]]) -> Iterator[_Found]:
+        now = owned()
+        for entry in sorted(parent.iterdir()) if parent.exists() else ():
+            # What is just being erased is nobody's leftover as long as somebody is at it.
+            ids = {entry.name, entry.name.removeprefix(ASIDE)}
+            if ids.isdisjoint(now):
+                leftover = Leftover(kind="directory", name=str(entry), size_bytes=_size_bytes(entry))
+                yield _Found(leftover, entry, partial(_meet, ids, owned))
+
+    def _ids(self) -> set[str]:
+        return owned_ids(self._parts.table) | self._pool_ids()
+
+    def _volume_ids(self) -> set[str]:
+        # Those of volumes that the database has lost are no leftovers: what people keep there is nowhere else.
+        return self._parts.volumes.ids() | self._parts.volumes.kept_ids() | self._parts.table.holds.ids()
+
+    def _runs(self, machine_id: str) -> Callable[[], bool]:
+        return lambda: machine_id in self._parts.berths.machine_ids()
+
+    def _mounted(self, point: Path) -> Callable[[], bool]:
+        return lambda: any(point.is_relative_to(disk) for disk in self._parts.berths.disks())
+
+    def _stood_on(self, layer_id: str) -> Callable[[], bool]:
+        return lambda: layer_id in layers_in_use(self._parts.table)
+
+    def _used(self, program: Path) -> Callable[[], bool]:
+        return lambda: program not in self._parts.programs.unneeded(versions_in_use(self._parts.table))
+
+    async def _remove(self, found: _Found) -> None:
+        kind = found.leftover.kind
+        if kind == "process":
+            cgroup = self._cgroups.find(found.machine_id) if self._cgroups else None
+            if cgroup is not None:  # it may be frozen
+                await asyncio.to_thread(cgroup.kill)
+            await asyncio.to_thread(kill_process, found.pid, found.ticks)
+        elif kind == "mount":
+            await asyncio.to_thread(Mounts.unmount, found.path)
+        elif kind == "cgroup":
+            cgroup = self._cgroups.find(found.path.name) if self._cgroups else None
+            if cgroup is not None:
+                await asyncio.to_thread(cgroup.remove)
+        elif kind == "image":
+            await asyncio.to_thread(self._parts.images.collect, found.path)
+        elif found.path.parent == Path("layers"):
+            await self._parts.layer_gc.collect()
+        else:
+            await erase(found.path)
+
+
+def _size_bytes(directory: Path) -> int:
+    """What a directory takes; 0 while a disk is mounted below it, as where a start that failed is being undone."""
+    try:
+        return tree_bytes(directory)
+    except OSError as error:
+        _log.debug("%s is not measured: %s", directory, error)
+        return 0
+
+
+def _is_never() -> bool:
+    return False
+
+
+def _meet(ids: set[str], owned: Callable[[], set[str]]) -> bool:
+    return not ids.isdisjoint(owned())
+
+
+def _listed(kind: Callable[[], Iterator[_Found]]) -> list[_Found]:
+    return list(kind())

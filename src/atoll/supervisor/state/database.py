@@ -1,0 +1,406 @@
+"""The database: the one truth about sandboxes, snapshots, teams and keys."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import re
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from atoll.errors import HostError, NameTakenError, NoSpaceError, SupervisorError
+from atoll.supervisor.state.reserve import BALLAST, Ballast
+from atoll.supervisor.state.row_copies import Copies
+from atoll.supervisor.state.rows import (
+    KEYS,
+    KeptRow,
+    KeyRow,
+    OperationRow,
+    SandboxRow,
+    SnapshotRow,
+    StepRow,
+    TeamRow,
+    TemplateRow,
+    VolumeRow,
+    key_of,
+)
+
+DAMAGED = "damaged"
+_KEEP_S = 0.05
+_T = TypeVar("_T")
+_R = TypeVar("_R", SandboxRow, SnapshotRow, VolumeRow, TeamRow, KeyRow, TemplateRow, StepRow, OperationRow)
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_log = logging.getLogger(__name__)
+_Row = KeptRow | StepRow | OperationRow
+# What is lost with the database and nobody misses.
+_UNKEPT = (OperationRow, StepRow)
+_TABLES: dict[type[_Row], str] = {
+    SandboxRow: "sandboxes",
+    SnapshotRow: "snapshots",
+    VolumeRow: "volumes",
+    TeamRow: "teams",
+    KeyRow: "keys",
+    TemplateRow: "templates",
+    StepRow: "steps",
+    OperationRow: "operations",
+}
+_JSON_FIELDS = frozenset(
+    {
+        "attributes",
+        "builds",
+        "env",
+        "lifecycle",
+        "limits",
+        "metadata",
+        "quotas",
+        "recovered",
+        "services",
+        "stack",
+        "tags",
+        "versions",
+        "volumes",
+    }
+)
+
+
+class Records:
+    """SQLite in WAL mode. A worker thread makes the accesses that may wait for the disk.
+
+    A small write costs a tenth of a thread's hand-over, so it is made at once while the worker has nothing to do.
+    Copies of rows are written a moment later.
+
+    Args:
+        path: The database.
+        copies: Keeps a copy of each row, for when the database is lost.
+    """
+
+    def __init__(self, path: Path, copies: Copies | None = None) -> None:
+        self._path = path
+        self._copies = copies
+        self._ballast = Ballast(path.with_name(BALLAST))
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")
+        self._database: sqlite3.Connection | None = None
+        self._is_durable: bool | None = None
+        self._waiting = 0
+        self._pending: dict[tuple[type[_Row], str], _Row] = {}
+        self._keeping: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        """Open the database, made if missing, and bring it to this version's tables.
+
+        Raises:
+            SupervisorError: A newer atoll has made it.
+        """
+        await self._do(self._open)
+
+    async def aclose(self) -> None:
+        """Write out what is pending and close."""
+        self._keep_pending()
+        await self._do(self._close)
+        self._worker.shutdown()
+
+    async def all(self, kind: type[_R]) -> list[_R]:
+        """All rows of a kind, oldest first."""
+        return await self._do(lambda: self._all(kind))
+
+    async def put(self, *rows: _Row, durable: bool = False, freeing: bool = False) -> None:
+        """Insert or replace rows, all or none. With ``durable`` they are on the disk when this returns.
+
+        Args:
+            freeing: Whether what follows frees room, so that these may take what is kept for that. The rows of what
+                was killed always may.
+
+        Raises:
+            NameTakenError: Another row has the name.
+        """
+        if _killed(rows) or any(isinstance(row, TeamRow | KeyRow) for row in rows):
+            # No copy may be on its way any more into a directory that will be erased; and a key that is
+            # revoked may not come back with an older copy.
+            self._forget_pending(rows)
+            await self._do(lambda: self._put_and_keep(rows, durable))
+            return
+        if durable or self._waiting:
+            await self._do(lambda: self._put(rows, durable, freeing=freeing))
+        else:
+            self._put(rows, durable, freeing=freeing)
+        self._keep_soon(rows)
+
+    async def delete(self, *rows: _Row, durable: bool = True) -> None:
+        """Forget rows, all or none; absent ones are no error. With ``durable`` the disk has it on return."""
+        self._forget_pending(rows)
+        if durable or self._waiting:
+            await self._do(lambda: self._delete(rows, durable))
+        else:
+            self._delete(rows, durable)
+
+    def _keep_soon(self, rows: tuple[_Row, ...]) -> None:
+        """Have copies of rows written in a moment, of each the newest: who pauses and resumes writes few of them."""
+        self._pending.update({_identity(row): row for row in rows if not isinstance(row, _UNKEPT)})
+        if self._pending and self._keeping is None:
+            self._keeping = asyncio.get_running_loop().call_later(_KEEP_S, self._keep_pending)
+
+    def _keep_pending(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+        rows, self._pending, self._keeping = tuple(self._pending.values()), {}, None
+        if rows:
+            self._worker.submit(self._keep, rows)
+
+    def _forget_pending(self, rows: tuple[_Row, ...]) -> None:
+        for row in rows:
+            self._pending.pop(_identity(row), None)
+
+    async def _do(self, work: Callable[[], _T]) -> _T:
+        self._waiting += 1
+        done = asyncio.get_running_loop().run_in_executor(self._worker, work)
+        done.add_done_callback(self._worked)
+        # SQLite's thread goes on anyway: a caller that is cancelled hears of it after it knows what was written.
+        cancelled = False
+        while not done.done():
+            try:
+                await asyncio.wait({done})
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled and (task := asyncio.current_task()):
+            task.uncancel()
+            task.cancel()
+        return done.result()
+
+    def _worked(self, _: asyncio.Future[Any]) -> None:
+        self._waiting -= 1
+
+    def _open(self) -> None:
+        self._ballast.begin()
+        is_new = not self._path.exists()
+        try:
+            self._database = _opened(self._path)
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode not in _DAMAGE:
+                raise
+            _log.error("the database is damaged (%s): its rows are read from their copies", error)
+            _put_aside(self._path)
+            is_new = True
+            self._database = _opened(self._path)
+        if is_new:
+            self._read_back()
+
+    def _read_back(self) -> None:
+        """Fill an empty database from the copies of its rows, if there are any."""
+        for row in self._copies.all() if self._copies else ():
+            try:
+                self._put_and_keep((row,), durable=True)
+            except NameTakenError:
+                self._put_and_keep((row.but(name=None),), durable=True)
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._database is None:
+            raise SupervisorError("the database is closed")
+        return self._database
+
+    def _all(self, kind: type[Any]) -> list[Any]:
+        table = _TABLES[kind]
+        cursor = self._connected().execute(f"SELECT * FROM {table} ORDER BY created_at, rowid")
+        names = [column[0] for column in cursor.description]
+        rows = [self._row(kind, dict(zip(names, values, strict=True))) for values in cursor]
+        return [row for row in rows if row is not None]
+
+    def _row(self, kind: type[Any], values: dict[str, Any]) -> Any:
+        """The row with these values; its copy where they are not what was written."""
+        key = KEYS[kind]
+        try:
+            row = _read(kind, dict(values))
+        except (ValueError, TypeError):
+            row = None
+        if kind in _UNKEPT or self._copies is None:
+            return row
+        copy = self._copies.of(kind, values[key])
+        if row is None:
+            _log.error("the row of %s is damaged; there is %s copy", values[key], "a" if copy else "no")
+            return copy
+        same_time = copy is not None and getattr(copy, "changed_at", 0) == getattr(row, "changed_at", 0)
+        if copy is not None and same_time and copy != row:
+            _log.error("the row of %s is not what was written; its copy is", values[key])
+            return copy
+        if not same_time:
+            # The last supervisor was killed between the row and its copy.
+            self._copies.keep(row)
+        return row
+
+    def _put_and_keep(self, rows: tuple[_Row, ...], durable: bool) -> None:
+        self._put(rows, durable)
+        self._keep(rows)
+
+    def _put(self, rows: tuple[_Row, ...], durable: bool, *, freeing: bool = False) -> None:
+        self._transact([_upsert(row) for row in rows], durable, freeing=freeing or _killed(rows))
+
+    def _keep(self, rows: tuple[_Row, ...]) -> None:
+        for row in rows:
+            if self._copies is not None and not isinstance(row, _UNKEPT):
+                self._copies.keep(row)
+
+    def _delete(self, rows: tuple[_Row, ...], durable: bool) -> None:
+        statements: list[tuple[str, list[object]]] = []
+        for row in rows:
+            table, key = _TABLES[type(row)], KEYS[type(row)]
+            statements.append((f"DELETE FROM {table} WHERE {key} = ?", [key_of(row)]))
+        # What goes durably has files, which have gone before or go next.
+        self._transact(statements, durable, freeing=durable)
+
+    def _transact(
+        self, statements: list[tuple[str, list[object]]], durable: bool, *, freeing: bool = False
+    ) -> None:
+        """Write all or nothing; what frees room takes the room that is kept for that when there is no other."""
+        try:
+            self._try(statements, durable)
+        except NoSpaceError:
+            if not (freeing and self._ballast.drop()):
+                raise
+            self._try(statements, durable)
+        if durable:
+            self._ballast.load()
+
+    def _try(self, statements: list[tuple[str, list[object]]], durable: bool) -> None:
+        database = self._connected()
+        if durable != self._is_durable:
+            database.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._is_durable = durable
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            for statement, values in statements:
+                database.execute(statement, values)
+            database.execute("COMMIT")
+        except BaseException as error:
+            if database.in_transaction:  # SQLite undoes some by itself, that which finds the disk full too
+                database.execute("ROLLBACK")
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise NoSpaceError(
+                    f"no space is left for {self._path}", hint="free some space under the home"
+                ) from None
+            if isinstance(error, sqlite3.IntegrityError) and ".name" in str(error):
+                raise NameTakenError(
+                    "that name is taken", hint="choose another one, or kill its owner"
+                ) from None
+            if isinstance(error, sqlite3.Error):
+                raise HostError(
+                    f"{self._path} cannot be written: {error}", hint="see the messages of the host's kernel"
+                ) from error
+            raise
+
+
+def _identity(row: _Row) -> tuple[type[_Row], str]:
+    return type(row), key_of(row)
+
+
+def _killed(rows: tuple[_Row, ...]) -> bool:
+    return any(isinstance(row, SandboxRow) and row.state == "killed" for row in rows)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The database, made if missing, whole and of this version."""
+    # SQLite would make it readable for all; what it adds beside it gets the same mode.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.chmod(path, 0o600)
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    # What is damaged may be no text: it is told from what is whole when the row is read.
+    database.text_factory = _text
+    try:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=NORMAL")
+        (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            damaged = sqlite3.DatabaseError(verdict)
+            damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise damaged
+        migrate(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _put_aside(path: Path) -> None:
+    """Keep a damaged database for whoever wants to look at it; the one before it goes."""
+    for end in ("-wal", "-shm", ""):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(f"{path}{end}", f"{path}.{DAMAGED}{end}")
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Number and text of each migration, in order."""
+    folder = resources.files("atoll.supervisor.state") / "migrations"
+    found = []
+    for entry in folder.iterdir():
+        if matched := re.fullmatch(r"(\d{4})_\w+\.sql", entry.name):
+            found.append((int(matched[1]), entry.read_text("utf-8")))
+    return sorted(found)
+
+
+def migrate(database: sqlite3.Connection) -> None:
+    """Run the migrations that this database has not seen, each in a transaction of its own.
+
+    It has a list of those that it has seen: one of a lower number may come later than one of a higher.
+
+    Raises:
+        SupervisorError: A newer atoll has made it.
+    """
+    steps = migrations()
+    database.execute("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY)")
+    seen = {number for (number,) in database.execute("SELECT number FROM migrations")}
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if not seen and version:  # made before there was a list, and before any came late
+        seen = {number for number, _ in steps if number <= version}
+        database.executemany("INSERT INTO migrations VALUES (?)", [(number,) for number in seen])
+    known = {number for number, _ in steps}
+    if strange := {version, *seen} - known - {0}:
+        raise SupervisorError(
+            f"the database is of version {max(strange)}, this atoll knows {max(known)}",
+            hint="a newer atoll has used this home: update atoll, or use another ATOLL_HOME",
+        )
+    for number, text in steps:
+        if number not in seen:
+            note = f"INSERT INTO migrations VALUES ({number});\nPRAGMA user_version={max(number, version)};"
+            database.executescript(f"BEGIN;\n{text}\n{note}\nCOMMIT;")
+
+
+def _upsert(row: _Row) -> tuple[str, list[object]]:
+    return _upsert_text(type(row)), [_written(name, getattr(row, name)) for name in row.__struct_fields__]
+
+
+@functools.cache
+def _upsert_text(kind: type[_Row]) -> str:
+    table, key, names = _TABLES[kind], KEYS[kind], kind.__struct_fields__
+    columns = ", ".join(f'"{name}"' for name in names)
+    changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != key)
+    marks = ", ".join("?" for _ in names)
+    return f"INSERT INTO {table} ({columns}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}"
+
+
+def _written(name: str, value: object) -> object:
+    return msgspec.json.encode(value).decode() if name in _JSON_FIELDS else value
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
+def _read(kind: type[Any], values: dict[str, Any]) -> Any:
+    for value in values.values():
+        if isinstance(value, str):
+            value.encode()
+    for name in _JSON_FIELDS & values.keys():
+        values[name] = msgspec.json.decode(values[name])
+    return msgspec.convert(values, kind, strict=False)

@@ -1,0 +1,91 @@
+"""What a sandbox's log tells of its life, beside what its guest writes there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from atoll.host import append_log, forget_log_head
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+
+_LOG_MOST_BYTES = 16 << 20
+_LOG_KEEP_BYTES = 4 << 20
+_LOOK_S = 2.0
+_log = logging.getLogger(__name__)
+
+_ARRIVED = {
+    ("paused", "running"): "resumed",
+    ("suspended", "running"): "woken",
+    ("running", "paused"): "paused",
+    ("running", "suspended"): "suspended",
+    ("paused", "suspended"): "suspended",
+}
+
+
+class Journal:
+    """Writes a line for each change of a sandbox into its log, and keeps logs small.
+
+    A log that cannot be written stops no sandbox.
+
+    Args:
+        path: Where a sandbox has its log.
+        clock: Unix seconds.
+    """
+
+    def __init__(self, path: Callable[[str], Path], clock: Callable[[], float]) -> None:
+        self._path = path
+        self._clock = clock
+
+    def changed(self, old: SandboxRow | None, new: SandboxRow) -> None:
+        """A sandbox's row became another one, or is new."""
+        if line := told(old, new):
+            self.tell(new.sandbox_id, line)
+
+    def stored(self, snapshot: SnapshotRow) -> None:
+        """A snapshot was made."""
+        self.tell(snapshot.sandbox_id, f"snapshot {snapshot.name or snapshot.snapshot_id} made")
+
+    async def keep_small(self, sandbox_ids: Callable[[], Iterable[str]]) -> None:
+        """Have each log's oldest part forgotten whenever it is above 16 MiB. Never returns."""
+        refused: set[str] = set()
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for sandbox_id in set(sandbox_ids()) - refused:
+                try:
+                    forget_log_head(
+                        self._path(sandbox_id), most_bytes=_LOG_MOST_BYTES, keep_bytes=_LOG_KEEP_BYTES
+                    )
+                except OSError as error:
+                    refused.add(sandbox_id)
+                    _log.warning("the log of sandbox %s cannot be kept small: %s", sandbox_id, error)
+
+    def tell(self, sandbox_id: str, line: str) -> None:
+        """Write a line about a sandbox."""
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
+        try:
+            append_log(self._path(sandbox_id), f"{moment} sandbox {line}")
+        except OSError as error:
+            _log.warning("the log of sandbox %s cannot be written: %s", sandbox_id, error)
+
+
+def told(old: SandboxRow | None, new: SandboxRow) -> str | None:
+    """What people are told of a change; None when it is not worth a line."""
+    if old is None:
+        return (
+            f"created from image {new.image}" if new.generation == 1 else "created as a copy, memory and disk"
+        )
+    if old.disk != new.disk and new.recovered == old.recovered:
+        return f"rolled back to snapshot {new.snapshot_id}"
+    # A crash shows in the row before it is kept; its machine is given up in the same step.
+    if new.state == "crashed" and (old.state != "crashed" or old.machine_id is not None):
+        return f"crashed: {new.reason}"
+    if new.state == "suspended" and not new.has_memory and old.has_memory:
+        return "stopped: its disk is kept, its memory is not"
+    if new.state == "running" and new.recovered is not None and new.recovered != old.recovered:
+        return new.recovered.outcome
+    if new.state == "running" and not old.has_memory:
+        return "started from its disk"
+    return _ARRIVED.get((old.state, new.state))

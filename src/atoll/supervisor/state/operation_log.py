@@ -1,0 +1,62 @@
+"""The operation log: what is being done to sandboxes just now, for whoever comes after a crash."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+
+from atoll.errors import AtollError
+from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.journal import Journal
+from atoll.supervisor.state.rows import OperationKind, OperationRow
+from atoll.types import SandboxState
+
+_log = logging.getLogger(__name__)
+
+
+class Operations:
+    """Operations that were begun and have not ended, a row each.
+
+    The rows of sandboxes and snapshots decide what is so; these say where to look when the supervisor died.
+
+    Args:
+        records: The database.
+        journal: Is told how those ended that were cut short.
+        clock: Unix seconds.
+    """
+
+    def __init__(self, records: Records, journal: Journal, clock: Callable[[], float]) -> None:
+        self._records = records
+        self._journal = journal
+        self._clock = clock
+
+    async def cut_short(self) -> list[OperationRow]:
+        """Those in the middle of which the last supervisor ended; to be asked before any is begun."""
+        return await self._records.all(OperationRow)
+
+    @contextlib.asynccontextmanager
+    async def during(
+        self, sandbox_id: str, kind: OperationKind, *, link_id: str | None = None
+    ) -> AsyncIterator[None]:
+        """Have it written down, while inside, that this is under way; the caller holds the sandbox's lock."""
+        row = OperationRow(sandbox_id=sandbox_id, kind=kind, created_at=self._clock(), link_id=link_id)
+        await self._records.put(row)
+        try:
+            yield
+        finally:
+            await self._forget(row)
+
+    async def close(self, operation: OperationRow, state: SandboxState | None) -> None:
+        """Tell in a sandbox's log what became of an operation that was cut short, and forget it."""
+        if state is not None:
+            line = f"the supervisor ended in the middle of: {operation.kind}; the sandbox is {state}"
+            self._journal.tell(operation.sandbox_id, line)
+        await self._forget(operation)
+
+    async def _forget(self, row: OperationRow) -> None:
+        try:
+            await self._records.delete(row, durable=False)
+        except AtollError as error:
+            # A next supervisor finds nothing to do for it.
+            _log.warning("an operation that has ended is not forgotten: %s", error)

@@ -1,0 +1,268 @@
+"""The sandboxes and snapshots of a home: in memory for reading, in the database for keeping."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError, SandboxNotFoundError, SnapshotNotFoundError
+from atoll.snapshots import Merges, Stack
+from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.journal import Journal
+from atoll.supervisor.state.leases import Leases
+from atoll.supervisor.state.locks import Turns
+from atoll.supervisor.state.pins import Holds
+from atoll.supervisor.state.reservations import Reservations
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.types import SandboxInfo
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.supervisor.machines.running_machine import Berth
+
+_TICK_S = 1e-6
+_log = logging.getLogger(__name__)
+CRASH_REASON = "its processes ended unexpectedly"
+NAP_REASON = "it is to go on in a moment"
+
+
+def memory_reason(limit_mib: int | None) -> str:
+    """Why a sandbox has ended that used too much memory; None is the default limit."""
+    limit = (
+        "the default memory limit, half of the host's"
+        if limit_mib is None
+        else f"its memory limit of {limit_mib} MiB"
+    )
+    return f"it used more memory than {limit}"
+
+
+def crash_reason(row: SandboxRow, berth: Berth) -> str:
+    """Why a machine has ended that nobody ended on purpose."""
+    if berth.reason is not None:
+        return berth.reason
+    return memory_reason(row.limits.memory_mib) if berth.machine.hit_memory_limit() else CRASH_REASON
+
+
+def with_losses(row: SandboxRow, why: str) -> str:
+    """Why it crashed, and what that cost."""
+    if not row.engine_disk:
+        return why
+    return f"{why}; what it had changed on its disk since its last suspend or snapshot is lost: the engine kept it"
+
+
+class Sandbox:
+    """A sandbox of this supervisor. ``lock`` is held by whoever changes its state.
+
+    ``berth`` is there while it runs or is paused; ``link`` while it is suspended and its connections wait.
+    ``memory_untold``: the guest has to be told how much memory it has when it is thawed.
+    """
+
+    def __init__(self, row: SandboxRow, berth: Berth | None = None) -> None:
+        self.row = row
+        self.berth = berth
+        self.link: Link | None = None
+        self.lock = Turns()
+        self.memory_untold = False
+
+    @property
+    def sandbox_id(self) -> str:
+        """Its id."""
+        return self.row.sandbox_id
+
+    def info(self) -> SandboxInfo:
+        """What a client is told: a machine's unexpected end counts before its row says so."""
+        berth = self.berth
+        if berth is not None and berth.gone.is_set() and not berth.leaving:
+            reason = with_losses(self.row, crash_reason(self.row, berth))
+            return self.row.but(state="crashed", reason=reason).info()
+        return self.row.info()
+
+
+class Table(Reservations):
+    """All sandboxes and snapshots.
+
+    Args:
+        records: The database, open.
+        leases: What rows say of them.
+        journal: Is told of every change that was kept.
+
+    Attributes:
+        changed: Is told of every row that is new or has changed.
+        holds: What is being made just now and has no row yet.
+        merges: Layers that stacks can be shortened with.
+    """
+
+    def __init__(self, records: Records, leases: Leases, journal: Journal) -> None:
+        self._records = records
+        self._leases = leases
+        self._clock = leases.clock.unix_s
+        self._journal = journal
+        self.changed: Callable[[SandboxRow], None] = lambda _: None
+        super().__init__()
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._snapshots: dict[str, SnapshotRow] = {}
+        self._forgetting: set[str] = set()
+        self._newest_s = 0.0
+        self.holds = Holds()
+        self.merges = Merges()
+
+    async def load(self) -> None:
+        """Read what the database has."""
+        self._sandboxes = {row.sandbox_id: Sandbox(row) for row in await self._records.all(SandboxRow)}
+        self._snapshots = {row.snapshot_id: row for row in await self._records.all(SnapshotRow)}
+        stamps = [one.row.created_at for one in self._sandboxes.values()]
+        stamps += [row.created_at for row in self._snapshots.values()]
+        self._newest_s = max(stamps, default=0.0)
+        await self._rebase()
+
+    async def _rebase(self) -> None:
+        """Have the rows that an earlier boot of the host has written tell their times by the clock of this one."""
+        rebased = []
+        for sandbox in self._sandboxes.values():
+            if columns := self._leases.rebased(sandbox.row):
+                sandbox.row = sandbox.row.but(**columns)
+                rebased.append(sandbox.row)
+        if rebased:
+            try:
+                await self._records.put(*rebased)
+            except AtollError as error:
+                _log.warning("what another boot of the host wrote stays as it is: %s", error)
+
+    def now_s(self) -> float:
+        """Unix seconds for what is made now: later than all that was made before, whatever the host's clock does."""
+        self._newest_s = max(self._clock(), self._newest_s + _TICK_S)
+        return self._newest_s
+
+    def newest_snapshot(self, sandbox_id: str) -> SnapshotRow | None:
+        """The snapshot that was made of a sandbox last; None without."""
+        made = [row for row in self._snapshots.values() if row.sandbox_id == sandbox_id]
+        return max(made, key=lambda row: row.created_at, default=None)
+
+    def sandboxes(self) -> list[Sandbox]:
+        """All that are not killed."""
+        return [sandbox for sandbox in self.all() if sandbox.row.state != "killed"]
+
+    def all(self) -> list[Sandbox]:
+        """All of them, those whose killing was begun included."""
+        return list(self._sandboxes.values())
+
+    def snapshots(self) -> list[SnapshotRow]:
+        """All of them, oldest first."""
+        return list(self._snapshots.values())
+
+    def sandbox(self, ref: str) -> Sandbox:
+        """The sandbox with that id or name.
+
+        Raises:
+            SandboxNotFoundError: There is none.
+        """
+        found = self._sandboxes.get(ref) or _named(self._sandboxes.values(), ref)
+        if found is None or found.row.state == "killed":
+            raise SandboxNotFoundError(
+                f"there is no sandbox {ref!r}", hint="`atoll ls` shows those there are"
+            )
+        return found
+
+    def snapshot(self, ref: str) -> SnapshotRow:
+        """The snapshot with that id or name.
+
+        Raises:
+            SnapshotNotFoundError: There is none.
+        """
+        found = self._snapshots.get(ref) or next(
+            (row for row in self._snapshots.values() if row.name == ref), None
+        )
+        if found is None or found.snapshot_id in self._forgetting:
+            raise SnapshotNotFoundError(
+                f"there is no snapshot {ref!r}", hint="`atoll snapshot ls` shows those there are"
+            )
+        return found
+
+    async def add(self, *sandboxes: Sandbox) -> None:
+        """Keep new sandboxes, all or none: their lives and leases begin."""
+        for sandbox in sandboxes:
+            sandbox.row = sandbox.row.but(**self._leases.born(sandbox.row))
+        await self._records.put(*(sandbox.row for sandbox in sandboxes))
+        self._sandboxes.update({sandbox.sandbox_id: sandbox for sandbox in sandboxes})
+        for sandbox in sandboxes:
+            self._journal.changed(None, sandbox.row)
+            self.changed(sandbox.row)
+
+    async def change(
+        self, sandbox: Sandbox, *, durable: bool = False, freeing: bool = False, **changes: object
+    ) -> None:
+        """Change a sandbox's row; with ``durable`` it is on the disk when this returns; for ``freeing`` see ``put``."""
+        now_s = self._changing_s(sandbox.row.changed_at)
+        if sandbox.row.state == "running" and changes.get("state", "running") != "running":
+            changes.setdefault("stopped_at", now_s)
+        row = sandbox.row.but(changed_at=now_s, **changes)
+        await self._records.put(row, durable=durable, freeing=freeing)
+        old, sandbox.row = sandbox.row, row
+        self._journal.changed(old, row)
+        self.changed(row)
+
+    async def forget(self, sandbox: Sandbox) -> None:
+        """Remove a sandbox's row."""
+        await self._records.delete(sandbox.row)
+        self._sandboxes.pop(sandbox.sandbox_id, None)
+
+    async def add_snapshot(self, row: SnapshotRow, sandbox: Sandbox) -> None:
+        """Keep a new snapshot, on which its sandbox stands from now on."""
+        changed = sandbox.row.but(
+            snapshot_id=row.snapshot_id, changed_at=self._changing_s(sandbox.row.changed_at)
+        )
+        await self._records.put(row, changed, durable=True)
+        self._snapshots[row.snapshot_id] = row
+        sandbox.row = changed
+        self._journal.stored(row)
+
+    async def own_snapshot(self, snapshot_id: str, build_id: str) -> None:
+        """Let a snapshot belong to the build of a template."""
+        before = self.snapshot(snapshot_id)
+        row = before.but(build_id=build_id, changed_at=self._changing_s(before.changed_at))
+        # At once: whoever restacks it meanwhile must not write it without its build.
+        self._snapshots[snapshot_id] = row
+        try:
+            await self._records.put(row, durable=True)
+        except BaseException:
+            self._snapshots[snapshot_id] = self._snapshots[snapshot_id].but(build_id=before.build_id)
+            raise
+
+    async def restack(self, change: Callable[[Stack], Stack]) -> None:
+        """Have snapshots stand on other layers that say the same; durable when this returns.
+
+        The layers that they stood on must be held meanwhile.
+        """
+        before = {row.snapshot_id: row for row in self._snapshots.values() if change(row.stack) != row.stack}
+        for gone in self._forgetting & before.keys():
+            del before[gone]
+        after = {
+            id_: row.but(stack=change(row.stack), changed_at=self._changing_s(row.changed_at))
+            for id_, row in before.items()
+        }
+        if not after:
+            return
+        self._snapshots.update(after)
+        try:
+            await self._records.put(*after.values(), durable=True)
+        except BaseException:
+            self._snapshots.update({id_: before[id_] for id_ in before.keys() & self._snapshots.keys()})
+            raise
+
+    def _changing_s(self, before_s: float) -> float:
+        """Unix seconds for a change of a row: its copy, which is written later, must be seen to be older."""
+        return max(self._clock(), before_s + _TICK_S)
+
+    async def forget_snapshot(self, row: SnapshotRow) -> None:
+        """Remove a snapshot's row. From the call on nobody finds it, lest something be begun on it."""
+        self._forgetting.add(row.snapshot_id)
+        try:
+            await self._records.delete(row)
+            self._snapshots.pop(row.snapshot_id, None)
+        finally:
+            self._forgetting.discard(row.snapshot_id)
+
+
+def _named(sandboxes: Iterable[Sandbox], name: str) -> Sandbox | None:
+    return next((sandbox for sandbox in sandboxes if sandbox.row.name == name), None)

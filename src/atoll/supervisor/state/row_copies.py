@@ -1,0 +1,90 @@
+"""A copy of each row beside what it describes, so that a lost or damaged database loses nothing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from atoll.host import Home
+from atoll.supervisor.state.rows import (
+    KeptRow,
+    KeyRow,
+    SandboxRow,
+    SnapshotRow,
+    TeamRow,
+    TemplateRow,
+    VolumeRow,
+    key_of,
+)
+
+ROW = "row.json"
+_log = logging.getLogger(__name__)
+
+
+class _Copy(msgspec.Struct, frozen=True):
+    row: msgspec.Raw
+    crc32: int
+
+
+class Copies:
+    """``row.json`` in the directory of each sandbox, snapshot, volume, team, key and template.
+
+    The database is the truth; a copy is read when the database, or a row in it, is lost or not what it was.
+
+    Args:
+        home: Where those directories lie.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._directories: dict[type[KeptRow], Path] = {
+            SandboxRow: home.sandboxes,
+            SnapshotRow: home.snapshots,
+            VolumeRow: home.volumes,
+            TeamRow: home.teams,
+            KeyRow: home.keys,
+            TemplateRow: home.templates,
+        }
+
+    def keep(self, row: KeptRow) -> None:
+        """Keep a copy; one that cannot be written is only logged."""
+        path = self._path(row)
+        if not path.parent.is_dir():
+            return
+        raw = msgspec.json.encode(row)
+        try:
+            # Without waiting for the disk: after a power cut the database has what counts.
+            aside = path.with_suffix(".new")
+            aside.write_bytes(msgspec.json.encode(_Copy(msgspec.Raw(raw), zlib.crc32(raw))))
+            os.rename(aside, path)
+        except OSError as error:
+            _log.warning("%s is not written: %s", path, error)
+
+    def of(self, kind: type[KeptRow], id_: str) -> KeptRow | None:
+        """The copy of a row, if there is one that is whole."""
+        return _read(self._directories[kind] / id_ / ROW, kind)
+
+    def all(self, *kinds: type[KeptRow]) -> Iterator[KeptRow]:
+        """Every copy that is whole, but of what was killed: of these kinds, or of all."""
+        for kind in kinds or self._directories:
+            for path in sorted(self._directories[kind].glob(f"*/{ROW}")):
+                row = _read(path, kind)
+                if row is not None and self._path(row) == path and getattr(row, "state", None) != "killed":
+                    yield row
+
+    def _path(self, row: KeptRow) -> Path:
+        return self._directories[type(row)] / key_of(row) / ROW
+
+
+def _read(path: Path, kind: type[KeptRow]) -> KeptRow | None:
+    try:
+        copy = msgspec.json.decode(path.read_bytes(), type=_Copy)
+        if zlib.crc32(copy.row) == copy.crc32:
+            return msgspec.json.decode(copy.row, type=kind)
+    except (OSError, ValueError):
+        pass
+    return None

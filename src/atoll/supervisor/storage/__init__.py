@@ -1,0 +1,1 @@
+"""What lies on the disk: images, volumes, layers, checksums, and what is erased."""

@@ -1,0 +1,99 @@
+"""Frozen layers, and the images below them, sealed in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from atoll.errors import AtollError
+from atoll.host import SealedTree, TreeSeals
+from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.storage.stored_trees import StoredTrees
+
+_LOOK_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+class Sealing:
+    """Seals what sandboxes and snapshots stand on, one tree at a time and slowly.
+
+    A tree is begun with when it has been there for two looks: the layers of forks are often gone by then. Whatever a
+    supervisor has not come to, the next one does.
+
+    Args:
+        trees: What there is to seal.
+        works: Owns the work.
+        bytes_s: The most bytes a second to read.
+        look_s: Seconds between two looks.
+    """
+
+    def __init__(self, trees: StoredTrees, works: Works, bytes_s: float, look_s: float = _LOOK_S) -> None:
+        self._trees = trees
+        self._works = works
+        self._bytes_s = bytes_s
+        self._look_s = look_s
+        self._done: set[Path] = set()
+        self._making: asyncio.Task[SealedTree] | None = None
+        self._stops = 0
+
+    def start(self) -> None:
+        """Begin to look for what has no seal."""
+        self._works.watch(self._looking())
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being sealed."""
+        return self._making is not None
+
+    @contextlib.asynccontextmanager
+    async def stopped(self) -> AsyncIterator[None]:
+        """Have nothing sealed meanwhile; what was being sealed is begun anew later."""
+        self._stops += 1
+        try:
+            if self._making is not None:
+                self._making.cancel()
+                await asyncio.wait({self._making})
+            yield
+        finally:
+            self._stops -= 1
+
+    async def _looking(self) -> None:
+        before: set[Path] = set()
+        while True:
+            await asyncio.sleep(self._look_s)
+            due = self._due()
+            for tree in sorted(due & before):
+                if not self._stops and tree in self._due():
+                    await self._seal(tree)
+            before = due
+
+    def _due(self) -> set[Path]:
+        needed = self._trees.all()
+        self._done &= needed
+        self._done |= {tree for tree in needed - self._done if TreeSeals(tree.parent).has(tree.name)}
+        return needed - self._done
+
+    async def _seal(self, tree: Path) -> None:
+        self._making = asyncio.create_task(TreeSeals(tree.parent).make(tree.name, bytes_s=self._bytes_s))
+        try:
+            await asyncio.wait({self._making})
+            if not self._making.cancelled():
+                self._note(tree, self._making)
+        finally:
+            self._making.cancel()
+            await asyncio.wait({self._making})
+            self._making = None
+
+    def _note(self, tree: Path, made: asyncio.Task[SealedTree]) -> None:
+        # One that fails is tried again by the next supervisor, and by whoever asks for an examination.
+        self._done.add(tree)
+        error = made.exception()
+        if error is not None and not isinstance(error, AtollError | OSError):
+            raise error
+        if error is not None or made.result().damaged:
+            why = error or made.result().damages[0].what
+            if tree.is_dir():
+                _log.warning("%s cannot be sealed: %s", tree, why)

@@ -1,0 +1,241 @@
+"""Images as sandboxes need them: by content, with what the host adds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atoll.errors import ImageNotFoundError, InUseError
+from atoll.host import to_the_end
+from atoll.supervisor.state.references import digests_in_use
+from atoll.supervisor.state.registry import Table
+from atoll.supervisor.storage.trust import host_extra
+from atoll.types import ImageAccess, ImageInfo, Progress
+
+if TYPE_CHECKING:
+    from atoll.images import Image, Images
+
+DEFAULT_IMAGE = "base"
+# A build that had an image pulled makes its sandbox of it a moment later; between them nothing else needs the image.
+_JUST_ASKED_S = 60.0
+FALLBACK_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+
+
+class ImageFacts(msgspec.Struct, frozen=True):
+    """What a sandbox takes from its image, and the certificates that the host trusts beyond it.
+
+    ``lowers`` are its layers, the top one first; ``argv`` is the program that it is for. ``owners`` are those that the
+    host could not give to the image's files.
+    """
+
+    digest: str
+    env: dict[str, str]
+    user: str
+    cwd: str
+    ca_pem: str | None
+    lowers: tuple[Path, ...]
+    argv: tuple[str, ...] = ()
+    owners: tuple[tuple[str, int, int], ...] = ()
+
+
+class ImageShelf:
+    """The home's images.
+
+    Args:
+        images: The images room.
+        table: Who uses them.
+        boot_s: Tells the time since the host booted.
+        environ: Where SSL_CERT_FILE may name the host's bundle.
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        table: Table,
+        boot_s: Callable[[], float],
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._images = images
+        self._table = table
+        self._boot_s = boot_s
+        self._environ = os.environ if environ is None else environ
+        self._facts: dict[str, ImageFacts] = {}
+        self._asked: dict[str, float] = {}
+
+    def list(self) -> list[ImageInfo]:
+        """All that are there."""
+        return self._images.list()
+
+    async def have(
+        self,
+        name: str,
+        progress: Callable[[Progress], None],
+        team: str | None = None,
+        most_bytes: int | None = None,
+    ) -> ImageInfo:
+        """Have an image of that name for a team, of whatever age, building or pulling it when it is missing.
+
+        Args:
+            most_bytes: What it may add to the disk.
+
+        Raises:
+            ImageNotFoundError: Nobody has that one.
+            QuotaError: It would add more.
+            ImageBuildError: Building it failed.
+            ImagePullError: Pulling it failed.
+        """
+        access = ImageAccess(team=team)
+        image = await asyncio.to_thread(self._images.found, name, access)
+        if image is None:
+            return await self.ensure(name, progress, access=access, most_bytes=most_bytes)
+        return await self._taken(image)
+
+    async def ensure(
+        self,
+        name: str,
+        progress: Callable[[Progress], None],
+        *,
+        newest: bool = False,
+        access: ImageAccess | None = None,
+        most_bytes: int | None = None,
+    ) -> ImageInfo:
+        """Have an image; ``base`` as it is built today, with ``newest`` others as their registry has them now.
+
+        Args:
+            access: For whom, and with which rights; None is for the home's owner.
+            most_bytes: What it may add to the disk, where that is less than any image may have.
+
+        Raises:
+            ImageNotFoundError: Nobody has that one.
+            QuotaError: It would add more than ``most_bytes``.
+            ImageBuildError: Building it failed.
+            ImagePullError: Pulling it failed.
+        """
+        image = await self._images.ensure(
+            name, progress, newest=newest, access=access or ImageAccess(), most_bytes=most_bytes
+        )
+        return await self._taken(image)
+
+    def info(self, name: str) -> ImageInfo:
+        """One that is there, by name or digest.
+
+        Raises:
+            ImageNotFoundError: There is none of that name.
+        """
+        return self._get(name).info
+
+    async def remove(self, name: str) -> None:
+        """Forget a name, and erase the image when it was its last one.
+
+        Raises:
+            ImageNotFoundError: There is none of that name.
+            InUseError: A sandbox or snapshot stands on it.
+        """
+        image = await asyncio.to_thread(self._get, name)
+
+        def check() -> None:
+            if image.info.digest in self.in_use() and self._images.is_only_name(name):
+                raise InUseError(
+                    f"image {name!r} is used by sandboxes or snapshots", hint="kill and delete those first"
+                )
+
+        check()
+        await self._images.remove(name, check)
+        self._facts.pop(image.info.digest, None)
+        self._asked.pop(image.info.digest, None)
+
+    def trees_for(self, team: str) -> set[Path]:
+        """The trees of the images that a team had pulled."""
+        return {lower for image in self._images.pulled_for(team) for lower in image.lowers}
+
+    async def unused_by(self, team: str) -> Sequence[str]:
+        """The digests of images that a team had pulled and nothing needs, first those asked for longest ago."""
+        images = await asyncio.to_thread(self._images.pulled_for, team)
+        digests = [image.info.digest for image in images if not self._needs(image.info.digest)]
+        return sorted(digests, key=lambda digest: self._asked.get(digest, 0.0))
+
+    async def give_up(self, digest: str) -> bool:
+        """Erase an image, unless something needs it by now or images are just being stacked. Whether it was."""
+        if self._needs(digest) or not await to_the_end(asyncio.to_thread(self._images.give_up, digest)):
+            return False
+        self._facts.pop(digest, None)
+        self._asked.pop(digest, None)
+        return True
+
+    def _needs(self, digest: str) -> bool:
+        asked_s = self._asked.get(digest)
+        just = asked_s is not None and self._boot_s() - asked_s < _JUST_ASKED_S
+        return just or digest in self.in_use()
+
+    async def _taken(self, image: Image) -> ImageInfo:
+        self._asked[image.info.digest] = self._boot_s()
+        if image.info.digest not in self._facts:
+            await asyncio.to_thread(self._learn, image)
+        return image.info
+
+    async def forget_team(self, team: str) -> None:
+        """Forget the images that a team, which has no sandboxes and snapshots any more, had for itself."""
+        await self._images.forget_team(team)
+
+    def trees(self, names: Sequence[str]) -> dict[Path, tuple[str, ...]]:
+        """The trees that images are stacked of, each with the names of its images; without names those of all.
+
+        Raises:
+            ImageNotFoundError: There is none of that name.
+        """
+        found: dict[Path, tuple[str, ...]] = {}
+        for name in names or [info.name for info in self._images.list()]:
+            for lower in self._get(name).lowers:
+                found[lower] = (*found.get(lower, ()), name)
+        return found
+
+    def stood_on(self) -> set[Path]:
+        """The trees that sandboxes and snapshots stand on."""
+        digests = {one.row.image_digest for one in self._table.sandboxes()}
+        digests |= {row.image_digest for row in self._table.snapshots()}
+        return {lower for digest in digests for lower in self.facts(digest).lowers}
+
+    def in_use(self) -> set[str]:
+        """The digests of images that a sandbox or snapshot stands on, or is about to."""
+        return digests_in_use(self._table)
+
+    def unneeded(self) -> Collection[Path]:
+        """Images, layers and downloads that nothing needs."""
+        return self._images.unneeded(self.in_use())
+
+    def collect(self, path: Path) -> None:
+        """Erase one of those.
+
+        Raises:
+            InUseError: It is needed by now.
+        """
+        self._images.collect(path, self.in_use())
+        self._facts.pop(path.name, None)
+
+    def _get(self, name: str) -> Image:
+        image = self._images.get(name)
+        if image is None:
+            raise ImageNotFoundError(
+                f"there is no image {name!r}", hint="`atoll image ls` shows those there are"
+            )
+        return image
+
+    def facts(self, digest: str) -> ImageFacts:
+        """What sandboxes take from the image with that content."""
+        if digest not in self._facts and (image := self._images.get(digest)):
+            self._learn(image)
+        return self._facts.get(digest) or ImageFacts(digest, FALLBACK_ENV, "root", "/", None, ())
+
+    def _learn(self, image: Image) -> None:
+        info = image.info
+        if info.digest not in self._facts:
+            ca_pem = host_extra(image.lowers, self._environ)
+            argv = (*info.entrypoint, *info.cmd)
+            self._facts[info.digest] = ImageFacts(
+                info.digest, info.env, info.user, info.cwd, ca_pem, image.lowers, argv, image.owners()
+            )

@@ -1,0 +1,90 @@
+"""Erasing directories of the home, whoever owns the files in them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.host import remove_tree
+from atoll.supervisor.state.ids import new_id
+
+if TYPE_CHECKING:
+    from atoll.supervisor.state.registry import Table
+    from atoll.supervisor.state.tasks import Works
+
+ASIDE = ".erased-"
+_log = logging.getLogger(__name__)
+
+
+async def erase(path: Path) -> None:
+    """Remove a directory tree; nothing there is no error.
+
+    It is renamed first, so that a crash in the middle leaves something that is plainly nobody's.
+    """
+    aside = path if path.name.startswith(ASIDE) else path.with_name(f"{ASIDE}{path.name}")
+    if aside != path:
+        with contextlib.suppress(FileNotFoundError):  # nothing there
+            if aside.exists():
+                await asyncio.to_thread(remove_tree, aside)
+            os.rename(path, aside)
+    if aside.exists():
+        await asyncio.to_thread(remove_tree, aside)
+
+
+async def erase_stale(path: Path) -> None:
+    """Do what ``erase`` does for something that means nothing any more: what cannot be removed is left to ``gc``."""
+    try:
+        await erase(path)
+    except (AtollError, OSError) as error:
+        _log.warning("%s is not removed: %s", path, error)
+
+
+async def erase_unknown(directory: Path, known: Collection[str]) -> None:
+    """Remove what a directory holds under other names than these: a crash came before its row, or after."""
+    for entry in list(directory.iterdir()) if directory.is_dir() else ():
+        if entry.name not in known:
+            await erase_stale(entry)
+
+
+class Trash:
+    """Erases what has become stale after whoever gave it up was answered: 10 GB take a second and more.
+
+    Args:
+        directory: Where it lies meanwhile, on the file system of the home.
+        table: Holds what is being erased, so that it is nobody's leftover.
+        works: Owns the erasing.
+    """
+
+    def __init__(self, directory: Path, table: Table, works: Works) -> None:
+        self._directory = directory
+        self._table = table
+        self._works = works
+
+    def take(self, path: Path) -> asyncio.Task[None] | None:
+        """Have a directory gone from its place at once, and erased soon; nothing there is no error.
+
+        Gives the erasing, for who wants to wait for it.
+        """
+        aside = self._directory / f"{ASIDE}{new_id()}"
+        if path.parent.exists() and path.parent.stat().st_dev != self._directory.stat().st_dev:
+            aside = path.parent / aside.name
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._table.holds.during(aside.name))
+            try:
+                os.rename(path, aside)
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                _log.warning("%s is not removed: %s", path, error)
+                return None
+            return self._works.spawn(self._erase(aside, held.pop_all()))
+
+    async def _erase(self, aside: Path, held: contextlib.ExitStack) -> None:
+        with held:
+            await erase_stale(aside)

@@ -1,0 +1,243 @@
+"""Stored states examined byte by byte, because somebody asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from atoll.errors import UnsupportedError
+from atoll.host import SealedTree, TreeSeals, to_the_end, tree_bytes
+from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.storage.background_checksums import Sealing
+from atoll.supervisor.storage.checksums import PARTLY_BYTES, Seals
+from atoll.supervisor.storage.layer_gc import LayerGC
+from atoll.supervisor.storage.stored_trees import StoredTrees
+from atoll.types import Progress, VerifiedPart, VerifyReport
+
+Report = Callable[[Progress], None]
+
+
+class _Memory(NamedTuple):
+    """A memory to examine, and whether it is still to be kept.
+
+    ``whole`` says that it is so big that its own seal does not cover all of it, and that a seal of the tree may.
+    """
+
+    name: str
+    place: Path
+    kept: Callable[[], bool]
+    whole: bool = False
+
+
+class Verifying:
+    """Examines memories and layers, one examination at a time.
+
+    Args:
+        trees: What there is to examine.
+        seals: What checkpoints were when they were written.
+        layer_gc: Erases layers afterwards that were removed meanwhile.
+        sealing: Gives way meanwhile.
+    """
+
+    def __init__(self, trees: StoredTrees, seals: Seals, layer_gc: LayerGC, sealing: Sealing) -> None:
+        self._trees = trees
+        self._seals = seals
+        self._layer_gc = layer_gc
+        self._sealing = sealing
+        self._turn = asyncio.Lock()
+
+    async def verify(self, refs: Sequence[str], report: Report) -> VerifyReport:
+        """Read the memories and layers of snapshots, by id or name, and say which files are not what was written.
+
+        With none named: those of all snapshots, and of all sandboxes what they stand on and sleep with. Each layer
+        is read once. What has no seal yet gets one. Everything goes on meanwhile, but removed layers go afterwards.
+
+        Raises:
+            SnapshotNotFoundError: There is no such snapshot.
+            HostError: A layer could not be examined.
+        """
+        async with self._turn, self._sealing.stopped():
+            table = self._trees.table
+            rows = [table.snapshot(ref) for ref in refs] or table.snapshots()
+            memories = [self._snapshot(row) for row in rows]
+            stacks = [(row.name or row.snapshot_id, row.stack) for row in rows]
+            if not refs:
+                memories += [self._sleeping(one) for one in table.sandboxes() if _sleeps(one.row)]
+                stacks += [(one.row.name or one.sandbox_id, one.row.stack) for one in table.sandboxes()]
+            layers = _needed(stacks)
+            try:
+                with table.holds.during(*layers):
+                    parts = await self._examine(memories, layers, report)
+            finally:
+                await to_the_end(self._layer_gc.collect())
+        return _report(parts)
+
+    async def verify_images(self, names: Sequence[str], report: Report) -> VerifyReport:
+        """Read the layers of images, by name or digest, and say which files are not what they were when they came here.
+
+        With none named those of all images. Each layer is read once; what has no seal yet gets one.
+
+        Raises:
+            ImageNotFoundError: There is none of that name.
+            UnsupportedError: In this home images are changed by those who use them.
+            HostError: A layer could not be examined.
+        """
+        images = self._trees.images
+        if images is None:
+            raise UnsupportedError(
+                "in this home, where the engine keeps disks, it makes mount points in the files of an image",
+                hint="pull the image again if it is damaged: `atoll image rm`, then `atoll image pull`",
+            )
+        async with self._turn, self._sealing.stopped():
+            trees = await asyncio.to_thread(images.trees, names)
+            sizes = {tree: TreeSeals(tree.parent).size_bytes(tree.name) for tree in trees}
+            steps = _Steps(report, sum(sizes.values()))
+            parts = []
+            for tree, users in trees.items():
+                part = await self._tree("image", tree, list(users), steps.step(f"the layers of {users[0]}"))
+                steps.done(sizes[tree])
+                # One that was removed meanwhile is not damaged.
+                parts += [part] if tree in await asyncio.to_thread(images.trees, []) else []
+        return _report(parts)
+
+    async def _examine(
+        self, memories: list[_Memory], layers: dict[str, list[str]], report: Report
+    ) -> list[VerifiedPart]:
+        sizes = await asyncio.to_thread(self._sizes, memories, layers)
+        steps = _Steps(report, sum(sizes.values()))
+        parts = []
+        for memory in memories:
+            part = await self._memory(memory, steps.step(f"the memory of {memory.name}"))
+            parts += [part] if part else []
+            steps.done(sizes[memory.name])
+        for layer_id, users in layers.items():
+            layer = self._trees.layers.path(layer_id)
+            parts.append(await self._tree("layer", layer, users, steps.step(f"the layer {layer_id}")))
+            steps.done(sizes[layer_id])
+        return parts
+
+    def _sizes(self, memories: Iterable[_Memory], layers: Iterable[str]) -> dict[str, int]:
+        """How much there is to read."""
+        sizes = {one.name: tree_bytes(one.place) if one.place.is_dir() else 0 for one in memories}
+        seals = self._trees.layers.seals
+        for layer_id in layers:
+            sizes[layer_id] = seals.size_bytes(layer_id) or (
+                self._trees.layers.size_bytes(layer_id) if self._trees.layers.path(layer_id).is_dir() else 0
+            )
+        return sizes
+
+    async def _memory(self, memory: _Memory, came: Callable[[int], None]) -> VerifiedPart | None:
+        """What is found of a memory; None when it has gone meanwhile."""
+        seals = self._seals
+        loop = asyncio.get_running_loop()
+
+        def came_there(count: int) -> None:
+            loop.call_soon_threadsafe(came, count)
+
+        found = await asyncio.to_thread(seals.examine, memory.place, came_there)
+        if not memory.kept():
+            return None
+        sealed = found is None
+        if found is None:
+            await asyncio.to_thread(seals.seal, memory.place)
+            found = SealedTree(0, 0)
+        if memory.whole and not found.damaged:
+            part = await self._tree("memory", memory.place, [memory.name], came)
+            return msgspec.structs.replace(part, name=memory.name) if memory.kept() else None
+        return _part("memory", memory.name, memory.place, found, sealed=sealed, users=[memory.name])
+
+    async def _tree(
+        self,
+        kind: Literal["memory", "layer", "image"],
+        tree: Path,
+        users: list[str],
+        came: Callable[[int], None],
+    ) -> VerifiedPart:
+        seals = TreeSeals(tree.parent)
+        sealed = not seals.has(tree.name)
+        found = await (seals.make if sealed else seals.check)(tree.name, came=came)
+        name = tree.name if tree.name != "rootfs" else tree.parent.name
+        return _part(kind, name, tree, found, sealed=sealed, users=users)
+
+    def _snapshot(self, row: SnapshotRow) -> _Memory:
+        def kept() -> bool:
+            return any(one.snapshot_id == row.snapshot_id for one in self._trees.table.snapshots())
+
+        place = self._trees.places.snapshot_checkpoint(row.snapshot_id)
+        return _Memory(row.name or row.snapshot_id, place, kept, whole=row.memory_bytes > PARTLY_BYTES)
+
+    def _sleeping(self, sandbox: Sandbox) -> _Memory:
+        generation = sandbox.row.generation
+
+        def kept() -> bool:
+            return _sleeps(sandbox.row) and sandbox.row.generation == generation
+
+        place = self._trees.places.checkpoint(sandbox.sandbox_id)
+        return _Memory(sandbox.row.name or sandbox.sandbox_id, place, kept)
+
+
+class _Steps:
+    """Tells how far all of it has come."""
+
+    def __init__(self, report: Report, total: int) -> None:
+        self._report = report
+        self._total = total
+        self._before = 0
+
+    def step(self, what: str) -> Callable[[int], None]:
+        """Begin with something; gives what is to be called with its bytes."""
+
+        def came(count: int) -> None:
+            done = min(self._before + count, self._total)
+            self._report(Progress(step=f"reading {what}", done=done, total=self._total, unit="bytes"))
+
+        came(0)
+        return came
+
+    def done(self, count: int) -> None:
+        """That was so much."""
+        self._before += count
+
+
+def _report(parts: list[VerifiedPart]) -> VerifyReport:
+    return VerifyReport(whole=all(part.state != "damaged" for part in parts), parts=parts)
+
+
+def _part(
+    kind: Literal["memory", "layer", "image"],
+    name: str,
+    place: Path,
+    found: SealedTree,
+    *,
+    sealed: bool,
+    users: list[str],
+) -> VerifiedPart:
+    return VerifiedPart(
+        kind=kind,
+        name=name,
+        path=str(place),
+        state="damaged" if found.damaged else "sealed" if sealed else "whole",
+        files=found.entries,
+        size_bytes=found.size_bytes,
+        needed_by=users,
+        damages=found.damages,
+        damaged=found.damaged,
+    )
+
+
+def _sleeps(row: SandboxRow) -> bool:
+    return row.state == "suspended" and row.has_memory
+
+
+def _needed(stacks: Iterable[tuple[str, Sequence[str]]]) -> dict[str, list[str]]:
+    """Who stands on each layer."""
+    users: dict[str, list[str]] = {}
+    for user, stack in stacks:
+        for layer_id in stack:
+            users.setdefault(layer_id, []).append(user)
+    return users

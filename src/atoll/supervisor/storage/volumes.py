@@ -1,0 +1,240 @@
+"""Volumes: making, finding, mounting and erasing them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from atoll.errors import AtollError, InUseError, InvalidSpecError, NameTakenError, VolumeNotFoundError
+from atoll.host import RootedTree, remove_tree, sync_directory, to_the_end
+from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.ids import new_id
+from atoll.supervisor.state.paths import Places
+from atoll.supervisor.state.registry import Table
+from atoll.supervisor.state.row_copies import ROW, Copies
+from atoll.supervisor.state.rows import VolumeRow
+from atoll.supervisor.storage.mount_points import check_mountpoints
+from atoll.supervisor.storage.trash import ASIDE, Trash, erase_stale
+from atoll.supervisor.storage.volume_files import VolumeFiles
+from atoll.supervisor.storage.volume_lists import VolumeLists
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+# Whoever is in a sandbox that mounts it may use it, whatever that user's number is there.
+_ROOT_MODE = 0o777
+# The default user of the image base, and of most others that have one beside root.
+_OWNER = (1000, 1000)
+# Of one team: an empty one counts to no quota, but each takes room in memory and on the disk.
+_VOLUMES_MOST = 10_000
+_log = logging.getLogger(__name__)
+
+
+class Volumes:
+    """The volumes of a home.
+
+    A volume is there as long as its directory is: its row comes after the directory, and goes after it.
+
+    Args:
+        records: The database, open when anything is asked.
+        copies: Rows of volumes that the database may have lost.
+        table: Knows which sandboxes mount what.
+        places: Where they lie.
+        trash: Erases them.
+    """
+
+    def __init__(self, records: Records, copies: Copies, table: Table, places: Places, trash: Trash) -> None:
+        self._records = records
+        self._copies = copies
+        self._table = table
+        self._places = places
+        self._lists = VolumeLists()
+        self._trash = trash
+        self._rows: dict[str, VolumeRow] = {}
+        self._making: set[tuple[str | None, str]] = set()
+
+    async def load(self) -> None:
+        """Read what is there: rows whose directories went are dropped, directories that lost their rows get one."""
+        for row in await self._records.all(VolumeRow):
+            if self._places.volume_data(row.volume_id).is_dir():
+                self._rows[row.volume_id] = row
+                await asyncio.to_thread(_sweep, self._places.volume_aside(row.volume_id))
+            else:
+                _log.warning("volume %s (%s) has no directory any more", row.volume_id, row.name)
+                await self._records.delete(row)
+        for kept in await asyncio.to_thread(lambda: list(self._copies.all(VolumeRow))):
+            if isinstance(kept, VolumeRow) and kept.volume_id not in self._rows:
+                await self._take_back(kept)
+
+    async def _take_back(self, row: VolumeRow) -> None:
+        if self._named(row.name, row.team) is not None:
+            row = VolumeRow(
+                volume_id=row.volume_id, name=row.volume_id, team=row.team, created_at=row.created_at
+            )
+        if self._places.volume_data(row.volume_id).is_dir():
+            _log.warning("volume %s (%s) was not in the database", row.volume_id, row.name)
+            await self._records.put(row, durable=True)
+            self._rows[row.volume_id] = row
+
+    def list(self, team: str | None = None) -> list[VolumeRow]:
+        """All of them, or those of a team, oldest first."""
+        rows = [row for row in self._rows.values() if team is None or row.team == team]
+        return sorted(rows, key=lambda row: row.created_at)
+
+    def ids(self) -> set[str]:
+        """The ids of all."""
+        return set(self._rows)
+
+    def kept_ids(self) -> set[str]:
+        """The ids of those whose rows have copies, whatever the database says."""
+        return {path.parent.name for path in self._places.volumes.glob(f"[!.]*/{ROW}")}
+
+    def get(self, ref: str, team: str | None = None) -> VolumeRow:
+        """The volume with that id, or with that name among those of the team.
+
+        With a team, only one that is the team's; without, an id may be anybody's.
+
+        Raises:
+            VolumeNotFoundError: There is none.
+        """
+        found = self._rows.get(ref)
+        if found is not None and team is not None and found.team != team:
+            found = None
+        found = found or self._named(ref, team)
+        if found is None:
+            raise VolumeNotFoundError(
+                f"there is no volume {ref!r}", hint="`atoll volume ls` shows those there are"
+            )
+        return found
+
+    def owned_by(self, team: str) -> tuple[str, ...]:
+        """What volumes a team has, in words for people."""
+        return tuple(f"volume {row.volume_id}" for row in self.list(team))
+
+    def _named(self, name: str, team: str | None) -> VolumeRow | None:
+        return next((row for row in self._rows.values() if (row.name, row.team) == (name, team)), None)
+
+    async def create(self, name: str, team: str | None) -> VolumeRow:
+        """Make an empty volume; durable when this returns.
+
+        Raises:
+            InvalidSpecError: It is no name, or the team has as many as it may.
+            NameTakenError: Another volume of the team has it.
+        """
+        if not _NAME.fullmatch(name):
+            raise InvalidSpecError(
+                f"{name!r} is no name of a volume",
+                hint="use 1 to 128 letters, digits, dashes and underscores",
+            )
+        if len([row for row in self._rows.values() if row.team == team]) >= _VOLUMES_MOST:
+            raise InvalidSpecError(f"there are {_VOLUMES_MOST} volumes already", hint="delete some")
+        volume_id = new_id()
+        with self._reserved(name, team), self._table.holds.during(volume_id):
+            row = VolumeRow(volume_id=volume_id, name=name, team=team, created_at=self._table.now_s())
+            directory = self._places.volume(volume_id)
+            try:
+                await asyncio.to_thread(_make, directory, self._places.volume_data(volume_id))
+                await self._records.put(row, durable=True)
+            except BaseException:
+                await to_the_end(erase_stale(directory))
+                raise
+            self._rows[volume_id] = row
+        return row
+
+    @contextlib.contextmanager
+    def _reserved(self, name: str, team: str | None) -> Iterator[None]:
+        if self._named(name, team) is not None or (team, name) in self._making:
+            raise NameTakenError(
+                f"another volume has the name {name!r}", hint="choose another name, or remove that volume"
+            )
+        self._making.add((team, name))
+        try:
+            yield
+        finally:
+            self._making.discard((team, name))
+
+    async def delete(self, ref: str, team: str | None = None) -> None:
+        """Have a volume gone at once, and its files erased soon.
+
+        Raises:
+            VolumeNotFoundError: There is none.
+            InUseError: A sandbox mounts it, asleep or not, or is about to; or its files are being used.
+        """
+        row = self.get(ref, team)
+        users = [
+            one.sandbox_id for one in self._table.sandboxes() if row.volume_id in one.row.volumes.values()
+        ]
+        if users or self._table.holds.has(row.volume_id):
+            raise InUseError(
+                f"volume {ref!r} is used by {', '.join(users) or 'something that goes on just now'}",
+                hint="kill those sandboxes first",
+            )
+        del self._rows[row.volume_id]
+        aside = self._places.volumes / f"{ASIDE}{row.volume_id}"
+        with self._table.holds.during(aside.name):
+            try:
+                await asyncio.to_thread(_set_aside, self._places.volume(row.volume_id), aside)
+            except BaseException:
+                self._rows[row.volume_id] = row
+                raise
+            await self._records.delete(row)
+            self._trash.take(aside)
+
+    def files(self, row: VolumeRow) -> VolumeFiles:
+        """Its files, to be used without a sandbox."""
+        data, aside = self._places.volume_data(row.volume_id), self._places.volume_aside(row.volume_id)
+        return VolumeFiles(row.volume_id, RootedTree(data, aside, _OWNER), self._table, self._lists)
+
+    def resolve(self, wanted: Mapping[str, str], team: str | None) -> dict[str, str]:
+        """The ids of volumes that were named by the paths where they are to appear.
+
+        Raises:
+            InvalidSpecError: One cannot appear where it is wanted.
+            VolumeNotFoundError: The team has none of that name or id.
+        """
+        check_mountpoints(wanted)
+        return {path: self._of_team(wanted[path], team) for path in sorted(wanted)}
+
+    def _of_team(self, ref: str, team: str | None) -> str:
+        row = self.get(ref, team)
+        if row.team != team:
+            raise VolumeNotFoundError(f"there is no volume {ref!r}", hint="it may be a team's")
+        return row.volume_id
+
+    def again(self, had: Mapping[str, str], wanted: Mapping[str, str], team: str | None) -> dict[str, str]:
+        """What a sandbox mounts that starts from a snapshot: what the snapshot's had, but for what is ``wanted``.
+
+        Raises:
+            InvalidSpecError: Something is wanted where the snapshot's sandbox mounted nothing: its memory says what is.
+            VolumeNotFoundError: One is gone, or is not the team's.
+        """
+        if strange := wanted.keys() - had.keys():
+            raise InvalidSpecError(
+                f"the snapshot has no volume at {', '.join(sorted(strange))}",
+                hint=f"it has volumes at: {', '.join(sorted(had)) or 'no place'}",
+            )
+        return self.resolve({**had, **wanted}, team)
+
+
+def _make(directory: Path, data: Path) -> None:
+    directory.mkdir(mode=0o700)
+    data.mkdir()
+    data.chmod(_ROOT_MODE)
+    sync_directory(directory)
+    sync_directory(directory.parent)
+
+
+def _sweep(aside: Path) -> None:
+    """Remove what uploads and removals left that were cut short."""
+    try:
+        remove_tree(aside)
+    except (AtollError, OSError) as error:
+        _log.warning("%s is not removed: %s", aside, error)
+
+
+def _set_aside(directory: Path, aside: Path) -> None:
+    os.rename(directory, aside)
+    sync_directory(aside.parent)

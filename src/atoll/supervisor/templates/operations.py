@@ -1,0 +1,388 @@
+"""Templates: naming states that sandboxes start from, and erasing what no name leads to any more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import msgspec
+
+from atoll.errors import (
+    AtollError,
+    InUseError,
+    InvalidSpecError,
+    QuotaError,
+    SandboxNotFoundError,
+    SnapshotNotFoundError,
+    StateError,
+)
+from atoll.protocol import FinishRequest, TemplateRequest
+from atoll.supervisor.lifecycle.kill import Kills
+from atoll.supervisor.lifecycle.snapshot import Snapshots
+from atoll.supervisor.state.ids import new_id
+from atoll.supervisor.state.registry import Sandbox, Table
+from atoll.supervisor.state.rows import SnapshotRow, StepRow, TemplateRow
+from atoll.supervisor.storage.build_cache import StepCache
+from atoll.supervisor.storage.template_registry import TemplateTable, split_tag
+from atoll.types import BUILD_ATTRIBUTE, DEFAULT_TAG, BuildInfo, Quotas, Resolved, TagInfo
+
+_NAME = re.compile(r"[a-z0-9_-]{1,63}")
+_TAG = re.compile(r"[a-z0-9_.-]{1,63}")
+_TAGS_MOST = 64
+_TEMPLATES_MOST = 1000
+_REASON_MOST = 4096
+_TEND_S = 5.0
+_log = logging.getLogger(__name__)
+
+
+class Templates:
+    """Makes, builds, tags and deletes templates.
+
+    A build is done by a client, see ``sdk``: here is what it may leave, and what becomes of that when it goes away.
+
+    Args:
+        rows: All templates.
+        steps: Steps that were built before.
+        table: Sandboxes and snapshots.
+        snapshots: Erases those that no template needs any more.
+        kills: Ends the sandboxes of builds that are over.
+        quotas: How many builds of a team may go on at once.
+    """
+
+    def __init__(
+        self,
+        rows: TemplateTable,
+        steps: StepCache,
+        table: Table,
+        snapshots: Snapshots,
+        kills: Kills,
+        quotas: Callable[[str | None], Quotas],
+    ) -> None:
+        self.rows = rows
+        self.steps = steps
+        self._table = table
+        self._snapshots = snapshots
+        self._kills = kills
+        self._quotas = quotas
+        self._look = asyncio.Event()
+        self._recording: set[str] = set()
+
+    async def load(self) -> None:
+        """Read what the database has."""
+        await self.rows.load()
+        await self.steps.load()
+
+    async def start(self) -> None:
+        """Give up the builds that an earlier supervisor saw begin: who did them has lost its hold."""
+        await self.rows.give_up("the supervisor ended in the middle of it")
+        await self.sweep()
+
+    async def tend(self) -> None:
+        """Erase what became needless. Never returns."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), _TEND_S)
+            self._look.clear()
+            try:
+                await self.steps.tidy()
+            except AtollError as error:
+                _log.warning("the steps that nobody uses are not forgotten: %s", error)
+            await self.sweep()
+
+    async def create(self, wanted: TemplateRequest) -> BuildInfo:
+        """Have a template of that name, and a build of it that waits to be begun.
+
+        Raises:
+            InvalidSpecError: The name or a tag is no good, or the team has too many templates.
+        """
+        name, tags = _named(wanted.name, wanted.tags)
+        wanted.limits.check()
+        async with self.rows.lock:
+            build = self._build(wanted.team, name, limits=wanted.limits, tags=tags)
+            row = self._row(wanted.team, name, build)
+            _check_room(row.tags.keys() | set(tags))
+            await self.rows.put(row.but(public=row.public if wanted.public is None else wanted.public))
+        return build
+
+    async def record(
+        self, what: str | Sandbox, name: str | None, team: str | None, tags: Sequence[str] = ()
+    ) -> Resolved:
+        """Make a snapshot the new build of a template; it belongs to the template from then on.
+
+        Args:
+            what: Which snapshot, or the sandbox of which one is taken for that: none is left of it if this fails.
+            name: Of the template; None makes one without a name.
+            team: Whose it is.
+            tags: What stands for that build from now on; none is the default one.
+
+        Raises:
+            SnapshotNotFoundError, SandboxNotFoundError: There is none, or it is another team's.
+            InUseError: It belongs to a template already.
+            InvalidSpecError: The name or a tag is no good.
+            StateError, QuotaError: The sandbox can have no snapshot.
+        """
+        plain, all_tags = _named(name, tags) if name is not None else (None, _checked(tags))
+        build_id = str(uuid.uuid4())
+        self._recording.add(build_id)
+        try:
+            if isinstance(what, Sandbox):
+                if team is not None and what.row.team != team:
+                    raise SandboxNotFoundError(f"there is no sandbox {what.sandbox_id!r}")
+                what = (await self._snapshots.make(what, None, "", build_id)).snapshot_id
+            async with self.rows.lock:
+                snapshot = self._table.snapshot(what)
+                _check_free(snapshot, what, team, build_id)
+                values = {"state": "ready", "tags": all_tags, **_of_snapshot(snapshot)}
+                build = self._build(team, plain, build_id=build_id, **values)
+                row = await self.rows.put(_tagged(self._row(team, plain, build), build))
+                if snapshot.build_id is None:
+                    await self._table.own_snapshot(snapshot.snapshot_id, build_id)
+        finally:
+            self._recording.discard(build_id)
+            self._look.set()
+        return self.rows.resolve(f"{row.template_id}:{all_tags[0]}", team)
+
+    async def begin(self, build_id: str) -> BuildInfo:
+        """Note that a waiting build is being done by now.
+
+        Raises:
+            TemplateNotFoundError: There is none.
+            StateError: It was begun before.
+            QuotaError: As many builds of the team go on as may.
+        """
+        async with self.rows.lock:
+            row, build = self.rows.build(build_id)
+            if build.state != "waiting":
+                raise StateError("build is not in waiting state", hint=f"it is {build.state}")
+            most = self._quotas(row.team).builds
+            if most is not None and self.rows.going(row.team) >= most:
+                raise QuotaError(f"{most} builds of team {row.team!r} go on already", hint="wait for one")
+            _, build = await self.rows.change_build(build_id, state="building")
+        return build
+
+    async def finish(self, build_id: str, wanted: FinishRequest) -> BuildInfo:
+        """End a build; its sandboxes are killed. A ready one gets its tags. One that has ended stays as it is.
+
+        Raises:
+            TemplateNotFoundError: There is none.
+            SnapshotNotFoundError: A ready one has no snapshot.
+        """
+        async with self.rows.lock:
+            row, build = self.rows.build(build_id)
+            if build.state in ("waiting", "building"):
+                is_ready = wanted.state == "ready"
+                if is_ready:
+                    self._table.snapshot(wanted.snapshot_id or "")
+                # With its tags at once: a ready build that no tag stands for is needless.
+                _, build = await self.rows.change_build(
+                    build_id,
+                    tags_of=_tagged if is_ready else None,
+                    state=wanted.state,
+                    snapshot_id=wanted.snapshot_id if is_ready else None,
+                    image=wanted.image,
+                    step=wanted.step,
+                    reason=wanted.reason[:_REASON_MOST] if wanted.reason else None,
+                )
+        await self.sweep()
+        return build
+
+    async def over(self, build_id: str) -> None:
+        """Wait until a build does not go on any more."""
+        while self.rows.is_building(build_id):
+            await self.rows.changed.wait()
+
+    async def cached(self, build_id: str, keys: Iterable[str]) -> StepRow | None:
+        """The first of these steps that was built before and whose snapshot is still there."""
+        self.rows.build(build_id)
+        waiting = list(keys)
+        while (step := await self.steps.first(waiting)) is not None:
+            try:
+                self._table.snapshot(step.snapshot_id)
+                return step
+            except SnapshotNotFoundError:
+                await self.steps.forget(step.snapshot_id)
+        return None
+
+    async def delete(self, ref: str, team: str | None) -> None:
+        """Forget a template and its steps; its builds are cancelled. Snapshots go as soon as nothing stands on them.
+
+        Raises:
+            TemplateNotFoundError: The team has none of that name.
+        """
+        async with self.rows.lock:
+            row = self.rows.find(split_tag(ref)[0], team, own=True)
+            await self.rows.forget(row)
+        # Those of builds so old that no template lists them go too: nothing tells any more whose they were.
+        known = {build.build_id for row in self.rows.all() for build in row.builds}
+        for snapshot in self._table.snapshots():
+            if snapshot.build_id is not None and snapshot.build_id not in known:
+                await self.steps.forget(snapshot.snapshot_id)
+        await self.sweep()
+
+    async def tag(self, ref: str, tags: Sequence[str], team: str | None) -> BuildInfo:
+        """Let more tags stand for the build that ``NAME:TAG`` stands for.
+
+        Raises:
+            TemplateNotFoundError: The team has no such template, or it has no such tag.
+            InvalidSpecError: A tag is no good, or there is none.
+        """
+        if not tags:
+            raise InvalidSpecError("At least one tag is required")
+        name, tag = split_tag(ref)
+        async with self.rows.lock:
+            row = self.rows.find(name, team, own=True)
+            self.rows.resolve(f"{row.template_id}:{tag}", team)
+            build = msgspec.structs.replace(_built(row, tag), tags=_checked(tags))
+            await self.rows.put(_tagged(row, build))
+        self._look.set()
+        return build
+
+    async def untag(self, ref: str, tags: Sequence[str], team: str | None) -> None:
+        """Forget tags; those that it has not are no error.
+
+        Raises:
+            TemplateNotFoundError: The team has no such template.
+            InvalidSpecError: The default tag is among them, or there is none.
+        """
+        if not tags:
+            raise InvalidSpecError("At least one tag is required")
+        if DEFAULT_TAG in tags:
+            raise InvalidSpecError(f"Cannot delete the '{DEFAULT_TAG}' tag", hint="delete the template")
+        async with self.rows.lock:
+            row = self.rows.find(split_tag(ref)[0], team, own=True)
+            await self.rows.put(row.but(tags={tag: of for tag, of in row.tags.items() if tag not in tags}))
+        self._look.set()
+
+    async def publish(self, ref: str, public: bool, team: str | None) -> TemplateRow:
+        """Let every team make sandboxes of a template, or only its own.
+
+        Raises:
+            TemplateNotFoundError: The team has none of that name.
+        """
+        async with self.rows.lock:
+            return await self.rows.put(self.rows.find(ref, team, own=True).but(public=public))
+
+    async def made(self, sandbox: Sandbox) -> None:
+        """Take note of a new sandbox: one for a build that has ended meanwhile is killed.
+
+        Raises:
+            StateError: It was for such a build.
+        """
+        build_id = sandbox.row.attributes.get(BUILD_ATTRIBUTE)
+        if build_id is not None and not self.rows.is_building(build_id):
+            await self._kills.kill(sandbox)
+            raise StateError(f"the build {build_id} is over")
+
+    async def sweep(self) -> None:
+        """Kill the sandboxes of builds that are over, and erase the snapshots that nothing needs any more."""
+        for sandbox in self._table.sandboxes():
+            build_id = sandbox.row.attributes.get(BUILD_ATTRIBUTE)
+            if build_id is not None and not self.rows.is_building(build_id):
+                try:
+                    await self._kills.kill(sandbox)
+                except (AtollError, OSError) as error:
+                    _log.warning("sandbox %s of a build is not killed: %s", sandbox.sandbox_id, error)
+        # Children before what they stand on.
+        for row in reversed(self._table.snapshots()):
+            if row.build_id is None or self._keeps(row.snapshot_id, row.build_id):
+                continue
+            try:
+                await self._snapshots.remove(row.snapshot_id)
+            except (InUseError, SnapshotNotFoundError, SandboxNotFoundError):
+                continue
+            except (AtollError, OSError) as error:
+                _log.warning("snapshot %s of a build is not removed: %s", row.snapshot_id, error)
+
+    def _keeps(self, snapshot_id: str, build_id: str) -> bool:
+        """Whether a snapshot of a build is still good for anything."""
+        rows = self.rows
+        is_going = build_id in self._recording or rows.is_building(build_id)
+        return is_going or self.steps.has(snapshot_id) or bool(rows.user_of(snapshot_id))
+
+    def _build(self, team: str | None, name: str | None, **values: object) -> BuildInfo:
+        found = self.rows.named(name, team) if name is not None else None
+        now_s = self._table.now_s()
+        known = {
+            "build_id": str(uuid.uuid4()),
+            "template_id": found.template_id if found else new_id(),
+            "state": "waiting",
+            "created_at": now_s,
+            "changed_at": now_s,
+        }
+        return BuildInfo(**{**known, **values})  # type: ignore[arg-type]
+
+    def _row(self, team: str | None, name: str | None, build: BuildInfo) -> TemplateRow:
+        """The template of that name with one build more; a new one where there is none yet."""
+        found = self.rows.named(name, team) if name is not None else None
+        if found is not None:
+            return found.but(builds=(*found.builds, build))
+        if len([row for row in self.rows.all() if row.team == team]) >= _TEMPLATES_MOST:
+            raise InvalidSpecError(f"there are {_TEMPLATES_MOST} templates already", hint="delete some")
+        return TemplateRow(
+            template_id=build.template_id,
+            name=name,
+            team=team,
+            public=False,
+            created_at=build.created_at,
+            changed_at=build.created_at,
+            tags={},
+            builds=(build,),
+        )
+
+
+def _check_free(snapshot: SnapshotRow, ref: str, team: str | None, build_id: str) -> None:
+    """Raise unless a snapshot, found by ``ref``, may belong to that build of that team."""
+    if team is not None and snapshot.team != team:
+        raise SnapshotNotFoundError(f"there is no snapshot {ref!r}")
+    if snapshot.build_id not in (None, build_id):
+        raise InUseError(f"the snapshot {ref!r} belongs to a template already")
+
+
+def _of_snapshot(snapshot: SnapshotRow) -> dict[str, object]:
+    """What a build has of its snapshot."""
+    return {name: getattr(snapshot, name) for name in ("snapshot_id", "sandbox_id", "image", "limits")}
+
+
+def _named(name: str, tags: Sequence[str]) -> tuple[str, list[str]]:
+    """A name that may end with a tag, and tags, checked."""
+    plain, colon, tag = name.partition(":")
+    if not plain:
+        raise InvalidSpecError("Name is required")
+    if not _NAME.fullmatch(plain):
+        raise InvalidSpecError(
+            f"Invalid template name: {plain[:80]!r}", hint="use 1 to 63 of a-z, 0-9, - and _"
+        )
+    return plain, _checked([tag, *tags] if colon else tags)
+
+
+def _checked(tags: Sequence[str]) -> list[str]:
+    """The tags, each once; the default one where there are none."""
+    if len(tags) > _TAGS_MOST:
+        raise InvalidSpecError(f"{len(tags)} tags are too many", hint=f"give {_TAGS_MOST} at most")
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise InvalidSpecError(f"Invalid tag: {tag[:80]!r}", hint="use 1 to 63 of a-z, 0-9, -, _ and .")
+    return list(dict.fromkeys(tags)) or [DEFAULT_TAG]
+
+
+def _tagged(row: TemplateRow, build: BuildInfo) -> TemplateRow:
+    """The template with the build's tags standing for it."""
+    told = {tag: TagInfo(build_id=build.build_id, created_at=row.changed_at) for tag in build.tags}
+    tags = {**row.tags, **told}
+    _check_room(tags.keys())
+    return row.but(tags=tags)
+
+
+def _check_room(tags: Collection[str]) -> None:
+    if len(tags) > _TAGS_MOST:
+        raise InvalidSpecError(f"a template has {_TAGS_MOST} tags at most", hint="remove some")
+
+
+def _built(row: TemplateRow, tag: str) -> BuildInfo:
+    build = row.info().build(tag)
+    assert build is not None  # it was resolved before
+    return build

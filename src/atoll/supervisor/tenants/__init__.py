@@ -1,0 +1,1 @@
+"""Teams that share a home: keys, quotas, and what they occupy."""

@@ -1,0 +1,171 @@
+"""The keys that teams come with to a server. Of a key only its hash is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from atoll.errors import AtollError, DeniedError, InvalidSpecError, KeyNotFoundError, TeamNotFoundError
+from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.rows import KeyRow
+from atoll.supervisor.storage.trash import erase, erase_unknown
+from atoll.supervisor.tenants.teams import Teams
+from atoll.types import KeyInfo, NewKey, TeamInfo, key_hash, key_id_of, key_prefix
+
+PREFIX = "e2b_"
+_SECRET_BYTES = 20
+_KEY_MOST = 200
+_NAME_MOST = 64
+# Nobody needs `used_at` to the second, and a busy key is checked many times in one.
+_USED_S = 60.0
+# How long a key that ended is shown.
+_ENDED_S = 30 * 86400.0
+_log = logging.getLogger(__name__)
+
+
+class Keys:
+    """Makes, checks and revokes keys.
+
+    Args:
+        records: The database.
+        directory: Where each has a directory for the copy of its row.
+        teams: Whose they are.
+        clock: Unix seconds.
+    """
+
+    def __init__(self, records: Records, directory: Path, teams: Teams, clock: Callable[[], float]) -> None:
+        self._records = records
+        self._directory = directory
+        self._teams = teams
+        self._clock = clock
+        self._rows: dict[str, KeyRow] = {}
+        self._lock = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Read what the database has."""
+        self._rows = {row.key_id: row for row in await self._records.all(KeyRow)}
+        await erase_unknown(self._directory, self._rows)
+
+    def list(self, team: str | None = None) -> list[KeyInfo]:
+        """All of them, or a team's, oldest first; those that ended, for 30 days.
+
+        Raises:
+            TeamNotFoundError: There is no such team.
+        """
+        if team is not None:
+            self._teams.get(team)
+        return [row.info() for row in self._rows.values() if team in (None, row.team)]
+
+    async def create(self, team: str, name: str, expires_in_s: float | None) -> NewKey:
+        """Make a key; on the disk, as its hash, when this returns.
+
+        Raises:
+            TeamNotFoundError: There is no such team.
+            InvalidSpecError: The name or the time is no good.
+        """
+        if not 1 <= len(name) <= _NAME_MOST or not name.isprintable():
+            raise InvalidSpecError(
+                f"{name!r} is no name of a key", hint=f"give 1 to {_NAME_MOST} printable characters"
+            )
+        if expires_in_s is not None and not 0 < expires_in_s < float("inf"):
+            raise InvalidSpecError(f"expires_in_s is {expires_in_s:g}", hint="give seconds, more than 0")
+        key = f"{PREFIX}{secrets.token_hex(_SECRET_BYTES)}"
+        now_s = self._clock()
+        row = KeyRow(
+            key_id=key_id_of(key),
+            team=team,
+            name=name,
+            prefix=key_prefix(key),
+            hash=key_hash(key),
+            created_at=now_s,
+            changed_at=now_s,
+            expires_at=None if expires_in_s is None else now_s + expires_in_s,
+        )
+        async with self._lock:
+            self._teams.get(team)
+            # At once, so that its team is not deleted meanwhile.
+            self._rows[row.key_id] = row
+            try:
+                (self._directory / row.key_id).mkdir(mode=0o700, exist_ok=True)
+                await self._records.put(row, durable=True)
+            except BaseException:
+                self._rows.pop(row.key_id, None)
+                raise
+            await self._forget(lambda old: _ended(old, now_s - _ENDED_S))
+        return NewKey(key=key, info=row.info())
+
+    async def revoke(self, key_id: str) -> KeyInfo:
+        """Have a key open nothing any more; on the disk when this returns. One that is revoked stays so.
+
+        Raises:
+            KeyNotFoundError: There is none of that id.
+        """
+        async with self._lock:
+            row = self._rows.get(key_id)
+            if row is None:
+                raise KeyNotFoundError(
+                    f"there is no key {key_id!r}", hint="`atoll key ls` shows those there are"
+                )
+            if row.revoked_at is None:
+                now_s = self._clock()
+                before, row = row, row.but(revoked_at=now_s, changed_at=now_s)
+                # First for whoever asks now, then for whoever comes later.
+                self._rows[key_id] = row
+                try:
+                    await self._records.put(row, durable=True)
+                except BaseException:
+                    self._rows[key_id] = before
+                    raise
+        return row.info()
+
+    async def check(self, key: str) -> TeamInfo:
+        """Whose key this is.
+
+        Raises:
+            DeniedError: Nobody's: there is no such key, or it is revoked or expired.
+        """
+        now_s = self._clock()
+        row = self._rows.get(key_id_of(key)) if len(key) <= _KEY_MOST else None
+        if row is None or not hmac.compare_digest(row.hash, key_hash(key)) or _ended(row, now_s):
+            raise DeniedError("the key is wrong", hint="`atoll key create` makes one")
+        try:
+            team = self._teams.get(row.team)
+        except TeamNotFoundError:
+            raise DeniedError("the key is wrong", hint="its team is being deleted") from None
+        if row.used_at is None or now_s - row.used_at >= _USED_S:
+            await self._note_use(row, now_s)
+        return team
+
+    async def forget_team(self, team: str) -> None:
+        """Forget all keys of a team that is going."""
+        async with self._lock:
+            await self._forget(lambda row: row.team == team)
+
+    async def _note_use(self, row: KeyRow, now_s: float) -> None:
+        async with self._lock:
+            newest = self._rows.get(row.key_id)
+            if newest is None:
+                return
+            noted = newest.but(used_at=now_s, changed_at=now_s)
+            self._rows[row.key_id] = noted
+            try:
+                await self._records.put(noted)
+            except AtollError as error:
+                # A full disk must not keep anybody from using what is there.
+                _log.warning("the use of %s is not written down: %s", row.key_id, error)
+
+    async def _forget(self, wanted: Callable[[KeyRow], bool]) -> None:
+        for row in [row for row in self._rows.values() if wanted(row)]:
+            await self._records.delete(row)
+            self._rows.pop(row.key_id, None)
+            await erase(self._directory / row.key_id)
+
+
+def _ended(row: KeyRow, now_s: float) -> bool:
+    """Whether a key opened nothing any more at a time."""
+    expired = row.expires_at is not None and row.expires_at <= now_s
+    return expired or (row.revoked_at is not None and row.revoked_at <= now_s)
