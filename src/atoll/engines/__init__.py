@@ -9,8 +9,8 @@ from atoll.engines.base import (
     MachineEndedError,
     MachinePlan,
     MachineStats,
-    Spare,
-    SparePlan,
+    PrestartedMachine,
+    PrestartPlan,
     Uplink,
 )
 from atoll.engines.gvisor import RUNSC_VERSION, GvisorEngine
@@ -29,8 +29,8 @@ __all__ = [
     "MachineEndedError",
     "MachinePlan",
     "MachineStats",
-    "Spare",
-    "SparePlan",
+    "PrestartedMachine",
+    "PrestartPlan",
     "Uplink",
     "make_engine",
 ]

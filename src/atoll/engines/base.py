@@ -26,7 +26,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     live_checkpoint: bool = False
     resize_memory: bool = False
     own_disk: bool = False
-    spares: bool = False
+    prestarted_machines: bool = False
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     keep_free_percent: int = 0
 
 
-class SparePlan(msgspec.Struct, frozen=True, kw_only=True):
+class PrestartPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine needs to make a machine ready before it is known what it will be restored from.
 
     ``place`` is where its root will appear: a directory that does not exist yet, on a mount of its own that is shared
@@ -244,7 +244,7 @@ class Machine(ABC):
         """What ``Engine.adopt`` needs to find this machine again from another process: a small JSON text."""
 
 
-class Spare(ABC):
+class PrestartedMachine(ABC):
     """A machine without a guest, which waits for ``Engine.restore``. Whoever has it until then ends it."""
 
     machine_id: str
@@ -277,7 +277,7 @@ class Engine(ABC):
         the host: no process, mount, cgroup or tap device.
         """
 
-    async def spare(self, plan: SparePlan) -> Spare:
+    async def prestart(self, plan: PrestartPlan) -> PrestartedMachine:
         """Make a machine ready to be restored, which then takes about half as long.
 
         Raises:
@@ -286,25 +286,27 @@ class Engine(ABC):
 
         Postcondition: on any exception nothing remains on the host.
         """
-        raise UnsupportedError(f"the engine keeps no spare for {plan.machine_id}")
+        raise UnsupportedError(f"the engine keeps no prestarted machine for {plan.machine_id}")
 
-    async def restore(self, spare: Spare, plan: MachinePlan, uplink: Uplink | None) -> Machine | None:
-        """Do what ``start`` does for a checkpoint, with a spare.
+    async def restore(
+        self, prestarted: PrestartedMachine, plan: MachinePlan, uplink: Uplink | None
+    ) -> Machine | None:
+        """Do what ``start`` does for a checkpoint, with a prestarted machine.
 
-        None: the spare was of no use, and the guest has not run: it can be started without one.
+        None: the prestarted machine was of no use, and the guest has not run: it can be started without one.
 
         Args:
             plan: The id, ``state_dir``, ``argv``, ``env``, ``binds`` and limits of memory and processors are the
-                spare's, ``changes`` is None.
+                prestarted machine's, ``changes`` is None.
             uplink: The guest's interface, in the namespace ``plan.netns``; None if it has only a loopback. The socket
                 stays the caller's.
 
         Raises:
             EngineError: See ``start``.
 
-        Postcondition: without a machine nothing remains on the host, of the spare neither.
+        Postcondition: without a machine nothing remains on the host, of the prestarted machine neither.
         """
-        raise UnsupportedError(f"the engine keeps no spare for {plan.machine_id}")
+        raise UnsupportedError(f"the engine keeps no prestarted machine for {plan.machine_id}")
 
     async def detach_files(self, machine: Machine) -> None:
         """Have a paused machine of this engine let go of all its files on the host, so that its root can be unmounted.

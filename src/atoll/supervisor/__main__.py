@@ -22,7 +22,7 @@ from atoll.host import Home, disk_kind, end_holder, ensure_holder, join_holder, 
 from atoll.protocol import error_body
 from atoll.supervisor.logs import start_logging
 from atoll.supervisor.settings import Settings, read_settings
-from atoll.supervisor.state.reserve import BALLAST, Ballast
+from atoll.supervisor.state.reserve import BALLAST, EmergencyReserve
 
 ERROR_FILE = "error.json"
 _log = logging.getLogger("atoll.supervisor")
@@ -57,7 +57,7 @@ def main() -> int:
 
 def _supervise(home: Home, settings: Settings) -> None:
     # First of all: on a full disk not even the way to the database can be gone without some room.
-    Ballast(home.database.with_name(BALLAST)).begin()
+    EmergencyReserve(home.database.with_name(BALLAST)).begin()
     start_logging(home.log, settings.log_level)
     holder = ensure_holder(home)
     join_holder(holder)

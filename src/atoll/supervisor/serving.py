@@ -68,7 +68,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
         if rooms.cgroups is not None:
             rooms.cgroups.remove()
     _log.info("supervisor %s leaves", os.getpid())
-    return may_end_holder(sandbox.row.state for sandbox in system.table.sandboxes())
+    return may_end_holder(sandbox.row.state for sandbox in system.registry.sandboxes())
 
 
 async def _keep_holder(home: Home) -> None:
@@ -106,7 +106,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
         complete=complete,
         engine_disks=disks == "engine",
         shaping=can_shape(home.pins),
-        spares=GvisorEngine.capabilities.spares,
+        prestarted_machines=GvisorEngine.capabilities.prestarted_machines,
         cpu_latency=open_cpu_latency() if settings.cpu_latency == "auto" else None,
     )
 

@@ -1,9 +1,9 @@
 """For tests of atoll and of engines: an engine without a host, what every engine must do, and the host's books."""
 
 from atoll.testing.conformance import PATIENCE_S, EngineConformance, Tick, Workshop, ticks_beyond
-from atoll.testing.fake_engine import Call, FakeEngine, FakeHost, FakeMachine, FakeSpare
+from atoll.testing.fake_engine import Call, FakeEngine, FakeHost, FakeMachine, FakePrestarted
 from atoll.testing.ledger import Ledger, group_roots, take_ledger
-from atoll.testing.spare_conformance import SpareConformance
+from atoll.testing.prestarted_conformance import PrestartedConformance
 
 __all__ = [
     "PATIENCE_S",
@@ -12,9 +12,9 @@ __all__ = [
     "FakeEngine",
     "FakeHost",
     "FakeMachine",
-    "FakeSpare",
+    "FakePrestarted",
     "Ledger",
-    "SpareConformance",
+    "PrestartedConformance",
     "Tick",
     "Workshop",
     "group_roots",

@@ -15,8 +15,8 @@ from atoll.engines import (
     Machine,
     MachinePlan,
     MachineStats,
-    Spare,
-    SparePlan,
+    PrestartedMachine,
+    PrestartPlan,
     Uplink,
 )
 from atoll.errors import EngineError
@@ -40,7 +40,7 @@ class FakeHost:
 
     def __init__(self) -> None:
         self.machines: dict[str, FakeMachine] = {}
-        self.spares: dict[str, FakeSpare] = {}
+        self.prestarted_machines: dict[str, FakePrestarted] = {}
         self.calls: list[Call] = []
         self._failures: dict[str, list[BaseException]] = {}
         self._holds: dict[str, asyncio.Event] = {}
@@ -188,19 +188,19 @@ class FakeMachine(FakeDisk):
             raise EngineError(f"{method} failed, the machine {self.machine_id} is dead")
 
 
-class FakeSpare(Spare):
+class FakePrestarted(PrestartedMachine):
     """A machine without memory. With ``lost`` it is of no use any more."""
 
-    def __init__(self, host: FakeHost, plan: SparePlan) -> None:
+    def __init__(self, host: FakeHost, plan: PrestartPlan) -> None:
         self.machine_id = plan.machine_id
         self.plan = plan
         self.lost = False
         self._host = host
 
     async def kill(self) -> None:
-        """See ``Spare.kill``."""
-        await self._host.note("kill_spare", self.machine_id)
-        self._host.spares.pop(self.machine_id, None)
+        """See ``PrestartedMachine.kill``."""
+        await self._host.note("kill_prestarted", self.machine_id)
+        self._host.prestarted_machines.pop(self.machine_id, None)
 
 
 class FakeEngine(Engine):
@@ -212,7 +212,7 @@ class FakeEngine(Engine):
 
     name: ClassVar[str] = "fake"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        pause=True, checkpoint=True, live_checkpoint=True, spares=True
+        pause=True, checkpoint=True, live_checkpoint=True, prestarted_machines=True
     )
     version = "fake-1"
 
@@ -232,19 +232,21 @@ class FakeEngine(Engine):
         self.host.machines[plan.machine_id] = machine
         return machine
 
-    async def spare(self, plan: SparePlan) -> FakeSpare:
-        """See ``Engine.spare``."""
-        await self.host.note("spare", plan.machine_id)
-        spare = FakeSpare(self.host, plan)
-        self.host.spares[plan.machine_id] = spare
-        return spare
+    async def prestart(self, plan: PrestartPlan) -> FakePrestarted:
+        """See ``Engine.prestarted machine``."""
+        await self.host.note("prestart", plan.machine_id)
+        prestarted = FakePrestarted(self.host, plan)
+        self.host.prestarted_machines[plan.machine_id] = prestarted
+        return prestarted
 
-    async def restore(self, spare: Spare, plan: MachinePlan, uplink: Uplink | None) -> FakeMachine | None:
+    async def restore(
+        self, prestarted: PrestartedMachine, plan: MachinePlan, uplink: Uplink | None
+    ) -> FakeMachine | None:
         """See ``Engine.restore``."""
         await self.host.note("restore", plan.machine_id)
-        assert self.host.spares.pop(plan.machine_id) is spare
-        assert isinstance(spare, FakeSpare)
-        own = spare.plan
+        assert self.host.prestarted_machines.pop(plan.machine_id) is prestarted
+        assert isinstance(prestarted, FakePrestarted)
+        own = prestarted.plan
         assert (own.state_dir, own.argv, own.env, own.binds) == (
             plan.state_dir,
             plan.argv,
@@ -252,7 +254,7 @@ class FakeEngine(Engine):
             plan.binds,
         )
         assert (own.limits.memory_mib, own.limits.vcpus) == (plan.limits.memory_mib, plan.limits.vcpus)
-        return None if spare.lost else await self.start(plan)
+        return None if prestarted.lost else await self.start(plan)
 
     async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
         """See ``Engine.started``."""

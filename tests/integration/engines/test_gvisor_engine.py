@@ -14,13 +14,13 @@ import pytest
 
 from atoll.engines import DiskGrowth, Machine, MachineEndedError, MachinePlan
 from atoll.engines.gvisor import machine as machine_module
-from atoll.engines.gvisor import spare as spare_module
+from atoll.engines.gvisor import prestarted as prestarted_module
 from atoll.engines.gvisor.checkpoint_files import reserve
 from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import _starting, pids_of
 from atoll.errors import NoSpaceError
-from atoll.testing import PATIENCE_S, EngineConformance, SpareConformance, ticks_beyond
+from atoll.testing import PATIENCE_S, EngineConformance, PrestartedConformance, ticks_beyond
 from atoll.types import Limits
 from tests.integration.engines.workshop import GvisorWorkshop
 
@@ -68,7 +68,7 @@ class TestGvisorConformance(EngineConformance):
     """Every test of the base class, on gVisor."""
 
 
-class TestGvisorSpares(SpareConformance):
+class TestGvisorPrestarted(PrestartedConformance):
     """Every test of the base class, on gVisor."""
 
 
@@ -146,9 +146,9 @@ def test_the_disk_has_its_limit_before_it_was_measured(workshop: GvisorWorkshop)
         restored = filling(workshop.plan("m2", like=plan), 4, checkpoint=into)
         assert 3.9 < await filled(await engine.start(restored), restored) <= 4
         late = filling(workshop.plan("m3", like=plan), 3, checkpoint=into)
-        spare_plan = workshop.spare_plan("m4", late)
-        late = msgspec.structs.replace(late, machine_id="m4", state_dir=spare_plan.state_dir)
-        machine = await (await engine.spare(spare_plan)).restore(late, None)
+        prestarted_plan = workshop.prestarted_plan("m4", late)
+        late = msgspec.structs.replace(late, machine_id="m4", state_dir=prestarted_plan.state_dir)
+        machine = await (await engine.prestart(prestarted_plan)).restore(late, None)
         assert 2.9 < await filled(machine, late) <= 3
 
         growth = DiskGrowth(size_bytes=1 << 20, files=90)
@@ -402,11 +402,11 @@ def test_a_machine_works_below_a_path_longer_than_a_sockets_address(workshop: Gv
     workshop.run(test)
 
 
-def test_a_spare_that_is_slow_to_go_on_runs_no_guest_after_it_was_found_to_be_no_machine(
+def test_a_prestarted_machine_that_is_slow_to_go_on_runs_no_guest_after_it_was_found_to_be_no_machine(
     workshop: GvisorWorkshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its supervisor died when it had said what to restore; whoever finds it asks soon if the disk is unchanged."""
-    monkeypatch.setattr(spare_module, "_BEGINS_S", 0.0)
+    monkeypatch.setattr(prestarted_module, "_BEGINS_S", 0.0)
 
     async def test() -> None:
         engine = workshop.engine()
@@ -417,13 +417,13 @@ def test_a_spare_that_is_slow_to_go_on_runs_no_guest_after_it_was_found_to_be_no
         await machine.pause()
         await machine.checkpoint(memory)
         await machine.kill()
-        spare_plan = workshop.spare_plan("m2", asleep)
-        spare = await engine.spare(spare_plan)
+        prestarted_plan = workshop.prestarted_plan("m2", asleep)
+        prestarted = await engine.prestart(prestarted_plan)
         plan = msgspec.structs.replace(
-            workshop.plan("m2", like=asleep), state_dir=spare_plan.state_dir, checkpoint=memory
+            workshop.plan("m2", like=asleep), state_dir=prestarted_plan.state_dir, checkpoint=memory
         )
         before = workshop.ticks(plan)
-        telling = asyncio.ensure_future(spare.restore(plan, None))
+        telling = asyncio.ensure_future(prestarted.restore(plan, None))
         await asyncio.sleep(0.01)
         assert await engine.started("m2", plan.state_dir, plan.limits) is None
         await asyncio.gather(telling, return_exceptions=True)
@@ -431,6 +431,6 @@ def test_a_spare_that_is_slow_to_go_on_runs_no_guest_after_it_was_found_to_be_no
         await asyncio.sleep(1)
         assert workshop.ticks(plan) == found
         assert len(found) - len(before) < 5
-        await spare.kill()
+        await prestarted.kill()
 
     workshop.run(test)

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from atoll.engines import Bind, GvisorEngine, MachinePlan, Spare, SparePlan
-from atoll.engines.gvisor.spare import GvisorSpare
+from atoll.engines import Bind, GvisorEngine, MachinePlan, PrestartedMachine, PrestartPlan
+from atoll.engines.gvisor.prestarted import GvisorPrestarted
 from atoll.host import (
     Home,
     Mounts,
@@ -69,14 +69,14 @@ class GvisorWorkshop:
             limits=Limits(memory_mib=1024, processes=1000),
         )
 
-    def spare_plan(self, machine_id: str, like: MachinePlan) -> SparePlan:
+    def prestarted_plan(self, machine_id: str, like: MachinePlan) -> PrestartPlan:
         state_dir = self.directory()
         pin = self.home.pins / state_dir.name
         new_netns(pin)
         self._pins.append(pin)
         roots = self.home.run / "roots"
         Mounts.share(roots)
-        return SparePlan(
+        return PrestartPlan(
             machine_id=machine_id,
             state_dir=state_dir,
             place=roots / machine_id,
@@ -87,9 +87,9 @@ class GvisorWorkshop:
             limits=like.limits,
         )
 
-    def end_a_process_of(self, spare: Spare) -> None:
-        assert isinstance(spare, GvisorSpare)
-        os.kill(msgspec.json.decode(spare.machine.record())["sentry_pid"], signal.SIGKILL)
+    def end_a_process_of(self, prestarted: PrestartedMachine) -> None:
+        assert isinstance(prestarted, GvisorPrestarted)
+        os.kill(msgspec.json.decode(prestarted.machine.record())["sentry_pid"], signal.SIGKILL)
 
     def directory(self) -> Path:
         path = self.home.path / f"d{next(self._numbers)}"

@@ -96,7 +96,7 @@ class Island:
 
     @asynccontextmanager
     async def links(self, nameservers: Nameservers = list) -> AsyncIterator[Links]:
-        """Run links without spares; all of them are gone at the end."""
+        """Run links without prestarted machines; all of them are gone at the end."""
         links = Links(self.pins, decide=decide, nameservers=nameservers)
         try:
             yield links

@@ -19,7 +19,7 @@ def pinned(island) -> set[str]:
     return {path.name for path in island.pins.iterdir()}
 
 
-async def test_two_spares_are_kept_and_go_in_the_end(island):
+async def test_two_prestarted_machines_are_kept_and_go_in_the_end(island):
     links = Links(island.pins, decide=decide)
     await links.start()
     link = await links.take()

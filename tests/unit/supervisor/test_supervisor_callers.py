@@ -35,7 +35,7 @@ def asked(world: World, path: str, body: bytes, accept: str = "*/*") -> socket.s
 
 
 def ids(world: World) -> set[str]:
-    return {sandbox.sandbox_id for sandbox in world.system.table.sandboxes()}
+    return {sandbox.sandbox_id for sandbox in world.system.registry.sandboxes()}
 
 
 def begun(world: World, method: str, times: int = 1) -> bool:
@@ -44,7 +44,7 @@ def begun(world: World, method: str, times: int = 1) -> bool:
 
 async def is_quiet(world: World, api: ApiServer) -> None:
     """Return when the supervisor has met the end of every connection, and nothing goes on any more."""
-    await world.until(lambda: not api.connections and not world.system.works.busy)
+    await world.until(lambda: not api.connections and not world.system.tasks.busy)
 
 
 @in_world
@@ -69,7 +69,7 @@ async def test_a_client_that_ends_with_its_answer_unread_leaves_none(world: Worl
     for accept in ("*/*", "application/x-ndjson"):
         async with served(world) as api:
             with asked(world, "/v1/sandboxes", b"{}", accept):
-                await world.until(lambda: ids(world) and not world.system.works.busy and not api.requests)
+                await world.until(lambda: ids(world) and not world.system.tasks.busy and not api.requests)
             await is_quiet(world, api)
         assert ids(world) == set()
 
@@ -126,8 +126,8 @@ async def test_an_image_goes_on_being_built_for_others_and_its_sandbox_is_not_ma
         with asked(world, "/v1/sandboxes", b'{"name": "leak"}'):
             await world.until(lambda: world.images.builds)
         await world.until(lambda: not api.connections)
-        with world.system.table.reserve_sandbox_name("leak"):
-            assert world.system.works.busy
+        with world.system.registry.reserve_sandbox_name("leak"):
+            assert world.system.tasks.busy
         world.images.may_build.set()
         await is_quiet(world, api)
     assert world.images.have

@@ -39,14 +39,14 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
         made = await world.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
         world.machine_of(made["sandbox_id"]).memory = "remembered"
-        sandbox, system = world.system.table.sandbox(made["sandbox_id"]), world.system
+        sandbox, system = world.system.registry.sandbox(made["sandbox_id"]), world.system
         dies = pytest.raises(Died) if step == "change" else contextlib.nullcontext()
         ended = world.host.hold("kill")
         with (
             patch("atoll.supervisor.lifecycle.sleep.Sleep._undo_suspend", _nothing),
             patch("atoll.supervisor.state.operation_log.Operations._forget", _nothing),
-            patch.object(system.table, "change", _die) if step == "change" else contextlib.nullcontext(),
-            patch("atoll.supervisor.machines.running_machine.Berths.seal", _nothing),
+            patch.object(system.registry, "change", _die) if step == "change" else contextlib.nullcontext(),
+            patch("atoll.supervisor.machines.running_machine.RunningMachines.seal", _nothing),
             dies,
         ):
             await system.sleep.suspend(sandbox)
@@ -145,7 +145,7 @@ async def test_a_machine_that_does_not_end_keeps_its_disk_from_a_second_one(worl
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     world.host.fail_next("kill", EngineError("it is stuck in the kernel"))
     world.machine_of(made["sandbox_id"]).crash()
-    await world.until(lambda: world.system.table.sandbox(made["sandbox_id"]).row.state == "crashed")
+    await world.until(lambda: world.system.registry.sandbox(made["sandbox_id"]).row.state == "crashed")
     world.host.fail_next("kill", EngineError("it is still stuck"))
     refused = await world.ask("POST", f"{one}/wake")
     assert (refused.status, refused.json["message"]) == (500, "it is still stuck")
@@ -169,13 +169,13 @@ async def _cut_a_waking_short(world: World, made: dict[str, str]) -> None:
     await world.asleep(made)
     system = world.system
     with (
-        patch("atoll.supervisor.machines.running_machine.Berths.end", _nothing),
+        patch("atoll.supervisor.machines.running_machine.RunningMachines.end", _nothing),
         patch("atoll.supervisor.lifecycle.sleep.Sleep._put_back", _nothing),
         patch("atoll.supervisor.state.operation_log.Operations._forget", _nothing),
         patch.object(type(system.parts), "take_up", _die),
         pytest.raises(Died),
     ):
-        await system.sleep.use(system.table.sandbox(made["sandbox_id"]))
+        await system.sleep.use(system.registry.sandbox(made["sandbox_id"]))
     await world.crash()
 
 
@@ -255,7 +255,10 @@ async def test_a_machine_whose_adoption_fails_halfway_is_owned_by_nobody(world: 
     with patch("atoll.supervisor.recovery.reconcile.thaw_or_end", side_effect=RuntimeError("odd")):
         await world.start()
     assert (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json["state"] == "crashed"
-    assert world.system.parts.berths.machine_ids() == world.system.parts.berths.spares.ids()
+    assert (
+        world.system.parts.running_machines.machine_ids()
+        == world.system.parts.running_machines.prestarted_machines.ids()
+    )
 
 
 @pytest.mark.parametrize(("on_crash", "memory"), [("reboot", "booted"), ("rollback", "then"), ("stop", None)])
@@ -267,7 +270,7 @@ def test_the_next_use_after_a_crash_does_what_on_crash_says(on_crash: str, memor
         assert (await world.ask("POST", f"{one}/snapshots", {})).status == 200
         world.machine_of(made["sandbox_id"]).memory = "now"
         world.machine_of(made["sandbox_id"]).crash()
-        await world.until(lambda: world.system.table.sandbox(made["sandbox_id"]).row.state == "crashed")
+        await world.until(lambda: world.system.registry.sandbox(made["sandbox_id"]).row.state == "crashed")
         woken = await world.ask("POST", f"{one}/wake")
         if memory is None:
             assert (woken.status, woken.json["code"]) == (410, "sandbox_crashed")
@@ -289,7 +292,7 @@ def test_the_next_use_after_a_crash_does_what_on_crash_says(on_crash: str, memor
 async def test_rollback_after_a_crash_without_a_snapshot_starts_from_the_disk(world: World) -> None:
     made = await world.create(on_crash="rollback")
     world.machine_of(made["sandbox_id"]).crash()
-    await world.until(lambda: world.system.table.sandbox(made["sandbox_id"]).row.state == "crashed")
+    await world.until(lambda: world.system.registry.sandbox(made["sandbox_id"]).row.state == "crashed")
     assert (await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/wake")).json["state"] == "running"
 
 
@@ -388,7 +391,7 @@ async def test_a_copy_of_a_row_that_was_still_to_be_written_at_a_kill_is_written
     world: World,
 ) -> None:
     made = await world.create(name="one")
-    with patch("atoll.supervisor.state.database.Records._keep_soon"):
+    with patch("atoll.supervisor.state.database.Database._keep_soon"):
         await world.asleep(made)
         await world.crash()
     await world.start()
@@ -425,9 +428,9 @@ def test_a_waking_that_finds_the_disk_full_leaves_no_link_behind_and_loses_none(
         await world.asleep(made)
         if not kept:
             world.links.open.clear()
-            world.system.table.sandbox(made["sandbox_id"]).link = None
+            world.system.registry.sandbox(made["sandbox_id"]).link = None
         before = list(world.links.open)
-        with patch.object(world.system.records, "put", _full):
+        with patch.object(world.system.database, "put", _full):
             assert (await world.ask("POST", f"{one}/wake")).status == 507
         assert list(world.links.open) == before
         assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
@@ -442,15 +445,15 @@ async def test_what_has_woken_takes_the_room_that_is_kept_to_be_written_down(wor
     sandbox_id, one = made["sandbox_id"], f"/v1/sandboxes/{made['sandbox_id']}"
     world.machine_of(sandbox_id).memory = "kept"
     await world.asleep(made)
-    records, ballast = world.system.records, world.home.database.with_name(BALLAST)
-    really = records._try
+    database, reserve = world.system.database, world.home.database.with_name(BALLAST)
+    really = database._try
 
     def full(statements: list[tuple[str, list[object]]], durable: bool) -> None:
-        if ballast.exists() and any("running" in values for _, values in statements):
+        if reserve.exists() and any("running" in values for _, values in statements):
             raise NoSpaceError("full")
         really(statements, durable)
 
-    with patch.object(records, "_try", full):
+    with patch.object(database, "_try", full):
         assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
     assert world.machine_of(sandbox_id).memory == "kept"
 
@@ -464,7 +467,7 @@ async def test_a_memory_older_than_its_disk_is_not_restored_though_the_full_disk
     await world.asleep(made)
     for file in (world.home.sandboxes / made["sandbox_id"] / "checkpoint").iterdir():
         os.utime(file, (0, 0))
-    with patch.object(world.system.table, "change", _full):
+    with patch.object(world.system.registry, "change", _full):
         assert (await world.ask("POST", f"{one}/wake")).status == 507
     assert (await world.ask("GET", one)).json["state"] == "crashed"
     await world.crash()
@@ -475,11 +478,11 @@ async def test_a_memory_older_than_its_disk_is_not_restored_though_the_full_disk
 @in_world
 async def test_limits_of_a_killed_sandbox_are_not_changed(world: World) -> None:
     made = await world.create()
-    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    sandbox = world.system.registry.sandbox(made["sandbox_id"])
     await world.system.kills.kill(sandbox)
     with pytest.raises(SandboxNotFoundError):
         await world.system.limits.change(sandbox, Limits(processes=100))
-    assert await world.system.records.all(SandboxRow) == []
+    assert await world.system.database.all(SandboxRow) == []
 
 
 @in_world
@@ -490,7 +493,7 @@ async def test_a_supervisor_starts_on_a_full_disk_and_a_sandbox_that_ended_can_b
     machine = world.machine_of(made["sandbox_id"])
     await world.crash()
     machine.crash()
-    with patch("atoll.supervisor.state.registry.Table.change", _full):
+    with patch("atoll.supervisor.state.registry.Registry.change", _full):
         await world.start()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     assert (await world.ask("GET", one)).json["state"] == "crashed"
@@ -502,8 +505,8 @@ def test_a_disk_that_the_engine_keeps_has_an_instant_at_every_moment_of_a_suspen
     async def lived(world: World) -> None:
         made = await world.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
-        sandbox, system = world.system.table.sandbox(made["sandbox_id"]), world.system
-        await system.table.change(sandbox, engine_disk=True)
+        sandbox, system = world.system.registry.sandbox(made["sandbox_id"]), world.system
+        await system.registry.change(sandbox, engine_disk=True)
         await world.asleep(made)
         await world.ask("POST", f"{one}/wake")
         checkpoint = world.home.sandboxes / made["sandbox_id"] / "checkpoint"
@@ -563,18 +566,18 @@ async def test_what_is_in_the_trash_is_no_leftover_at_any_moment(world: World) -
     stale.mkdir()
     erasing = world.system.parts.trash.take(stale)
     (aside,) = world.home.snapshots.iterdir()
-    assert world.system.table.holds.has(aside.name)
+    assert world.system.registry.pins.has(aside.name)
     assert erasing is not None
     await erasing
-    assert not world.system.table.holds.has(aside.name)
+    assert not world.system.registry.pins.has(aside.name)
 
 
 @in_world
 async def test_the_room_that_a_kill_takes_from_a_full_disk_is_kept_again_when_there_is_plenty(
     world: World,
 ) -> None:
-    ballast = world.home.database.with_name(BALLAST)
-    ballast.unlink()
+    reserve = world.home.database.with_name(BALLAST)
+    reserve.unlink()
     made = await world.create()
     await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/snapshots", {})
-    assert ballast.stat().st_size > 1 << 20
+    assert reserve.stat().st_size > 1 << 20

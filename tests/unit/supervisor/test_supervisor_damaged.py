@@ -14,8 +14,8 @@ from atoll.host import Home, find_holder
 from atoll.images import Images
 from atoll.snapshots import Layers
 from atoll.supervisor.lifecycle.checkpoint import FLOWS, read_flows
-from atoll.supervisor.state.database import Records
-from atoll.supervisor.state.row_copies import Copies
+from atoll.supervisor.state.database import Database
+from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.storage.checksums import SEAL, Seals
 from tests.unit.supervisor.world import World, in_world
@@ -31,7 +31,7 @@ def test_what_is_no_text_is_as_damaged_as_what_is_no_json(tmp_path: Path) -> Non
     assert read_flows(tmp_path) == []
     (tmp_path / "sandboxes" / "one").mkdir(parents=True)
     (tmp_path / "sandboxes" / "one" / "row.json").write_bytes(NO_TEXT)
-    copies = Copies(Home(tmp_path))
+    copies = RowCopies(Home(tmp_path))
     assert copies.of(SandboxRow, "one") is None
     assert list(copies.all()) == []
     (tmp_path / "linked").write_bytes(NO_TEXT)
@@ -70,17 +70,17 @@ async def test_what_a_snapshot_stands_on_counts_though_its_copy_still_says_what_
     copy = world.home.snapshots / snapshot["snapshot_id"] / "row.json"
     await world.until(copy.is_file)
     before = copy.read_bytes()
-    os.rename(world.layers.path(world.system.table.snapshots()[0].stack[0]), world.layers.path("merged"))
-    table = world.system.table
+    os.rename(world.layers.path(world.system.registry.snapshots()[0].stack[0]), world.layers.path("merged"))
+    registry = world.system.registry
     await asyncio.gather(
-        table.own_snapshot(snapshot["snapshot_id"], "build"), table.restack(lambda stack: ("merged",))
+        registry.own_snapshot(snapshot["snapshot_id"], "build"), registry.restack(lambda stack: ("merged",))
     )
-    assert [(row.stack, row.build_id) for row in table.snapshots()] == [(("merged",), "build")]
+    assert [(row.stack, row.build_id) for row in registry.snapshots()] == [(("merged",), "build")]
     await world.crash()
     copy.write_bytes(before)  # as kill -9 leaves it, right after the row was written
-    records = Records(world.home.database, Copies(world.home))
-    await records.open()
-    (row,) = await records.all(SnapshotRow)
-    await records.aclose()
+    database = Database(world.home.database, RowCopies(world.home))
+    await database.open()
+    (row,) = await database.all(SnapshotRow)
+    await database.aclose()
     await world.start()
     assert (row.stack, row.build_id) == (("merged",), "build")

@@ -43,7 +43,7 @@ async def _dial(world: World, made: Any, guest: Guest, port: int = 80) -> None:
         patch("atoll.supervisor.machines.running_machine._NOTICED_S", 0.01),
     ):
         answer, connection = await world.system.dialling.dial(request)
-    assert world.system.table.sandbox(made["sandbox_id"]).row.state == "running"
+    assert world.system.registry.sandbox(made["sandbox_id"]).row.state == "running"
     assert (answer.sandbox_id, answer.recovered) == (made["sandbox_id"], None)
     for end in (connection, *guest.theirs):
         end.close()

@@ -14,7 +14,7 @@ async def test_the_log_tells_every_change_in_order(world: World) -> None:
     back = await world.ask("POST", "/v1/sandboxes/one/rollback", {"snapshot": "s1"})
     assert back.status == 200
     world.machine_of(made["sandbox_id"]).crash()
-    await world.until(lambda: world.system.table.sandbox("one").row.state == "crashed")
+    await world.until(lambda: world.system.registry.sandbox("one").row.state == "crashed")
     assert (await world.ask("POST", "/v1/sandboxes/one/wake")).status == 200
     page = (await world.ask("GET", "/v1/sandboxes/one/logs")).json
     told = [line.partition(" sandbox ")[2] for line in page["text"].splitlines()]

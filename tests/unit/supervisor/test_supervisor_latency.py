@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from atoll.host import CpuLatency
-from atoll.supervisor.monitors.cpu_latency import LatencyWatch
-from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.monitors.cpu_latency import LatencyMonitor
+from atoll.supervisor.state.tasks import Tasks
 
 
 class Asked(CpuLatency):
@@ -32,7 +32,7 @@ class Host:
         self.now_s = 100.0
         self.used_s: float | None = 7.0
         self.asked = Asked()
-        self.watch = LatencyWatch(self.asked, lambda: self.used_s, 4, lambda: self.now_s)
+        self.watch = LatencyMonitor(self.asked, lambda: self.used_s, 4, lambda: self.now_s)
 
     def later(self, seconds: float, share: float = 0.0) -> list[str]:
         """What is told at the next look, so much later, after so much of all processors' time was used."""
@@ -84,13 +84,13 @@ def test_the_request_begins_with_each_operation_and_ends_with_the_watch() -> Non
     host = Host()
 
     async def play() -> None:
-        works = Works(host.watch.note)
-        watching = works.watch(host.watch.run())
+        tasks = Tasks(host.watch.note)
+        watching = tasks.watch(host.watch.run())
         await asyncio.sleep(0)
         assert host.asked.told == []
-        await works.run(asyncio.sleep(0))
+        await tasks.run(asyncio.sleep(0))
         assert host.asked.told == ["request"]
-        await works.finish(5.0)
+        await tasks.finish(5.0)
         assert watching.done()
 
     asyncio.run(play())

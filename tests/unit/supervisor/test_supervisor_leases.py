@@ -16,46 +16,46 @@ from tests.unit.supervisor.world import World, in_world
 
 
 def test_what_is_due_is_told_once_and_in_order() -> None:
-    table = LeaseTable()
-    table.set("b", 20.0)
-    table.set("a", 10.0)
-    table.set("c", 30.0)
-    assert table.next_s() == 10.0
-    assert table.take(9.9) == []
-    assert table.take(20.0) == ["a", "b"]
-    assert table.take(20.0) == []
-    assert table.next_s() == 30.0
+    registry = LeaseTable()
+    registry.set("b", 20.0)
+    registry.set("a", 10.0)
+    registry.set("c", 30.0)
+    assert registry.next_s() == 10.0
+    assert registry.take(9.9) == []
+    assert registry.take(20.0) == ["a", "b"]
+    assert registry.take(20.0) == []
+    assert registry.next_s() == 30.0
 
 
 def test_only_what_was_said_last_counts() -> None:
-    table = LeaseTable()
+    registry = LeaseTable()
     for due_s in (10.0, 30.0, 20.0):
-        table.set("a", due_s)
-    table.set("b", 5.0)
-    table.set("b", None)
-    assert table.take(15.0) == []
-    assert table.take(25.0) == ["a"]
-    assert table.take(1e9) == []
-    assert table.next_s() is None
+        registry.set("a", due_s)
+    registry.set("b", 5.0)
+    registry.set("b", None)
+    assert registry.take(15.0) == []
+    assert registry.take(25.0) == ["a"]
+    assert registry.take(1e9) == []
+    assert registry.next_s() is None
 
 
 def test_a_table_agrees_with_a_plain_list_whatever_is_done_and_stays_small() -> None:
-    dice, table, plain, now_s = random.Random(7), LeaseTable(), dict[str, float](), 0.0
+    dice, registry, plain, now_s = random.Random(7), LeaseTable(), dict[str, float](), 0.0
     for _ in range(5000):
         name, due_s = f"s{dice.randrange(20)}", now_s + dice.uniform(0, 50)
         if dice.random() < 0.2:
-            table.set(name, None)
+            registry.set(name, None)
             plain.pop(name, None)
         else:
-            table.set(name, due_s)
+            registry.set(name, due_s)
             plain[name] = due_s
         now_s += dice.random()
         due = sorted((due_s, name) for name, due_s in plain.items() if due_s <= now_s)
-        assert table.take(now_s) == [name for _, name in due]
+        assert registry.take(now_s) == [name for _, name in due]
         for _, name in due:
             del plain[name]
-        assert table.next_s() == min(plain.values(), default=None)
-    assert len(table._heap) <= 2 * 20 + 64
+        assert registry.next_s() == min(plain.values(), default=None)
+    assert len(registry._heap) <= 2 * 20 + 64
 
 
 def _one(made: Any, what: str = "") -> str:
@@ -67,7 +67,7 @@ async def _info(world: World, made: Any) -> Any:
 
 
 def _state(world: World, made: Any) -> str:
-    found = [one for one in world.system.table.all() if one.sandbox_id == made["sandbox_id"]]
+    found = [one for one in world.system.registry.all() if one.sandbox_id == made["sandbox_id"]]
     return found[0].row.state if found else "gone"
 
 
@@ -101,7 +101,7 @@ async def test_what_sleeps_is_woken_by_use_under_a_new_lease(world: World) -> No
     for _ in range(2):
         world.boot_s += 400
         await world.until(lambda: _state(world, made) == "suspended")
-        sandbox = world.system.table.sandbox(made["sandbox_id"])
+        sandbox = world.system.registry.sandbox(made["sandbox_id"])
         await world.system.sleep.use(sandbox)
         assert sandbox.row.ends_boot_s == world.boot_s + 300
     await world.ask("POST", _one(made, "/suspend"))
@@ -112,7 +112,7 @@ async def test_what_sleeps_is_woken_by_use_under_a_new_lease(world: World) -> No
 @in_world
 async def test_a_use_of_what_runs_changes_no_lease(world: World) -> None:
     made = await world.create(lifecycle={"timeout_s": 60})
-    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    sandbox = world.system.registry.sandbox(made["sandbox_id"])
     before = sandbox.row
     world.boot_s += 30
     await world.system.sleep.use(sandbox)
@@ -124,7 +124,7 @@ def test_what_is_to_sleep_on_is_woken_by_no_use_but_when_it_is_asked_for(state: 
     @in_world
     async def test(world: World) -> None:
         made = await world.create(lifecycle={"auto_resume": False})
-        sandbox = world.system.table.sandbox(made["sandbox_id"])
+        sandbox = world.system.registry.sandbox(made["sandbox_id"])
         await world.ask("POST", _one(made, f"/{state}"))
         with pytest.raises(AsleepError):
             await world.system.dialling.dial(DialRequest(sandbox=made["sandbox_id"], port=1))
@@ -140,7 +140,7 @@ def test_what_is_to_sleep_on_is_woken_by_no_use_but_when_it_is_asked_for(state: 
 @in_world
 async def test_a_timeout_is_moved_extended_and_taken_away(world: World) -> None:
     made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
-    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    sandbox = world.system.registry.sandbox(made["sandbox_id"])
 
     async def timeout(timeout_s: float | None, **more: object) -> float | None:
         answer = await world.ask("POST", _one(made, "/timeout"), {"timeout_s": timeout_s, **more})
@@ -170,10 +170,10 @@ async def test_a_lease_waits_for_what_is_going_on_and_an_extension_that_came_bef
 ) -> None:
     made = await world.create(lifecycle={"timeout_s": 60})
     other = await world.create(lifecycle={"timeout_s": 60})
-    sandbox, kept = (world.system.table.sandbox(one["sandbox_id"]) for one in (made, other))
+    sandbox, kept = (world.system.registry.sandbox(one["sandbox_id"]) for one in (made, other))
     async with kept.lock:
         async with sandbox.lock:
-            extending = world.system.works.spawn(world.system.leases.set_timeout(kept, 500))
+            extending = world.system.tasks.spawn(world.system.leases.set_timeout(kept, 500))
             await world.until(lambda: kept.lock._waiters)
             world.boot_s += 61
             await world.until(lambda: sandbox.lock._waiters)
@@ -204,7 +204,7 @@ async def test_a_clock_that_jumps_ends_no_lease_and_no_life_and_keeps_none_going
     made = await world.create(lifecycle={"timeout_s": 60}, limits={"lifetime_s": 80})
 
     def ends_in_s() -> float:
-        return (world.system.table.sandbox(made["sandbox_id"]).row.ends_at or 0) - world.now_s
+        return (world.system.registry.sandbox(made["sandbox_id"]).row.ends_at or 0) - world.now_s
 
     for jump_s in (-100_000, 200_000):
         world.now_s += jump_s
@@ -222,7 +222,7 @@ async def test_after_another_boot_of_the_host_only_the_calendar_tells(world: Wor
     await world.crash()
     world.boot, world.boot_s = "second", 3.0
     await world.start()
-    row = world.system.table.sandbox(made["sandbox_id"]).row
+    row = world.system.registry.sandbox(made["sandbox_id"]).row
     assert row.host_boot == "second"
     assert row.ends_boot_s == pytest.approx(1000, abs=60)
     world.boot_s += 2000
@@ -235,7 +235,7 @@ async def test_a_clock_that_was_set_before_another_boot_ends_no_life(world: Worl
     for jump_s in (1_000_000, -2_000_000):
         world.now_s += jump_s
         await world.until(
-            lambda: abs(world.system.table.sandbox(made["sandbox_id"]).row.created_at - world.now_s) < 500
+            lambda: abs(world.system.registry.sandbox(made["sandbox_id"]).row.created_at - world.now_s) < 500
         )
         await world.crash()
         world.boot, world.boot_s = f"after {jump_s}", 3.0
@@ -270,7 +270,7 @@ async def test_a_crashed_sandbox_is_killed_at_the_end_of_its_lease_if_that_was_s
     await world.until(lambda: {_state(world, made), _state(world, kept)} == {"crashed"})
     world.boot_s += 61
     await world.until(lambda: _state(world, made) == "gone")
-    await world.until(lambda: world.system.table.sandbox(kept["sandbox_id"]).row.ends_at is None)
+    await world.until(lambda: world.system.registry.sandbox(kept["sandbox_id"]).row.ends_at is None)
     assert _state(world, kept) == "crashed"
 
 
@@ -365,14 +365,14 @@ def test_a_paused_sandbox_that_cannot_be_stopped_is_still_paused(failing: str) -
 
 def _full_once_it_was_thawed(world: World) -> contextlib.AbstractContextManager[object]:
     """Let no row be written but those that say what is under way, and that the sandbox runs."""
-    put, left = world.system.records.put, iter([True, True])
+    put, left = world.system.database.put, iter([True, True])
 
     async def put_twice(*rows: Any, durable: bool = False) -> None:
         if not next(left, False):
             raise NoSpaceError("full")
         await put(*rows, durable=durable)
 
-    return patch.object(world.system.records, "put", put_twice)
+    return patch.object(world.system.database, "put", put_twice)
 
 
 @in_world
@@ -390,7 +390,7 @@ async def test_a_network_is_changed_where_it_runs_and_where_it_sleeps(world: Wor
 @in_world
 async def test_a_history_begins_at_once_and_is_kept_while_the_sandbox_sleeps(world: World) -> None:
     made = await world.create(limits={"vcpus": 1, "disk_mib": 100}, best_effort=True)
-    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    sandbox = world.system.registry.sandbox(made["sandbox_id"])
     await world.until(lambda: world.system.history.of(sandbox))
     await world.ask("POST", _one(made, "/suspend"))
     sample, *_ = (await world.ask("GET", _one(made, "/stats/history"))).json
@@ -405,7 +405,7 @@ async def test_a_history_begins_at_once_and_is_kept_while_the_sandbox_sleeps(wor
 @in_world
 async def test_histories_are_kept_of_so_many_that_sleep(world: World) -> None:
     made = [await world.create() for _ in range(3)]
-    sandboxes = [world.system.table.sandbox(each["sandbox_id"]) for each in made]
+    sandboxes = [world.system.registry.sandbox(each["sandbox_id"]) for each in made]
     await world.until(lambda: all(world.system.history.of(each) for each in sandboxes))
     for each in made[:2]:
         await world.ask("POST", _one(each, "/suspend"))

@@ -117,7 +117,7 @@ async def test_traffic_wakes_a_paused_sandbox(world: World) -> None:
     made = await world.create()
     await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
     (link,) = world.links.open.values()
-    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    sandbox = world.system.registry.sandbox(made["sandbox_id"])
 
     def woken() -> bool:
         link.received += 1000
@@ -131,11 +131,11 @@ async def test_what_a_guest_gets_while_it_is_thawed_for_a_moment_wakes_it_not(wo
     made = await world.create()
     await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
     (link,) = world.links.open.values()
-    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    sandbox = world.system.registry.sandbox(made["sandbox_id"])
     await asyncio.sleep(0.15)  # the first watch has looked
-    assert sandbox.berth is not None
+    assert sandbox.running is not None
     link.received += 1000
-    world.system.parts.watch_paused(sandbox, sandbox.berth)
+    world.system.parts.watch_paused(sandbox, sandbox.running)
     await asyncio.sleep(0.3)
     assert sandbox.row.state == "paused"
     assert len(world.system._traffic._watches) == 1
@@ -196,7 +196,7 @@ async def test_a_wake_without_its_old_link_resets_connections(world: World) -> N
     made = await world.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     await world.ask("POST", f"{one}/suspend")
-    world.system.table.sandbox(made["sandbox_id"]).link = None
+    world.system.registry.sandbox(made["sandbox_id"]).link = None
     world.links.open.clear()
     await world.ask("POST", f"{one}/wake")
     (link,) = world.links.open.values()
@@ -223,12 +223,12 @@ async def test_kill_works_in_every_state_and_leaves_nothing(world: World) -> Non
 async def test_a_kill_ends_a_hanging_operation(world: World) -> None:
     made = await world.create()
     released = world.host.hold("checkpoint")
-    hanging = world.system.works.spawn(
-        world.system.sleep.suspend(world.system.table.sandbox(made["sandbox_id"]))
+    hanging = world.system.tasks.spawn(
+        world.system.sleep.suspend(world.system.registry.sandbox(made["sandbox_id"]))
     )
-    await world.until(lambda: world.system.table.sandbox(made["sandbox_id"]).lock.locked())
-    killing = world.system.works.spawn(
-        world.system.kills.kill(world.system.table.sandbox(made["sandbox_id"]))
+    await world.until(lambda: world.system.registry.sandbox(made["sandbox_id"]).lock.locked())
+    killing = world.system.tasks.spawn(
+        world.system.kills.kill(world.system.registry.sandbox(made["sandbox_id"]))
     )
     await world.until(lambda: not world.host.machines)
     released.set()
@@ -241,7 +241,7 @@ async def test_a_kill_ends_a_hanging_operation(world: World) -> None:
 @in_world
 async def test_a_crash_is_told_at_once_and_the_next_use_boots_the_same_disk(world: World) -> None:
     made = await world.create(name="one")
-    sandbox = world.system.table.sandbox("one")
+    sandbox = world.system.registry.sandbox("one")
     world.machine_of(made["sandbox_id"]).crash()
     await world.until(lambda: sandbox.row.state == "crashed")
     told = (await world.ask("GET", "/v1/sandboxes/one")).json
@@ -258,7 +258,7 @@ async def test_a_crash_is_told_at_once_and_the_next_use_boots_the_same_disk(worl
 async def test_an_operation_under_way_when_the_machine_dies_fails_as_a_crash(world: World) -> None:
     made = await world.create()
     world.host.hold("checkpoint")
-    asking = world.system.works.spawn(world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/snapshots", {}))
+    asking = world.system.tasks.spawn(world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/snapshots", {}))
     await world.until(lambda: any(call.method == "checkpoint" for call in world.host.calls))
     world.machine_of(made["sandbox_id"]).crash()
     answer = await asking
@@ -277,8 +277,8 @@ async def test_the_second_create_takes_a_warm_machine(world: World) -> None:
     assert made["sandbox_id"] == ready
     assert len([call for call in world.host.calls if call.method == "start"]) == starts
     assert world.agents.inits[-1].hostname == "two"
-    berth = world.system.table.sandbox("two").berth
-    assert berth.link.policy == "none"
+    running = world.system.registry.sandbox("two").running
+    assert running.link.policy == "none"
     await world.until(lambda: world.system.pool.ids())
 
 
@@ -329,4 +329,4 @@ async def test_an_image_in_use_is_not_removed(world: World) -> None:
     assert (await world.ask("DELETE", "/v1/images/base")).json["code"] == "in_use"
     await world.ask("DELETE", f"/v1/sandboxes/{made['sandbox_id']}")
     assert (await world.ask("DELETE", "/v1/images/base")).status == 204
-    assert DIGEST not in digests_in_use(world.system.table)
+    assert DIGEST not in digests_in_use(world.system.registry)

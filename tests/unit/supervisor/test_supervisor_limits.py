@@ -17,9 +17,9 @@ async def test_changed_limits_reach_machine_link_guest_and_row(world: World) -> 
     machine = world.machine_of(made["sandbox_id"])
     assert (machine.limits.memory_mib, machine.limits.processes) == (256, 99)
     assert machine.limits.open_files is not None
-    berth = world.system.table.sandbox(made["sandbox_id"]).berth
-    assert berth is not None
-    assert berth.link.rate_mib_s == 2.5  # type: ignore[attr-defined]
+    running = world.system.registry.sandbox(made["sandbox_id"]).running
+    assert running is not None
+    assert running.link.rate_mib_s == 2.5  # type: ignore[attr-defined]
     assert world.agents.inits[-1].memory_bytes == 256 << 20
 
 
@@ -59,8 +59,8 @@ async def test_a_sandbox_is_killed_when_its_lifetime_is_over(world: World) -> No
     made = await world.create(limits={"lifetime_s": 500})
     other = await world.create()
     world.boot_s += 1000
-    await world.until(lambda: len(world.system.table.all()) == 1)
-    assert world.system.table.sandbox(other["sandbox_id"]).row.state == "running"
+    await world.until(lambda: len(world.system.registry.all()) == 1)
+    assert world.system.registry.sandbox(other["sandbox_id"]).row.state == "running"
     assert (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).status == 404
 
 
@@ -68,7 +68,7 @@ async def test_a_sandbox_is_killed_when_its_lifetime_is_over(world: World) -> No
 async def test_a_guest_that_passes_its_memory_limit_is_ended_and_the_reason_says_so(world: World) -> None:
     made = await world.create(limits={"memory_mib": 128})
     world.machine_of(made["sandbox_id"]).memory_used_bytes = 200 << 20
-    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    sandbox = world.system.registry.sandbox(made["sandbox_id"])
     await world.until(lambda: sandbox.row.state == "crashed")
     assert "memory limit" in (sandbox.row.reason or "")
 
@@ -80,7 +80,7 @@ async def test_the_room_on_a_disk_is_told_at_once_and_again_when_the_guest_asks(
     await world.until(lambda: machine.growth is not None)
     assert machine.growth is not None
     assert machine.growth.files == 200
-    upper = world.system.parts.places.disk(made["sandbox_id"], "d1") / "upper"
+    upper = world.system.parts.paths.disk(made["sandbox_id"], "d1") / "upper"
     (upper / "new").touch()
     assert machine.event_fd is not None
     os.eventfd_write(machine.event_fd, 1)
@@ -91,13 +91,13 @@ async def test_the_room_on_a_disk_is_told_at_once_and_again_when_the_guest_asks(
 async def test_a_sandbox_in_the_middle_of_something_keeps_no_other_alive(world: World) -> None:
     busy = await world.create(limits={"lifetime_s": 500})
     other = await world.create(limits={"lifetime_s": 500})
-    async with world.system.table.sandbox(busy["sandbox_id"]).lock:
+    async with world.system.registry.sandbox(busy["sandbox_id"]).lock:
         world.boot_s += 1000
         await world.until(
-            lambda: [one.sandbox_id for one in world.system.table.all()] == [busy["sandbox_id"]]
+            lambda: [one.sandbox_id for one in world.system.registry.all()] == [busy["sandbox_id"]]
         )
     assert other["sandbox_id"] != busy["sandbox_id"]
-    await world.until(lambda: world.system.table.all() == [])
+    await world.until(lambda: world.system.registry.all() == [])
 
 
 @in_world

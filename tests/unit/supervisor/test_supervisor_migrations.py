@@ -6,51 +6,51 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import SupervisorError
-from atoll.supervisor.state import database as records
+from atoll.supervisor.state import database
 from atoll.supervisor.state.database import migrate, migrations
 
 
 def test_the_limits_of_an_older_home_are_kept_and_its_disks_get_none() -> None:
-    database = sqlite3.connect(":memory:")
-    database.executescript(f"{migrations()[0][1]}; PRAGMA user_version = 1;")
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(f"{migrations()[0][1]}; PRAGMA user_version = 1;")
     values = {
         name: "x" if kind == "TEXT" else 0
-        for _, name, kind, *_ in database.execute("PRAGMA table_info(sandboxes)")
+        for _, name, kind, *_ in connection.execute("PRAGMA table_info(sandboxes)")
     }
     for changes in (
         {"vcpus": None, "memory_mib": 512},
         {"sandbox_id": "y", "name": "y", "vcpus": 1.5, "memory_mib": None},
     ):
         row = {**values, **changes}
-        database.execute(f"INSERT INTO sandboxes VALUES ({','.join('?' * len(row))})", list(row.values()))
-    migrate(database)
-    assert [text for (text,) in database.execute("SELECT limits FROM sandboxes")] == [
+        connection.execute(f"INSERT INTO sandboxes VALUES ({','.join('?' * len(row))})", list(row.values()))
+    migrate(connection)
+    assert [text for (text,) in connection.execute("SELECT limits FROM sandboxes")] == [
         '{"memory_mib":512,"disk_mib":1000000000}',
         '{"vcpus":1.5,"disk_mib":1000000000}',
     ]
-    database.close()
+    connection.close()
 
 
 def test_a_migration_of_a_lower_number_that_comes_late_is_run_once() -> None:
     first, second = (1, "CREATE TABLE a (x);"), (3, "CREATE TABLE c (x);")
-    database = sqlite3.connect(":memory:")
-    with patch.object(records, "migrations", lambda: [first, second]):
-        migrate(database)
-    with patch.object(records, "migrations", lambda: [first, (2, "CREATE TABLE b (x);"), second]):
-        migrate(database)
-        migrate(database)
-    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    connection = sqlite3.connect(":memory:")
+    with patch.object(database, "migrations", lambda: [first, second]):
+        migrate(connection)
+    with patch.object(database, "migrations", lambda: [first, (2, "CREATE TABLE b (x);"), second]):
+        migrate(connection)
+        migrate(connection)
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert tables == {"a", "b", "c", "migrations"}
-    with patch.object(records, "migrations", lambda: [first, second]), pytest.raises(SupervisorError):
-        migrate(database)
-    database.close()
+    with patch.object(database, "migrations", lambda: [first, second]), pytest.raises(SupervisorError):
+        migrate(connection)
+    connection.close()
 
 
 def test_a_home_of_before_the_list_of_migrations_goes_on() -> None:
-    database = sqlite3.connect(":memory:")
-    database.executescript("CREATE TABLE a (x); PRAGMA user_version = 1;")
+    connection = sqlite3.connect(":memory:")
+    connection.executescript("CREATE TABLE a (x); PRAGMA user_version = 1;")
     steps = [(1, "CREATE TABLE a (x);"), (2, "CREATE TABLE b (x);")]
-    with patch.object(records, "migrations", lambda: steps):
-        migrate(database)
-    assert database.execute("SELECT number FROM migrations ORDER BY number").fetchall() == [(1,), (2,)]
-    database.close()
+    with patch.object(database, "migrations", lambda: steps):
+        migrate(connection)
+    assert connection.execute("SELECT number FROM migrations ORDER BY number").fetchall() == [(1,), (2,)]
+    connection.close()

@@ -24,7 +24,7 @@ async def _made(world: World) -> tuple[str, str]:
 
 async def _whole(world: World, sandbox_id: str, layers: int) -> None:
     """See that a sandbox runs with its memory, on so many frozen layers, and that nothing else is left of it."""
-    sandbox = world.system.table.sandbox(sandbox_id)
+    sandbox = world.system.registry.sandbox(sandbox_id)
     machine = world.machine_of(sandbox_id)
     assert (sandbox.row.state, machine.memory, machine.paused, machine.detached) == (
         "running",
@@ -34,8 +34,8 @@ async def _whole(world: World, sandbox_id: str, layers: int) -> None:
     )
     assert machine.machine_id == sandbox.row.machine_id
     assert len(sandbox.row.stack) == layers
-    assert sandbox.berth is not None
-    assert not sandbox.berth.leaving
+    assert sandbox.running is not None
+    assert not sandbox.running.leaving
     directory = world.home.sandboxes / sandbox_id
     mine = {"d1", "console.log", "row.json"}
     await world.until(lambda: {entry.name for entry in directory.iterdir()} <= mine)
@@ -45,11 +45,11 @@ async def _whole(world: World, sandbox_id: str, layers: int) -> None:
 async def test_a_sandbox_whose_layer_is_frozen_goes_on_as_the_same_machine(world: World) -> None:
     sandbox_id, one = await _made(world)
     machine = world.machine_of(sandbox_id)
-    generation = world.system.table.sandbox(sandbox_id).row.generation
+    generation = world.system.registry.sandbox(sandbox_id).row.generation
     (copy,) = (await world.ask("POST", f"{one}/fork", {})).json
     assert world.machine_of(sandbox_id) is machine
     assert world.machine_of(copy["sandbox_id"]).memory == "kept"
-    assert world.system.table.sandbox(sandbox_id).row.generation == generation
+    assert world.system.registry.sandbox(sandbox_id).row.generation == generation
     calls = world.host.methods(machine.machine_id)
     assert calls[calls.index("pause") :][:5] == [
         "pause",
@@ -114,7 +114,7 @@ async def test_a_layer_that_does_not_freeze_leaves_the_sandbox_as_it_was(world: 
 async def test_a_nap_that_is_cancelled_ends_as_one_that_is_not(world: World) -> None:
     sandbox_id, _ = await _made(world)
     machine = world.machine_of(sandbox_id)
-    sandbox = world.system.table.sandbox(sandbox_id)
+    sandbox = world.system.registry.sandbox(sandbox_id)
     held = world.host.hold("detach_files")
     forking = asyncio.create_task(world.system.forks.fork(sandbox, 1))
     await world.until(lambda: "detach_files" in world.host.methods(machine.machine_id))
@@ -134,22 +134,22 @@ async def test_a_machine_that_crashes_after_a_nap_is_seen_to(world: World) -> No
     sandbox_id, one = await _made(world)
     assert (await world.ask("POST", f"{one}/fork", {})).status == 200
     world.machine_of(sandbox_id).crash()
-    sandbox = world.system.table.sandbox(sandbox_id)
-    await world.until(lambda: sandbox.row.state == "crashed" and sandbox.berth is None)
+    sandbox = world.system.registry.sandbox(sandbox_id)
+    await world.until(lambda: sandbox.row.state == "crashed" and sandbox.running is None)
 
 
 @in_complete_world
 async def test_a_sandbox_whose_supervisor_died_in_the_middle_of_a_nap_goes_on(world: World) -> None:
     sandbox_id, _ = await _made(world)
     machine = world.machine_of(sandbox_id)
-    sandbox = world.system.table.sandbox(sandbox_id)
+    sandbox = world.system.registry.sandbox(sandbox_id)
     world.host.hold("detach_files")
     forking = asyncio.create_task(world.system.forks.fork(sandbox, 1))
     await world.until(lambda: "detach_files" in world.host.methods(machine.machine_id))
     await world.crash()
     await world.start()
-    await world.until(lambda: world.system.table.sandbox(sandbox_id).row.state == "running")
+    await world.until(lambda: world.system.registry.sandbox(sandbox_id).row.state == "running")
     assert world.machine_of(sandbox_id) is not machine
     await _whole(world, sandbox_id, layers=0)
-    assert world.system.table.sandbox(sandbox_id).row.reason is None
+    assert world.system.registry.sandbox(sandbox_id).row.reason is None
     forking.cancel()

@@ -17,7 +17,7 @@ from atoll.supervisor.logs import read_page
 from atoll.supervisor.machines.memory_pressure import under_pressure
 from atoll.supervisor.monitors.traffic import wanted
 from atoll.supervisor.settings import Settings, read_settings, restores_for
-from atoll.supervisor.state.database import Records, migrate, migrations
+from atoll.supervisor.state.database import Database, migrate, migrations
 from atoll.supervisor.state.ids import check_env, check_name, new_id
 from atoll.supervisor.state.rows import SandboxRow, Versions
 from atoll.supervisor.state.transitions import check_action
@@ -54,11 +54,11 @@ def _row(sandbox_id: str, name: str | None = None) -> SandboxRow:
 def test_a_row_comes_back_as_it_was_put(tmp_path: Path) -> None:
     async def scenario() -> None:
         for expected in ([], [_row("one"), _row("two", "second")]):
-            records = Records(tmp_path / "state.db")
-            await records.open()
-            await records.put(*expected, durable=True)
-            await records.aclose()
-        again = Records(tmp_path / "state.db")
+            database = Database(tmp_path / "state.db")
+            await database.open()
+            await database.put(*expected, durable=True)
+            await database.aclose()
+        again = Database(tmp_path / "state.db")
         await again.open()
         assert await again.all(SandboxRow) == expected
         await again.delete(expected[0])
@@ -70,13 +70,13 @@ def test_a_row_comes_back_as_it_was_put(tmp_path: Path) -> None:
 
 def test_rows_are_put_all_or_none(tmp_path: Path) -> None:
     async def scenario() -> None:
-        records = Records(tmp_path / "state.db")
-        await records.open()
-        await records.put(_row("one", "taken"))
+        database = Database(tmp_path / "state.db")
+        await database.open()
+        await database.put(_row("one", "taken"))
         with pytest.raises(NameTakenError):
-            await records.put(_row("two"), _row("three", "taken"))
-        assert [row.sandbox_id for row in await records.all(SandboxRow)] == ["one"]
-        await records.aclose()
+            await database.put(_row("two"), _row("three", "taken"))
+        assert [row.sandbox_id for row in await database.all(SandboxRow)] == ["one"]
+        await database.aclose()
 
     asyncio.run(scenario())
 

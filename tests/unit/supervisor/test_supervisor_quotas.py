@@ -85,7 +85,7 @@ async def many(world: World) -> None:
     answers = list(await asyncio.gather(*asked))
     assert statuses(answers) == {200: 5, 429: 25}
     assert {answer.json["code"] for answer in answers if answer.status == 429} == {"quota"}
-    assert len(world.system.table.all()) == 6
+    assert len(world.system.registry.all()) == 6
     assert (await use_now(world))["running"] == 5
     made = next(answer.json for answer in answers if answer.status == 200)
     await world.ask("DELETE", f"/v1/sandboxes/{made['sandbox_id']}")
@@ -96,7 +96,7 @@ async def many(world: World) -> None:
 @in_world
 async def test_of_thirty_creates_at_once_as_many_pass_as_may(world: World) -> None:
     await many(world)
-    assert len(list(world.home.sandboxes.iterdir())) == len(world.system.table.all()) == 6
+    assert len(list(world.home.sandboxes.iterdir())) == len(world.system.registry.all()) == 6
 
 
 @in_world_of(Settings(pool_size=3))
@@ -132,7 +132,7 @@ async def test_a_sleeping_one_wakes_only_into_a_free_place(world: World) -> None
     second = await world.create(team="reef")
     assert (await act(world, first, "wake")).json["code"] == "quota"
     assert (await act(world, first, "resume")).json["code"] == "quota"
-    assert world.system.table.sandbox(first["sandbox_id"]).row.state == "suspended"
+    assert world.system.registry.sandbox(first["sandbox_id"]).row.state == "suspended"
     await world.ask("DELETE", f"/v1/sandboxes/{second['sandbox_id']}")
     assert (await act(world, first, "wake")).status == 200
     assert (await act(world, first, "wake")).status == 200
@@ -143,7 +143,7 @@ async def test_a_crashed_one_needs_a_place_too(world: World) -> None:
     await make_team(world, running=1)
     first = await world.create(team="reef")
     await world.machine_of(first["sandbox_id"]).kill()
-    await world.until(lambda: world.system.table.sandbox(first["sandbox_id"]).row.state == "crashed")
+    await world.until(lambda: world.system.registry.sandbox(first["sandbox_id"]).row.state == "crashed")
     await world.create(team="reef")
     assert (await act(world, first, "wake")).json["code"] == "quota"
 
@@ -167,7 +167,7 @@ async def test_processors_and_memory_are_those_of_all_that_run_together(world: W
         assert (await world.ask("POST", "/v1/sandboxes", wanted)).status == 429, limits
     more = {"limits": {"vcpus": 2.5}, "best_effort": True}
     assert (await act(world, made, "limits", more)).status == 429
-    assert world.system.table.sandbox(made["sandbox_id"]).row.limits.vcpus == 1
+    assert world.system.registry.sandbox(made["sandbox_id"]).row.limits.vcpus == 1
     assert (await act(world, made, "limits", {"limits": {"vcpus": 2}, "best_effort": True})).status == 200
 
 

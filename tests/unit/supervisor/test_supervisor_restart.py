@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import EngineError
-from atoll.supervisor.recovery.gc import Leftovers
+from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.settings import Settings
 from atoll.testing.fake_engine import FakeMachine
 from tests.unit.supervisor.world import FakeLink, World, in_world, in_world_of
@@ -33,7 +33,7 @@ async def test_a_paused_sandbox_is_still_paused_and_woken_by_traffic(world: Worl
     await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
     await world.crash()
     await world.start()
-    sandbox = world.system.table.sandbox(made["sandbox_id"])
+    sandbox = world.system.registry.sandbox(made["sandbox_id"])
     assert sandbox.row.state == "paused"
     (link,) = world.links.open.values()
 
@@ -47,7 +47,7 @@ async def test_a_paused_sandbox_is_still_paused_and_woken_by_traffic(world: Worl
 @in_world
 async def test_a_machine_that_was_frozen_just_before_the_crash_runs_as_its_row_says(world: World) -> None:
     made = await world.create()
-    await world.system.parts.berth_of(world.system.table.sandbox(made["sandbox_id"])).freeze()
+    await world.system.parts.running_of(world.system.registry.sandbox(made["sandbox_id"])).freeze()
     world.agents.deaf = True
     await world.crash()
     await world.start()
@@ -61,21 +61,21 @@ async def test_guests_that_may_stand_still_go_on_beside_each_other_and_nobody_wa
     unsure = [await world.create() for _ in range(3)]
     healthy = await world.create()
     for made in unsure:
-        berth = world.system.parts.berth_of(world.system.table.sandbox(made["sandbox_id"]))
-        await berth.freeze()
+        running = world.system.parts.running_of(world.system.registry.sandbox(made["sandbox_id"]))
+        await running.freeze()
         world.host.fail_next("resume")
         with pytest.raises(EngineError):
-            await berth.thaw()
-        assert berth.frozen is None
+            await running.thaw()
+        assert running.frozen is None
     await world.crash()
     asked: list[FakeMachine] = []
     together: list[FakeMachine] = []
 
     async def resume(machine: FakeMachine) -> None:
         asked.append(machine)
-        table = world.system.table
+        registry = world.system.registry
         async with asyncio.timeout(5):
-            await world.until(lambda: len(asked) == 3 and table.sandbox(healthy["sandbox_id"]).berth)
+            await world.until(lambda: len(asked) == 3 and registry.sandbox(healthy["sandbox_id"]).running)
         together.append(machine)
         machine.paused = False
 
@@ -179,18 +179,18 @@ async def test_what_is_made_while_leftovers_are_looked_for_is_none(world: World)
         known.add("fresh")
         return before
 
-    assert await Leftovers(world.system.parts, ids, None).collect() == []
+    assert await LeftoverCollector(world.system.parts, ids, None).collect() == []
     assert (world.home.sandboxes / "fresh").is_dir()
 
 
 @in_world
 async def test_a_kill_that_was_cut_short_is_finished(world: World) -> None:
     made = await world.create()
-    sandbox = world.system.table.sandbox(made["sandbox_id"])
-    await world.system.table.change(sandbox, durable=True, state="killed", name=None)
+    sandbox = world.system.registry.sandbox(made["sandbox_id"])
+    await world.system.registry.change(sandbox, durable=True, state="killed", name=None)
     await world.crash()
     await world.start()
-    assert world.system.table.all() == []
+    assert world.system.registry.all() == []
     assert list(world.home.sandboxes.iterdir()) == []
 
 
@@ -200,7 +200,7 @@ async def test_stop_suspends_everything_and_wants_to_leave(world: World) -> None
     answer = await world.ask("POST", "/stop")
     assert answer.json == {"stopping": True, "failed": {}}
     await world.stopping.asked()
-    assert world.system.table.sandbox(made["sandbox_id"]).row.state == "suspended"
+    assert world.system.registry.sandbox(made["sandbox_id"]).row.state == "suspended"
 
 
 @in_world
@@ -210,7 +210,7 @@ async def test_what_is_still_being_made_at_a_stop_sleeps_too(world: World) -> No
     assert world.stopping.asleep
     await world.system.fall_asleep()
     made = await making
-    assert world.system.table.sandbox(made["sandbox_id"]).row.state == "suspended"
+    assert world.system.registry.sandbox(made["sandbox_id"]).row.state == "suspended"
 
 
 @in_world

@@ -9,7 +9,7 @@ from unittest.mock import AsyncMock, patch
 from atoll.errors import NoSpaceError
 from atoll.supervisor.idle import Keeper
 from atoll.supervisor.storage.build_cache import STEPS_MOST, UNUSED_MOST_S
-from atoll.supervisor.storage.template_registry import TemplateTable
+from atoll.supervisor.storage.template_registry import TemplateRegistry
 from tests.unit.supervisor.world import World, in_world
 
 
@@ -52,13 +52,13 @@ async def test_a_build_whose_builder_goes_away_has_failed_and_leaves_nothing(wor
     await kept(world, build_id)
     hold.cancel()
     await world.until(lambda: not world.system.templates.rows.is_building(build_id))
-    await world.until(lambda: not world.system.table.all() and not world.system.table.snapshots())
+    await world.until(lambda: not world.system.registry.all() and not world.system.registry.snapshots())
     assert await states(world, "one") == ["failed"]
     missing = await world.ask("GET", "/v1/resolved?ref=one")
     assert missing.json["message"] == "template 'one' has no build that is ready: the last one failed"
     late = await world.ask("POST", "/v1/sandboxes", {"attributes": {"atoll.build": build_id}})
     assert late.status == 409
-    assert not world.system.table.all()
+    assert not world.system.registry.all()
 
 
 @in_world
@@ -75,7 +75,7 @@ async def test_a_sandbox_that_was_still_being_made_when_its_build_ended_is_kille
     with patch.object(world.system.creation, "create", slow):
         late = await world.ask("POST", "/v1/sandboxes", {"attributes": {"atoll.build": build_id}})
     assert late.status == 409
-    await world.until(lambda: not world.system.table.all())
+    await world.until(lambda: not world.system.registry.all())
 
 
 @in_world
@@ -89,8 +89,8 @@ async def test_a_build_does_not_outlive_its_supervisor_and_templates_do(world: W
         world.home.database.with_name(world.home.database.name + end).unlink(missing_ok=True)
     await world.start()
     assert await states(world, "going") == ["failed"]
-    assert not world.system.table.all()
-    assert [row.snapshot_id for row in world.system.table.snapshots()] == [snapshot_id]
+    assert not world.system.registry.all()
+    assert [row.snapshot_id for row in world.system.registry.snapshots()] == [snapshot_id]
     assert (await world.ask("GET", "/v1/resolved?ref=done")).json["snapshot_id"] == snapshot_id
 
 
@@ -100,15 +100,15 @@ async def test_a_snapshot_goes_when_no_tag_step_or_sandbox_needs_it(world: World
     assert (await world.ask("DELETE", f"/v1/snapshots/{first}")).status == 409
     sandbox = await world.create(template="web")
     second = await built(world, "web")
-    found = {row.snapshot_id for row in world.system.table.snapshots()}
+    found = {row.snapshot_id for row in world.system.registry.snapshots()}
     assert found == {first, second}
     assert (await world.ask("DELETE", "/v1/steps")).status == 204
-    assert {row.snapshot_id for row in world.system.table.snapshots()} == {first, second}
+    assert {row.snapshot_id for row in world.system.registry.snapshots()} == {first, second}
     await world.ask("DELETE", f"/v1/sandboxes/{sandbox['sandbox_id']}")
     await world.system.templates.sweep()
-    assert {row.snapshot_id for row in world.system.table.snapshots()} == {second}
+    assert {row.snapshot_id for row in world.system.registry.snapshots()} == {second}
     assert (await world.ask("DELETE", "/v1/templates/web")).status == 204
-    assert not world.system.table.snapshots()
+    assert not world.system.registry.snapshots()
 
 
 @in_world
@@ -203,11 +203,11 @@ async def test_a_supervisor_starts_on_a_full_disk_in_the_middle_of_a_build(world
     await kept(world, build_id)
     await world.crash()
     hold.cancel()
-    with patch.object(TemplateTable, "put", AsyncMock(side_effect=NoSpaceError("full"))):
+    with patch.object(TemplateRegistry, "put", AsyncMock(side_effect=NoSpaceError("full"))):
         await world.start()
     assert await states(world, "one") == ["failed"]
-    assert not world.system.table.all()
-    assert not world.system.table.snapshots()
+    assert not world.system.registry.all()
+    assert not world.system.registry.snapshots()
 
 
 @in_world
@@ -223,7 +223,7 @@ async def test_a_step_that_nobody_used_for_a_month_goes_with_its_snapshot(world:
     await steps.tidy()
     assert steps.has(other)
     assert await steps.first(["other"]) is None
-    assert snapshot_id not in {row.snapshot_id for row in world.system.table.snapshots()}
+    assert snapshot_id not in {row.snapshot_id for row in world.system.registry.snapshots()}
 
 
 @in_world
@@ -243,7 +243,7 @@ async def test_a_deleted_template_leaves_no_steps_of_builds_that_it_had_forgotte
     for _ in range(40):
         await world.ask("POST", "/v1/templates", {"name": "one"})
     await world.ask("DELETE", "/v1/templates/one")
-    await world.until(lambda: not world.system.table.snapshots())
+    await world.until(lambda: not world.system.registry.snapshots())
 
 
 @in_world
@@ -267,14 +267,14 @@ async def test_the_name_of_the_default_image_is_the_image_until_a_build_of_it_is
 async def test_a_sandbox_becomes_a_template_or_leaves_no_snapshot(world: World) -> None:
     one = f"/v1/sandboxes/{(await world.create())['sandbox_id']}/template"
     resolved = (await world.ask("POST", one, {"name": "kept"})).json
-    (row,) = world.system.table.snapshots()
+    (row,) = world.system.registry.snapshots()
     assert (row.snapshot_id, row.build_id) == (resolved["snapshot_id"], resolved["build_id"])
     for wrong, status in (({"name": "No"}, 400), ({"name": "kept", "team": "reef"}, 404)):
         assert (await world.ask("POST", one, wrong)).status == status
-        assert len(world.system.table.snapshots()) == 1, "it was looked at first"
-    with patch.object(TemplateTable, "put", AsyncMock(side_effect=NoSpaceError("full"))):
+        assert len(world.system.registry.snapshots()) == 1, "it was looked at first"
+    with patch.object(TemplateRegistry, "put", AsyncMock(side_effect=NoSpaceError("full"))):
         assert (await world.ask("POST", one, {"name": "more"})).status == 507
-    await world.until(lambda: len(world.system.table.snapshots()) == 1)
+    await world.until(lambda: len(world.system.registry.snapshots()) == 1)
 
 
 @in_world
@@ -288,13 +288,13 @@ async def test_a_snapshot_that_was_to_be_a_template_goes_with_the_supervisor_tha
         putting.set()
         await asyncio.Event().wait()
 
-    with patch.object(TemplateTable, "put", put):
+    with patch.object(TemplateRegistry, "put", put):
         asked = asyncio.create_task(world.ask("POST", one, {"name": "kept"}))
         await putting.wait()
         world.system.templates._look.set()
         await asyncio.sleep(0.1)
-        assert len(world.system.table.snapshots()) == 1, "it is not needless yet"
+        assert len(world.system.registry.snapshots()) == 1, "it is not needless yet"
         await world.crash()
         await asyncio.gather(asked, return_exceptions=True)
     await world.start()
-    assert world.system.table.snapshots() == []
+    assert world.system.registry.snapshots() == []

@@ -143,7 +143,7 @@ async def test_volumes_outlive_their_supervisor_and_their_database(world: World)
     await world.start()
     assert (await world.ask("GET", "/v1/volumes/data")).json["volume_id"] == volume
     await world.until((world.home.volumes / volume / "row.json").exists)
-    await world.system.records.delete(
+    await world.system.database.delete(
         VolumeRow(volume_id=volume, name="data", team=None, created_at=0.0), durable=True
     )
     await world.crash()

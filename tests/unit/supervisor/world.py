@@ -347,10 +347,10 @@ class World:
     """One home, one host, and as many supervisors after each other as a test wants."""
 
     def __init__(
-        self, path: Path, settings: Settings, *, complete: bool = False, spares: bool = False
+        self, path: Path, settings: Settings, *, complete: bool = False, prestarted_machines: bool = False
     ) -> None:
         self.complete = complete
-        self.spares = spares
+        self.prestarted_machines = prestarted_machines
         self.home = Home(path)
         self.home.make()
         self.settings = settings
@@ -375,7 +375,7 @@ class World:
             cgroups=None,
             nameserver="192.0.2.53",
             complete=self.complete,
-            spares=self.spares,
+            prestarted_machines=self.prestarted_machines,
             agents=self.agents,
         )
         self.system = System(
@@ -391,7 +391,7 @@ class World:
             task.cancel()
         await asyncio.sleep(0)
         await self.system.dial_socket.aclose()
-        await self.system.records.aclose()
+        await self.system.database.aclose()
 
     async def aclose(self) -> None:
         await self.system.aclose()
@@ -437,15 +437,15 @@ class World:
 
     async def asleep(self, made: Any) -> None:
         """Suspend a sandbox, and wait until nothing is left to be done for it."""
-        sandbox = self.system.table.sandbox(made["sandbox_id"])
+        sandbox = self.system.registry.sandbox(made["sandbox_id"])
         assert (await self.ask("POST", f"/v1/sandboxes/{sandbox.sandbox_id}/suspend")).status == 200
         async with sandbox.lock:
             pass
 
     def machine_of(self, sandbox_id: str) -> FakeMachine:
-        berth = self.system.table.sandbox(sandbox_id).berth
-        assert berth is not None
-        machine = berth.machine
+        running = self.system.registry.sandbox(sandbox_id).running
+        assert running is not None
+        machine = running.machine
         assert isinstance(machine, FakeMachine)
         return machine
 
@@ -475,13 +475,18 @@ def in_world(test: Callable[[World], Any]) -> Callable[[], None]:
 
 
 def in_world_of(
-    settings: Settings, *, complete: bool = False, spares: bool = False
+    settings: Settings, *, complete: bool = False, prestarted_machines: bool = False
 ) -> Callable[[Callable[[World], Any]], Callable[[], None]]:
     def decorate(test: Callable[[World], Any]) -> Callable[[], None]:
         @functools.wraps(test)
         def run() -> None:
             with _short_directory() as path:
-                asyncio.run(_lived(test, World(path, settings, complete=complete, spares=spares)))
+                asyncio.run(
+                    _lived(
+                        test,
+                        World(path, settings, complete=complete, prestarted_machines=prestarted_machines),
+                    )
+                )
 
         run.__signature__ = inspect.Signature()  # type: ignore[attr-defined]
         return run

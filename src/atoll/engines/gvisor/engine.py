@@ -17,8 +17,8 @@ from atoll.engines.base import (
     Machine,
     MachineEndedError,
     MachinePlan,
-    Spare,
-    SparePlan,
+    PrestartedMachine,
+    PrestartPlan,
     Uplink,
 )
 from atoll.engines.gvisor.control import ControlSocket
@@ -27,10 +27,10 @@ from atoll.engines.gvisor.limiting import limit_guest
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
 from atoll.engines.gvisor.pausing import PausingControl
 from atoll.engines.gvisor.places import Places, open_directory
+from atoll.engines.gvisor.prestarted import GvisorPrestarted, PrestartedLostError, has_guest, mount_root
 from atoll.engines.gvisor.processes import HostProcess, end_processes_of, pids_of, wait_for_start
 from atoll.engines.gvisor.record import decode_record
-from atoll.engines.gvisor.spare import GvisorSpare, SpareLostError, has_guest, mount_root
-from atoll.engines.gvisor.spec import bundle_spec, place_of, spare_spec
+from atoll.engines.gvisor.spec import bundle_spec, place_of, prestarted_spec
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, Mounts, run_program, to_the_end
 from atoll.types import Limits
@@ -56,7 +56,7 @@ class GvisorEngine(Engine):
 
     name: ClassVar[str] = "gvisor"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        pause=True, checkpoint=True, live_checkpoint=True, own_disk=True, spares=True
+        pause=True, checkpoint=True, live_checkpoint=True, own_disk=True, prestarted_machines=True
     )
     version = RUNSC_VERSION
 
@@ -108,7 +108,7 @@ class GvisorEngine(Engine):
 
     async def _launch(
         self,
-        plan: MachinePlan | SparePlan,
+        plan: MachinePlan | PrestartPlan,
         spec: dict[str, Any],
         command: Sequence[str],
         cgroup: Cgroup | None,
@@ -122,12 +122,12 @@ class GvisorEngine(Engine):
             argv += [f"--bundle={places.bundle}", plan.machine_id]
             await launch(argv, places, (root,), Bounds(plan.limits, cgroup))
 
-    async def spare(self, plan: SparePlan) -> Spare:
-        """See ``Engine.spare``."""
+    async def prestart(self, plan: PrestartPlan) -> PrestartedMachine:
+        """See ``Engine.prestarted machine``."""
         cgroup = self._make_cgroup(plan)
         try:
             plan.place.mkdir(mode=0o755)
-            await self._launch(plan, spare_spec(plan), ["create"], cgroup)
+            await self._launch(plan, prestarted_spec(plan), ["create"], cgroup)
             sentry, gofer = _processes(plan.machine_id, Places(plan.state_dir))
         except BaseException:
             try:
@@ -135,20 +135,24 @@ class GvisorEngine(Engine):
             finally:
                 await to_the_end(asyncio.to_thread(Mounts.clear, plan.place))
             raise
-        return GvisorSpare(plan, HostParts(sentry, gofer, cgroup, plan.limits))
+        return GvisorPrestarted(plan, HostParts(sentry, gofer, cgroup, plan.limits))
 
-    async def restore(self, spare: Spare, plan: MachinePlan, uplink: Uplink | None) -> Machine | None:
+    async def restore(
+        self, prestarted: PrestartedMachine, plan: MachinePlan, uplink: Uplink | None
+    ) -> Machine | None:
         """See ``Engine.restore``."""
-        assert isinstance(spare, GvisorSpare), "spares belong to the engine that has made them"
+        assert isinstance(prestarted, GvisorPrestarted), (
+            "prestarted machines belong to the engine that has made them"
+        )
         try:
-            return await spare.restore(plan, uplink)
-        except SpareLostError as error:
+            return await prestarted.restore(plan, uplink)
+        except PrestartedLostError as error:
             # A checkpoint that nothing can be restored from is told of by the start that follows.
-            _log.warning("the spare machine %s is of no use: %s", plan.machine_id, error)
-            await spare.kill()
+            _log.warning("the prestarted machine %s is of no use: %s", plan.machine_id, error)
+            await prestarted.kill()
             return None
         except BaseException:
-            await to_the_end(spare.kill())
+            await to_the_end(prestarted.kill())
             raise
 
     async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
@@ -213,7 +217,7 @@ class GvisorEngine(Engine):
         finally:
             machine.files.attached(gofer)
 
-    def _make_cgroup(self, plan: MachinePlan | SparePlan) -> Cgroup | None:
+    def _make_cgroup(self, plan: MachinePlan | PrestartPlan) -> Cgroup | None:
         if self._cgroups is None:
             return None
         return self._cgroups.make(plan.machine_id, plan.limits)
@@ -233,7 +237,7 @@ class GvisorEngine(Engine):
         return machine
 
 
-def _flags(plan: MachinePlan | SparePlan, places: Places, root: int, overlay: str) -> list[str]:
+def _flags(plan: MachinePlan | PrestartPlan, places: Places, root: int, overlay: str) -> list[str]:
     return [
         # By descriptor, because the control socket lies in it and a socket's path may have 107 bytes at most.
         f"--root=/proc/self/fd/{root}",
@@ -269,7 +273,7 @@ async def _end(places: Places, cgroup: Cgroup | None) -> None:
     await end_processes_of(places.bundle)
 
 
-async def _remove_remains(plan: MachinePlan | SparePlan, cgroup: Cgroup | None) -> None:
+async def _remove_remains(plan: MachinePlan | PrestartPlan, cgroup: Cgroup | None) -> None:
     await _end(Places(plan.state_dir), cgroup)
     if cgroup is not None:
         await asyncio.to_thread(cgroup.remove)

@@ -54,7 +54,7 @@ class GvisorMachine(Machine):
     """See ``Machine``.
 
     Args:
-        place: Where its root is mounted for it alone, if it was a spare.
+        place: Where its root is mounted for it alone, if it was a prestarted machine.
     """
 
     def __init__(self, machine_id: str, state_dir: Path, parts: HostParts, place: Path | None = None) -> None:

@@ -11,7 +11,7 @@ from atoll.types import Limits
 class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Where a machine is; ``*_started`` are ticks since boot, which tell a process from a later one.
 
-    ``place`` is where its root appears if it was a spare.
+    ``place`` is where its root appears if it was a prestarted machine.
     """
 
     machine_id: str

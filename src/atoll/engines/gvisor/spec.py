@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.engines.base import Bind, MachinePlan, SparePlan
+from atoll.engines.base import Bind, MachinePlan, PrestartPlan
 from atoll.engines.gvisor.limiting import guest_limits
 
 # Our own annotation, see native/patches/read-ahead.toml. A guest that has just been restored needs the processors
@@ -103,11 +103,11 @@ def _annotations(plan: MachinePlan) -> dict[str, str]:
 
 
 def late_spec(plan: MachinePlan) -> dict[str, Any]:
-    """What a spare is told of ``plan`` when it is restored, see native/patches/late-spec.toml."""
+    """What a prestarted machine is told of ``plan`` when it is restored, see native/patches/late-spec.toml."""
     return {"Hostname": plan.hostname, "Annotations": _annotations(plan)}
 
 
-def spare_spec(plan: SparePlan) -> dict[str, Any]:
+def prestarted_spec(plan: PrestartPlan) -> dict[str, Any]:
     """The specification of a machine of which no more is known than ``plan`` says."""
     machine_plan = MachinePlan(
         machine_id=plan.machine_id,
@@ -125,7 +125,7 @@ def spare_spec(plan: SparePlan) -> dict[str, Any]:
 
 
 def place_of(config: Path) -> Path | None:
-    """Where the root appears of the machine that has this ``config.json``, if it was a spare.
+    """Where the root appears of the machine that has this ``config.json``, if it was a prestarted machine.
 
     Raises:
         OSError, ValueError, LookupError, TypeError: It is not what was written.

@@ -33,7 +33,7 @@ async def answer_made(
     async def make(report: Report) -> object:
         return told(await system.callers.make(caller, partial(work, report, caller)))
 
-    return await answer(request, system.works, make)
+    return await answer(request, system.tasks, make)
 
 
 def request_routes(system: System) -> list[Route]:
@@ -43,6 +43,6 @@ def request_routes(system: System) -> list[Route]:
         async def work(_: Report) -> None:
             await system.callers.undo(request.path_params["token"])
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     return [Route("/v1/requests/{token}", undo, methods=["DELETE"])]

@@ -22,21 +22,21 @@ def snapshot_routes(system: System) -> list[Route]:
         return json_answer(system.snapshots.list(query.get("sandbox"), query.get("team")))
 
     async def info(request: Request) -> Response:
-        return json_answer(system.table.snapshot(request.path_params["ref"]).info())
+        return json_answer(system.registry.snapshot(request.path_params["ref"]).info())
 
     async def remove(request: Request) -> Response:
         async def work(_: Report) -> None:
             await system.snapshots.remove(request.path_params["ref"])
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def verify(request: Request) -> Response:
         wanted = await read_body(request, VerifyRequest)
 
         async def work(report: Report) -> object:
-            return await system.verifying.verify(wanted.names, report)
+            return await system.verification.verify(wanted.names, report)
 
-        return await answer(request, system.works, work, ends_with_client=True)
+        return await answer(request, system.tasks, work, ends_with_client=True)
 
     return [
         Route("/v1/snapshots", listed),
@@ -68,7 +68,7 @@ def image_routes(system: System) -> list[Route]:
                 ),
             )
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def remove(request: Request) -> Response:
         async def work(_: Report) -> None:
@@ -76,15 +76,15 @@ def image_routes(system: System) -> list[Route]:
             await system.pool.forget(system.images.info(name).digest)
             await system.images.remove(name)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def verify(request: Request) -> Response:
         wanted = await read_body(request, VerifyRequest)
 
         async def work(report: Report) -> object:
-            return await system.verifying.verify_images(wanted.names, report)
+            return await system.verification.verify_images(wanted.names, report)
 
-        return await answer(request, system.works, work, ends_with_client=True)
+        return await answer(request, system.tasks, work, ends_with_client=True)
 
     return [
         Route("/v1/images", listed),
@@ -105,7 +105,7 @@ def leftover_routes(system: System) -> list[Route]:
         async def work(_: Report) -> object:
             return await system.leftovers.collect(images=True)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     return [
         Route("/v1/leftovers", find),

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from atoll import errors
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.protocol import ErrorBody, StreamLine, error_body, ours
-from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.state.tasks import Tasks
 from atoll.types import Progress
 
 _T = TypeVar("_T")
@@ -87,7 +87,7 @@ Report = Callable[[Progress], None]
 
 async def answer(
     request: Request,
-    works: Works,
+    tasks: Tasks,
     work: Callable[[Report], Coroutine[Any, Any, object]],
     *,
     ends_with_client: bool = False,
@@ -98,19 +98,19 @@ async def answer(
         ends_with_client: Whether work with progress is given up when nobody listens any more.
     """
     if NDJSON in request.headers.get("accept", ""):
-        return StreamingResponse(_lines(works, work, ends_with_client), media_type=NDJSON)
+        return StreamingResponse(_lines(tasks, work, ends_with_client), media_type=NDJSON)
     try:
-        result = await works.run(work(lambda _: None))
+        result = await tasks.run(work(lambda _: None))
     except Exception as error:  # every failure is an answer
         return error_answer(error)
     return Response(status_code=204) if result is None else json_answer(result)
 
 
 async def _lines(
-    works: Works, work: Callable[[Report], Coroutine[Any, Any, object]], ends_with_client: bool
+    tasks: Tasks, work: Callable[[Report], Coroutine[Any, Any, object]], ends_with_client: bool
 ) -> AsyncIterator[bytes]:
     reports: asyncio.Queue[Progress | None] = asyncio.Queue()
-    task = works.spawn(work(reports.put_nowait))
+    task = tasks.spawn(work(reports.put_nowait))
     task.add_done_callback(lambda _: reports.put_nowait(None))
     try:
         while (progress := await reports.get()) is not None:

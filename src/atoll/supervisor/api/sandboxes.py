@@ -66,7 +66,7 @@ def _plain_routes(system: System) -> list[Route]:
     async def listed(request: Request) -> Response:
         query = request.query_params
         states = [state for state in query.get("state", "").split(",") if state]
-        infos = [system.parts.info(sandbox) for sandbox in system.table.sandboxes()]
+        infos = [system.parts.info(sandbox) for sandbox in system.registry.sandboxes()]
         return json_answer(
             page(
                 infos,
@@ -87,7 +87,7 @@ def _plain_routes(system: System) -> list[Route]:
         async def work(_: Report) -> None:
             await system.kills.kill(sandbox)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def stats(request: Request) -> Response:
         return json_answer(await system.usage.of(_sandbox(system, request)))
@@ -98,7 +98,7 @@ def _plain_routes(system: System) -> list[Route]:
         return json_answer(system.history.of(sandbox, start_s, end_s))
 
     async def logs(request: Request) -> Response:
-        path = system.parts.places.console(_sandbox(system, request).sandbox_id)
+        path = system.parts.paths.console(_sandbox(system, request).sandbox_id)
         offset = _number(request.query_params.get("offset", "0"), "offset")
         return json_answer(await asyncio.to_thread(read_page, path, offset))
 
@@ -180,7 +180,7 @@ def _change_route(
             await change(sandbox, wanted, report)
             return system.parts.info(sandbox)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     return Route(f"{_BASE}/{{ref}}/{name}", endpoint, methods=["POST"], name=name)
 
@@ -203,7 +203,7 @@ def _branch_routes(system: System) -> list[Route]:
             await system.rollback.roll_back(sandbox, wanted.snapshot)
             return system.parts.info(sandbox)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def snapshot(request: Request) -> Response:
         sandbox, wanted = _sandbox(system, request), await read_body(request, SnapshotRequest)
@@ -211,7 +211,7 @@ def _branch_routes(system: System) -> list[Route]:
         async def work(_: Report) -> object:
             return await system.snapshots.make(sandbox, wanted.name, wanted.comment, wanted.build_id)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     one = f"{_BASE}/{{ref}}"
     return [
@@ -222,7 +222,7 @@ def _branch_routes(system: System) -> list[Route]:
 
 
 def _sandbox(system: System, request: Request) -> Sandbox:
-    return system.table.sandbox(request.path_params["ref"])
+    return system.registry.sandbox(request.path_params["ref"])
 
 
 def _metadata(pairs: list[str]) -> dict[str, str]:

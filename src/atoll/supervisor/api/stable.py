@@ -31,7 +31,7 @@ def stable_routes(system: System, stopping: Stopping) -> list[Route]:
         )
 
     async def listed(_: Request) -> Response:
-        rows = [sandbox.info() for sandbox in system.table.sandboxes()]
+        rows = [sandbox.info() for sandbox in system.registry.sandboxes()]
         return json_answer(
             Listed(
                 sandboxes=[
@@ -44,7 +44,7 @@ def stable_routes(system: System, stopping: Stopping) -> list[Route]:
         async def work(_: Report) -> object:
             return await system.suspend_all()
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def stop(request: Request) -> Response:
         force = request.query_params.get("force") == "1"
@@ -59,7 +59,7 @@ def stable_routes(system: System, stopping: Stopping) -> list[Route]:
             stopping.ask(asleep=not force)
             return {"stopping": True, "failed": failed}
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     return [
         Route("/hello", hello),

@@ -21,7 +21,7 @@ def team_routes(system: System) -> list[Route]:
         async def work(_: Report) -> object:
             return await system.teams.create(wanted.name, wanted.quotas)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def listed(_: Request) -> Response:
         return json_answer(system.teams.list())
@@ -38,13 +38,13 @@ def team_routes(system: System) -> list[Route]:
         async def work(_: Report) -> object:
             return await system.teams.set_quotas(request.path_params["name"], quotas)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def remove(request: Request) -> Response:
         async def work(_: Report) -> None:
             await system.teams.delete(request.path_params["name"])
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     return [
         Route("/v1/teams", create, methods=["POST"]),
@@ -65,7 +65,7 @@ def key_routes(system: System) -> list[Route]:
         async def work(_: Report) -> object:
             return await system.keys.create(wanted.team, wanted.name, wanted.expires_in_s)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def listed(request: Request) -> Response:
         return json_answer(system.keys.list(request.query_params.get("team")))
@@ -78,7 +78,7 @@ def key_routes(system: System) -> list[Route]:
         async def work(_: Report) -> object:
             return await system.keys.revoke(request.path_params["key_id"])
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     return [
         Route("/v1/keys", create, methods=["POST"]),

@@ -55,7 +55,7 @@ def _template_routes(system: System) -> list[Route]:
             await system.templates.steps.forget()
             await system.templates.sweep()
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def info(request: Request) -> Response:
         return json_answer(system.templates.rows.find(request.path_params["ref"], _team(request)).info())
@@ -64,7 +64,7 @@ def _template_routes(system: System) -> list[Route]:
         async def work(_: Report) -> None:
             await system.templates.delete(request.path_params["ref"], _team(request))
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def tag(request: Request) -> Response:
         wanted = await read_body(request, TagsRequest)
@@ -101,13 +101,13 @@ def _record_routes(system: System) -> list[Route]:
             with system.parts.quotas.owning(wanted.team):
                 return await system.templates.record(what, wanted.name, wanted.team, wanted.tags)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def snapshot(request: Request) -> Response:
         return await record(request, request.path_params["ref"])
 
     async def sandbox(request: Request) -> Response:
-        return await record(request, system.table.sandbox(request.path_params["ref"]))
+        return await record(request, system.registry.sandbox(request.path_params["ref"]))
 
     return [
         Route("/v1/snapshots/{ref}/template", snapshot, methods=["POST"]),
@@ -141,7 +141,7 @@ def _build_routes(system: System) -> list[Route]:
         async def work(_: Report) -> object:
             return await system.templates.finish(request.path_params["build_id"], wanted)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     return [
         Route(_BUILD, info),
@@ -158,7 +158,7 @@ async def _held(system: System, build: BuildInfo) -> AsyncIterator[bytes]:
         yield msgspec.json.encode(build) + b"\n"
         await system.templates.over(build.build_id)
     finally:
-        system.works.spawn(_given_up(system, build.build_id))
+        system.tasks.spawn(_given_up(system, build.build_id))
 
 
 async def _given_up(system: System, build_id: str) -> None:

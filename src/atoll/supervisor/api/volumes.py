@@ -32,7 +32,7 @@ def volume_routes(system: System) -> list[Route]:
             with system.parts.quotas.owning(wanted.team):
                 return (await system.volumes.create(wanted.name, wanted.team)).info()
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def listed(request: Request) -> Response:
         return json_answer([row.info() for row in system.volumes.list(request.query_params.get("team"))])
@@ -46,7 +46,7 @@ def volume_routes(system: System) -> list[Route]:
         async def work(_: Report) -> None:
             await system.volumes.delete(row.volume_id)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     return [
         Route(_BASE, create, methods=["POST"]),
@@ -70,7 +70,7 @@ def _entry_routes(system: System) -> list[Route]:
             owner = Owner(wanted.uid, wanted.gid)
             return await files.set_attributes(_path(request), mode=wanted.mode, owner=owner)
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     async def remove(request: Request) -> Response:
         files = _files(system, request)
@@ -78,7 +78,7 @@ def _entry_routes(system: System) -> list[Route]:
         async def work(_: Report) -> None:
             await files.remove(_path(request))
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     return [
         Route(f"{_ONE}/entry", stat),
@@ -103,7 +103,7 @@ def _directory_routes(system: System) -> list[Route]:
                 owner=_owner(request),
             )
 
-        return await answer(request, system.works, work)
+        return await answer(request, system.tasks, work)
 
     return [Route(f"{_ONE}/dir", listed), Route(f"{_ONE}/dir", make, methods=["POST"])]
 

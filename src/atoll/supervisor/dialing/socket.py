@@ -16,9 +16,9 @@ from atoll.network import SHORTAGES
 from atoll.protocol import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_request, encode, error_body
 from atoll.supervisor.dialing.loopback import dial_loopback
 from atoll.supervisor.lifecycle.sleep import Sleep
-from atoll.supervisor.machines.running_machine import Berth
-from atoll.supervisor.state.registry import Sandbox, Table
-from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.machines.running_machine import RunningMachine
+from atoll.supervisor.state.registry import Registry, Sandbox
+from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.state.transitions import check_action
 
 _CLIENTS_AT_ONCE = 128
@@ -31,15 +31,15 @@ class Dialling:
     """Connects into sandboxes, waking them first.
 
     Args:
-        table: The sandboxes.
+        registry: The sandboxes.
         sleep: Wakes them.
-        works: Owner of a waking, which goes on when the client leaves.
+        tasks: Owner of a waking, which goes on when the client leaves.
     """
 
-    def __init__(self, table: Table, sleep: Sleep, works: Works) -> None:
-        self._table = table
+    def __init__(self, registry: Registry, sleep: Sleep, tasks: Tasks) -> None:
+        self._registry = registry
         self._sleep = sleep
-        self._works = works
+        self._tasks = tasks
 
     async def dial(self, request: DialRequest) -> tuple[DialAnswer, socket.socket]:
         """A connected socket for the caller, and what is told with it.
@@ -51,22 +51,22 @@ class Dialling:
             NotFoundError: Nothing listens on that port.
             DeadlineError: The guest did not answer in time.
         """
-        sandbox = self._table.sandbox(request.sandbox)
+        sandbox = self._registry.sandbox(request.sandbox)
         before = sandbox.row.recovered
         for _ in range(_TRIES):
             check_action("dial", sandbox.row.state, sandbox.sandbox_id)
-            berth = sandbox.berth
-            if berth is None or not _usable(sandbox, berth):
-                berth = await self._works.run(self._sleep.use(sandbox))
+            running = sandbox.running
+            if running is None or not _usable(sandbox, running):
+                running = await self._tasks.run(self._sleep.use(sandbox))
             try:
-                connection = await self._connect(sandbox, berth, request.port)
+                connection = await self._connect(sandbox, running, request.port)
             except AtollError:
-                if _crashed(sandbox, berth):
-                    raise berth.lost(sandbox.sandbox_id) from None
-                if _usable(sandbox, berth):
+                if _crashed(sandbox, running):
+                    raise running.lost(sandbox.sandbox_id) from None
+                if _usable(sandbox, running):
                     raise
                 continue  # it was put to sleep just now, which ends what is still connecting too
-            if _usable(sandbox, berth):
+            if _usable(sandbox, running):
                 now = sandbox.row.recovered
                 recovered = None if now == before else now
                 return DialAnswer(sandbox_id=sandbox.sandbox_id, recovered=recovered), connection
@@ -78,9 +78,9 @@ class Dialling:
             sandbox_id=sandbox.sandbox_id,
         )
 
-    async def _connect(self, sandbox: Sandbox, berth: Berth, port: int) -> socket.socket:
+    async def _connect(self, sandbox: Sandbox, running: RunningMachine, port: int) -> socket.socket:
         try:
-            connection = await berth.alive(self._dialled(sandbox, berth, port), sandbox.sandbox_id)
+            connection = await running.alive(self._dialled(sandbox, running, port), sandbox.sandbox_id)
             if connection is not None:
                 return connection
             raise NotFoundError(
@@ -97,20 +97,20 @@ class Dialling:
                 sandbox_id=sandbox.sandbox_id,
             ) from None
 
-    async def _dialled(self, sandbox: Sandbox, berth: Berth, port: int) -> socket.socket | None:
+    async def _dialled(self, sandbox: Sandbox, running: RunningMachine, port: int) -> socket.socket | None:
         try:
-            return await berth.link.dial(port, _DIAL_TIMEOUT_S)
+            return await running.link.dial(port, _DIAL_TIMEOUT_S)
         except ConnectionRefusedError:
             if port != AGENT_PORT:
-                return await dial_loopback(berth.link, port, _DIAL_TIMEOUT_S)
-            await self._assert_agent(sandbox, berth)
+                return await dial_loopback(running.link, port, _DIAL_TIMEOUT_S)
+            await self._assert_agent(sandbox, running)
             return None
 
-    async def _assert_agent(self, sandbox: Sandbox, berth: Berth) -> None:
+    async def _assert_agent(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """Tell what a guest's missing agent means: it is process 1, so the guest is about to end."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(berth.gone.wait(), _DIAL_TIMEOUT_S)
-            raise berth.lost(sandbox.sandbox_id)
+            await asyncio.wait_for(running.gone.wait(), _DIAL_TIMEOUT_S)
+            raise running.lost(sandbox.sandbox_id)
         raise AgentError(
             f"the agent of sandbox {sandbox.sandbox_id} does not listen",
             hint="kill the sandbox, or roll it back",
@@ -118,18 +118,18 @@ class Dialling:
         )
 
 
-def _usable(sandbox: Sandbox, berth: Berth) -> bool:
+def _usable(sandbox: Sandbox, running: RunningMachine) -> bool:
     return (
-        sandbox.berth is berth
+        sandbox.running is running
         and sandbox.row.state == "running"
         and not sandbox.lock.locked()
-        and not berth.leaving
-        and not berth.gone.is_set()
+        and not running.leaving
+        and not running.gone.is_set()
     )
 
 
-def _crashed(sandbox: Sandbox, berth: Berth) -> bool:
-    return sandbox.row.state == "crashed" or (berth.gone.is_set() and not berth.leaving)
+def _crashed(sandbox: Sandbox, running: RunningMachine) -> bool:
+    return sandbox.row.state == "crashed" or (running.gone.is_set() and not running.leaving)
 
 
 class DialSocket:

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from atoll.errors import AtollError, InvalidSpecError, SandboxNotFoundError, StateError
 from atoll.supervisor.lifecycle.kill import Kills
-from atoll.supervisor.state.registry import Table
-from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.tasks import Tasks
 from atoll.types import SandboxInfo
 
 _T = TypeVar("_T")
@@ -75,16 +75,16 @@ class Callers:
     """Kills what was made for those who left without it.
 
     Args:
-        table: All sandboxes.
+        registry: All sandboxes.
         kills: Ends them.
-        works: Owner of what goes on after somebody has left.
+        tasks: Owner of what goes on after somebody has left.
         now_s: Seconds, never going back.
     """
 
-    def __init__(self, table: Table, kills: Kills, works: Works, now_s: Callable[[], float]) -> None:
-        self._table = table
+    def __init__(self, registry: Registry, kills: Kills, tasks: Tasks, now_s: Callable[[], float]) -> None:
+        self._registry = registry
         self._kills = kills
-        self._works = works
+        self._tasks = tasks
         self._now_s = now_s
         self._waiting: dict[str, Caller] = {}
         # Those who have been answered can still say for a minute that they were interrupted while they read it.
@@ -120,7 +120,7 @@ class Callers:
             return
         caller.leave()
         if caller.made is not None:
-            self._works.spawn(self._undo(caller, caller.made))
+            self._tasks.spawn(self._undo(caller, caller.made))
 
     async def undo(self, token: str) -> None:
         """Do what ``leave`` does for whoever named itself so, now or soon, and wait until nothing is left.
@@ -146,7 +146,7 @@ class Callers:
     async def _kill(self, made: Sequence[str]) -> None:
         for sandbox_id in made:
             try:
-                await self._kills.kill(self._table.sandbox(sandbox_id))
+                await self._kills.kill(self._registry.sandbox(sandbox_id))
             except SandboxNotFoundError:
                 continue
             except (AtollError, OSError) as error:

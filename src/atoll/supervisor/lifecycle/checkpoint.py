@@ -25,8 +25,8 @@ from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:
     from atoll.snapshots import LayerCopy
-    from atoll.supervisor.lifecycle.relayer import Naps
-    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.lifecycle.relayer import Relayer
+    from atoll.supervisor.machines.running_machine import RunningMachine
 
 FLOWS = "flows.json"
 # Copying as little takes a millisecond or two: it is done while the guest stands still for its memory.
@@ -34,11 +34,11 @@ _AT_ONCE_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
 
 
-class Capture(msgspec.Struct, frozen=True):
+class CapturedState(msgspec.Struct, frozen=True):
     """What was captured: the memory, the layer on top of the sandbox's own stack, and how long the guest stood still.
 
     There is no layer where the engine keeps the disk: it is captured with the memory. With ``being_written`` the
-    sandbox goes on, and not all of its memory is written yet, see ``Captures.written``.
+    sandbox goes on, and not all of its memory is written yet, see ``Checkpoints.written``.
     """
 
     checkpoint: Path
@@ -48,18 +48,18 @@ class Capture(msgspec.Struct, frozen=True):
     being_written: bool = False
 
 
-class Captures:
+class Checkpoints:
     """Captures sandboxes; the caller holds the sandbox's lock.
 
     Args:
         parts: What sandboxes are made of.
-        naps: Have a running sandbox stand beside its disk for a moment, to freeze its layer below it.
+        relayer: Have a running sandbox stand beside its disk for a moment, to freeze its layer below it.
     """
 
-    def __init__(self, parts: Parts, naps: Naps) -> None:
+    def __init__(self, parts: Parts, relayer: Relayer) -> None:
         self._parts = parts
-        self._naps = naps
-        self._memory = MemoryPlace(parts.places.forks, parts.places.forks_pages)
+        self._relayer = relayer
+        self._memory = MemoryPlace(parts.paths.forks, parts.paths.forks_pages)
 
     async def capture(
         self,
@@ -70,11 +70,11 @@ class Captures:
         copy_most_bytes: int,
         flushed: bool,
         in_memory: bool = True,
-    ) -> Capture:
+    ) -> CapturedState:
         """Write its memory into the new directory ``into`` and its disk into a layer: of that id where it is copied.
 
         What need not be flushed may lie in memory instead, in directories of the same name, see ``forget``, and copies
-        may be begun while it is written: ``Capture.being_written``.
+        may be begun while it is written: ``CapturedState.being_written``.
 
         A running one goes on; a paused or suspended one stays what it is and is not woken.
 
@@ -87,7 +87,7 @@ class Captures:
 
         Postcondition: on any exception neither directory nor layer is left.
         """
-        disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
+        disk = self._parts.paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         freezes = await self._freezes(sandbox, disk, copy_most_bytes)
         # A machine of an older atoll runs in an engine that cannot tell when copies may begin.
         is_current = sandbox.row.versions.engine == self._parts.programs.current.engine
@@ -101,11 +101,11 @@ class Captures:
             if sandbox.row.state == "suspended":
                 await self._link(sandbox, into)
                 if sandbox.row.engine_disk:
-                    return Capture(into, None, (), 0.0)
+                    return CapturedState(into, None, (), 0.0)
                 if self._parts.complete:
                     return await self._frozen(sandbox, into, disk)
             if sandbox.row.engine_disk:
-                return Capture(into, None, (), await self._of_machine(sandbox, into))
+                return CapturedState(into, None, (), await self._of_machine(sandbox, into))
             if freezes:
                 return await self._frozen_below(sandbox, into, disk, flushed=flushed)
             return await self._copied(sandbox, into, disk, layer_id)
@@ -113,7 +113,7 @@ class Captures:
             await to_the_end(erase(into))
             raise
 
-    async def written(self, sandbox: Sandbox, capture: Capture) -> None:
+    async def written(self, sandbox: Sandbox, capture: CapturedState) -> None:
         """Return when all of a capture is written. Before, nobody may be told of a copy of it.
 
         Raises:
@@ -122,16 +122,16 @@ class Captures:
             SandboxNotFoundError: It was killed; nor is it then.
         """
         if capture.being_written:
-            berth = self._parts.berth_of(sandbox)
+            running = self._parts.running_of(sandbox)
             try:
-                await berth.alive(berth.machine.written(), sandbox.sandbox_id)
+                await running.alive(running.machine.written(), sandbox.sandbox_id)
             except NoSpaceError as error:
                 raise OutgrownError(error.message, hint=error.hint) from error
 
     def forget(self, into: Path) -> None:
         """Have what ``capture`` has written erased, in memory too. What copies need of it is theirs."""
-        places = self._parts.places
-        for path in (into, places.forks / into.name, places.forks_pages / into.name):
+        paths = self._parts.paths
+        for path in (into, paths.forks / into.name, paths.forks_pages / into.name):
             self._parts.trash.take(path)
 
     async def assert_lives(self, sandbox: Sandbox) -> None:
@@ -144,37 +144,41 @@ class Captures:
         """
         if sandbox.row.state != "running":
             return
-        berth = self._parts.berth_of(sandbox)
+        running = self._parts.running_of(sandbox)
         try:
-            await berth.alive(self._parts.agents.ready(berth.link), sandbox.sandbox_id)
+            await running.alive(self._parts.agents.ready(running.link), sandbox.sandbox_id)
         except (SandboxCrashedError, SandboxNotFoundError):
             raise
         except (AtollError, OSError) as error:
             _log.warning("sandbox %s does not answer after it was captured: %s", sandbox.sandbox_id, error)
 
     async def _link(self, sandbox: Sandbox, into: Path) -> None:
-        await asyncio.to_thread(link_files, self._parts.places.checkpoint(sandbox.sandbox_id), into)
+        await asyncio.to_thread(link_files, self._parts.paths.checkpoint(sandbox.sandbox_id), into)
 
     async def _freezes(self, sandbox: Sandbox, disk: Path, copy_most_bytes: int) -> bool:
         if not self._parts.complete or sandbox.row.engine_disk or sandbox.row.state != "running":
             return False
         return await asyncio.to_thread(self._parts.layers.outgrows, disk, copy_most_bytes)
 
-    async def _frozen_below(self, sandbox: Sandbox, into: Path, disk: Path, *, flushed: bool) -> Capture:
+    async def _frozen_below(
+        self, sandbox: Sandbox, into: Path, disk: Path, *, flushed: bool
+    ) -> CapturedState:
         """Freeze the writable layer of a running sandbox, which goes on above it as another machine."""
 
-        async def freeze() -> Capture:
+        async def freeze() -> CapturedState:
             await self._link(sandbox, into)
             return await self._frozen(sandbox, into, disk, durable=False)
 
         if flushed:
             # Whatever waits for the disk while the guest stands still would wait for all of this.
             await asyncio.to_thread(sync_tree, disk)
-        capture, stopped_ms = await self._naps.nap(sandbox, freeze)
+        capture, stopped_ms = await self._relayer.nap(sandbox, freeze)
         # The stack may have been shortened meanwhile.
-        return Capture(into, capture.layer_id, sandbox.row.stack, stopped_ms)
+        return CapturedState(into, capture.layer_id, sandbox.row.stack, stopped_ms)
 
-    async def _frozen(self, sandbox: Sandbox, into: Path, disk: Path, *, durable: bool = True) -> Capture:
+    async def _frozen(
+        self, sandbox: Sandbox, into: Path, disk: Path, *, durable: bool = True
+    ) -> CapturedState:
         """Make the writable layer of a sleeping sandbox the layer, and give the sandbox a new one: no copy."""
         layers, old_stack = self._parts.layers, sandbox.row.stack
         async with self._parts.layer_gc.lock:
@@ -182,25 +186,27 @@ class Captures:
                 # Not cut short: nothing may undo it, or mount the disk, while a thread still moves files.
                 layer_id = await to_the_end(asyncio.to_thread(layers.freeze, disk))
                 stack = (layer_id, *old_stack)
-                await self._parts.table.change(sandbox, durable=durable, stack=stack)
+                await self._parts.registry.change(sandbox, durable=durable, stack=stack)
             except BaseException:
                 await to_the_end(asyncio.to_thread(layers.undo_unknown_freeze, disk, old_stack))
                 raise
             await to_the_end(asyncio.to_thread(layers.branch, disk, stack))
-        return Capture(into, layer_id, stack, 0.0)
+        return CapturedState(into, layer_id, stack, 0.0)
 
     async def _of_machine(self, sandbox: Sandbox, into: Path) -> float:
-        berth = self._parts.berth_of(sandbox)
-        work = self._of_running(berth, into, None, paused=sandbox.row.state == "paused")
-        stopped_ms, _ = await berth.alive(work, sandbox.sandbox_id)
+        running = self._parts.running_of(sandbox)
+        work = self._of_running(running, into, None, paused=sandbox.row.state == "paused")
+        stopped_ms, _ = await running.alive(work, sandbox.sandbox_id)
         return stopped_ms
 
-    async def _into_memory(self, sandbox: Sandbox, name: str, disk: Path, layer_id: str) -> Capture | None:
+    async def _into_memory(
+        self, sandbox: Sandbox, name: str, disk: Path, layer_id: str
+    ) -> CapturedState | None:
         """Do what ``_copied`` does, with the memory in memory; None where it has to lie on the disk."""
-        berth = self._parts.berth_of(sandbox)
+        running = self._parts.running_of(sandbox)
         # What is still in the file of a restore is not counted.
-        await berth.alive(berth.machine.prepare(), sandbox.sandbox_id)
-        with self._memory.room(name, berth.machine.memory_bytes()) as room:
+        await running.alive(running.machine.prepare(), sandbox.sandbox_id)
+        with self._memory.room(name, running.machine.memory_bytes()) as room:
             if room is None:
                 return None
             try:
@@ -215,48 +221,56 @@ class Captures:
 
     async def _copied(
         self, sandbox: Sandbox, into: Path, disk: Path, layer_id: str, *, pages: Path | None = None
-    ) -> Capture:
+    ) -> CapturedState:
         copy = self._parts.layers.copy(disk, layer_id)
         stopped_ms, whole = 0.0, True
         try:
             if sandbox.row.state == "suspended":
                 await copy.last()
             else:
-                berth = self._parts.berth_of(sandbox)
+                running = self._parts.running_of(sandbox)
                 if await asyncio.to_thread(self._parts.layers.outgrows, disk, _AT_ONCE_BYTES):
-                    await berth.alive(copy.first(), sandbox.sandbox_id)
+                    await running.alive(copy.first(), sandbox.sandbox_id)
                 paused = sandbox.row.state == "paused"
-                work = self._of_running(berth, into, copy, paused=paused, pages=pages)
-                stopped_ms, whole = await berth.alive(work, sandbox.sandbox_id)
+                work = self._of_running(running, into, copy, paused=paused, pages=pages)
+                stopped_ms, whole = await running.alive(work, sandbox.sandbox_id)
         except BaseException:
             await to_the_end(copy.abandon())
             raise
-        return Capture(into, layer_id, (layer_id, *sandbox.row.stack), stopped_ms, being_written=not whole)
+        return CapturedState(
+            into, layer_id, (layer_id, *sandbox.row.stack), stopped_ms, being_written=not whole
+        )
 
     async def _of_running(
-        self, berth: Berth, into: Path, copy: LayerCopy | None, *, paused: bool, pages: Path | None = None
+        self,
+        running: RunningMachine,
+        into: Path,
+        copy: LayerCopy | None,
+        *,
+        paused: bool,
+        pages: Path | None = None,
     ) -> tuple[float, bool]:
         """How long the guest stood still, and whether all is written: with ``pages``, for its memory, it may not be."""
         if pages is not None:
-            await berth.machine.prepare(into, room=pages)
+            await running.machine.prepare(into, room=pages)
         elif not paused:
-            await berth.machine.prepare()
+            await running.machine.prepare()
         began = time.perf_counter()
         try:
             if not paused:
-                await berth.freeze()
-            flows = await berth.link.flows()
+                await running.freeze()
+            flows = await running.link.flows()
             async with asyncio.TaskGroup() as both:
-                both.create_task(berth.machine.checkpoint(into, late=not paused))
+                both.create_task(running.machine.checkpoint(into, late=not paused))
                 if copy is not None:
                     both.create_task(copy.last())
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
             if not paused:
-                await to_the_end(thaw_or_end(berth))
+                await to_the_end(thaw_or_end(running))
         stopped_ms = (time.perf_counter() - began) * 1000
-        whole = await berth.machine.written(restorable=pages is not None)
+        whole = await running.machine.written(restorable=pages is not None)
         write_flows(into, flows)
         note_boot(into)
         return stopped_ms, whole

@@ -10,20 +10,20 @@ from atoll.engines import MachineEndedError
 from atoll.errors import SandboxCrashedError
 from atoll.host import to_the_end
 from atoll.supervisor.lifecycle.checkpoint import read_flows
-from atoll.supervisor.lifecycle.parts import Parts, berth_columns
+from atoll.supervisor.lifecycle.parts import Parts, machine_columns
 from atoll.supervisor.machines.identity import branched_init
-from atoll.supervisor.machines.prestarted import SpareDiedError
+from atoll.supervisor.machines.prestarted import PrestartedDiedError
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow
 from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:
     from atoll.network import Link
-    from atoll.supervisor.machines.plans import BerthPlan
-    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.machines.plans import RunPlan
+    from atoll.supervisor.machines.running_machine import RunningMachine
 
 
-class Branches:
+class Clones:
     """Restores copies.
 
     Args:
@@ -35,7 +35,7 @@ class Branches:
 
     async def branch(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], *, being_written: bool = False
-    ) -> tuple[Sandbox, Berth]:
+    ) -> tuple[Sandbox, RunningMachine]:
         """Restore a copy on new disk and link. It runs when this returns; its row is not kept yet.
 
         The row's ``stack`` is that of the checkpoint's disk; the sandbox's may be another, see ``Layers.branch``.
@@ -50,7 +50,7 @@ class Branches:
         try:
             try:
                 return await self._branch(row, checkpoint, env_inside, being_written)
-            except SpareDiedError:
+            except PrestartedDiedError:
                 return await self._branch(row, checkpoint, env_inside, being_written)
         except (MachineEndedError, SandboxCrashedError) as error:
             raise SandboxCrashedError(
@@ -61,8 +61,8 @@ class Branches:
 
     async def _branch(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], being_written: bool
-    ) -> tuple[Sandbox, Berth]:
-        disk = self._parts.places.disk(row.sandbox_id, row.disk)
+    ) -> tuple[Sandbox, RunningMachine]:
+        disk = self._parts.paths.disk(row.sandbox_id, row.disk)
         disk.parent.mkdir(mode=0o700, exist_ok=True)
         link: Link | None = None
         try:
@@ -75,27 +75,29 @@ class Branches:
             link.set_policy(row.network)
             # Copies share the memory that none of them touches.
             plan = self._parts.plan(row, checkpoint=checkpoint, read_ahead=False, being_written=being_written)
-            berth = await self._begin(row, plan, env_inside, link)
+            running = await self._begin(row, plan, env_inside, link)
         except BaseException:
             await to_the_end(self._give_up(link, disk))
             raise
-        return Sandbox(row.but(**berth_columns(berth))), berth
+        return Sandbox(row.but(**machine_columns(running))), running
 
-    async def undo(self, sandbox: Sandbox, berth: Berth) -> None:
+    async def undo(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """Give up a copy that has just been made."""
-        await self._parts.berths.end(berth)
-        await self._give_up(berth.link, berth.disk)
+        await self._parts.running_machines.end(running)
+        await self._give_up(running.link, running.disk)
 
-    async def _begin(self, row: SandboxRow, plan: BerthPlan, env_inside: dict[str, str], link: Link) -> Berth:
+    async def _begin(
+        self, row: SandboxRow, plan: RunPlan, env_inside: dict[str, str], link: Link
+    ) -> RunningMachine:
         wanted = branched_init(row, env_inside, self._parts.images.facts(row.image_digest).env)
-        berth = await self._parts.berths.begin(plan, link, wanted)
+        running = await self._parts.running_machines.begin(plan, link, wanted)
         try:
             # The guest believes in connections that belong to its original.
             await link.reset_connections(read_flows(plan.checkpoint) if plan.checkpoint else [])
         except BaseException:
-            await to_the_end(self._parts.berths.end(berth))
+            await to_the_end(self._parts.running_machines.end(running))
             raise
-        return berth
+        return running
 
     async def _give_up(self, link: Link | None, disk: Path) -> None:
         if link is not None:

@@ -22,7 +22,7 @@ def keep_instant(parts: Parts, row: SandboxRow, checkpoint: Path) -> None:
     """
     if not row.engine_disk:
         return
-    into = parts.places.checkpoint(row.sandbox_id)
+    into = parts.paths.checkpoint(row.sandbox_id)
     aside = into.with_name("checkpoint.new")
     try:
         if aside.exists():

@@ -6,28 +6,28 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 from atoll.errors import SandboxCrashedError
-from atoll.supervisor.state.registry import Sandbox, Table
+from atoll.supervisor.state.registry import Registry, Sandbox
 from atoll.types import Recovery
 
 _How = Literal["disk", "snapshot", "checkpoint"]
 
 
-class Revival:
+class CrashRecovery:
     """Decides how crashed sandboxes go on; the caller holds the sandbox's lock.
 
     Args:
-        table: The sandboxes and snapshots.
+        registry: The sandboxes and snapshots.
         roll_back: Brings a snapshot back in place, and changes columns of the row with it.
         boot: Starts a sandbox from its disk, and changes columns of the row with it.
     """
 
     def __init__(
         self,
-        table: Table,
+        registry: Registry,
         roll_back: Callable[..., Awaitable[None]],
         boot: Callable[..., Awaitable[None]],
     ) -> None:
-        self._table = table
+        self._registry = registry
         self._roll_back = roll_back
         self._boot = boot
 
@@ -48,7 +48,7 @@ class Revival:
                 hint="`atoll resume` starts it from its disk, `atoll rollback` brings a snapshot back",
                 sandbox_id=sandbox.sandbox_id,
             )
-        newest = self._table.newest_snapshot(sandbox.sandbox_id) if wanted == "rollback" else None
+        newest = self._registry.newest_snapshot(sandbox.sandbox_id) if wanted == "rollback" else None
         if newest is not None:
             await self._roll_back(sandbox, newest.snapshot_id, self._told(sandbox, columns, "snapshot"))
         else:
@@ -58,6 +58,6 @@ class Revival:
     def _told(self, sandbox: Sandbox, columns: dict[str, Any], how: _How) -> dict[str, Any]:
         """The columns, and what people are told: nobody's memory is ever lost silently."""
         recovery = Recovery(
-            at=self._table.now_s(), how=how, reason=sandbox.row.reason or "it is not known why"
+            at=self._registry.now_s(), how=how, reason=sandbox.row.reason or "it is not known why"
         )
         return {**columns, "recovered": recovery}

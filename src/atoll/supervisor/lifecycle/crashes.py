@@ -6,11 +6,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
-from atoll.supervisor.state.registry import Sandbox, Table, crash_reason, with_losses
-from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.state.registry import Registry, Sandbox, crash_reason, with_losses
+from atoll.supervisor.state.tasks import Tasks
 
 if TYPE_CHECKING:
-    from atoll.supervisor.machines.running_machine import Berth, Berths
+    from atoll.supervisor.machines.running_machine import RunningMachine, RunningMachines
 
 _log = logging.getLogger(__name__)
 
@@ -19,42 +19,42 @@ class Crashes:
     """Notices a machine's unexpected end and makes its sandbox ``crashed``.
 
     Args:
-        table: The sandboxes.
-        berths: Where the machines are.
-        works: Owner of the watching.
+        registry: The sandboxes.
+        running machines: Where the machines are.
+        tasks: Owner of the watching.
     """
 
-    def __init__(self, table: Table, berths: Berths, works: Works) -> None:
-        self._table = table
-        self._berths = berths
-        self._works = works
+    def __init__(self, registry: Registry, running_machines: RunningMachines, tasks: Tasks) -> None:
+        self._registry = registry
+        self._running_machines = running_machines
+        self._tasks = tasks
 
-    def follow(self, sandbox: Sandbox, berth: Berth) -> None:
-        """Watch a berth that has just become the sandbox's."""
-        self._works.watch(self._following(sandbox, berth))
+    def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
+        """Watch a running machine that has just become the sandbox's."""
+        self._tasks.watch(self._following(sandbox, running))
 
-    async def _following(self, sandbox: Sandbox, berth: Berth) -> None:
-        await berth.gone.wait()
-        if not berth.leaving:
+    async def _following(self, sandbox: Sandbox, running: RunningMachine) -> None:
+        await running.gone.wait()
+        if not running.leaving:
             # At once, before anything is waited for: clients hang on these.
-            berth.hang_up()
+            running.hang_up()
         async with sandbox.lock:
             # Who kills it comes next.
-            if sandbox.berth is berth and not berth.leaving and not berth.killed:
-                await self.crashed_locked(sandbox, berth, crash_reason(sandbox.row, berth))
+            if sandbox.running is running and not running.leaving and not running.killed:
+                await self.crashed_locked(sandbox, running, crash_reason(sandbox.row, running))
 
-    async def crashed_locked(self, sandbox: Sandbox, berth: Berth, reason: str) -> None:
+    async def crashed_locked(self, sandbox: Sandbox, running: RunningMachine, reason: str) -> None:
         """Free what is left of it and mark it; the caller holds the sandbox's lock."""
         reason = with_losses(sandbox.row, reason)
-        if not berth.killed:
+        if not running.killed:
             _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
         # Whoever asks while the rest is being freed is told already.
         sandbox.row = sandbox.row.but(state="crashed", reason=reason)
-        sandbox.berth = None
-        await self._berths.end(berth)
+        sandbox.running = None
+        await self._running_machines.end(running)
         try:
-            await berth.link.aclose()
-            await self._table.change(
+            await running.link.aclose()
+            await self._registry.change(
                 sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None
             )
         except (AtollError, OSError) as error:

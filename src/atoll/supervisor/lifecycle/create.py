@@ -13,21 +13,21 @@ from atoll.errors import AtollError, ImageNotFoundError, InvalidSpecError, State
 from atoll.host import to_the_end
 from atoll.images import image_name
 from atoll.supervisor.lifecycle.callers import Caller
-from atoll.supervisor.lifecycle.clone import Branches
+from atoll.supervisor.lifecycle.clone import Clones
 from atoll.supervisor.lifecycle.crash_checkpoint import keep_instant
 from atoll.supervisor.lifecycle.image_program import check_start, start_program_of
-from atoll.supervisor.lifecycle.parts import Parts, berth_columns
-from atoll.supervisor.lifecycle.warm_pool import Pool, Warm
+from atoll.supervisor.lifecycle.parts import Parts, machine_columns
+from atoll.supervisor.lifecycle.warm_pool import Warm, WarmPool
 from atoll.supervisor.machines.enforcement import refuse_unheld
 from atoll.supervisor.machines.identity import first_init, taken_init
 from atoll.supervisor.state.ids import check_env, check_metadata, check_name, new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
-from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.state.transitions import check_parts
 from atoll.supervisor.storage.images import DEFAULT_IMAGE, ImageFacts
-from atoll.supervisor.storage.template_registry import TemplateTable
+from atoll.supervisor.storage.template_registry import TemplateRegistry
 from atoll.supervisor.storage.trash import erase
 from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec
 
@@ -45,21 +45,21 @@ class Creation:
     Args:
         parts: What they are made of.
         pool: Warm machines.
-        branches: Copies of snapshots.
+        clones: Copies of snapshots.
         templates: What templates stand for.
-        works: Owner of pulls and builds of images, which others may wait for.
+        tasks: Owner of pulls and builds of images, which others may wait for.
     """
 
     def __init__(
-        self, parts: Parts, pool: Pool, branches: Branches, templates: TemplateTable, works: Works
+        self, parts: Parts, pool: WarmPool, clones: Clones, templates: TemplateRegistry, tasks: Tasks
     ) -> None:
         self._parts = parts
         self._pool = pool
-        self._branches = branches
+        self._clones = clones
         self._templates = templates
-        self._works = works
+        self._tasks = tasks
         # Not for copies: what a guest was when its memory was kept may keep one waiting for long.
-        self._boots = asyncio.Semaphore(_BOOTS_PER_PROCESSOR * (os.cpu_count() or 1))
+        self._starts = asyncio.Semaphore(_BOOTS_PER_PROCESSOR * (os.cpu_count() or 1))
 
     async def create(
         self, spec: SandboxSpec, progress: Callable[[Progress], None], caller: Caller | None = None
@@ -89,12 +89,12 @@ class Creation:
         if not spec.best_effort:
             refuse_unheld(spec.limits, self._parts.means)
         volumes = self._volumes(spec)
-        held = self._parts.table.holds.during(*volumes.values())
-        with self._parts.table.reserve_sandbox_name(spec.name), held:
+        held = self._parts.registry.pins.during(*volumes.values())
+        with self._parts.registry.reserve_sandbox_name(spec.name), held:
             if spec.from_snapshot is not None:
                 async with self._parts.operations.during(new_id(), "create"):
                     return await self._from_snapshot(spec, spec.from_snapshot, volumes)
-            if self._parts.engine_disks and not self._parts.table.sandboxes():
+            if self._parts.engine_disks and not self._parts.registry.sandboxes():
                 progress(Progress(step="the engine keeps the disks here, see `atoll doctor`"))
             sandbox_id = new_id()
             async with self._parts.quotas.making(spec.team, {sandbox_id: spec.limits}, spec.lifecycle):
@@ -102,7 +102,7 @@ class Creation:
                 having = self._parts.quotas.within_disk(
                     team, lambda left_bytes: self._parts.images.have(image, progress, team, left_bytes)
                 )
-                info = await caller.unless_left(self._works.spawn(having))
+                info = await caller.unless_left(self._tasks.spawn(having))
                 facts = self._parts.images.facts(info.digest)
                 check_start(spec, facts)
                 if spec.lifecycle.on_timeout == "stop":
@@ -125,8 +125,8 @@ class Creation:
                 except BaseException:
                     await to_the_end(self._pool.discard(warm))
                     raise
-            with self._parts.table.holds.during(row.sandbox_id, facts.digest):
-                async with self._boots:
+            with self._parts.registry.pins.during(row.sandbox_id, facts.digest):
+                async with self._starts:
                     caller.check()
                     return await self._boot(row, facts)
         finally:
@@ -136,7 +136,7 @@ class Creation:
         """The ids of what it mounts, by path."""
         if spec.from_snapshot is None:
             return self._parts.volumes.resolve(spec.volumes, spec.team)
-        had = self._parts.table.snapshot(spec.from_snapshot).volumes
+        had = self._parts.registry.snapshot(spec.from_snapshot).volumes
         return self._parts.volumes.again(had, spec.volumes, spec.team)
 
     def _resolved(self, spec: SandboxSpec) -> SandboxSpec:
@@ -158,7 +158,7 @@ class Creation:
         )
 
     def _row(self, spec: SandboxSpec, image: str, facts: ImageFacts, volumes: dict[str, str]) -> SandboxRow:
-        now_s = self._parts.table.now_s()
+        now_s = self._parts.registry.now_s()
         return SandboxRow(
             sandbox_id=new_id(),
             name=spec.name,
@@ -191,50 +191,50 @@ class Creation:
 
     async def _dress(self, warm: Warm, blank: SandboxRow, facts: ImageFacts) -> Sandbox:
         """Turn a warm machine into the sandbox that is wanted; its id and disk were chosen when it was made."""
-        berth = warm.berth
+        running = warm.running
         row = blank.but(
             sandbox_id=warm.sandbox_id,
             machine_uid=warm.machine_uid,
             versions=warm.versions,
-            **berth_columns(berth),
+            **machine_columns(running),
         )
         sandbox = Sandbox(row)
         self._parts.quotas.known_as(blank.sandbox_id, row.sandbox_id)
-        with self._parts.table.holds.during(row.sandbox_id, facts.digest):
-            berth.link.set_policy(row.network)
+        with self._parts.registry.pins.during(row.sandbox_id, facts.digest):
+            running.link.set_policy(row.network)
             if wanted := taken_init(row, facts.env):
-                await berth.alive(self._parts.agents.init(berth.link, wanted), row.sandbox_id)
-            await start_program_of(row, facts, berth, self._parts.agents)
-            await self._parts.table.add(sandbox)
-        self._parts.attach(sandbox, berth)
+                await running.alive(self._parts.agents.init(running.link, wanted), row.sandbox_id)
+            await start_program_of(row, facts, running, self._parts.agents)
+            await self._parts.registry.add(sandbox)
+        self._parts.attach(sandbox, running)
         return sandbox
 
     async def _boot(self, row: SandboxRow, facts: ImageFacts) -> Sandbox:
-        directory = self._parts.places.sandbox(row.sandbox_id)
+        directory = self._parts.paths.sandbox(row.sandbox_id)
         directory.mkdir(mode=0o700)
         link: Link | None = None
         try:
             link = await self._parts.links.take()
             link.set_policy(row.network)
             wanted = first_init(row, facts, self._parts.nameserver)
-            berth = await self._parts.berths.begin(self._parts.plan(row), link, wanted)
+            running = await self._parts.running_machines.begin(self._parts.plan(row), link, wanted)
             try:
-                sandbox = Sandbox(row.but(**berth_columns(berth)))
-                await start_program_of(row, facts, berth, self._parts.agents)
-                await self._parts.table.add(sandbox)
+                sandbox = Sandbox(row.but(**machine_columns(running)))
+                await start_program_of(row, facts, running, self._parts.agents)
+                await self._parts.registry.add(sandbox)
             except BaseException:
-                await to_the_end(self._parts.berths.end(berth))
+                await to_the_end(self._parts.running_machines.end(running))
                 raise
         except BaseException:
             if link is not None:
                 await to_the_end(link.aclose())
             await to_the_end(erase(directory))
             raise
-        self._parts.attach(sandbox, berth)
+        self._parts.attach(sandbox, running)
         return sandbox
 
     async def _from_snapshot(self, spec: SandboxSpec, ref: str, volumes: dict[str, str]) -> Sandbox:
-        snapshot = self._parts.table.snapshot(ref)
+        snapshot = self._parts.registry.snapshot(ref)
         if spec.image is not None and image_name(spec.image) != snapshot.image:
             raise ImageNotFoundError(
                 f"snapshot {ref!r} is of image {snapshot.image!r}, not {spec.image!r}", hint="leave image out"
@@ -245,7 +245,7 @@ class Creation:
             refuse_unheld(limits, self._parts.means)
         if spec.lifecycle.on_timeout == "stop":
             check_parts(engine_disk=snapshot.engine_disk)
-        now_s = self._parts.table.now_s()
+        now_s = self._parts.registry.now_s()
         row = SandboxRow(
             sandbox_id=new_id(),
             name=spec.name,
@@ -277,17 +277,17 @@ class Creation:
             start=snapshot.start,
             services=snapshot.services,
         )
-        checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
-        with self._parts.table.holds.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
+        checkpoint = self._parts.paths.snapshot_checkpoint(snapshot.snapshot_id)
+        with self._parts.registry.pins.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
             async with self._parts.quotas.making(row.team, {row.sandbox_id: limits}, row.lifecycle):
-                sandbox, berth = await self._branches.branch(row, checkpoint, snapshot.env)
+                sandbox, running = await self._clones.branch(row, checkpoint, snapshot.env)
                 try:
-                    await self._parts.table.add(sandbox)
+                    await self._parts.registry.add(sandbox)
                 except BaseException:
-                    await to_the_end(self._branches.undo(sandbox, berth))
+                    await to_the_end(self._clones.undo(sandbox, running))
                     raise
             keep_instant(self._parts, sandbox.row, checkpoint)
-        self._parts.attach(sandbox, berth)
+        self._parts.attach(sandbox, running)
         return sandbox
 
 

@@ -55,6 +55,6 @@ class Defaults:
                 user=wanted.user,
                 cwd=wanted.cwd,
             )
-            berth = self._parts.berth_of(sandbox)
-            await berth.alive(self._parts.agents.init(berth.link, told), sandbox.sandbox_id)
-            await self._parts.table.change(sandbox, **changes)
+            running = self._parts.running_of(sandbox)
+            await running.alive(self._parts.agents.init(running.link, told), sandbox.sandbox_id)
+            await self._parts.registry.change(sandbox, **changes)

@@ -12,18 +12,18 @@ from typing import Any
 from atoll.errors import InvalidSpecError
 from atoll.host import to_the_end
 from atoll.supervisor.lifecycle.callers import Caller
-from atoll.supervisor.lifecycle.checkpoint import Capture, Captures
-from atoll.supervisor.lifecycle.clone import Branches
+from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
+from atoll.supervisor.lifecycle.clone import Clones
 from atoll.supervisor.lifecycle.crash_checkpoint import keep_instant
 from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.machines.checkpoint_memory import OutgrownError
-from atoll.supervisor.machines.running_machine import Berth
+from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.ids import check_name, new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow
 from atoll.supervisor.state.transitions import check_action, check_memory, check_parts
-from atoll.supervisor.storage.compaction import Merging
+from atoll.supervisor.storage.compaction import Compaction
 from atoll.types import OWN_ATTRIBUTES, Lifecycle, SandboxInfo
 
 COUNT_MOST = 100
@@ -37,19 +37,19 @@ class Forks:
 
     Args:
         parts: What they are made of.
-        captures: How their state is taken.
-        branches: How copies are restored.
-        merging: Is told that chains may have become longer.
+        checkpoints: How their state is taken.
+        clones: How copies are restored.
+        compaction: Is told that chains may have become longer.
         at_once: How many copies to restore beside each other.
     """
 
     def __init__(
-        self, parts: Parts, captures: Captures, branches: Branches, merging: Merging, at_once: int
+        self, parts: Parts, checkpoints: Checkpoints, clones: Clones, compaction: Compaction, at_once: int
     ) -> None:
         self._parts = parts
-        self._captures = captures
-        self._branches = branches
-        self._merging = merging
+        self._checkpoints = checkpoints
+        self._clones = clones
+        self._compaction = compaction
         self._at_once = at_once
 
     async def fork(
@@ -86,7 +86,7 @@ class Forks:
         work = partial(self._with_ids, sandbox, wanted, lifecycle, caller or Caller())
         with contextlib.ExitStack() as reserved:
             for name in names:
-                reserved.enter_context(self._parts.table.reserve_sandbox_name(name))
+                reserved.enter_context(self._parts.registry.reserve_sandbox_name(name))
             return await self._either_way(sandbox, work)
 
     async def _either_way(
@@ -101,7 +101,7 @@ class Forks:
                 return await work(in_memory=False)
         finally:
             await to_the_end(self._parts.layer_gc.collect())
-            self._merging.look()
+            self._compaction.look()
 
     async def _with_ids(
         self,
@@ -113,9 +113,9 @@ class Forks:
         in_memory: bool,
     ) -> list[SandboxInfo]:
         ids = {new_id(): name for name in names}
-        places = dict.fromkeys(ids, sandbox.row.limits)
+        paths = dict.fromkeys(ids, sandbox.row.limits)
         async with (
-            self._parts.quotas.making(sandbox.row.team, places, lifecycle),
+            self._parts.quotas.making(sandbox.row.team, paths, lifecycle),
             self._parts.operations.during(next(iter(ids)), "fork"),
         ):
             return await self._fork(sandbox, ids, lifecycle, caller, in_memory=in_memory)
@@ -129,10 +129,10 @@ class Forks:
         *,
         in_memory: bool,
     ) -> list[SandboxInfo]:
-        directory, layer_id = self._parts.places.snapshots / f"fork-{new_id()}", new_id()
+        directory, layer_id = self._parts.paths.snapshots / f"fork-{new_id()}", new_id()
         volumes = sandbox.row.volumes.values()
         with (
-            self._parts.table.holds.during(
+            self._parts.registry.pins.during(
                 directory.name, layer_id, *ids, *volumes, sandbox.row.image_digest
             ),
             contextlib.ExitStack() as held,
@@ -142,7 +142,7 @@ class Forks:
                     caller.check()
                     check_action("fork", sandbox.row.state, sandbox.sandbox_id)
                     check_memory("fork", sandbox.row)
-                    capture = await self._captures.capture(
+                    capture = await self._checkpoints.capture(
                         sandbox,
                         directory,
                         layer_id,
@@ -150,29 +150,29 @@ class Forks:
                         flushed=False,
                         in_memory=in_memory,
                     )
-                    held.enter_context(self._parts.table.holds.during(*capture.stack))
+                    held.enter_context(self._parts.registry.pins.during(*capture.stack))
                     original = sandbox.row.but(lifecycle=lifecycle)
                     rows = [self._row(original, capture, *named) for named in ids.items()]
-                    written = both.create_task(self._captures.written(sandbox, capture))
-                    copying = both.create_task(self._copies(rows, capture, caller, written))
+                    written = both.create_task(self._checkpoints.written(sandbox, capture))
+                    copying = both.create_task(self._row_copies(rows, capture, caller, written))
                     # The sandbox is somebody else's again when its memory is written, however long copies take.
                     await asyncio.wait({written})
             except BaseExceptionGroup as group:
                 outgrown = (each for each in group.exceptions if isinstance(each, OutgrownError))
                 raise next(outgrown, group.exceptions[0]) from None
             finally:
-                self._captures.forget(directory)
+                self._checkpoints.forget(directory)
         return [self._parts.info(copy) for copy in copying.result()]
 
-    async def _copies(
-        self, rows: list[SandboxRow], capture: Capture, caller: Caller, written: asyncio.Task[None]
+    async def _row_copies(
+        self, rows: list[SandboxRow], capture: CapturedState, caller: Caller, written: asyncio.Task[None]
     ) -> list[Sandbox]:
         turn = asyncio.Semaphore(self._at_once)
 
-        async def one(row: SandboxRow) -> tuple[Sandbox, Berth]:
+        async def one(row: SandboxRow) -> tuple[Sandbox, RunningMachine]:
             async with turn:
                 caller.check()
-                return await self._branches.branch(
+                return await self._clones.branch(
                     row, capture.checkpoint, row.env, being_written=capture.being_written
                 )
 
@@ -180,18 +180,20 @@ class Forks:
         try:
             await _all_or_first_failure([written, *tasks])
             made = [task.result()[0] for task in tasks]
-            await self._parts.table.add(*made)
+            await self._parts.registry.add(*made)
         except BaseException:
             await to_the_end(self._undo(tasks))
             raise
         for task in tasks:
-            copy, berth = task.result()
+            copy, running = task.result()
             keep_instant(self._parts, copy.row, capture.checkpoint)
-            self._parts.attach(copy, berth)
+            self._parts.attach(copy, running)
         return made
 
-    def _row(self, original: SandboxRow, capture: Capture, sandbox_id: str, name: str | None) -> SandboxRow:
-        now_s = self._parts.table.now_s()
+    def _row(
+        self, original: SandboxRow, capture: CapturedState, sandbox_id: str, name: str | None
+    ) -> SandboxRow:
+        now_s = self._parts.registry.now_s()
         return original.but(
             sandbox_id=sandbox_id,
             name=name,
@@ -211,12 +213,12 @@ class Forks:
             recovered=None,
         )
 
-    async def _undo(self, tasks: list[asyncio.Task[tuple[Sandbox, Berth]]]) -> None:
+    async def _undo(self, tasks: list[asyncio.Task[tuple[Sandbox, RunningMachine]]]) -> None:
         for task in tasks:
             task.cancel()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if not isinstance(outcome, BaseException):
-                await self._branches.undo(*outcome)
+                await self._clones.undo(*outcome)
 
 
 def check_names(names: Sequence[str], count: int) -> None:

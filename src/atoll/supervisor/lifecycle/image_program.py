@@ -9,7 +9,7 @@ from atoll.guest import Program
 
 if TYPE_CHECKING:
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.storage.images import ImageFacts
     from atoll.types import SandboxSpec
@@ -30,7 +30,9 @@ def check_start(spec: SandboxSpec, facts: ImageFacts) -> None:
         )
 
 
-async def start_program_of(row: SandboxRow, facts: ImageFacts, berth: Berth, agents: Agents) -> None:
+async def start_program_of(
+    row: SandboxRow, facts: ImageFacts, running: RunningMachine, agents: Agents
+) -> None:
     """Start the program of a sandbox's image in a machine that has just booted, if its row wants that.
 
     Raises:
@@ -38,4 +40,4 @@ async def start_program_of(row: SandboxRow, facts: ImageFacts, berth: Berth, age
     """
     if row.start and facts.argv:
         program = Program(argv=facts.argv, tag=TAG)
-        await berth.alive(agents.start(berth.link, program), row.sandbox_id)
+        await running.alive(agents.start(running.link, program), row.sandbox_id)

@@ -28,11 +28,11 @@ class Kills:
 
         Its snapshots stay. An operation that it is in the middle of fails.
         """
-        if sandbox.lock.locked() and sandbox.berth is not None:
+        if sandbox.lock.locked() and sandbox.running is not None:
             # Whoever holds the lock may be waiting for this guest.
-            sandbox.berth.killed = True
+            sandbox.running.killed = True
             try:
-                await sandbox.berth.machine.kill()
+                await sandbox.running.machine.kill()
             except (AtollError, OSError) as error:
                 _log.warning("sandbox %s: %s", sandbox.sandbox_id, error)
         async with sandbox.lock:
@@ -42,9 +42,9 @@ class Kills:
         """Do what ``kill`` does, for a caller that holds the sandbox's lock."""
         if sandbox.row.state == "killed":
             return
-        await self._parts.table.change(sandbox, durable=True, state="killed", name=None)
+        await self._parts.registry.change(sandbox, durable=True, state="killed", name=None)
         try:
-            with self._parts.table.holds.during(sandbox.sandbox_id):
+            with self._parts.registry.pins.during(sandbox.sandbox_id):
                 await to_the_end(self.finish(sandbox))
         except (AtollError, OSError) as error:
             # It never comes back: its row says so, until `gc` or the next supervisor has erased the rest.
@@ -52,16 +52,16 @@ class Kills:
 
     async def finish(self, sandbox: Sandbox) -> None:
         """Erase what is left of a sandbox whose row says killed."""
-        berth = sandbox.berth
-        if berth is not None:
-            await self._parts.berths.end(berth)
+        running = sandbox.running
+        if running is not None:
+            await self._parts.running_machines.end(running)
         try:
-            link = berth.link if berth is not None else await self._parts.waiting_link(sandbox)
-            sandbox.berth = sandbox.link = None
+            link = running.link if running is not None else await self._parts.waiting_link(sandbox)
+            sandbox.running = sandbox.link = None
             if link is not None:
                 await link.aclose()
         except (AtollError, OSError) as error:
             _log.warning("the network of sandbox %s is not removed: %s", sandbox.sandbox_id, error)
-        await erase(self._parts.places.sandbox(sandbox.sandbox_id))
-        await self._parts.table.forget(sandbox)
+        await erase(self._parts.paths.sandbox(sandbox.sandbox_id))
+        await self._parts.registry.forget(sandbox)
         await self._parts.layer_gc.collect()

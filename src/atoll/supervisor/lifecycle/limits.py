@@ -31,10 +31,10 @@ async def tell_changed_memory(parts: Parts, sandbox: Sandbox) -> None:
 
 async def _tell_memory(parts: Parts, sandbox: Sandbox, limits: Limits) -> None:
     """Tell it how much memory it has: it ends its biggest program before that is full."""
-    berth = parts.berth_of(sandbox)
+    running = parts.running_of(sandbox)
     memory_mib = limits.over(parts.default_limits).memory_mib or 0
-    told = parts.agents.init(berth.link, GuestInit(memory_bytes=memory_mib << 20))
-    await berth.alive(told, sandbox.sandbox_id)
+    told = parts.agents.init(running.link, GuestInit(memory_bytes=memory_mib << 20))
+    await running.alive(told, sandbox.sandbox_id)
     sandbox.memory_untold = False
 
 
@@ -64,17 +64,17 @@ class LimitChanges:
         async with sandbox.lock:
             check_action("limit", sandbox.row.state, sandbox.sandbox_id)
             await self._change(sandbox, limits.over(sandbox.row.limits))
-        if sandbox.berth is not None:
-            sandbox.berth.limits_changed.set()
+        if sandbox.running is not None:
+            sandbox.running.limits_changed.set()
 
     async def _change(self, sandbox: Sandbox, wanted: Limits) -> None:
         old, quotas = sandbox.row.limits, self._parts.quotas
         # One that sleeps is asked for its place when it wakes.
-        place = contextlib.nullcontext() if sandbox.berth is None else quotas.running(sandbox.row, wanted)
+        place = contextlib.nullcontext() if sandbox.running is None else quotas.running(sandbox.row, wanted)
         with place:
             try:
                 await self._apply(sandbox, wanted)
-                await self._parts.table.change(sandbox, limits=wanted)
+                await self._parts.registry.change(sandbox, limits=wanted)
             except BaseException:
                 await to_the_end(self._put_back(sandbox, old))
                 raise
@@ -85,30 +85,30 @@ class LimitChanges:
         Postcondition: on any exception it may reach what it could, or nothing.
         """
         async with sandbox.lock:
-            row, berth = sandbox.row, sandbox.berth
+            row, running = sandbox.row, sandbox.running
             check_action("limit", row.state, sandbox.sandbox_id)
             # Taken away before the row says so, and given only then: never is there more than the row allows.
-            if berth is not None and network == "none":
-                berth.link.set_policy(network)
-            await self._parts.table.change(sandbox, network=network)
-            if berth is not None:
-                berth.link.set_policy(network)
+            if running is not None and network == "none":
+                running.link.set_policy(network)
+            await self._parts.registry.change(sandbox, network=network)
+            if running is not None:
+                running.link.set_policy(network)
 
     async def _put_back(self, sandbox: Sandbox, limits: Limits) -> None:
         with contextlib.suppress(AtollError, OSError):  # the first failure is the one to tell
             await self._apply(sandbox, limits)
 
     async def _apply(self, sandbox: Sandbox, limits: Limits) -> None:
-        berth = sandbox.berth
-        if berth is not None:
+        running = sandbox.running
+        if running is not None:
             row = sandbox.row.but(limits=limits)
             wanted, keep_free = (
                 self._parts.quotas.limits_within(row),
                 self._parts.quotas.keep_free_percent(row),
             )
-            told = berth.machine.limit(wanted, keep_free_percent=keep_free)
-            await berth.alive(told, sandbox.sandbox_id)
-            await berth.link.set_rate(wanted.network_mib_s)
+            told = running.machine.limit(wanted, keep_free_percent=keep_free)
+            await running.alive(told, sandbox.sandbox_id)
+            await running.link.set_rate(wanted.network_mib_s)
             sandbox.memory_untold = True
             if sandbox.row.state == "running":
                 await _tell_memory(self._parts, sandbox, limits)

@@ -13,18 +13,18 @@ from atoll.errors import InternalError
 from atoll.supervisor.lifecycle.crashes import Crashes
 from atoll.supervisor.machines.enforcement import Means
 from atoll.supervisor.machines.identity import hostname_of
-from atoll.supervisor.machines.plans import BerthPlan, VolumeMount
-from atoll.supervisor.machines.running_machine import Berth, Berths
+from atoll.supervisor.machines.plans import RunPlan, VolumeMount
+from atoll.supervisor.machines.running_machine import RunningMachine, RunningMachines
 from atoll.supervisor.state.leases import Leases
 from atoll.supervisor.state.operation_log import Operations
-from atoll.supervisor.state.paths import Places
-from atoll.supervisor.state.registry import Sandbox, Table
+from atoll.supervisor.state.paths import Paths
+from atoll.supervisor.state.registry import Registry, Sandbox
 from atoll.supervisor.state.rows import SandboxRow
-from atoll.supervisor.storage.images import ImageShelf
+from atoll.supervisor.storage.images import SupervisorImages
 from atoll.supervisor.storage.layer_gc import LayerGC
 from atoll.supervisor.storage.programs import Programs
 from atoll.supervisor.storage.trash import Trash
-from atoll.supervisor.tenants.quotas import QuotaBook
+from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.types import Limits, SandboxInfo
 
 if TYPE_CHECKING:
@@ -47,38 +47,38 @@ class Parts:
         engine_disks: Whether new sandboxes get the engine's own disks, since no layer can be mounted here.
     """
 
-    table: Table
+    registry: Registry
     leases: Leases
     operations: Operations
-    places: Places
+    paths: Paths
     programs: Programs
-    images: ImageShelf
+    images: SupervisorImages
     layers: Layers
     links: Links
     agents: Agents
-    berths: Berths
+    running_machines: RunningMachines
     crashes: Crashes
     trash: Trash
     layer_gc: LayerGC
     volumes: Volumes
-    watch_paused: Callable[[Sandbox, Berth], None]
-    watch_limits: Callable[[Sandbox, Berth], None]
-    quotas: QuotaBook
+    watch_paused: Callable[[Sandbox, RunningMachine], None]
+    watch_limits: Callable[[Sandbox, RunningMachine], None]
+    quotas: TeamQuotas
     default_limits: Limits
     means: Means
     nameserver: str
     complete: bool
     engine_disks: bool = False
 
-    def berth_of(self, sandbox: Sandbox) -> Berth:
-        """The berth of a sandbox that runs or is paused.
+    def running_of(self, sandbox: Sandbox) -> RunningMachine:
+        """The running machine of a sandbox that runs or is paused.
 
         Raises:
             InternalError: It has none.
         """
-        if sandbox.berth is None:
+        if sandbox.running is None:
             raise InternalError(f"sandbox {sandbox.sandbox_id} has no machine", sandbox_id=sandbox.sandbox_id)
-        return sandbox.berth
+        return sandbox.running
 
     def info(self, sandbox: Sandbox) -> SandboxInfo:
         """What a client is told of a sandbox."""
@@ -92,13 +92,13 @@ class Parts:
         checkpoint: Path | None = None,
         read_ahead: bool = True,
         being_written: bool = False,
-    ) -> BerthPlan:
+    ) -> RunPlan:
         """How to run what a row describes; for ``read_ahead`` and ``being_written`` see ``MachinePlan``."""
-        return BerthPlan(
+        return RunPlan(
             sandbox_id=row.sandbox_id,
             image=self.images.facts(row.image_digest).lowers,
             stack=row.stack,
-            disk=self.places.disk(row.sandbox_id, row.disk),
+            disk=self.paths.disk(row.sandbox_id, row.disk),
             hostname=hostname_of(row),
             limits=self.quotas.limits_within(row),
             keep_free_percent=self.quotas.keep_free_percent(row),
@@ -113,7 +113,7 @@ class Parts:
     def mounts_of(self, row: SandboxRow) -> tuple[VolumeMount, ...]:
         """Which directories appear where in a sandbox, in an order that never changes."""
         return tuple(
-            VolumeMount(self.places.volume_data(row.volumes[path]), path) for path in sorted(row.volumes)
+            VolumeMount(self.paths.volume_data(row.volumes[path]), path) for path in sorted(row.volumes)
         )
 
     async def waiting_link(self, sandbox: Sandbox) -> Link | None:
@@ -126,28 +126,28 @@ class Parts:
     async def take_up(
         self,
         sandbox: Sandbox,
-        berth: Berth,
+        running: RunningMachine,
         *,
         durable: bool = False,
         freeing: bool = False,
         **changes: object,
     ) -> None:
-        """Let a berth be what runs a sandbox from now on; for ``freeing`` see ``Records.put``."""
-        columns = {**berth_columns(berth), **changes}
-        await self.table.change(sandbox, durable=durable, freeing=freeing, state="running", **columns)
-        self.attach(sandbox, berth)
+        """Let a running machine be what runs a sandbox from now on; for ``freeing`` see ``Database.put``."""
+        columns = {**machine_columns(running), **changes}
+        await self.registry.change(sandbox, durable=durable, freeing=freeing, state="running", **columns)
+        self.attach(sandbox, running)
 
-    def attach(self, sandbox: Sandbox, berth: Berth) -> None:
+    def attach(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """Do what ``take_up`` does, for a row that says so already."""
-        sandbox.berth, sandbox.link = berth, None
-        self.crashes.follow(sandbox, berth)
-        self.watch_limits(sandbox, berth)
+        sandbox.running, sandbox.link = running, None
+        self.crashes.follow(sandbox, running)
+        self.watch_limits(sandbox, running)
 
 
-def berth_columns(berth: Berth) -> dict[str, Any]:
-    """What a row keeps of its berth."""
+def machine_columns(running: RunningMachine) -> dict[str, Any]:
+    """What a row keeps of its running machine."""
     return {
-        "machine_id": berth.machine.machine_id,
-        "machine": berth.machine.record(),
-        "link_id": berth.link.link_id,
+        "machine_id": running.machine.machine_id,
+        "machine": running.machine.record(),
+        "link_id": running.link.link_id,
     }

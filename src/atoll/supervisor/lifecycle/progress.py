@@ -44,8 +44,8 @@ async def told_if_slow(
 
 def how_far(parts: Parts, sandbox: Sandbox) -> Progress:
     """How much of the memory of one that is being suspended is in its files. Pages of zeros never are."""
-    berth = sandbox.berth
-    total = berth.machine.memory_bytes() if berth is not None else None
+    running = sandbox.running
+    total = running.machine.memory_bytes() if running is not None else None
     if not total:
         return Progress(step="suspending")
     done = _files_bytes(Memory(parts, sandbox).aside)

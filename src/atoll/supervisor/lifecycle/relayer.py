@@ -10,38 +10,38 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from atoll.errors import AtollError
 from atoll.host import to_the_end
-from atoll.supervisor.lifecycle.parts import Parts, berth_columns
+from atoll.supervisor.lifecycle.parts import Parts, machine_columns
 from atoll.supervisor.lifecycle.suspend_checkpoint import Memory
 from atoll.supervisor.machines.freeze import thaw_or_end
-from atoll.supervisor.machines.plans import BerthPlan
-from atoll.supervisor.machines.running_machine import Berth
+from atoll.supervisor.machines.plans import RunPlan
+from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.registry import NAP_REASON
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.sleep import Sleep
     from atoll.supervisor.state.registry import Sandbox
-    from atoll.supervisor.state.tasks import Works
-    from atoll.supervisor.storage.compaction import Merging
+    from atoll.supervisor.state.tasks import Tasks
+    from atoll.supervisor.storage.compaction import Compaction
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-class Naps:
+class Relayer:
     """Has sandboxes nap.
 
     Args:
         parts: What sandboxes are made of.
         sleep: Falls asleep, and wakes when a machine does not find back.
-        merging: Makes long chains of layers shorter.
-        works: Owner of what goes on after a nap.
+        compaction: Makes long chains of layers shorter.
+        tasks: Owner of what goes on after a nap.
     """
 
-    def __init__(self, parts: Parts, sleep: Sleep, merging: Merging, works: Works) -> None:
+    def __init__(self, parts: Parts, sleep: Sleep, compaction: Compaction, tasks: Tasks) -> None:
         self._parts = parts
         self._sleep = sleep
-        self._merging = merging
-        self._works = works
+        self._compaction = compaction
+        self._tasks = tasks
 
     async def nap(
         self, sandbox: Sandbox, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
@@ -53,30 +53,30 @@ class Naps:
         from its memory, which is written for that, but not durably. Clients keep their connections. For a
         caller that holds the sandbox's lock. Returns what ``meanwhile`` does, and the milliseconds that it slept.
         """
-        berth = self._parts.berth_of(sandbox)
+        running = self._parts.running_of(sandbox)
         with self._parts.quotas.running(sandbox.row):  # lest somebody take its place
             memory = Memory(self._parts, sandbox)
             await memory.begin()
             try:
-                await berth.alive(berth.machine.prepare(memory.aside), sandbox.sandbox_id)
+                await running.alive(running.machine.prepare(memory.aside), sandbox.sandbox_id)
                 began = time.perf_counter()
                 await self._sleep.fall_asleep(sandbox, memory, briefly=True)
             except BaseException:
                 await to_the_end(memory.undo())
                 raise
             # As a whole: a guest that stands still may not be forgotten.
-            done = await to_the_end(self._beside(sandbox, berth, meanwhile))
+            done = await to_the_end(self._beside(sandbox, running, meanwhile))
             return done, (time.perf_counter() - began) * 1000
 
     def end_cut_short(self) -> None:
         """Have all go on that a supervisor left in the middle of a nap: nobody has put them to sleep."""
-        for sandbox in self._parts.table.sandboxes():
-            if _naps(sandbox):
-                self._works.spawn(self._end_cut_short(sandbox))
+        for sandbox in self._parts.registry.sandboxes():
+            if _relayer(sandbox):
+                self._tasks.spawn(self._end_cut_short(sandbox))
 
     async def _end_cut_short(self, sandbox: Sandbox) -> None:
         async with sandbox.lock:
-            if not _naps(sandbox):
+            if not _relayer(sandbox):
                 return
             try:
                 with self._parts.quotas.running(sandbox.row):
@@ -85,9 +85,9 @@ class Naps:
                 _log.warning("sandbox %s sleeps on: %s", sandbox.sandbox_id, error)
 
     async def _beside(
-        self, sandbox: Sandbox, berth: Berth, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
+        self, sandbox: Sandbox, running: RunningMachine, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
     ) -> _T:
-        leave = await self._step_off(berth, self._parts.plan(sandbox.row))
+        leave = await self._step_off(running, self._parts.plan(sandbox.row))
         standing = leave is not None
         try:
             return await meanwhile()
@@ -99,42 +99,46 @@ class Naps:
             raise
         finally:
             try:
-                await self._after_nap(sandbox, berth, standing=standing)
+                await self._after_nap(sandbox, running, standing=standing)
             finally:
                 if leave is not None:
-                    self._works.spawn(asyncio.to_thread(leave))
+                    self._tasks.spawn(asyncio.to_thread(leave))
 
-    async def _step_off(self, berth: Berth, plan: BerthPlan) -> Callable[[], None] | None:
-        """Have a frozen machine let go of its disk, see ``Berths``; None when it could not, and was ended."""
+    async def _step_off(self, running: RunningMachine, plan: RunPlan) -> Callable[[], None] | None:
+        """Have a frozen machine let go of its disk, see ``Running machines``; None when it could not, and was ended."""
         try:
-            return await self._parts.berths.step_off(berth, plan)
+            return await self._parts.running_machines.step_off(running, plan)
         except Exception as error:  # noqa: BLE001 - whatever it is, a guest must not stand still for ever
-            _log.warning("the machine %s keeps its disk, so it is ended: %s", berth.machine.machine_id, error)
-            await self._parts.berths.end(berth)
+            _log.warning(
+                "the machine %s keeps its disk, so it is ended: %s", running.machine.machine_id, error
+            )
+            await self._parts.running_machines.end(running)
             return None
 
-    async def _after_nap(self, sandbox: Sandbox, berth: Berth, *, standing: bool) -> None:
+    async def _after_nap(self, sandbox: Sandbox, running: RunningMachine, *, standing: bool) -> None:
         if standing:
             try:
-                await self._merging.shorten(sandbox)
-                await self._parts.berths.step_on(berth, self._parts.plan(sandbox.row))
+                await self._compaction.shorten(sandbox)
+                await self._parts.running_machines.step_on(running, self._parts.plan(sandbox.row))
                 # The row first: a machine that may be frozen is thawed again by whoever adopts it.
-                await self._parts.table.change(sandbox, state="running", reason=None, **berth_columns(berth))
+                await self._parts.registry.change(
+                    sandbox, state="running", reason=None, **machine_columns(running)
+                )
             except Exception as error:  # noqa: BLE001 - as above
-                _log.warning("the machine %s is ended: %s", berth.machine.machine_id, error)
-                await self._parts.berths.end(berth)
+                _log.warning("the machine %s is ended: %s", running.machine.machine_id, error)
+                await self._parts.running_machines.end(running)
                 standing = False
         if not standing:
             await self._sleep.restore(sandbox, {}, durable=False)
             return
-        berth.stay()
-        sandbox.berth, sandbox.link = berth, None
-        berth.link.release()
-        if not await thaw_or_end(berth):
-            await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
-            raise berth.lost(sandbox.sandbox_id)
-        self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
+        running.stay()
+        sandbox.running, sandbox.link = running, None
+        running.link.release()
+        if not await thaw_or_end(running):
+            await self._parts.crashes.crashed_locked(sandbox, running, "it could not be thawed")
+            raise running.lost(sandbox.sandbox_id)
+        self._parts.trash.take(self._parts.paths.checkpoint(sandbox.sandbox_id))
 
 
-def _naps(sandbox: Sandbox) -> bool:
+def _relayer(sandbox: Sandbox) -> bool:
     return sandbox.row.state == "suspended" and sandbox.row.reason == NAP_REASON

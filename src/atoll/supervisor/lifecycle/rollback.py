@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.host import to_the_end
 from atoll.snapshots import line_of
-from atoll.supervisor.lifecycle.clone import Branches
+from atoll.supervisor.lifecycle.clone import Clones
 from atoll.supervisor.lifecycle.crash_checkpoint import keep_instant
-from atoll.supervisor.lifecycle.parts import Parts, berth_columns
+from atoll.supervisor.lifecycle.parts import Parts, machine_columns
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.transitions import check_action
 
 if TYPE_CHECKING:
     from atoll.network import Link
-    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.machines.running_machine import RunningMachine
 
 _log = logging.getLogger(__name__)
 
@@ -28,12 +28,12 @@ class Rollback:
 
     Args:
         parts: What they are made of.
-        branches: How copies are restored.
+        clones: How copies are restored.
     """
 
-    def __init__(self, parts: Parts, branches: Branches) -> None:
+    def __init__(self, parts: Parts, clones: Clones) -> None:
         self._parts = parts
-        self._branches = branches
+        self._clones = clones
 
     async def roll_back(self, sandbox: Sandbox, ref: str) -> None:
         """Have the sandbox go on from a snapshot: same id, name and addresses, memory and disk of the snapshot.
@@ -48,9 +48,9 @@ class Rollback:
 
         Postcondition: on any exception the sandbox is as it was, running included.
         """
-        snapshot = self._parts.table.snapshot(ref)
+        snapshot = self._parts.registry.snapshot(ref)
         # Held before the lock, for which an operation may have to be waited: the snapshot stays meanwhile.
-        with self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack):
+        with self._parts.registry.pins.during(snapshot.snapshot_id, *snapshot.stack):
             async with sandbox.lock:
                 await self.roll_back_locked(sandbox, ref)
 
@@ -63,9 +63,9 @@ class Rollback:
             columns: What becomes of its lease; None lets one begin unless it runs.
         """
         row = sandbox.row
-        if columns is None and sandbox.berth is None:
+        if columns is None and sandbox.running is None:
             columns = self._parts.leases.woken(row, row.lifecycle.timeout_s)
-        snapshot = self._parts.table.snapshot(ref)
+        snapshot = self._parts.registry.snapshot(ref)
         check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
         if snapshot.image_digest != sandbox.row.image_digest:
             raise InvalidSpecError(
@@ -79,7 +79,7 @@ class Rollback:
             )
         # Its memory knows its mounts; they may have been another sandbox's.
         volumes = self._parts.volumes.again(snapshot.volumes, {}, sandbox.row.team)
-        held = self._parts.table.holds.during(snapshot.snapshot_id, *snapshot.stack, *volumes.values())
+        held = self._parts.registry.pins.during(snapshot.snapshot_id, *snapshot.stack, *volumes.values())
         with held, self._parts.quotas.running(sandbox.row, snapshot.limits):
             async with self._parts.operations.during(sandbox.sandbox_id, "rollback"):
                 await self._switch(sandbox, snapshot, columns or {})
@@ -90,7 +90,7 @@ class Rollback:
         They are its own, the one that it came from, and what these stand on, as far as that is its own team's: what a
         public template was made from is its maker's.
         """
-        snapshots = self._parts.table.snapshots()
+        snapshots = self._parts.registry.snapshots()
         seen = {each.snapshot_id for each in snapshots if each.team == row.team}
         own = {each.snapshot_id for each in snapshots if each.sandbox_id == row.sandbox_id}
         starts = own | ({row.snapshot_id} if row.snapshot_id else set())
@@ -98,33 +98,37 @@ class Rollback:
         return line_of(starts, lambda each: parents.get(each) if each in seen else None)
 
     async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow, columns: dict[str, Any]) -> None:
-        old_row, old_berth = sandbox.row, sandbox.berth
-        checkpoint = self._parts.places.snapshot_checkpoint(snapshot.snapshot_id)
-        fresh, berth = await self._branches.branch(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
+        old_row, old_running = sandbox.row, sandbox.running
+        checkpoint = self._parts.paths.snapshot_checkpoint(snapshot.snapshot_id)
+        fresh, running = await self._clones.branch(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
         try:
-            old_link: Link | None = None if old_berth is not None else await self._parts.waiting_link(sandbox)
+            old_link: Link | None = (
+                None if old_running is not None else await self._parts.waiting_link(sandbox)
+            )
             sandbox.link = old_link
             changes = {**columns, **{name: getattr(fresh.row, name) for name in _CHANGED}}
-            await self._parts.table.change(
-                sandbox, durable=True, state="running", **changes, **berth_columns(berth)
+            await self._parts.registry.change(
+                sandbox, durable=True, state="running", **changes, **machine_columns(running)
             )
         except BaseException:
-            await to_the_end(self._branches.undo(fresh, berth))
+            await to_the_end(self._clones.undo(fresh, running))
             raise
-        self._parts.attach(sandbox, berth)
-        await to_the_end(self._give_up_old(sandbox, old_row.disk, old_berth, old_link))
+        self._parts.attach(sandbox, running)
+        await to_the_end(self._give_up_old(sandbox, old_row.disk, old_running, old_link))
         keep_instant(self._parts, sandbox.row, checkpoint)
 
-    async def _give_up_old(self, sandbox: Sandbox, disk: str, berth: Berth | None, link: Link | None) -> None:
+    async def _give_up_old(
+        self, sandbox: Sandbox, disk: str, running: RunningMachine | None, link: Link | None
+    ) -> None:
         """Free what the sandbox had before; the rollback is done, so nothing here can make it fail."""
-        if berth is not None:
-            await self._parts.berths.end(berth)
-            link = berth.link
+        if running is not None:
+            await self._parts.running_machines.end(running)
+            link = running.link
         try:
             if link is not None:
                 await link.aclose()
-            self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
-            self._parts.trash.take(self._parts.places.disk(sandbox.sandbox_id, disk))
+            self._parts.trash.take(self._parts.paths.checkpoint(sandbox.sandbox_id))
+            self._parts.trash.take(self._parts.paths.disk(sandbox.sandbox_id, disk))
             await self._parts.layer_gc.collect(wait=False)
         except (AtollError, OSError) as error:
             _log.warning("after the rollback of sandbox %s: %s", sandbox.sandbox_id, error)

@@ -14,16 +14,16 @@ from atoll.engines import MachineEndedError
 from atoll.errors import AtollError, DamagedError, SandboxCrashedError
 from atoll.host import to_the_end
 from atoll.supervisor.lifecycle.checkpoint import read_flows
-from atoll.supervisor.lifecycle.crash_recovery import Revival
+from atoll.supervisor.lifecycle.crash_recovery import CrashRecovery
 from atoll.supervisor.lifecycle.limits import tell_changed_memory
 from atoll.supervisor.lifecycle.parts import Parts
-from atoll.supervisor.lifecycle.start import Boots
+from atoll.supervisor.lifecycle.start import Starts
 from atoll.supervisor.lifecycle.stop import PowerOff
 from atoll.supervisor.lifecycle.suspend_checkpoint import Memory
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.machines.identity import woken_init
-from atoll.supervisor.machines.prestarted import SpareDiedError
-from atoll.supervisor.machines.running_machine import Berth
+from atoll.supervisor.machines.prestarted import PrestartedDiedError
+from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.leases import NO_LEASE, Columns, length_after_use
 from atoll.supervisor.state.registry import NAP_REASON, Sandbox, crash_reason
 from atoll.supervisor.state.transitions import check_action, check_parts, check_use
@@ -33,8 +33,8 @@ from atoll.types import Lifecycle
 if TYPE_CHECKING:
     from atoll.network import Link
     from atoll.supervisor.state.rows import OperationKind, SandboxRow
-    from atoll.supervisor.state.tasks import Works
-    from atoll.supervisor.storage.compaction import Merging
+    from atoll.supervisor.state.tasks import Tasks
+    from atoll.supervisor.storage.compaction import Compaction
 
 # Whoever pauses a guest wants it to stand still now: one that keeps its kernel busy is stopped by the host.
 _PAUSED_S = 0.5
@@ -50,20 +50,20 @@ class Sleep:
 
     Args:
         parts: What sandboxes are made of.
-        merging: Makes long chains of layers shorter.
-        works: Owner of what goes on after a sandbox sleeps.
+        compaction: Makes long chains of layers shorter.
+        tasks: Owner of what goes on after a sandbox sleeps.
         roll_back: Brings a snapshot back in place, for a caller that holds the sandbox's lock.
     """
 
     def __init__(
-        self, parts: Parts, merging: Merging, works: Works, roll_back: Callable[..., Awaitable[None]]
+        self, parts: Parts, compaction: Compaction, tasks: Tasks, roll_back: Callable[..., Awaitable[None]]
     ) -> None:
         self._parts = parts
-        self._works = works
-        self._merging = merging
-        self._boots = Boots(parts, merging)
+        self._tasks = tasks
+        self._compaction = compaction
+        self._starts = Starts(parts, compaction)
         self._power_off = PowerOff(parts)
-        self._revival = Revival(parts.table, roll_back, self._start_again)
+        self._crash_recovery = CrashRecovery(parts.registry, roll_back, self._start_again)
 
     async def pause(self, sandbox: Sandbox) -> None:
         """Freeze it in memory. A paused one stays so.
@@ -75,15 +75,15 @@ class Sleep:
             check_action("pause", sandbox.row.state, sandbox.sandbox_id)
             if sandbox.row.state == "paused":
                 return
-            berth = self._parts.berth_of(sandbox)
+            running = self._parts.running_of(sandbox)
             try:
-                await berth.alive(berth.freeze(within_s=_PAUSED_S), sandbox.sandbox_id)
-                berth.hang_up()
-                await self._parts.table.change(sandbox, state="paused")
+                await running.alive(running.freeze(within_s=_PAUSED_S), sandbox.sandbox_id)
+                running.hang_up()
+                await self._parts.registry.change(sandbox, state="paused")
             except BaseException:
-                await to_the_end(thaw_or_end(berth))
+                await to_the_end(thaw_or_end(running))
                 raise
-        self._parts.watch_paused(sandbox, berth)
+        self._parts.watch_paused(sandbox, running)
 
     async def suspend(self, sandbox: Sandbox, *, memory: bool = True) -> None:
         """Write its memory to the disk, durable when this returns, and free everything else soon. Its lease is over.
@@ -116,9 +116,9 @@ class Sleep:
                 kind: OperationKind = "suspend" if memory else "stop"
                 await under_way.enter_async_context(self._parts.operations.during(sandbox.sandbox_id, kind))
                 rest = await (self._keep_memory(sandbox) if memory else self._stop(sandbox))
-                sandbox.lock.outlast(self._works.spawn(_leave(rest, under_way.pop_all())))
+                sandbox.lock.outlast(self._tasks.spawn(_leave(rest, under_way.pop_all())))
 
-    async def use(self, sandbox: Sandbox) -> Berth:
+    async def use(self, sandbox: Sandbox) -> RunningMachine:
         """Have it running for a use, whatever it was: paused, suspended or crashed.
 
         Raises:
@@ -133,7 +133,7 @@ class Sleep:
 
     async def resume(
         self, sandbox: Sandbox, timeout_s: float | None = None, *, memory: bool = True, by_hand: bool = True
-    ) -> Berth:
+    ) -> RunningMachine:
         """Have it running because somebody wants just that.
 
         Args:
@@ -156,16 +156,16 @@ class Sleep:
                 check_parts(sandbox.sandbox_id, engine_disk=row.engine_disk)
             length_s = row.lifecycle.timeout_s if timeout_s is None else timeout_s
             if timeout_s is not None and row.state == "running":
-                await self._parts.table.change(sandbox, **self._parts.leases.extended(row, timeout_s))
+                await self._parts.registry.change(sandbox, **self._parts.leases.extended(row, timeout_s))
             return await self._wake(sandbox, length_s, by_hand=by_hand, memory=memory)
 
     async def _wake(
         self, sandbox: Sandbox, length_s: float | None, *, by_hand: bool = False, memory: bool = True
-    ) -> Berth:
+    ) -> RunningMachine:
         """Have it running; unless it runs, a lease of that length begins."""
-        berth = sandbox.berth
-        if berth is not None and berth.gone.is_set():
-            await self._parts.crashes.crashed_locked(sandbox, berth, crash_reason(sandbox.row, berth))
+        running = sandbox.running
+        if running is not None and running.gone.is_set():
+            await self._parts.crashes.crashed_locked(sandbox, running, crash_reason(sandbox.row, running))
         row = sandbox.row
         columns = self._parts.leases.woken(row, length_s)
         if row.state == "paused":
@@ -173,19 +173,19 @@ class Sleep:
         elif row.state in ("suspended", "crashed"):
             with self._parts.quotas.running(row):
                 if row.state == "crashed":
-                    await self._revival.revive(sandbox, columns, by_hand=by_hand)
+                    await self._crash_recovery.revive(sandbox, columns, by_hand=by_hand)
                 elif row.has_memory and memory:
                     await self.restore(sandbox, columns)
                 else:
                     if row.has_memory:
                         await self._power_off.drop_memory(sandbox)
-                    await self._boots.boot(sandbox, columns)
-        return self._parts.berth_of(sandbox)
+                    await self._starts.boot(sandbox, columns)
+        return self._parts.running_of(sandbox)
 
     async def _keep_memory(self, sandbox: Sandbox) -> Rest:
-        berth = self._parts.berth_of(sandbox)
+        running = self._parts.running_of(sandbox)
         if sandbox.row.state == "running":
-            await berth.alive(berth.machine.prepare(), sandbox.sandbox_id)
+            await running.alive(running.machine.prepare(), sandbox.sandbox_id)
         memory = Memory(self._parts, sandbox)
         await memory.begin()
         return await self.fall_asleep(sandbox, memory)
@@ -204,23 +204,23 @@ class Sleep:
 
     async def _freeze_again(self, sandbox: Sandbox, paused_at: float | None) -> None:
         """Have one be paused again that was thawed for what has failed; one that cannot be frozen runs on."""
-        berth = sandbox.berth
-        if berth is None or sandbox.row.state != "running":
+        running = sandbox.running
+        if running is None or sandbox.row.state != "running":
             return  # it has crashed
         try:
-            await berth.freeze()
+            await running.freeze()
         except (AtollError, OSError) as error:
             _log.warning("sandbox %s runs, for it is not frozen again: %s", sandbox.sandbox_id, error)
-            await thaw_or_end(berth)
+            await thaw_or_end(running)
             return
         paused: Columns = {"state": "paused", "stopped_at": paused_at}
         try:
-            await self._parts.table.change(sandbox, **paused)
+            await self._parts.registry.change(sandbox, **paused)
         except (AtollError, OSError) as error:
             # What failed before may be that the disk is full; a next supervisor would have it run.
             _log.warning("sandbox %s is paused, which is not written down: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(**paused)
-        self._parts.watch_paused(sandbox, berth)
+        self._parts.watch_paused(sandbox, running)
 
     async def fall_asleep(self, sandbox: Sandbox, memory: Memory, *, briefly: bool = False) -> Rest:
         """Have one that runs or is paused sleep, but for what is left to be done: that is returned.
@@ -229,80 +229,77 @@ class Sleep:
             memory: Begun.
             briefly: Its lease and its clients' connections stay, nothing is durable, and its machine is the caller's.
         """
-        berth = self._parts.berth_of(sandbox)
+        running = self._parts.running_of(sandbox)
         paused = sandbox.row.state == "paused"
         if not briefly:
-            berth.hang_up()
-        berth.link.hold()
+            running.hang_up()
+        running.link.hold()
         try:
             if not paused:
-                await berth.freeze()
-            await berth.alive(memory.write(berth, durable=not briefly), sandbox.sandbox_id)
+                await running.freeze()
+            await running.alive(memory.write(running, durable=not briefly), sandbox.sandbox_id)
             # Until here the frozen guest could go on, from here the memory on the disk counts.
             more: Columns = {"reason": NAP_REASON} if briefly else NO_LEASE
-            await self._parts.table.change(
+            await self._parts.registry.change(
                 sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None, **more
             )
         except BaseException:
-            await to_the_end(self._undo_suspend(sandbox, berth, memory, paused=paused))
+            await to_the_end(self._undo_suspend(sandbox, running, memory, paused=paused))
             if sandbox.row.state == "crashed":
-                raise berth.lost(sandbox.sandbox_id) from None
+                raise running.lost(sandbox.sandbox_id) from None
             raise
-        sandbox.berth, sandbox.link = None, berth.link
-        berth.leave(hang_up=not briefly)
-        return partial(self._end_and_seal, berth, memory.place, sandbox.row, briefly=briefly)
+        sandbox.running, sandbox.link = None, running.link
+        running.leave(hang_up=not briefly)
+        return partial(_end_and_seal, self._parts, running, memory.place, sandbox.row, briefly=briefly)
 
-    async def _end_and_seal(self, berth: Berth, into: Path, row: SandboxRow, *, briefly: bool) -> None:
-        """End what a sandbox ran on that sleeps now; its memory is sealed meanwhile, which takes about as long."""
-        await asyncio.gather(self._parts.berths.end(berth), self._parts.berths.seal(into, row.sandbox_id))
-        if not briefly:
-            self._parts.berths.spares.expect(self._parts.plan(row))
-
-    async def _undo_suspend(self, sandbox: Sandbox, berth: Berth, memory: Memory, *, paused: bool) -> None:
-        berth.link.release()
+    async def _undo_suspend(
+        self, sandbox: Sandbox, running: RunningMachine, memory: Memory, *, paused: bool
+    ) -> None:
+        running.link.release()
         if not paused:
-            await thaw_or_end(berth)
-        if berth.gone.is_set():
-            await self._parts.crashes.crashed_locked(sandbox, berth, "it ended while it was being suspended")
+            await thaw_or_end(running)
+        if running.gone.is_set():
+            why = "it ended while it was being suspended"
+            await self._parts.crashes.crashed_locked(sandbox, running, why)
         elif paused:
-            self._parts.watch_paused(sandbox, berth)
+            self._parts.watch_paused(sandbox, running)
         await memory.undo()
 
     async def _thaw(self, sandbox: Sandbox, columns: Columns) -> None:
-        berth = self._parts.berth_of(sandbox)
+        running = self._parts.running_of(sandbox)
         # The row first: a machine that may be frozen is thawed again by whoever adopts it.
-        await self._parts.table.change(sandbox, state="running", **columns)
+        await self._parts.registry.change(sandbox, state="running", **columns)
         try:
-            runs = await berth.alive(thaw_or_end(berth), sandbox.sandbox_id)
+            runs = await running.alive(thaw_or_end(running), sandbox.sandbox_id)
         except BaseException:
-            await to_the_end(self._parts.table.change(sandbox, state="paused"))
+            await to_the_end(self._parts.registry.change(sandbox, state="paused"))
             raise
         if not runs:
-            await self._parts.crashes.crashed_locked(sandbox, berth, "it could not be thawed")
-            raise berth.lost(sandbox.sandbox_id)
+            await self._parts.crashes.crashed_locked(sandbox, running, "it could not be thawed")
+            raise running.lost(sandbox.sandbox_id)
         await tell_changed_memory(self._parts, sandbox)
 
     async def restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool = True) -> None:
         """Have a sleeping one run from its memory, with these columns of its row changed too."""
         try:
             await self._restore(sandbox, columns, durable=durable)
-        except SpareDiedError:
+        except PrestartedDiedError:
             if sandbox.row.state != "suspended":  # its guest has run for a moment
                 raise
             await self._restore(sandbox, columns, durable=durable)
 
     async def _restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool) -> None:
-        self._boots.assert_disk(sandbox)
-        await self._merging.shorten(sandbox)
-        checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
+        self._starts.assert_disk(sandbox)
+        await self._compaction.shorten(sandbox)
+        checkpoint = self._parts.paths.checkpoint(sandbox.sandbox_id)
         row = sandbox.row.but(generation=sandbox.row.generation + 1)
-        link, kept = await self._boots.link_of(sandbox)
+        link, kept = await self._starts.link_of(sandbox)
         waking = self._parts.operations.during(sandbox.sandbox_id, "wake", link_id=link.link_id)
         async with contextlib.AsyncExitStack() as under_way:
             try:
                 await under_way.enter_async_context(waking)
                 plan = self._parts.plan(row, checkpoint=checkpoint)
-                berth = await self._parts.berths.begin(plan, link, woken_init(row))
+                running = await self._parts.running_machines.begin(plan, link, woken_init(row))
                 try:
                     if kept:
                         link.release()
@@ -310,9 +307,9 @@ class Sleep:
                         await link.reset_connections(read_flows(checkpoint))
                     changes = {**columns, "generation": row.generation, "reason": None}
                     # Its guest runs already: were this not written, its memory would be lost. What follows erases that.
-                    await self._parts.take_up(sandbox, berth, durable=durable, freeing=True, **changes)
+                    await self._parts.take_up(sandbox, running, durable=durable, freeing=True, **changes)
                 except BaseException:
-                    await to_the_end(self._parts.berths.end(berth))
+                    await to_the_end(self._parts.running_machines.end(running))
                     raise
             except DamagedError as error:
                 await to_the_end(_give_up_memory(self._parts, sandbox, link, error.message))
@@ -325,8 +322,8 @@ class Sleep:
 
     async def _put_back(self, sandbox: Sandbox, link: Link, kept: bool) -> None:
         """Undo a waking: the sandbox sleeps again, unless its guest has changed its disk meanwhile."""
-        checkpoint = self._parts.places.checkpoint(sandbox.sandbox_id)
-        disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
+        checkpoint = self._parts.paths.checkpoint(sandbox.sandbox_id)
+        disk = self._parts.paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         if sandbox.row.engine_disk or await asyncio.to_thread(same_instant, checkpoint, disk):
             # Only a link that it slept with has its connections.
             if kept:
@@ -338,18 +335,28 @@ class Sleep:
 
     async def _start_again(self, sandbox: Sandbox, columns: Columns) -> None:
         """Start a crashed one from its disk, or from its newest instant where the engine kept the disk."""
-        if sandbox.row.engine_disk and self._parts.places.checkpoint(sandbox.sandbox_id).is_dir():
+        if sandbox.row.engine_disk and self._parts.paths.checkpoint(sandbox.sandbox_id).is_dir():
             await self.restore(sandbox, columns)
         else:
-            await self._boots.boot(sandbox, columns)
+            await self._starts.boot(sandbox, columns)
+
+
+async def _end_and_seal(
+    parts: Parts, running: RunningMachine, checkpoint: Path, row: SandboxRow, *, briefly: bool
+) -> None:
+    """End what a sandbox ran on that sleeps now; its memory is sealed meanwhile, which takes about as long."""
+    machines = parts.running_machines
+    await asyncio.gather(machines.end(running), machines.seal(checkpoint, row.sandbox_id))
+    if not briefly:
+        machines.prestarted_machines.expect(parts.plan(row))
 
 
 async def _give_up_memory(parts: Parts, sandbox: Sandbox, link: Link, reason: str) -> None:
     """Let a sandbox whose memory cannot be used any more be a crashed one: ``on_crash`` says how it goes on."""
     # The memory first: were its row not written, nobody may restore it all the same.
-    parts.trash.take(parts.places.checkpoint(sandbox.sandbox_id))
+    parts.trash.take(parts.paths.checkpoint(sandbox.sandbox_id))
     try:
-        await parts.table.change(sandbox, state="crashed", reason=reason, link_id=None)
+        await parts.registry.change(sandbox, state="crashed", reason=reason, link_id=None)
     except (AtollError, OSError) as error:
         _log.warning("the crash of sandbox %s is not written down: %s", sandbox.sandbox_id, error)
         sandbox.row = sandbox.row.but(state="crashed", reason=reason, link_id=None)

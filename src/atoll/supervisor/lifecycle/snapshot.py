@@ -9,16 +9,16 @@ from pathlib import Path
 from atoll.errors import InUseError, InvalidSpecError
 from atoll.host import sync_directory, sync_tree, to_the_end, tree_bytes
 from atoll.snapshots import SnapshotTree
-from atoll.supervisor.lifecycle.checkpoint import Capture, Captures
+from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
 from atoll.supervisor.lifecycle.crash_checkpoint import keep_instant
 from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.state.ids import check_name, new_id
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.transitions import check_action, check_memory
-from atoll.supervisor.storage.build_cache import StepCache
-from atoll.supervisor.storage.compaction import Merging
-from atoll.supervisor.storage.template_registry import TemplateTable
+from atoll.supervisor.storage.build_cache import BuildCache
+from atoll.supervisor.storage.compaction import Compaction
+from atoll.supervisor.storage.template_registry import TemplateRegistry
 from atoll.supervisor.storage.trash import erase, erase_stale
 from atoll.types import SnapshotInfo
 
@@ -32,8 +32,8 @@ class Snapshots:
 
     Args:
         parts: What sandboxes are made of.
-        captures: How their state is taken.
-        merging: Is told that a chain has become longer.
+        checkpoints: How their state is taken.
+        compaction: Is told that a chain has become longer.
         templates: Those that need some of them.
         steps: Steps of templates that led to some of them.
     """
@@ -41,22 +41,22 @@ class Snapshots:
     def __init__(
         self,
         parts: Parts,
-        captures: Captures,
-        merging: Merging,
-        templates: TemplateTable,
-        steps: StepCache,
+        checkpoints: Checkpoints,
+        compaction: Compaction,
+        templates: TemplateRegistry,
+        steps: BuildCache,
     ) -> None:
         self._parts = parts
-        self._captures = captures
-        self._merging = merging
+        self._checkpoints = checkpoints
+        self._compaction = compaction
         self._templates = templates
         self._steps = steps
 
     def list(self, sandbox_ref: str | None = None, team: str | None = None) -> list[SnapshotInfo]:
         """All of them, or those made of one sandbox (also of a killed one, by its id) or of one team, oldest first."""
-        rows = self._parts.table.snapshots()
+        rows = self._parts.registry.snapshots()
         if sandbox_ref is not None:
-            named = [one for one in self._parts.table.sandboxes() if one.row.name == sandbox_ref]
+            named = [one for one in self._parts.registry.sandboxes() if one.row.name == sandbox_ref]
             sandbox_id = named[0].sandbox_id if named else sandbox_ref
             rows = [row for row in rows if row.sandbox_id == sandbox_id]
         return [row.info() for row in rows if team in (None, row.team)]
@@ -80,7 +80,7 @@ class Snapshots:
                 f"the comment has {len(comment)} characters", hint=f"at most {COMMENT_LIMIT}"
             )
         await self._parts.quotas.check_disk(sandbox.row.team)
-        with self._parts.table.reserve_snapshot_name(name):
+        with self._parts.registry.reserve_snapshot_name(name):
             async with sandbox.lock:
                 check_action("snapshot", sandbox.row.state, sandbox.sandbox_id)
                 check_memory("snapshot", sandbox.row)
@@ -98,52 +98,52 @@ class Snapshots:
             SnapshotNotFoundError: There is none.
             InUseError: Child snapshots stand on it, a sandbox stands on its layer, or a template needs it.
         """
-        table = self._parts.table
-        row = table.snapshot(ref)
+        registry = self._parts.registry
+        row = registry.snapshot(ref)
         if template := self._templates.user_of(row.snapshot_id):
             raise InUseError(
                 f"snapshot {ref!r} is needed by the template {template}",
                 hint="delete the template, or let its tags stand for another build",
             )
-        SnapshotTree([one.info() for one in table.snapshots()]).removable(row.snapshot_id)
-        users = [one.sandbox_id for one in table.sandboxes() if stands_on(one.row, row)]
-        if users or table.holds.has(row.snapshot_id):
+        SnapshotTree([one.info() for one in registry.snapshots()]).removable(row.snapshot_id)
+        users = [one.sandbox_id for one in registry.sandboxes() if stands_on(one.row, row)]
+        if users or registry.pins.has(row.snapshot_id):
             raise InUseError(
                 f"snapshot {ref!r} is needed by {', '.join(users) or 'a sandbox that is being made of it'}",
                 hint="kill those sandboxes first",
             )
-        await table.forget_snapshot(row)
+        await registry.forget_snapshot(row)
         await self._steps.forget(row.snapshot_id)
-        await erase_stale(self._parts.places.snapshot(row.snapshot_id))
+        await erase_stale(self._parts.paths.snapshot(row.snapshot_id))
         await self._parts.layer_gc.collect()
 
     async def _make(
         self, sandbox: Sandbox, name: str | None, comment: str, build_id: str | None
     ) -> SnapshotInfo:
         snapshot_id = new_id()
-        final = self._parts.places.snapshot(snapshot_id)
+        final = self._parts.paths.snapshot(snapshot_id)
         aside = final.with_name(f"new-{snapshot_id}")
         layer_id = new_id()
-        with self._parts.table.holds.during(snapshot_id, aside.name, layer_id):
+        with self._parts.registry.pins.during(snapshot_id, aside.name, layer_id):
             try:
-                capture = await self._captures.capture(
+                capture = await self._checkpoints.capture(
                     sandbox, aside / "checkpoint", layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=True
                 )
-                await self._captures.assert_lives(sandbox)
-                await asyncio.to_thread(self._parts.berths.seals.seal, aside / "checkpoint")
+                await self._checkpoints.assert_lives(sandbox)
+                await asyncio.to_thread(self._parts.running_machines.seals.seal, aside / "checkpoint")
                 await asyncio.to_thread(_make_durable, aside, final)
                 row = await self._row(sandbox.row, capture, snapshot_id)
                 row = row.but(name=name, comment=comment, build_id=build_id)
                 keep_instant(self._parts, sandbox.row, final / "checkpoint")
-                await self._parts.table.add_snapshot(row, sandbox)
+                await self._parts.registry.add_snapshot(row, sandbox)
             except BaseException:
                 await to_the_end(self._undo(aside, final))
                 raise
-        self._merging.look()
+        self._compaction.look()
         return row.info()
 
-    async def _row(self, of: SandboxRow, capture: Capture, snapshot_id: str) -> SnapshotRow:
-        memory = self._parts.places.snapshot(snapshot_id)
+    async def _row(self, of: SandboxRow, capture: CapturedState, snapshot_id: str) -> SnapshotRow:
+        memory = self._parts.paths.snapshot(snapshot_id)
         return SnapshotRow(
             snapshot_id=snapshot_id,
             name=None,
@@ -152,7 +152,7 @@ class Snapshots:
             image_digest=of.image_digest,
             sandbox_id=of.sandbox_id,
             parent_id=of.snapshot_id,
-            created_at=self._parts.table.now_s(),
+            created_at=self._parts.registry.now_s(),
             memory_bytes=await asyncio.to_thread(tree_bytes, memory),
             disk_bytes=await asyncio.to_thread(self._disk_bytes, capture),
             stopped_ms=round(capture.stopped_ms, 3),
@@ -173,7 +173,7 @@ class Snapshots:
             on_crash=of.on_crash,
         )
 
-    def _disk_bytes(self, capture: Capture) -> int:
+    def _disk_bytes(self, capture: CapturedState) -> int:
         return self._parts.layers.size_bytes(capture.layer_id) if capture.layer_id else 0
 
     async def _undo(self, aside: Path, final: Path) -> None:

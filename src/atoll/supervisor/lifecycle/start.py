@@ -16,33 +16,33 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.parts import Parts
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.registry import Sandbox
-    from atoll.supervisor.storage.compaction import Merging
+    from atoll.supervisor.storage.compaction import Compaction
 
 _log = logging.getLogger(__name__)
 
 
-class Boots:
+class Starts:
     """Boots sandboxes; the caller holds the sandbox's lock.
 
     Args:
         parts: What sandboxes are made of.
-        merging: Makes long chains of layers shorter.
+        compaction: Makes long chains of layers shorter.
     """
 
-    def __init__(self, parts: Parts, merging: Merging) -> None:
+    def __init__(self, parts: Parts, compaction: Compaction) -> None:
         self._parts = parts
-        self._merging = merging
+        self._compaction = compaction
 
     async def boot(self, sandbox: Sandbox, columns: Columns) -> None:
         """Have one that has no machine run, from its disk as it is; ``columns`` of its row change with it."""
         self.assert_disk(sandbox)
-        await self._merging.shorten(sandbox)
+        await self._compaction.shorten(sandbox)
         row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._parts.programs.current)
         image = self._parts.images.facts(row.image_digest)
         link, _ = await self.link_of(sandbox)
         try:
             wanted = first_init(row, image, self._parts.nameserver)
-            berth = await self._parts.berths.begin(self._parts.plan(row), link, wanted)
+            running = await self._parts.running_machines.begin(self._parts.plan(row), link, wanted)
             try:
                 changes = {
                     **columns,
@@ -51,23 +51,23 @@ class Boots:
                     "reason": None,
                     "has_memory": True,
                 }
-                await self._parts.take_up(sandbox, berth, **changes)
+                await self._parts.take_up(sandbox, running, **changes)
             except BaseException:
-                await to_the_end(self._parts.berths.end(berth))
+                await to_the_end(self._parts.running_machines.end(running))
                 raise
         except BaseException:
             await to_the_end(link.aclose())
             raise
         try:
-            await start_program_of(row, image, berth, self._parts.agents)
+            await start_program_of(row, image, running, self._parts.agents)
         except AtollError as error:
             # The computer has started; its owner can look into what its program lacks.
             _log.warning("the program of the image of %s did not start: %s", sandbox.sandbox_id, error)
-        await start_services(row, berth, self._parts.agents)
+        await start_services(row, running, self._parts.agents)
 
     def assert_disk(self, sandbox: Sandbox) -> None:
         """Refuse to go on without the disk: an empty one in its place would hide that its files are lost."""
-        disk = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk)
+        disk = self._parts.paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         if not disk.is_dir():
             raise HostError(
                 f"the disk of sandbox {sandbox.sandbox_id} is missing: {disk}",

@@ -15,7 +15,7 @@ from atoll.supervisor.state.leases import NO_LEASE
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.parts import Parts
-    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.state.registry import Sandbox
 
 _log = logging.getLogger(__name__)
@@ -38,12 +38,12 @@ class PowerOff:
 
         Postcondition: on any exception it runs, or has crashed.
         """
-        berth = self._parts.berth_of(sandbox)
-        berth.hang_up()
+        running = self._parts.running_of(sandbox)
+        running.hang_up()
         try:
-            await berth.alive(self._settle(berth), sandbox.sandbox_id)
+            await running.alive(self._settle(running), sandbox.sandbox_id)
             # From here on the disk counts: should the supervisor die, the next one ends the machine.
-            await self._parts.table.change(
+            await self._parts.registry.change(
                 sandbox,
                 durable=True,
                 state="suspended",
@@ -54,41 +54,41 @@ class PowerOff:
                 **NO_LEASE,
             )
         except BaseException:
-            await to_the_end(self._undo(sandbox, berth))
+            await to_the_end(self._undo(sandbox, running))
             if sandbox.row.state == "crashed":
-                raise berth.lost(sandbox.sandbox_id) from None
+                raise running.lost(sandbox.sandbox_id) from None
             raise
-        sandbox.berth = None
-        berth.leave()
-        return partial(self._leave, berth)
+        sandbox.running = None
+        running.leave()
+        return partial(self._leave, running)
 
     async def drop_memory(self, sandbox: Sandbox) -> None:
         """Erase the memory of one that sleeps, and with it the connections that it had."""
         link = await self._parts.waiting_link(sandbox)
-        await self._parts.table.change(sandbox, durable=True, has_memory=False, link_id=None)
+        await self._parts.registry.change(sandbox, durable=True, has_memory=False, link_id=None)
         sandbox.link = None
-        self._parts.trash.take(self._parts.places.checkpoint(sandbox.sandbox_id))
+        self._parts.trash.take(self._parts.paths.checkpoint(sandbox.sandbox_id))
         if link is not None:
             await link.aclose()
 
-    async def _settle(self, berth: Berth) -> None:
+    async def _settle(self, running: RunningMachine) -> None:
         """Have all that the guest has written on the host's disk, and the guest stand still."""
         try:
-            await self._parts.agents.flush(berth.link)
+            await self._parts.agents.flush(running.link)
         except (AtollError, OSError) as error:
             # As at a power cut: what was fsynced is there.
-            _log.warning("the guest of machine %s did not flush: %s", berth.machine.machine_id, error)
-        await berth.freeze()
-        await asyncio.to_thread(sync_tree, berth.disk)
+            _log.warning("the guest of machine %s did not flush: %s", running.machine.machine_id, error)
+        await running.freeze()
+        await asyncio.to_thread(sync_tree, running.disk)
 
-    async def _undo(self, sandbox: Sandbox, berth: Berth) -> None:
-        await thaw_or_end(berth)
-        if berth.gone.is_set():
-            await self._parts.crashes.crashed_locked(sandbox, berth, "it ended while it was being stopped")
+    async def _undo(self, sandbox: Sandbox, running: RunningMachine) -> None:
+        await thaw_or_end(running)
+        if running.gone.is_set():
+            await self._parts.crashes.crashed_locked(sandbox, running, "it ended while it was being stopped")
 
-    async def _leave(self, berth: Berth) -> None:
-        await self._parts.berths.end(berth)
+    async def _leave(self, running: RunningMachine) -> None:
+        await self._parts.running_machines.end(running)
         try:
-            await berth.link.aclose()
+            await running.link.aclose()
         except (AtollError, OSError) as error:
             _log.warning("the network of a stopped sandbox is not removed: %s", error)

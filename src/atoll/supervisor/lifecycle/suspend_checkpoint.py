@@ -11,7 +11,7 @@ from pathlib import Path
 from atoll.host import sync_directory, sync_tree, to_the_end
 from atoll.supervisor.lifecycle.checkpoint import write_flows
 from atoll.supervisor.lifecycle.parts import Parts
-from atoll.supervisor.machines.running_machine import Berth
+from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.storage.checksums import note_boot
 from atoll.supervisor.storage.trash import erase, erase_stale
@@ -30,7 +30,7 @@ class Memory:
     def __init__(self, parts: Parts, sandbox: Sandbox) -> None:
         self._parts = parts
         self._engine_disk = sandbox.row.engine_disk
-        self.place = parts.places.checkpoint(sandbox.sandbox_id)
+        self.place = parts.paths.checkpoint(sandbox.sandbox_id)
         self.aside = self.place.with_name("checkpoint.new")
 
     async def begin(self) -> None:
@@ -48,17 +48,17 @@ class Memory:
         """A whole memory is all that an engine's disk has: that stays."""
         return [self.aside] if self._engine_disk else [self.aside, self.place]
 
-    async def write(self, berth: Berth, *, durable: bool) -> None:
+    async def write(self, running: RunningMachine, *, durable: bool) -> None:
         """Write the memory of a frozen machine aside, and put it in its place: with ``durable`` on the disk."""
-        flows = await berth.link.flows()
-        await berth.machine.checkpoint(self.aside, durable=durable)
-        await self._settle(berth.disk)
+        flows = await running.link.flows()
+        await running.machine.checkpoint(self.aside, durable=durable)
+        await self._settle(running.disk)
         # After it: the newest file here says which changes of the disk are older than the memory.
         write_flows(self.aside, flows)
         if durable:
             # The disk that an engine keeps is in it: it must be known as whole before the one before goes.
-            early = self._parts.berths.seals.seal if self._engine_disk else None
-            await asyncio.to_thread(_make_durable, self.aside, berth.disk, early)
+            early = self._parts.running_machines.seals.seal if self._engine_disk else None
+            await asyncio.to_thread(_make_durable, self.aside, running.disk, early)
         else:
             note_boot(self.aside)
         # Not before: where the engine keeps the disk, the one before is all that a power cut would leave.

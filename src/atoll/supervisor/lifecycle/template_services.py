@@ -11,7 +11,7 @@ from atoll.guest import Program
 
 if TYPE_CHECKING:
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.types import Service
 
@@ -23,7 +23,7 @@ _BETWEEN_S = 0.2
 _log = logging.getLogger(__name__)
 
 
-async def start_services(row: SandboxRow, berth: Berth, agents: Agents) -> None:
+async def start_services(row: SandboxRow, running: RunningMachine, agents: Agents) -> None:
     """Start the services of a sandbox that has just booted, and wait a while until they are usable.
 
     What goes wrong is logged: the sandbox runs all the same.
@@ -32,21 +32,21 @@ async def start_services(row: SandboxRow, berth: Berth, agents: Agents) -> None:
         async with asyncio.timeout(_READY_S):
             for service in row.services:
                 program = Program(line=service.start, user=service.user, cwd=service.cwd, tag=TAG)
-                await berth.alive(agents.start(berth.link, program), row.sandbox_id)
+                await running.alive(agents.start(running.link, program), row.sandbox_id)
             for service in row.services:
-                await berth.alive(_ready(service, berth, agents), row.sandbox_id)
+                await running.alive(_ready(service, running, agents), row.sandbox_id)
     except (AtollError, OSError) as error:
         told = str(error) or f"it was not ready within {_READY_S:g} s"
         _log.warning("a service of sandbox %s did not start: %s", row.sandbox_id, told)
 
 
-async def _ready(service: Service, berth: Berth, agents: Agents) -> None:
+async def _ready(service: Service, running: RunningMachine, agents: Agents) -> None:
     if service.ready is None:
         return
     # What it prints is for nobody.
     line = f"(\n{service.ready}\n) >/dev/null 2>&1"
     program = Program(line=line, user=service.user, cwd=service.cwd, timeout_ms=_TRY_READY_MS)
     while True:
-        if await agents.ends_well(berth.link, program):
+        if await agents.ends_well(running.link, program):
             return
         await asyncio.sleep(_BETWEEN_S)

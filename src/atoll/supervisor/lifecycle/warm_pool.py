@@ -17,12 +17,12 @@ from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.machines.identity import pool_init
 from atoll.supervisor.machines.limits import KEEP_FREE_PERCENT
 from atoll.supervisor.machines.memory_pressure import under_pressure
-from atoll.supervisor.machines.plans import BerthPlan
-from atoll.supervisor.machines.running_machine import Berth
+from atoll.supervisor.machines.plans import RunPlan
+from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.ids import new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK
 from atoll.supervisor.state.rows import Versions
-from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Warm:
     sandbox_id: str
     machine_uid: str
     versions: Versions
-    berth: Berth
+    running: RunningMachine
 
 
 def missing(size: int, warm: int, making: int) -> int:
@@ -50,21 +50,21 @@ def missing(size: int, warm: int, making: int) -> int:
     return max(0, size - warm - making)
 
 
-class Pool:
+class WarmPool:
     """Keeps ``size`` warm machines, with default limits, for each of the four images that were asked for last.
 
     Args:
         parts: What machines are made of.
-        works: Owner of the refilling.
+        tasks: Owner of the refilling.
         size: Machines for each image; 0 keeps none.
         memory: Tells the host's memory.
     """
 
     def __init__(
-        self, parts: Parts, works: Works, size: int, memory: Callable[[], Memory] = read_memory
+        self, parts: Parts, tasks: Tasks, size: int, memory: Callable[[], Memory] = read_memory
     ) -> None:
         self._parts = parts
-        self._works = works
+        self._tasks = tasks
         self._size = size
         self._memory = memory
         self._warm: dict[str, list[Warm]] = {}
@@ -75,7 +75,7 @@ class Pool:
 
     def start(self) -> None:
         """Begin to look after memory."""
-        self._works.watch(self._looking())
+        self._tasks.watch(self._looking())
 
     def ids(self) -> set[str]:
         """The sandbox ids that are set aside for warm machines."""
@@ -86,7 +86,7 @@ class Pool:
         ready = self._warm.get(digest, [])
         while ready:
             warm = ready.pop(0)
-            if not warm.berth.gone.is_set() and warm.versions == self._parts.programs.current:
+            if not warm.running.gone.is_set() and warm.versions == self._parts.programs.current:
                 return warm
             await self.discard(warm)
         return None
@@ -98,20 +98,20 @@ class Pool:
         while len(self._used) > _IMAGES_MOST:
             oldest = next(iter(self._used))
             del self._used[oldest]
-            self._works.spawn(self.forget(oldest))
+            self._tasks.spawn(self.forget(oldest))
         self._fill(digest)
 
     def _fill(self, digest: str) -> None:
         for _ in range(self._missing(digest)):
             self._making[digest] = self._making.get(digest, 0) + 1
-            self._works.watch(self._make_soon(digest))
+            self._tasks.watch(self._make_soon(digest))
 
     async def discard(self, warm: Warm) -> None:
         """End a warm machine and erase its disk."""
-        with self._parts.table.holds.during(warm.sandbox_id):
-            await self._parts.berths.end(warm.berth)
-            await warm.berth.link.aclose()
-            await erase(self._parts.places.sandbox(warm.sandbox_id))
+        with self._parts.registry.pins.during(warm.sandbox_id):
+            await self._parts.running_machines.end(warm.running)
+            await warm.running.link.aclose()
+            await erase(self._parts.paths.sandbox(warm.sandbox_id))
 
     async def drain(self) -> None:
         """End all warm machines."""
@@ -159,32 +159,32 @@ class Pool:
 
     async def _make(self, digest: str) -> Warm:
         sandbox_id, machine_uid = new_id(), new_machine_uid()
-        directory = self._parts.places.sandbox(sandbox_id)
+        directory = self._parts.paths.sandbox(sandbox_id)
         # Before a link is taken, which would not be given back: an image may be one that cannot be read.
         plan = self._plan(sandbox_id, digest)
         link = await self._parts.links.take()
-        berth: Berth | None = None
+        running: RunningMachine | None = None
         try:
-            with self._parts.table.holds.during(sandbox_id, digest):
+            with self._parts.registry.pins.during(sandbox_id, digest):
                 directory.mkdir(mode=0o700)
                 facts = self._parts.images.facts(digest)
                 wanted = pool_init(sandbox_id, machine_uid, facts, self._parts.nameserver)
-                berth = await self._parts.berths.begin(plan, link, wanted)
+                running = await self._parts.running_machines.begin(plan, link, wanted)
                 await self._parts.agents.warm(link, facts.user)
         except BaseException:
-            await to_the_end(self._give_up(berth, link, directory))
+            await to_the_end(self._give_up(running, link, directory))
             raise
-        return Warm(sandbox_id, machine_uid, plan.versions, berth)
+        return Warm(sandbox_id, machine_uid, plan.versions, running)
 
-    def _plan(self, sandbox_id: str, digest: str) -> BerthPlan:
+    def _plan(self, sandbox_id: str, digest: str) -> RunPlan:
         limits, engine_disk = self._parts.default_limits, self._parts.engine_disks
         if engine_disk:
             limits = msgspec.structs.replace(limits, disk_mib=None)
-        return BerthPlan(
+        return RunPlan(
             sandbox_id=sandbox_id,
             image=self._parts.images.facts(digest).lowers,
             stack=(),
-            disk=self._parts.places.disk(sandbox_id, FIRST_DISK),
+            disk=self._parts.paths.disk(sandbox_id, FIRST_DISK),
             hostname=sandbox_id,
             limits=limits,
             keep_free_percent=0 if engine_disk else KEEP_FREE_PERCENT,
@@ -192,9 +192,9 @@ class Pool:
             engine_disk=engine_disk,
         )
 
-    async def _give_up(self, berth: Berth | None, link: Link, directory: Path) -> None:
-        if berth is not None:
-            await self._parts.berths.end(berth)
+    async def _give_up(self, running: RunningMachine | None, link: Link, directory: Path) -> None:
+        if running is not None:
+            await self._parts.running_machines.end(running)
         await link.aclose()
         await erase(directory)
 
@@ -207,10 +207,10 @@ class Pool:
                 _log.warning("the pool cannot be looked after: %s", error)
 
     async def look_after_memory(self) -> None:
-        """End all warm machines and the spare while the host's memory is short, else make what is missing."""
+        """End all machines that wait while the host's memory is short, else make what is missing."""
         if under_pressure(self._memory()):
             await self.drain()
-            await self._parts.berths.spares.drain()
+            await self._parts.running_machines.prestarted_machines.drain()
         else:
             for digest in self._warm.keys() & self._used.keys():
                 self._fill(digest)

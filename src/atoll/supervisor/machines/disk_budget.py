@@ -17,8 +17,8 @@ from atoll.types import Limits
 if TYPE_CHECKING:
     from atoll.host import TreeUse
     from atoll.snapshots import Layers
-    from atoll.supervisor.machines.plans import BerthPlan
-    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.machines.plans import RunPlan
+    from atoll.supervisor.machines.running_machine import RunningMachine
 
 # What the guest's kernel cannot count: files of the image that the host copies at their first change.
 _LOOK_S = 10.0
@@ -33,10 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class DiskWatch:
-    """Measures the disk of one berth whenever its kernel asks for it, and tells it what may be added.
+    """Measures the disk of one running machine whenever its kernel asks for it, and tells it what may be added.
 
     Args:
-        berth: What runs.
+        running machine: What runs.
         layers: Measures.
         limits: Those of the sandbox now.
         seldom: Whether its limit is the default one now, which is far for most.
@@ -44,12 +44,12 @@ class DiskWatch:
 
     def __init__(
         self,
-        berth: Berth,
+        running: RunningMachine,
         layers: Layers,
         limits: Callable[[], Limits],
         seldom: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._berth = berth
+        self._running = running
         self._layers = layers
         self._limits = limits
         self._seldom = seldom
@@ -67,7 +67,7 @@ class DiskWatch:
             while not await self._watched(event_fd):
                 # Without a watch no limit would hold, and what is removed would never be room again.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._berth.limits_changed.wait(), _AGAIN_S)
+                    await asyncio.wait_for(self._running.limits_changed.wait(), _AGAIN_S)
         finally:
             loop.remove_reader(event_fd)
             os.close(event_fd)
@@ -77,10 +77,10 @@ class DiskWatch:
         try:
             await self._watching(event_fd)
         except (AtollError, OSError) as error:
-            if self._berth.gone.is_set():
+            if self._running.gone.is_set():
                 return True
-            if not self._berth.leaving:  # else it may be between two disks
-                machine_id = self._berth.machine.machine_id
+            if not self._running.leaving:  # else it may be between two disks
+                machine_id = self._running.machine.machine_id
                 _log.warning("the disk of machine %s is measured again in a moment: %s", machine_id, error)
         return False
 
@@ -91,7 +91,7 @@ class DiskWatch:
 
     async def _watching(self, event_fd: int) -> None:
         given: int | None = event_fd
-        if self._seldom() and await self._berth.machine.watch_disk(event_fd):
+        if self._seldom() and await self._running.machine.watch_disk(event_fd):
             self._limited, self._often, given = True, False, None
             await self._any_wish()
         while True:
@@ -103,18 +103,18 @@ class DiskWatch:
                 await asyncio.wait_for(self._any_wish(), _LOOK_S if self._often else None)
 
     async def _any_wish(self) -> None:
-        changed = asyncio.ensure_future(self._berth.limits_changed.wait())
+        changed = asyncio.ensure_future(self._running.limits_changed.wait())
         wanted = asyncio.ensure_future(self._wanted.wait())
         try:
             await asyncio.wait({changed, wanted}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             changed.cancel()
             wanted.cancel()
-        self._berth.limits_changed.clear()
+        self._running.limits_changed.clear()
 
     async def _renew(self, event_fd: int | None) -> bool:
         """Measure and tell; whether the guest's kernel has been told at all."""
-        limits, machine = self._limits(), self._berth.machine
+        limits, machine = self._limits(), self._running.machine
         if limits.disk_mib is None and limits.files is None:
             if self._limited:
                 await machine.limit_growth(None)
@@ -129,12 +129,12 @@ class DiskWatch:
 
     def _measured(self) -> TreeUse:
         began_s = time.thread_time()
-        use = self._layers.use(self._berth.disk)
+        use = self._layers.use(self._running.disk)
         self._took_s = time.thread_time() - began_s
         return use
 
 
-def growth_at_start(layers: Layers, plan: BerthPlan) -> DiskGrowth | None:
+def growth_at_start(layers: Layers, plan: RunPlan) -> DiskGrowth | None:
     """What may be added to a disk that is mounted for a machine; None without a limit, and where its memory knows it.
 
     What a memory knows is of another disk when all that it had has been frozen into a layer below.

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError
 
 if TYPE_CHECKING:
-    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.machines.running_machine import RunningMachine
 
 _TRIES = 3
 _log = logging.getLogger(__name__)
 
 
-async def thaw_or_end(berth: Berth) -> bool:
+async def thaw_or_end(running: RunningMachine) -> bool:
     """Have a machine run that is frozen, or may be; end it when it cannot be thawed, which is a crash.
 
     Returns whether it runs.
     """
     for _ in range(_TRIES):
-        if berth.gone.is_set():
+        if running.gone.is_set():
             return False
-        if berth.frozen is False:
+        if running.frozen is False:
             return True
         try:
-            await berth.thaw()
+            await running.thaw()
             return True
         except (AtollError, OSError) as error:
-            _log.warning("the machine %s is not thawed: %s", berth.machine.machine_id, error)
-    _log.error("the machine %s stays frozen, so it is ended", berth.machine.machine_id)
-    await berth.machine.kill()
+            _log.warning("the machine %s is not thawed: %s", running.machine.machine_id, error)
+    _log.error("the machine %s stays frozen, so it is ended", running.machine.machine_id)
+    await running.machine.kill()
     return False

@@ -1,4 +1,4 @@
-"""What a berth is to run, and on what."""
+"""What a running machine is to run, and on what."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class VolumeMount(msgspec.Struct, frozen=True):
     target: str
 
 
-class BerthPlan(msgspec.Struct, frozen=True, kw_only=True):
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to run where. ``image`` are its layers, the top one first. ``disk`` is the directory of what is changed:
     a writable layer, or with ``engine_disk`` what the engine keeps there. ``checkpoint`` None boots.
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atoll.engines import Bind, Engine, Spare, SparePlan
+from atoll.engines import Bind, Engine, PrestartedMachine, PrestartPlan
 from atoll.errors import AtollError, EngineError, UnsupportedError
 from atoll.host import Memory, Mounts, new_netns, read_memory, remove_empty_place, to_the_end, unpin
 from atoll.supervisor.machines.memory_pressure import under_pressure
@@ -23,9 +23,9 @@ from atoll.supervisor.storage.programs import AGENT_ARGV, Programs
 from atoll.types import Limits
 
 if TYPE_CHECKING:
-    from atoll.supervisor.machines.plans import BerthPlan
-    from atoll.supervisor.state.paths import Places
-    from atoll.supervisor.state.tasks import Works
+    from atoll.supervisor.machines.plans import RunPlan
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.tasks import Tasks
 
 # Its own start takes a processor for a moment: what was restored just now comes first, but one fork after another finds
 # it ready when it has written its memory.
@@ -44,43 +44,43 @@ class _Shape(msgspec.Struct, frozen=True):
     vcpus: float | None
 
 
-class SpareDiedError(EngineError):
-    """A spare ended while something was restored into it: nothing is wrong with that, try again."""
+class PrestartedDiedError(EngineError):
+    """A prestarted machine ended while something was restored into it: nothing is wrong with that, try again."""
 
 
-class Spares:
-    """Keeps one spare machine, for sandboxes like those that were expected last.
+class PrestartedMachines:
+    """Keeps one prestarted machine, for sandboxes like those that were expected last.
 
     Args:
-        places: Where machines have their directories.
+        paths: Where machines have their directories.
         pins: Where network namespaces are pinned.
         engine: Gives the engine of a version.
         programs: The guest agents' binaries.
-        works: Owner of the making.
+        tasks: Owner of the making.
         kept: False keeps none.
         memory: Tells the host's memory.
     """
 
     def __init__(
         self,
-        places: Places,
+        paths: Paths,
         pins: Path,
         *,
         engine: Callable[[str], Engine],
         programs: Programs,
-        works: Works,
+        tasks: Tasks,
         kept: bool,
         memory: Callable[[], Memory] = read_memory,
     ) -> None:
-        self._places = places
+        self._paths = paths
         self._pins = pins
         self._engine = engine
         self._programs = programs
-        self._works = works
+        self._tasks = tasks
         self._kept = kept
         self._memory = memory
         self._ids: set[str] = set()
-        self._spare: tuple[_Shape, Spare] | None = None
+        self._prestarted: tuple[_Shape, PrestartedMachine] | None = None
         self._wanted: _Shape | None = None
         self._expected: _Shape | None = None
         self._making = False
@@ -89,37 +89,37 @@ class Spares:
 
     def sweep(self) -> None:
         """Remove what machines that have ended left."""
-        for place in self._places.roots.iterdir() if self._places.roots.is_dir() else ():
+        for place in self._paths.roots.iterdir() if self._paths.roots.is_dir() else ():
             remove_empty_place(place)
 
     def ids(self) -> set[str]:
-        """The machines that are spares, or are being made to be one."""
+        """The machines that are prestarted machines, or are being made to be one."""
         return set(self._ids)
 
-    def expect(self, plan: BerthPlan) -> None:
-        """Have a spare soon for what is like this plan, which may be restored before long."""
+    def expect(self, plan: RunPlan) -> None:
+        """Have a prestarted machine soon for what is like this plan, which may be restored before long."""
         if not self._kept or not self._fits(plan) or time.monotonic() < self._rests_until_s:
             return
         shape, before = _shape(plan), self._expected
         self._expected = shape
         # One that is there is given up for another shape only when that is wanted twice: where sandboxes of several
         # sizes take turns, making one for each would cost more than they save.
-        if self._wanted is None or shape == before or not (self._making or self._spare):
+        if self._wanted is None or shape == before or not (self._making or self._prestarted):
             self._wanted = shape
-        if not self._making and not (self._spare and self._spare[0] == self._wanted):
+        if not self._making and not (self._prestarted and self._prestarted[0] == self._wanted):
             self._making = True
-            self._works.watch(self._make_soon())
+            self._tasks.watch(self._make_soon())
 
-    def take(self, plan: BerthPlan) -> Spare | None:
-        """A spare for a plan with a checkpoint, the caller's to use or end; None without one."""
-        if self._spare is None or not self._fits(plan) or self._spare[0] != _shape(plan):
+    def take(self, plan: RunPlan) -> PrestartedMachine | None:
+        """A prestarted machine for a plan with a checkpoint, the caller's to use or end; None without one."""
+        if self._prestarted is None or not self._fits(plan) or self._prestarted[0] != _shape(plan):
             return None
-        (_, spare), self._spare = self._spare, None
-        self._ids.discard(spare.machine_id)
-        return spare
+        (_, prestarted), self._prestarted = self._prestarted, None
+        self._ids.discard(prestarted.machine_id)
+        return prestarted
 
-    def _fits(self, plan: BerthPlan) -> bool:
-        # An engine that was installed earlier may know no spares.
+    def _fits(self, plan: RunPlan) -> bool:
+        # An engine that was installed earlier may know no prestarted machines.
         is_current = plan.versions.engine == self._programs.current.engine
         return is_current and not plan.engine_disk and not plan.volumes
 
@@ -132,15 +132,15 @@ class Spares:
         try:
             await asyncio.sleep(_REFILL_PAUSE_S)
             while self._kept and (shape := self._wanted) and not under_pressure(self._memory()):
-                if self._spare is not None and self._spare[0] == shape:
+                if self._prestarted is not None and self._prestarted[0] == shape:
                     return
                 await self.drain()
-                spare = await self._make(shape)
+                prestarted = await self._make(shape)
                 self._rest_s = _REST_S
                 if self._kept:
-                    self._spare = (shape, spare)
+                    self._prestarted = (shape, prestarted)
                 else:
-                    await to_the_end(self._end(spare))
+                    await to_the_end(self._end(prestarted))
         except UnsupportedError as error:
             _log.warning("no machine is kept ready for what is woken or forked: %s", error)
             self._kept = False
@@ -151,58 +151,58 @@ class Spares:
         finally:
             self._making = False
 
-    async def _make(self, shape: _Shape) -> Spare:
+    async def _make(self, shape: _Shape) -> PrestartedMachine:
         machine_id = new_id()
         self._ids.add(machine_id)
-        state_dir = self._places.machines / machine_id
+        state_dir = self._paths.machines / machine_id
         pin = self._pins / f"{machine_id}.inner"
-        plan = SparePlan(
+        plan = PrestartPlan(
             machine_id=machine_id,
             state_dir=state_dir,
-            place=self._places.roots / machine_id,
+            place=self._paths.roots / machine_id,
             netns=pin,
             argv=AGENT_ARGV,
             binds=agent_binds(self._programs, shape.versions),
             limits=Limits(memory_mib=shape.memory_mib, vcpus=shape.vcpus),
         )
-        spare: Spare | None = None
+        prestarted: PrestartedMachine | None = None
         try:
             await to_the_end(asyncio.to_thread(self._prepare, state_dir))
             try:
                 await to_the_end(asyncio.to_thread(new_netns, pin))
-                spare = await self._engine(shape.versions.engine).spare(plan)
+                prestarted = await self._engine(shape.versions.engine).prestart(plan)
             finally:
                 # Its processes hold it.
                 await to_the_end(asyncio.to_thread(unpin, pin))
         except BaseException:
-            # With a spare, who wanted it left just then.
-            await to_the_end(self._clear(machine_id) if spare is None else self._end(spare))
+            # With a prestarted machine, who wanted it left just then.
+            await to_the_end(self._clear(machine_id) if prestarted is None else self._end(prestarted))
             raise
-        return spare
+        return prestarted
 
     def _prepare(self, state_dir: Path) -> None:
-        Mounts.share(self._places.roots)
+        Mounts.share(self._paths.roots)
         state_dir.mkdir(mode=0o700, parents=True)
-        # Nobody's yet: see ``Berths.strays``.
+        # Nobody's yet: see ``Running machines.strays``.
         (state_dir / _CONSOLE).symlink_to(os.devnull)
 
     async def drain(self) -> None:
         """End it; another one is made when something is expected again."""
-        if self._spare is not None:
-            (_, spare), self._spare = self._spare, None
-            await to_the_end(self._end(spare))
+        if self._prestarted is not None:
+            (_, prestarted), self._prestarted = self._prestarted, None
+            await to_the_end(self._end(prestarted))
 
-    async def _end(self, spare: Spare) -> None:
+    async def _end(self, prestarted: PrestartedMachine) -> None:
         try:
-            await spare.kill()
+            await prestarted.kill()
         except (AtollError, OSError) as error:
-            _log.error("the spare machine %s does not end: %s", spare.machine_id, error)
-            self._ids.discard(spare.machine_id)  # what is left of it is for `gc`
+            _log.error("the prestarted machine %s does not end: %s", prestarted.machine_id, error)
+            self._ids.discard(prestarted.machine_id)  # what is left of it is for `gc`
             return
-        await self._clear(spare.machine_id)
+        await self._clear(prestarted.machine_id)
 
     async def _clear(self, machine_id: str) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._places.machines / machine_id, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, self._paths.machines / machine_id, ignore_errors=True)
         self._ids.discard(machine_id)
 
 
@@ -211,5 +211,5 @@ def agent_binds(programs: Programs, versions: Versions) -> tuple[Bind, ...]:
     return (Bind(source=str(programs.agent_dir(versions.agent)), target="/.atoll"),)
 
 
-def _shape(plan: BerthPlan) -> _Shape:
+def _shape(plan: RunPlan) -> _Shape:
     return _Shape(plan.versions, plan.limits.memory_mib, plan.limits.vcpus)

@@ -1,4 +1,4 @@
-"""A berth: one machine with the disk and the link that it runs on, begun and given up together."""
+"""A running machine: one machine with the disk and the link that it runs on, begun and given up together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from atoll.engines import Bind, Engine, Machine, MachinePlan, Spare
+from atoll.engines import Bind, Engine, Machine, MachinePlan, PrestartedMachine
 from atoll.errors import (
     AtollError,
     DamagedError,
@@ -25,8 +25,8 @@ from atoll.errors import (
 from atoll.guest import GuestInit
 from atoll.host import to_the_end
 from atoll.supervisor.machines.disk_budget import growth_at_start
-from atoll.supervisor.machines.plans import BerthPlan, changes_of
-from atoll.supervisor.machines.prestarted import SpareDiedError, Spares, agent_binds
+from atoll.supervisor.machines.plans import RunPlan, changes_of
+from atoll.supervisor.machines.prestarted import PrestartedDiedError, PrestartedMachines, agent_binds
 from atoll.supervisor.machines.uplinks import uplink_of
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.rows import SandboxRow
@@ -82,7 +82,7 @@ def _leads_to(state_dir: Path, console: Path) -> bool:
         return False
 
 
-class Berth:
+class RunningMachine:
     """A running machine and what belongs to it. ``leaving`` is set before it ends on purpose, and ``killed`` before
     its sandbox is killed in the middle of an operation.
 
@@ -194,8 +194,8 @@ class Berth:
         self.gone.set()
 
 
-class Berths:
-    """Begins and gives up berths.
+class RunningMachines:
+    """Begins and gives up running machines.
 
     Args:
         run: Where machines have their own directories; short, since sockets lie in them.
@@ -204,7 +204,7 @@ class Berths:
         programs: The guest agents' binaries.
         layers: The disks.
         agents: Calls to guest agents.
-        spares: The machine that is kept ready.
+        prestarted machines: The machine that is kept ready.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Berths:
         programs: Programs,
         layers: Layers,
         agents: Agents,
-        spares: Spares,
+        prestarted_machines: PrestartedMachines,
     ) -> None:
         self._run = run
         self._sandboxes = sandboxes
@@ -224,24 +224,24 @@ class Berths:
         self._programs = programs
         self._layers = layers
         self._agents = agents
-        self.spares = spares
+        self.prestarted_machines = prestarted_machines
         self._owned: dict[str, Path] = {}
-        self._stuck: dict[Path, Machine | Spare] = {}
+        self._stuck: dict[Path, Machine | PrestartedMachine] = {}
         self.seals = Seals()
 
     def machine_ids(self) -> set[str]:
         """The machines that run or are being started, and those that are kept ready."""
-        return set(self._owned) | self.spares.ids()
+        return set(self._owned) | self.prestarted_machines.ids()
 
     def disks(self) -> set[Path]:
         """The disks that are mounted for them."""
         return set(self._owned.values())
 
-    async def begin(self, plan: BerthPlan, link: Link, wanted: GuestInit) -> Berth:
+    async def begin(self, plan: RunPlan, link: Link, wanted: GuestInit) -> RunningMachine:
         """Mount the disk, start or restore the machine, and have its agent make of the guest what is ``wanted``.
 
         Raises:
-            SpareDiedError: The spare that it was to be restored into has ended. The guest may have run for a moment.
+            PrestartedDiedError: The machine to restore into has ended. The guest may have run for a moment.
 
         Postcondition: on any exception the disk is unmounted and nothing runs; the link is still the caller's.
         """
@@ -249,40 +249,40 @@ class Berths:
             # Two machines that write to one disk would destroy it.
             await stuck.kill()
             del self._stuck[plan.disk]
-        spare = self.spares.take(plan) if plan.checkpoint is not None else None
-        machine_id = new_id() if spare is None else spare.machine_id
+        prestarted = self.prestarted_machines.take(plan) if plan.checkpoint is not None else None
+        machine_id = new_id() if prestarted is None else prestarted.machine_id
         self._owned[machine_id] = plan.disk
         try:
             await link.set_rate(plan.limits.network_mib_s)
             machine_plan, sealed = await to_the_end(asyncio.to_thread(self._prepare, plan, machine_id, link))
-            start = self._started(plan, machine_plan, link, spare)
+            start = self._started(plan, machine_plan, link, prestarted)
             machine = await self._whole(plan.checkpoint if sealed else None, start)
         except BaseException:
-            if spare is not None:
-                await to_the_end(self._kill(spare, plan.disk))
+            if prestarted is not None:
+                await to_the_end(self._kill(prestarted, plan.disk))
             await to_the_end(self._clear(plan.disk, self._run / machine_id))
             raise
         finally:
             if plan.checkpoint is not None:
-                self.spares.expect(plan)
+                self.prestarted_machines.expect(plan)
         state_dir = self._run / machine_id
-        berth = Berth(machine, link, plan.disk, state_dir)
+        running = RunningMachine(machine, link, plan.disk, state_dir)
         try:
             memory_bytes = (plan.limits.memory_mib or 0) << 20
             told = msgspec.structs.replace(wanted, memory_bytes=memory_bytes)
-            await berth.alive(self._agents.first(link, told), plan.sandbox_id)
+            await running.alive(self._agents.first(link, told), plan.sandbox_id)
         except BaseException:
-            await to_the_end(self.end(berth))
+            await to_the_end(self.end(running))
             raise
-        return berth
+        return running
 
     async def _started(
-        self, plan: BerthPlan, machine_plan: MachinePlan, link: Link, spare: Spare | None
+        self, plan: RunPlan, machine_plan: MachinePlan, link: Link, prestarted: PrestartedMachine | None
     ) -> Machine:
-        """Start a machine, in the spare if there is one."""
+        """Start a machine, in the prestarted machine if there is one."""
         engine = self._engine(plan.versions.engine)
-        if spare is not None:
-            machine = await self._restored(plan, machine_plan, link, spare)
+        if prestarted is not None:
+            machine = await self._restored(plan, machine_plan, link, prestarted)
             if machine is not None:
                 return machine
             await link.prepare()
@@ -290,22 +290,22 @@ class Berths:
         return await engine.start(machine_plan)
 
     async def _restored(
-        self, plan: BerthPlan, machine_plan: MachinePlan, link: Link, spare: Spare
+        self, plan: RunPlan, machine_plan: MachinePlan, link: Link, prestarted: PrestartedMachine
     ) -> Machine | None:
-        """The machine that a spare has become; None when it has ended instead."""
+        """The machine that a prestarted machine has become; None when it has ended instead."""
         try:
             uplink = await link.open_uplink()
         except OSError as error:
             _log.warning("the network of sandbox %s is left to the engine: %s", plan.sandbox_id, error)
-            await spare.kill()
+            await prestarted.kill()
             return None
         with uplink.socket:
             _claim(machine_plan.state_dir, self._console(plan.sandbox_id))
             engine = self._engine(plan.versions.engine)
             try:
-                return await engine.restore(spare, machine_plan, uplink_of(uplink))
+                return await engine.restore(prestarted, machine_plan, uplink_of(uplink))
             except EngineError as error:
-                raise SpareDiedError(error.message, hint=error.hint) from error
+                raise PrestartedDiedError(error.message, hint=error.hint) from error
 
     async def seal(self, checkpoint: Path, sandbox_id: str) -> None:
         """Seal the memory of a sleeping sandbox, which counts already: without a seal it would only not be checked."""
@@ -333,7 +333,7 @@ class Berths:
             raise
         return machine
 
-    async def adopt(self, row: SandboxRow, link: Link, disk: Path) -> Berth | None:
+    async def adopt(self, row: SandboxRow, link: Link, disk: Path) -> RunningMachine | None:
         """Take over the machine that a dead supervisor ran; None when it has ended, and then its remains are gone."""
         state_dir = self._run / (row.machine_id or "")
         machine = await self._engine(row.versions.engine).adopt(row.machine or b"")
@@ -341,7 +341,7 @@ class Berths:
             await self._clear(disk, state_dir)
             return None
         self._owned[state_dir.name] = disk
-        return Berth(machine, link, disk, state_dir)
+        return RunningMachine(machine, link, disk, state_dir)
 
     async def end_lost(self, row: SandboxRow, disk: Path) -> None:
         """End the machine of a row that cannot be taken over, if it still runs."""
@@ -349,7 +349,7 @@ class Berths:
             await machine.kill()
         await self._clear(disk, self._run / (row.machine_id or ""))
 
-    async def strays(self, plan: BerthPlan) -> list[tuple[str, bytes]]:
+    async def strays(self, plan: RunPlan) -> list[tuple[str, bytes]]:
         """Ids and records of machines that run, that a dead supervisor started for a sandbox, and that are not owned.
 
         What it only began to start does not run any more when this returns, nor will.
@@ -364,33 +364,33 @@ class Berths:
                 found.append((state_dir.name, record))
         return found
 
-    def let_go(self, berth: Berth) -> None:
-        """Own a berth no more, although its machine runs: what is not adopted again is a leftover."""
-        berth.close()
-        self._owned.pop(berth.state_dir.name, None)
+    def let_go(self, running: RunningMachine) -> None:
+        """Own a running machine no more, although its machine runs: what is not adopted again is a leftover."""
+        running.close()
+        self._owned.pop(running.state_dir.name, None)
 
-    async def end(self, berth: Berth) -> None:
+    async def end(self, running: RunningMachine) -> None:
         """End the machine and unmount its disk, whatever state they are in. The link is still the caller's.
 
         What the host refuses to end is logged, and nothing is started on that disk before it has ended.
 
         Postcondition: no process or mount of it is left; its disk is.
         """
-        berth.leave()
-        await self._kill(berth.machine, berth.disk)
-        berth.close()
+        running.leave()
+        await self._kill(running.machine, running.disk)
+        running.close()
         # The watch may not have had its turn, and whatever follows a machine until its end would go on for ever.
-        berth.gone.set()
-        await self._clear(berth.disk, berth.state_dir)
+        running.gone.set()
+        await self._clear(running.disk, running.state_dir)
 
-    async def _kill(self, machine: Machine | Spare, disk: Path) -> None:
+    async def _kill(self, machine: Machine | PrestartedMachine, disk: Path) -> None:
         try:
             await machine.kill()
         except (AtollError, OSError) as error:
             _log.error("the machine %s does not end: %s", machine.machine_id, error)
             self._stuck[disk] = machine
 
-    async def step_off(self, berth: Berth, plan: BerthPlan) -> Callable[[], None]:
+    async def step_off(self, running: RunningMachine, plan: RunPlan) -> Callable[[], None]:
         """Have a frozen machine let go of its disk, and unmount it.
 
         Returns what is left to be done in a thread, see ``Layers.leave``.
@@ -398,27 +398,27 @@ class Berths:
         Raises:
             AtollError, OSError: It cannot; then it is of no use any more.
         """
-        await self._engine(plan.versions.engine).detach_files(berth.machine)
-        return await asyncio.to_thread(self._layers.leave, berth.disk)
+        await self._engine(plan.versions.engine).detach_files(running.machine)
+        return await asyncio.to_thread(self._layers.leave, running.disk)
 
-    async def step_on(self, berth: Berth, plan: BerthPlan) -> None:
+    async def step_on(self, running: RunningMachine, plan: RunPlan) -> None:
         """Undo ``step_off``, on a disk in the same place that has the same files.
 
         Raises:
             AtollError: It cannot; then it is of no use any more.
         """
         root = await asyncio.to_thread(self._root, plan)
-        machine_plan = self._machine_plan(plan, berth.machine.machine_id, root, berth.link)
-        await self._engine(plan.versions.engine).attach_files(berth.machine, machine_plan)
-        berth.limits_changed.set()  # its disk is measured anew
+        machine_plan = self._machine_plan(plan, running.machine.machine_id, root, running.link)
+        await self._engine(plan.versions.engine).attach_files(running.machine, machine_plan)
+        running.limits_changed.set()  # its disk is measured anew
 
-    def _prepare(self, plan: BerthPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:
+    def _prepare(self, plan: RunPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:
         """Mount the disk; what is to be started on it, and whether its memory has a seal."""
         sealed = plan.checkpoint is not None and self.seals.check(plan.checkpoint, small=True)
         machine_plan = self._machine_plan(plan, machine_id, self._root(plan), link)
         return msgspec.structs.replace(machine_plan, growth=growth_at_start(self._layers, plan)), sealed
 
-    def _root(self, plan: BerthPlan) -> Path:
+    def _root(self, plan: RunPlan) -> Path:
         if not plan.image:
             raise HostError(
                 f"the image that sandbox {plan.sandbox_id} stands on is missing",
@@ -435,7 +435,7 @@ class Berths:
             )
         return plan.image[0].resolve()
 
-    def _machine_plan(self, plan: BerthPlan, machine_id: str, root: Path, link: Link) -> MachinePlan:
+    def _machine_plan(self, plan: RunPlan, machine_id: str, root: Path, link: Link) -> MachinePlan:
         volumes = (
             Bind(source=str(_there(one.source)), target=one.target, shared=True) for one in plan.volumes
         )

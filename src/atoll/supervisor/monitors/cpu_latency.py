@@ -20,7 +20,7 @@ _OPERATION_S = 1.0
 _BUSY_SHARE = 1 / 8
 
 
-class LatencyWatch:
+class LatencyMonitor:
     """Makes and withdraws the request.
 
     Args:

@@ -16,9 +16,9 @@ from atoll.types import StatsSample
 if TYPE_CHECKING:
     from atoll.engines import MachineStats
     from atoll.supervisor.lifecycle.parts import Parts
-    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.state.registry import Sandbox
-    from atoll.supervisor.state.tasks import Works
+    from atoll.supervisor.state.tasks import Tasks
 
 _EVERY_S = 5.0
 _KEPT_S = 3600.0
@@ -66,23 +66,23 @@ class History:
 
     Args:
         parts: What sandboxes are made of.
-        works: Owner of the sampling.
+        tasks: Owner of the sampling.
         clock: Monotonic seconds.
     """
 
-    def __init__(self, parts: Parts, works: Works, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, parts: Parts, tasks: Tasks, clock: Callable[[], float] = time.monotonic) -> None:
         self._parts = parts
-        self._works = works
+        self._tasks = tasks
         self._clock = clock
         self._pasts: dict[str, Past] = {}
 
     def start(self) -> None:
         """Begin to sample."""
-        self._works.watch(self._sampling())
+        self._tasks.watch(self._sampling())
 
-    def follow(self, sandbox: Sandbox, berth: Berth) -> None:
-        """Take the first sample of a berth that has just become the sandbox's."""
-        self._works.watch(self._first(sandbox, berth))
+    def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
+        """Take the first sample of a running machine that has just become the sandbox's."""
+        self._tasks.watch(self._first(sandbox, running))
 
     def of(
         self, sandbox: Sandbox, start_s: float | None = None, end_s: float | None = None
@@ -95,39 +95,39 @@ class History:
             if (start_s is None or sample.at >= start_s) and (end_s is None or sample.at <= end_s)
         ]
 
-    async def _first(self, sandbox: Sandbox, berth: Berth) -> None:
+    async def _first(self, sandbox: Sandbox, running: RunningMachine) -> None:
         await asyncio.sleep(_FIRST_S)
-        if sandbox.berth is berth:
-            await self._sample(sandbox, berth)
+        if sandbox.running is running:
+            await self._sample(sandbox, running)
 
     async def _sampling(self) -> None:
         took_s = 0.0
         while True:
             await asyncio.sleep(min(_SELDOM_S, max(_EVERY_S, took_s / _SHARE)))
             began_s = self._clock()
-            sandboxes = self._parts.table.sandboxes()
+            sandboxes = self._parts.registry.sandboxes()
             self._forget(sandboxes)
             for sandbox in sandboxes:
-                if sandbox.berth is not None and sandbox.row.state == "running":
-                    await self._sample(sandbox, sandbox.berth)
+                if sandbox.running is not None and sandbox.row.state == "running":
+                    await self._sample(sandbox, sandbox.running)
             took_s = self._clock() - began_s
 
     def _forget(self, sandboxes: Sequence[Sandbox]) -> None:
         for gone in self._pasts.keys() - {one.sandbox_id for one in sandboxes}:
             del self._pasts[gone]
-        asleep = {one.sandbox_id for one in sandboxes if one.berth is None} & self._pasts.keys()
+        asleep = {one.sandbox_id for one in sandboxes if one.running is None} & self._pasts.keys()
         if len(asleep) > _ASLEEP_MOST:
             by_age = sorted(asleep, key=lambda sandbox_id: self._pasts[sandbox_id].newest_at)
             for sandbox_id in by_age[:-_ASLEEP_MOST]:
                 del self._pasts[sandbox_id]
 
-    async def _sample(self, sandbox: Sandbox, berth: Berth) -> None:
+    async def _sample(self, sandbox: Sandbox, running: RunningMachine) -> None:
         try:
-            stats = await berth.machine.stats()
+            stats = await running.machine.stats()
             past = self._pasts.setdefault(sandbox.sandbox_id, Past())
-            await self._measure(past, berth, stats)
+            await self._measure(past, running, stats)
         except (AtollError, OSError) as error:
-            if not berth.leaving and not berth.gone.is_set():
+            if not running.leaving and not running.gone.is_set():
                 _log.info("sandbox %s is not sampled: %s", sandbox.sandbox_id, error)
             return
         limits = self._parts.quotas.limits_within(sandbox.row)
@@ -136,7 +136,7 @@ class History:
             StatsSample(
                 at=self._parts.leases.clock.unix_s(),
                 vcpus=vcpus,
-                cpu_percent=past.cpu_percent(berth.machine.machine_id, stats.cpu_s, vcpus, self._clock()),
+                cpu_percent=past.cpu_percent(running.machine.machine_id, stats.cpu_s, vcpus, self._clock()),
                 memory_bytes=stats.memory_bytes,
                 memory_limit_bytes=stats.memory_limit_bytes,
                 disk_bytes=past.disk_bytes,
@@ -144,11 +144,11 @@ class History:
             )
         )
 
-    async def _measure(self, past: Past, berth: Berth, stats: MachineStats) -> None:
+    async def _measure(self, past: Past, running: RunningMachine, stats: MachineStats) -> None:
         """Measure the disk, but not so soon again that it would cost much: a walk looks at every file."""
         if stats.disk_bytes is not None:
             past.disk_bytes = stats.disk_bytes
         elif self._clock() >= past.measured_s:
             began_s = self._clock()
-            past.disk_bytes = await asyncio.to_thread(self._parts.layers.sizes_changed, berth.disk)
+            past.disk_bytes = await asyncio.to_thread(self._parts.layers.sizes_changed, running.disk)
             past.measured_s = self._clock() + (self._clock() - began_s) / _SHARE

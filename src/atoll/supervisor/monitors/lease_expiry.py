@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.sleep import Sleep
     from atoll.supervisor.state.registry import Sandbox
     from atoll.supervisor.state.rows import SandboxRow
-    from atoll.supervisor.state.tasks import Works
+    from atoll.supervisor.state.tasks import Tasks
 
 # The loop's own clock stands still while the host sleeps, so it is not asked to wait for longer.
 _LOOK_S = 1.0
@@ -29,14 +29,14 @@ _AGAIN_S = 10.0
 _log = logging.getLogger(__name__)
 
 
-class LeaseWatch:
+class LeaseExpiry:
     """Looks after all leases and lifetimes of a home, in one task.
 
     Args:
         parts: The sandboxes, what rows say of leases, and how long those may be.
         sleep: Suspends and stops.
         kills: Kills.
-        works: Owner of the watching, and of what it does.
+        tasks: Owner of the watching, and of what it does.
         tell: Writes a line into a sandbox's log.
     """
 
@@ -45,15 +45,15 @@ class LeaseWatch:
         parts: Parts,
         sleep: Sleep,
         kills: Kills,
-        works: Works,
+        tasks: Tasks,
         tell: Callable[[str, str], None],
     ) -> None:
-        self._table = parts.table
+        self._registry = parts.registry
         self._leases = parts.leases
         self._quotas = parts.quotas
         self._sleep = sleep
         self._kills = kills
-        self._works = works
+        self._tasks = tasks
         self._tell = tell
         self._due = LeaseTable()
         self._ending: set[str] = set()
@@ -62,10 +62,10 @@ class LeaseWatch:
 
     def start(self) -> None:
         """Begin with all that the table has; what was over while no supervisor ran ends now."""
-        self._table.changed = self._changed
-        for sandbox in self._table.sandboxes():
+        self._registry.changed = self._changed
+        for sandbox in self._registry.sandboxes():
             self._changed(sandbox.row)
-        self._works.watch(self._watching())
+        self._tasks.watch(self._watching())
 
     async def set_timeout(
         self, sandbox: Sandbox, timeout_s: float | None, *, extend_only: bool = False
@@ -87,7 +87,7 @@ class LeaseWatch:
             lengthen = self._leases.extended(sandbox.row, timeout_s)
             columns = lengthen if extend_only else self._leases.lasting(timeout_s)
             if columns:
-                await self._table.change(sandbox, **columns)
+                await self._registry.change(sandbox, **columns)
             if self._leases.is_over(sandbox.row):
                 await self._end_locked(sandbox)
 
@@ -109,7 +109,7 @@ class LeaseWatch:
             next_s = self._due.next_s()
             if next_s is not None and abs(clock.unix_s() - clock.boot_s() - offset_s) > JUMP_S:
                 offset_s = clock.unix_s() - clock.boot_s()
-                self._works.spawn(self._tell_calendar())
+                self._tasks.spawn(self._tell_calendar())
             now_s = clock.boot_s()
             wait_s = None if next_s is None else min(_LOOK_S, max(0.0, next_s - now_s))
             self._until_s = math.inf if wait_s is None else now_s + wait_s
@@ -118,10 +118,10 @@ class LeaseWatch:
 
     def _end_soon(self, sandbox_id: str) -> None:
         with suppress(AtollError):
-            sandbox = self._table.sandbox(sandbox_id)
+            sandbox = self._registry.sandbox(sandbox_id)
             self._ending.add(sandbox_id)
             # Not waited for: one that is in the middle of something keeps no other running.
-            self._works.spawn(self._end(sandbox))
+            self._tasks.spawn(self._end(sandbox))
 
     async def _end(self, sandbox: Sandbox) -> None:
         ended = False
@@ -155,12 +155,12 @@ class LeaseWatch:
             # A disk that is the engine's own is in the memory: that is kept too.
             await self._sleep.suspend_locked(sandbox, memory=then == "suspend" or row.engine_disk)
         elif row.state != "killed":
-            await self._table.change(sandbox, **NO_LEASE)
+            await self._registry.change(sandbox, **NO_LEASE)
 
     async def _tell_calendar(self) -> None:
         """Have rows say when leases end by the calendar, which has jumped: the next boot knows nothing else."""
-        for sandbox in self._table.sandboxes():
+        for sandbox in self._registry.sandboxes():
             async with sandbox.lock:
                 columns = self._leases.told(sandbox.row)
                 if columns and sandbox.row.state != "killed":
-                    await self._table.change(sandbox, **columns)
+                    await self._registry.change(sandbox, **columns)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.supervisor.state.registry import Sandbox
-from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.state.tasks import Tasks
 
 if TYPE_CHECKING:
-    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.machines.running_machine import RunningMachine
 
 _LOOK_S = 0.1
 # An address lookup of the kernel's own (ARP) is as long as this; a TCP segment with data is longer.
@@ -30,21 +30,21 @@ class Traffic:
     """Looks at the counters of paused sandboxes and wakes those that get traffic.
 
     Args:
-        works: Owner of the looking.
+        tasks: Owner of the looking.
         wake: Wakes a sandbox.
     """
 
-    def __init__(self, works: Works, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
-        self._works = works
+    def __init__(self, tasks: Tasks, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
+        self._tasks = tasks
         self._wake = wake
         self._watches: dict[str, asyncio.Task[None]] = {}
 
-    def watch(self, sandbox: Sandbox, berth: Berth) -> None:
-        """Watch a sandbox for as long as it is paused on this berth. One that is watched is watched anew."""
+    def watch(self, sandbox: Sandbox, running: RunningMachine) -> None:
+        """Watch a sandbox for as long as it is paused on this running machine. One that is watched is watched anew."""
         if before := self._watches.get(sandbox.sandbox_id):
             # It may have been thawed for a moment, which the watch before would take for traffic.
             before.cancel()
-        watch = self._works.watch(self._watching(sandbox, berth))
+        watch = self._tasks.watch(self._watching(sandbox, running))
         self._watches[sandbox.sandbox_id] = watch
         watch.add_done_callback(partial(self._forget, sandbox.sandbox_id))
 
@@ -52,15 +52,15 @@ class Traffic:
         if self._watches.get(sandbox_id) is watch:
             del self._watches[sandbox_id]
 
-    async def _watching(self, sandbox: Sandbox, berth: Berth) -> None:
+    async def _watching(self, sandbox: Sandbox, running: RunningMachine) -> None:
         # What comes before the first look are the ends of the connections that were shut at the pause.
         before: int | None = None
         try:
             while True:
                 await asyncio.sleep(_LOOK_S)
-                if sandbox.row.state != "paused" or sandbox.berth is not berth:
+                if sandbox.row.state != "paused" or sandbox.running is not running:
                     return
-                now, _ = berth.link.traffic()
+                now, _ = running.link.traffic()
                 if before is not None and wanted(before, now):
                     _log.info("sandbox %s wakes: it gets traffic", sandbox.sandbox_id)
                     await self._wake(sandbox)

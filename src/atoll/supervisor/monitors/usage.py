@@ -29,8 +29,8 @@ class Usage:
         disk_bytes = await asyncio.to_thread(self._disk_bytes, sandbox.row)
         limits = self._parts.quotas.limits_within(sandbox.row)
         held: dict[str, str] = {**held_of(limits, self._parts.means)}
-        berth = sandbox.berth
-        if berth is None:
+        running = sandbox.running
+        if running is None:
             return SandboxStats(
                 state=sandbox.row.state,
                 cpu_s=None,
@@ -43,14 +43,14 @@ class Usage:
                 limits=limits,
                 held=held,
             )
-        machine = await berth.alive(berth.machine.stats(), sandbox.sandbox_id)
+        machine = await running.alive(running.machine.stats(), sandbox.sandbox_id)
         processes = None
         if sandbox.row.state == "running":
             with suppress(AtollError):  # a guest that does not answer has statistics all the same
                 processes = (
-                    await berth.alive(self._parts.agents.stats(berth.link), sandbox.sandbox_id)
+                    await running.alive(self._parts.agents.stats(running.link), sandbox.sandbox_id)
                 ).processes
-        received, sent = berth.link.traffic()
+        received, sent = running.link.traffic()
         if machine.disk_bytes is not None:
             disk_bytes = machine.disk_bytes
         return SandboxStats(
@@ -67,8 +67,8 @@ class Usage:
         )
 
     def _disk_bytes(self, row: SandboxRow) -> int:
-        places = self._parts.places
+        paths = self._parts.paths
         if not row.engine_disk:
-            return self._parts.layers.sizes_changed(places.disk(row.sandbox_id, row.disk))
-        checkpoint = places.checkpoint(row.sandbox_id)
+            return self._parts.layers.sizes_changed(paths.disk(row.sandbox_id, row.disk))
+        checkpoint = paths.checkpoint(row.sandbox_id)
         return tree_bytes(checkpoint) if checkpoint.is_dir() else 0

@@ -37,7 +37,7 @@ class _Found(msgspec.Struct, frozen=True):
     machine_id: str = ""
 
 
-class Leftovers:
+class LeftoverCollector:
     """Finds and removes what nothing owns.
 
     Args:
@@ -92,7 +92,7 @@ class Leftovers:
             yield _Found(leftover, path, _is_never)
 
     def _processes(self) -> Iterator[_Found]:
-        prefix = os.fsencode(self._parts.places.machines) + b"/"
+        prefix = os.fsencode(self._parts.paths.machines) + b"/"
         for entry in _PROC.iterdir():
             if not entry.name.isdigit():
                 continue
@@ -110,12 +110,12 @@ class Leftovers:
                 )
 
     def _mounts(self) -> Iterator[_Found]:
-        roots = self._parts.places.roots.resolve()
+        roots = self._parts.paths.roots.resolve()
         for point in mounts_below(roots):
             if point != roots:
                 machine_id = point.relative_to(roots).parts[0]
                 yield _Found(Leftover(kind="mount", name=str(point)), point, self._runs(machine_id))
-        for point in mounts_below(self._parts.places.sandboxes):
+        for point in mounts_below(self._parts.paths.sandboxes):
             yield _Found(Leftover(kind="mount", name=str(point)), point, self._mounted(point))
 
     def _cgroup_names(self) -> Iterator[_Found]:
@@ -123,16 +123,16 @@ class Leftovers:
             yield _Found(Leftover(kind="cgroup", name=name), Path(name), self._runs(name))
 
     def _directories(self) -> Iterator[_Found]:
-        places = self._parts.places
-        for parent in (places.sandboxes, places.snapshots, places.forks, places.forks_pages):
+        paths = self._parts.paths
+        for parent in (paths.sandboxes, paths.snapshots, paths.forks, paths.forks_pages):
             yield from self._unowned(parent, self._ids)
-        yield from self._unowned(places.volumes, self._volume_ids)
-        yield from self._unowned(places.machines, self._parts.berths.machine_ids)
-        for layer_id in set(self._parts.layers.ids()) - layers_in_use(self._parts.table):
+        yield from self._unowned(paths.volumes, self._volume_ids)
+        yield from self._unowned(paths.machines, self._parts.running_machines.machine_ids)
+        for layer_id in set(self._parts.layers.ids()) - layers_in_use(self._parts.registry):
             size = self._parts.layers.size_bytes(layer_id)
             leftover = Leftover(kind="directory", name=f"layers/{layer_id}", size_bytes=size)
             yield _Found(leftover, Path("layers") / layer_id, self._stood_on(layer_id))
-        for path in self._parts.programs.unneeded(versions_in_use(self._parts.table)):
+        for path in self._parts.programs.unneeded(versions_in_use(self._parts.registry)):
             leftover = Leftover(kind="directory", name=str(path), size_bytes=tree_bytes(path))
             yield _Found(leftover, path, self._used(path))
 
@@ -146,23 +146,23 @@ class Leftovers:
                 yield _Found(leftover, entry, partial(_meet, ids, owned))
 
     def _ids(self) -> set[str]:
-        return owned_ids(self._parts.table) | self._pool_ids()
+        return owned_ids(self._parts.registry) | self._pool_ids()
 
     def _volume_ids(self) -> set[str]:
         # Those of volumes that the database has lost are no leftovers: what people keep there is nowhere else.
-        return self._parts.volumes.ids() | self._parts.volumes.kept_ids() | self._parts.table.holds.ids()
+        return self._parts.volumes.ids() | self._parts.volumes.kept_ids() | self._parts.registry.pins.ids()
 
     def _runs(self, machine_id: str) -> Callable[[], bool]:
-        return lambda: machine_id in self._parts.berths.machine_ids()
+        return lambda: machine_id in self._parts.running_machines.machine_ids()
 
     def _mounted(self, point: Path) -> Callable[[], bool]:
-        return lambda: any(point.is_relative_to(disk) for disk in self._parts.berths.disks())
+        return lambda: any(point.is_relative_to(disk) for disk in self._parts.running_machines.disks())
 
     def _stood_on(self, layer_id: str) -> Callable[[], bool]:
-        return lambda: layer_id in layers_in_use(self._parts.table)
+        return lambda: layer_id in layers_in_use(self._parts.registry)
 
     def _used(self, program: Path) -> Callable[[], bool]:
-        return lambda: program not in self._parts.programs.unneeded(versions_in_use(self._parts.table))
+        return lambda: program not in self._parts.programs.unneeded(versions_in_use(self._parts.registry))
 
     async def _remove(self, found: _Found) -> None:
         kind = found.leftover.kind

@@ -16,8 +16,8 @@ from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.lifecycle.sleep import PARTED_REASON
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.machines.identity import woken_init
-from atoll.supervisor.machines.running_machine import Berth
-from atoll.supervisor.recovery.gc import Leftovers
+from atoll.supervisor.machines.running_machine import RunningMachine
+from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.state.leases import length_after_use
 from atoll.supervisor.state.registry import Sandbox, with_losses
 from atoll.supervisor.state.rows import OperationRow, SandboxRow
@@ -41,7 +41,7 @@ class Reconcile:
         leftovers: What remains when all is adopted.
     """
 
-    def __init__(self, parts: Parts, kills: Kills, leftovers: Leftovers) -> None:
+    def __init__(self, parts: Parts, kills: Kills, leftovers: LeftoverCollector) -> None:
         self._parts = parts
         self._kills = kills
         self._leftovers = leftovers
@@ -55,7 +55,7 @@ class Reconcile:
         One sandbox that makes trouble does not keep the others from being adopted.
         """
         begun = {row.sandbox_id: row for row in await self._parts.operations.cut_short()}
-        left = self._parts.table.sandboxes()
+        left = self._parts.registry.sandboxes()
         # Beside each other: a guest that may stand still has 10 s to answer, and each of them would add its own.
         async with asyncio.TaskGroup() as all_of_them:
             for each in left:
@@ -77,8 +77,8 @@ class Reconcile:
             await self._parts.operations.close(operation, self._state(operation.sandbox_id))
 
     async def _settle_freeze(self, sandbox: Sandbox) -> None:
-        disk, stack = self._parts.places.disk(sandbox.sandbox_id, sandbox.row.disk), sandbox.row.stack
-        if sandbox.berth is not None or not disk.is_dir():
+        disk, stack = self._parts.paths.disk(sandbox.sandbox_id, sandbox.row.disk), sandbox.row.stack
+        if sandbox.running is not None or not disk.is_dir():
             return
         layers = self._parts.layers
         try:
@@ -87,7 +87,7 @@ class Reconcile:
             _log.warning("sandbox %s: its freeze is not undone yet: %s", sandbox.sandbox_id, error)
             # The next mount tries it again: until then, for as long as this supervisor lives, the layer is not erased.
             if (layer_id := layers.noted_freeze(disk)) is not None:
-                self._unsettled.enter_context(self._parts.table.holds.during(layer_id))
+                self._unsettled.enter_context(self._parts.registry.pins.during(layer_id))
             return
         if found != stack:
             _log.warning("sandbox %s stands on a layer that its row had lost", sandbox.sandbox_id)
@@ -97,14 +97,14 @@ class Reconcile:
     async def _keep_row(self, sandbox: Sandbox, **changes: Any) -> None:
         """Change a row, in memory at least: a full disk must not keep anybody from killing."""
         try:
-            await self._parts.table.change(sandbox, **changes)
+            await self._parts.registry.change(sandbox, **changes)
         except AtollError as error:
             _log.warning("sandbox %s: what it is cannot be written down: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(**changes)
 
     async def _finish_kills(self) -> None:
         """Erase what was being killed; the leftovers' collection has ended its processes and mounts."""
-        for sandbox in self._parts.table.all():
+        for sandbox in self._parts.registry.all():
             if sandbox.row.state != "killed":
                 continue
             try:
@@ -146,12 +146,12 @@ class Reconcile:
 
     async def _memory_counts(self, row: SandboxRow, begun: OperationRow | None) -> bool:
         """Whether a sandbox that sleeps, and that no machine runs for any more, can go on from its memory."""
-        checkpoint = self._parts.places.checkpoint(row.sandbox_id)
+        checkpoint = self._parts.paths.checkpoint(row.sandbox_id)
         if not checkpoint.is_dir():
             return False
         if row.engine_disk or begun is None or begun.kind != "wake":
             return True
-        disk = self._parts.places.disk(row.sandbox_id, row.disk)
+        disk = self._parts.paths.disk(row.sandbox_id, row.disk)
         return await asyncio.to_thread(same_instant, checkpoint, disk)
 
     async def _one_with_patience(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
@@ -173,16 +173,18 @@ class Reconcile:
             await self._adopt(sandbox)
         elif row.state == "suspended" and not row.has_memory:
             return  # what was begun with it never counted, and goes with the leftovers
-        elif row.state == "suspended" and not self._parts.places.checkpoint(row.sandbox_id).is_dir():
+        elif row.state == "suspended" and not self._parts.paths.checkpoint(row.sandbox_id).is_dir():
             await self._mark(sandbox, "its memory was lost when the host went down")
         elif row.state == "suspended" and begun is not None and begun.kind == "wake":
             await self._finish_waking(sandbox, begun)
         elif row.state == "suspended" and begun is not None and begun.kind == "suspend":
-            await self._parts.berths.seal(self._parts.places.checkpoint(row.sandbox_id), row.sandbox_id)
+            await self._parts.running_machines.seal(
+                self._parts.paths.checkpoint(row.sandbox_id), row.sandbox_id
+            )
 
     def _finish_instant(self, row: SandboxRow) -> None:
         """Give a memory its name whose forerunner had gone already; the disk that an engine keeps is in it."""
-        checkpoint = self._parts.places.checkpoint(row.sandbox_id)
+        checkpoint = self._parts.paths.checkpoint(row.sandbox_id)
         aside = checkpoint.with_name("checkpoint.new")
         if row.engine_disk and not checkpoint.exists() and (aside / SEAL).is_file():
             os.rename(aside, checkpoint)
@@ -190,54 +192,54 @@ class Reconcile:
     async def _finish_waking(self, sandbox: Sandbox, begun: OperationRow) -> None:
         """Go on with what was being woken: its guest may have written to its disk already."""
         row = sandbox.row
-        disk = self._parts.places.disk(row.sandbox_id, row.disk)
+        disk = self._parts.paths.disk(row.sandbox_id, row.disk)
         link = await self._parts.links.adopt(begun.link_id) if begun.link_id else None
-        for machine_id, record in await self._parts.berths.strays(self._parts.plan(row)):
+        for machine_id, record in await self._parts.running_machines.strays(self._parts.plan(row)):
             found = row.but(machine_id=machine_id, machine=record, generation=row.generation + 1)
             if link is None:
-                await self._parts.berths.end_lost(found, disk)
+                await self._parts.running_machines.end_lost(found, disk)
                 continue
-            berth = await self._parts.berths.adopt(found, link, disk)
-            if berth is not None and await self._woken(sandbox, found, berth):
+            running = await self._parts.running_machines.adopt(found, link, disk)
+            if running is not None and await self._woken(sandbox, found, running):
                 return
         if not await self._memory_counts(row, begun):
             await self._mark(sandbox, PARTED_REASON)
 
-    async def _woken(self, sandbox: Sandbox, row: SandboxRow, berth: Berth) -> bool:
+    async def _woken(self, sandbox: Sandbox, row: SandboxRow, running: RunningMachine) -> bool:
         """Take up a machine that was being woken; False when it is of no use, and then it has ended."""
-        checkpoint = self._parts.places.checkpoint(row.sandbox_id)
-        berth.link.set_policy(row.network)
+        checkpoint = self._parts.paths.checkpoint(row.sandbox_id)
+        running.link.set_policy(row.network)
         try:
-            await berth.alive(self._parts.agents.first(berth.link, woken_init(row)), row.sandbox_id)
-            await berth.link.reset_connections(read_flows(checkpoint))
+            await running.alive(self._parts.agents.first(running.link, woken_init(row)), row.sandbox_id)
+            await running.link.reset_connections(read_flows(checkpoint))
             # Who began it may not have come to the end of it.
-            await asyncio.to_thread(self._parts.berths.seals.check, checkpoint, small=False)
+            await asyncio.to_thread(self._parts.running_machines.seals.check, checkpoint, small=False)
             lease = self._parts.leases.woken(sandbox.row, length_after_use(row.lifecycle))
             await self._parts.take_up(
-                sandbox, berth, generation=row.generation, reason=None, durable=True, freeing=True, **lease
+                sandbox, running, generation=row.generation, reason=None, durable=True, freeing=True, **lease
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, its machine must not run on beside its memory
             _log.warning("the waking of sandbox %s is given up: %s", row.sandbox_id, error)
-            await self._parts.berths.end(berth)
+            await self._parts.running_machines.end(running)
             return False
         return True
 
     def _state(self, sandbox_id: str) -> SandboxState | None:
         try:
-            return self._parts.table.sandbox(sandbox_id).row.state
+            return self._parts.registry.sandbox(sandbox_id).row.state
         except SandboxNotFoundError:
             return None
 
     async def _tidy(self, sandbox: Sandbox) -> None:
         """Remove what an operation that was cut short left in the sandbox's own directory."""
         row = sandbox.row
-        directory = self._parts.places.sandbox(row.sandbox_id)
-        disk = self._parts.places.disk(row.sandbox_id, row.disk)
+        directory = self._parts.paths.sandbox(row.sandbox_id)
+        disk = self._parts.paths.disk(row.sandbox_id, row.disk)
         if not directory.is_dir():
             return
-        checkpoint = self._parts.places.checkpoint(row.sandbox_id)
-        places = self._parts.places
-        needed = {disk, places.console(row.sandbox_id), places.row(row.sandbox_id)}
+        checkpoint = self._parts.paths.checkpoint(row.sandbox_id)
+        paths = self._parts.paths
+        needed = {disk, paths.console(row.sandbox_id), paths.row(row.sandbox_id)}
         if (row.state == "suspended" and row.has_memory) or row.engine_disk:
             needed.add(checkpoint)
         for entry in set(directory.iterdir()) - needed:
@@ -248,30 +250,30 @@ class Reconcile:
         row = sandbox.row
         link = await self._parts.links.adopt(row.link_id) if row.link_id else None
         if link is None:
-            await self._parts.berths.end_lost(row, self._parts.places.disk(row.sandbox_id, row.disk))
+            await self._parts.running_machines.end_lost(row, self._parts.paths.disk(row.sandbox_id, row.disk))
             await self._mark(sandbox, "its network was lost: the host or its holder process ended")
             return
         link.set_policy(row.network)
-        disk = self._parts.places.disk(row.sandbox_id, row.disk)
-        berth = await self._parts.berths.adopt(row, link, disk)
-        if berth is None:
+        disk = self._parts.paths.disk(row.sandbox_id, row.disk)
+        running = await self._parts.running_machines.adopt(row, link, disk)
+        if running is None:
             await link.aclose()
             await self._mark(sandbox, "its processes ended while no supervisor ran")
             return
         try:
-            runs = row.state == "paused" or await thaw_or_end(berth)
+            runs = row.state == "paused" or await thaw_or_end(running)
         except BaseException:
-            self._parts.berths.let_go(berth)
+            self._parts.running_machines.let_go(running)
             raise
         if not runs:
-            await self._parts.berths.end(berth)
+            await self._parts.running_machines.end(running)
             await link.aclose()
             await self._mark(sandbox, "it could not be thawed after its supervisor had ended")
             return
-        self._parts.attach(sandbox, berth)
+        self._parts.attach(sandbox, running)
         if row.state == "paused":
             sandbox.memory_untold = True  # as its limits may have been changed before
-            self._parts.watch_paused(sandbox, berth)
+            self._parts.watch_paused(sandbox, running)
         _log.info("adopted sandbox %s", row.sandbox_id)
 
     async def _mark(self, sandbox: Sandbox, reason: str) -> None:

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from atoll.errors import HostError, NameTakenError, NoSpaceError, SupervisorError
-from atoll.supervisor.state.reserve import BALLAST, Ballast
-from atoll.supervisor.state.row_copies import Copies
+from atoll.supervisor.state.reserve import BALLAST, EmergencyReserve
+from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import (
     KEYS,
     KeptRow,
@@ -72,7 +72,7 @@ _JSON_FIELDS = frozenset(
 )
 
 
-class Records:
+class Database:
     """SQLite in WAL mode. A worker thread makes the accesses that may wait for the disk.
 
     A small write costs a tenth of a thread's hand-over, so it is made at once while the worker has nothing to do.
@@ -83,10 +83,10 @@ class Records:
         copies: Keeps a copy of each row, for when the database is lost.
     """
 
-    def __init__(self, path: Path, copies: Copies | None = None) -> None:
+    def __init__(self, path: Path, copies: RowCopies | None = None) -> None:
         self._path = path
-        self._copies = copies
-        self._ballast = Ballast(path.with_name(BALLAST))
+        self._row_copies = copies
+        self._reserve = EmergencyReserve(path.with_name(BALLAST))
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")
         self._database: sqlite3.Connection | None = None
         self._is_durable: bool | None = None
@@ -179,7 +179,7 @@ class Records:
         self._waiting -= 1
 
     def _open(self) -> None:
-        self._ballast.begin()
+        self._reserve.begin()
         is_new = not self._path.exists()
         try:
             self._database = _opened(self._path)
@@ -195,7 +195,7 @@ class Records:
 
     def _read_back(self) -> None:
         """Fill an empty database from the copies of its rows, if there are any."""
-        for row in self._copies.all() if self._copies else ():
+        for row in self._row_copies.all() if self._row_copies else ():
             try:
                 self._put_and_keep((row,), durable=True)
             except NameTakenError:
@@ -212,8 +212,8 @@ class Records:
         return self._database
 
     def _all(self, kind: type[Any]) -> list[Any]:
-        table = _TABLES[kind]
-        cursor = self._connected().execute(f"SELECT * FROM {table} ORDER BY created_at, rowid")
+        registry = _TABLES[kind]
+        cursor = self._connected().execute(f"SELECT * FROM {registry} ORDER BY created_at, rowid")
         names = [column[0] for column in cursor.description]
         rows = [self._row(kind, dict(zip(names, values, strict=True))) for values in cursor]
         return [row for row in rows if row is not None]
@@ -225,9 +225,9 @@ class Records:
             row = _read(kind, dict(values))
         except (ValueError, TypeError):
             row = None
-        if kind in _UNKEPT or self._copies is None:
+        if kind in _UNKEPT or self._row_copies is None:
             return row
-        copy = self._copies.of(kind, values[key])
+        copy = self._row_copies.of(kind, values[key])
         if row is None:
             _log.error("the row of %s is damaged; there is %s copy", values[key], "a" if copy else "no")
             return copy
@@ -237,7 +237,7 @@ class Records:
             return copy
         if not same_time:
             # The last supervisor was killed between the row and its copy.
-            self._copies.keep(row)
+            self._row_copies.keep(row)
         return row
 
     def _put_and_keep(self, rows: tuple[_Row, ...], durable: bool) -> None:
@@ -249,14 +249,14 @@ class Records:
 
     def _keep(self, rows: tuple[_Row, ...]) -> None:
         for row in rows:
-            if self._copies is not None and not isinstance(row, _UNKEPT):
-                self._copies.keep(row)
+            if self._row_copies is not None and not isinstance(row, _UNKEPT):
+                self._row_copies.keep(row)
 
     def _delete(self, rows: tuple[_Row, ...], durable: bool) -> None:
         statements: list[tuple[str, list[object]]] = []
         for row in rows:
-            table, key = _TABLES[type(row)], KEYS[type(row)]
-            statements.append((f"DELETE FROM {table} WHERE {key} = ?", [key_of(row)]))
+            registry, key = _TABLES[type(row)], KEYS[type(row)]
+            statements.append((f"DELETE FROM {registry} WHERE {key} = ?", [key_of(row)]))
         # What goes durably has files, which have gone before or go next.
         self._transact(statements, durable, freeing=durable)
 
@@ -267,11 +267,11 @@ class Records:
         try:
             self._try(statements, durable)
         except NoSpaceError:
-            if not (freeing and self._ballast.drop()):
+            if not (freeing and self._reserve.drop()):
                 raise
             self._try(statements, durable)
         if durable:
-            self._ballast.load()
+            self._reserve.load()
 
     def _try(self, statements: list[tuple[str, list[object]]], durable: bool) -> None:
         database = self._connected()
@@ -382,11 +382,11 @@ def _upsert(row: _Row) -> tuple[str, list[object]]:
 
 @functools.cache
 def _upsert_text(kind: type[_Row]) -> str:
-    table, key, names = _TABLES[kind], KEYS[kind], kind.__struct_fields__
+    registry, key, names = _TABLES[kind], KEYS[kind], kind.__struct_fields__
     columns = ", ".join(f'"{name}"' for name in names)
     changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != key)
     marks = ", ".join("?" for _ in names)
-    return f"INSERT INTO {table} ({columns}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}"
+    return f"INSERT INTO {registry} ({columns}) VALUES ({marks}) ON CONFLICT ({key}) DO UPDATE SET {changes}"
 
 
 def _written(name: str, value: object) -> object:

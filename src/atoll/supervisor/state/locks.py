@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Turns(asyncio.Lock):
+class SandboxLock(asyncio.Lock):
     """A lock whose holder may leave something to be done that nobody else may meet: only then the next turn begins."""
 
     _rest: asyncio.Task[None] | None = None
@@ -20,4 +20,4 @@ class Turns(asyncio.Lock):
         if rest is None:
             super().release()
         else:
-            rest.add_done_callback(lambda _: super(Turns, self).release())
+            rest.add_done_callback(lambda _: super(SandboxLock, self).release())

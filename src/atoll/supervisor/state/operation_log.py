@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 
 from atoll.errors import AtollError
-from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.journal import Journal
 from atoll.supervisor.state.rows import OperationKind, OperationRow
 from atoll.types import SandboxState
@@ -21,19 +21,19 @@ class Operations:
     The rows of sandboxes and snapshots decide what is so; these say where to look when the supervisor died.
 
     Args:
-        records: The database.
+        database: The database.
         journal: Is told how those ended that were cut short.
         clock: Unix seconds.
     """
 
-    def __init__(self, records: Records, journal: Journal, clock: Callable[[], float]) -> None:
-        self._records = records
+    def __init__(self, database: Database, journal: Journal, clock: Callable[[], float]) -> None:
+        self._database = database
         self._journal = journal
         self._clock = clock
 
     async def cut_short(self) -> list[OperationRow]:
         """Those in the middle of which the last supervisor ended; to be asked before any is begun."""
-        return await self._records.all(OperationRow)
+        return await self._database.all(OperationRow)
 
     @contextlib.asynccontextmanager
     async def during(
@@ -41,7 +41,7 @@ class Operations:
     ) -> AsyncIterator[None]:
         """Have it written down, while inside, that this is under way; the caller holds the sandbox's lock."""
         row = OperationRow(sandbox_id=sandbox_id, kind=kind, created_at=self._clock(), link_id=link_id)
-        await self._records.put(row)
+        await self._database.put(row)
         try:
             yield
         finally:
@@ -56,7 +56,7 @@ class Operations:
 
     async def _forget(self, row: OperationRow) -> None:
         try:
-            await self._records.delete(row, durable=False)
+            await self._database.delete(row, durable=False)
         except AtollError as error:
             # A next supervisor finds nothing to do for it.
             _log.warning("an operation that has ended is not forgotten: %s", error)

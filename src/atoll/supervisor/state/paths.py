@@ -9,7 +9,7 @@ from atoll.host import Home
 FIRST_DISK = "d1"
 
 
-class Places:
+class Paths:
     """Paths of one home; touches nothing.
 
     Args:

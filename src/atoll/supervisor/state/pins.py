@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 
-class Holds:
+class Pins:
     """Ids of sandboxes, snapshots and layers, each held by any number of operations."""
 
     def __init__(self) -> None:

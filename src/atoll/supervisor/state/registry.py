@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError, SandboxNotFoundError, SnapshotNotFoundError
 from atoll.snapshots import Merges, Stack
-from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.journal import Journal
 from atoll.supervisor.state.leases import Leases
-from atoll.supervisor.state.locks import Turns
-from atoll.supervisor.state.pins import Holds
+from atoll.supervisor.state.locks import SandboxLock
+from atoll.supervisor.state.pins import Pins
 from atoll.supervisor.state.reservations import Reservations
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.types import SandboxInfo
 
 if TYPE_CHECKING:
     from atoll.network import Link
-    from atoll.supervisor.machines.running_machine import Berth
+    from atoll.supervisor.machines.running_machine import RunningMachine
 
 _TICK_S = 1e-6
 _log = logging.getLogger(__name__)
@@ -37,11 +37,11 @@ def memory_reason(limit_mib: int | None) -> str:
     return f"it used more memory than {limit}"
 
 
-def crash_reason(row: SandboxRow, berth: Berth) -> str:
+def crash_reason(row: SandboxRow, running: RunningMachine) -> str:
     """Why a machine has ended that nobody ended on purpose."""
-    if berth.reason is not None:
-        return berth.reason
-    return memory_reason(row.limits.memory_mib) if berth.machine.hit_memory_limit() else CRASH_REASON
+    if running.reason is not None:
+        return running.reason
+    return memory_reason(row.limits.memory_mib) if running.machine.hit_memory_limit() else CRASH_REASON
 
 
 def with_losses(row: SandboxRow, why: str) -> str:
@@ -54,15 +54,15 @@ def with_losses(row: SandboxRow, why: str) -> str:
 class Sandbox:
     """A sandbox of this supervisor. ``lock`` is held by whoever changes its state.
 
-    ``berth`` is there while it runs or is paused; ``link`` while it is suspended and its connections wait.
+    ``running machine`` is there while it runs or is paused; ``link`` while it is suspended and its connections wait.
     ``memory_untold``: the guest has to be told how much memory it has when it is thawed.
     """
 
-    def __init__(self, row: SandboxRow, berth: Berth | None = None) -> None:
+    def __init__(self, row: SandboxRow, running: RunningMachine | None = None) -> None:
         self.row = row
-        self.berth = berth
+        self.running = running
         self.link: Link | None = None
-        self.lock = Turns()
+        self.lock = SandboxLock()
         self.memory_untold = False
 
     @property
@@ -72,29 +72,29 @@ class Sandbox:
 
     def info(self) -> SandboxInfo:
         """What a client is told: a machine's unexpected end counts before its row says so."""
-        berth = self.berth
-        if berth is not None and berth.gone.is_set() and not berth.leaving:
-            reason = with_losses(self.row, crash_reason(self.row, berth))
+        running = self.running
+        if running is not None and running.gone.is_set() and not running.leaving:
+            reason = with_losses(self.row, crash_reason(self.row, running))
             return self.row.but(state="crashed", reason=reason).info()
         return self.row.info()
 
 
-class Table(Reservations):
+class Registry(Reservations):
     """All sandboxes and snapshots.
 
     Args:
-        records: The database, open.
+        database: The database, open.
         leases: What rows say of them.
         journal: Is told of every change that was kept.
 
     Attributes:
         changed: Is told of every row that is new or has changed.
-        holds: What is being made just now and has no row yet.
+        pins: What is being made just now and has no row yet.
         merges: Layers that stacks can be shortened with.
     """
 
-    def __init__(self, records: Records, leases: Leases, journal: Journal) -> None:
-        self._records = records
+    def __init__(self, database: Database, leases: Leases, journal: Journal) -> None:
+        self._database = database
         self._leases = leases
         self._clock = leases.clock.unix_s
         self._journal = journal
@@ -104,13 +104,13 @@ class Table(Reservations):
         self._snapshots: dict[str, SnapshotRow] = {}
         self._forgetting: set[str] = set()
         self._newest_s = 0.0
-        self.holds = Holds()
+        self.pins = Pins()
         self.merges = Merges()
 
     async def load(self) -> None:
         """Read what the database has."""
-        self._sandboxes = {row.sandbox_id: Sandbox(row) for row in await self._records.all(SandboxRow)}
-        self._snapshots = {row.snapshot_id: row for row in await self._records.all(SnapshotRow)}
+        self._sandboxes = {row.sandbox_id: Sandbox(row) for row in await self._database.all(SandboxRow)}
+        self._snapshots = {row.snapshot_id: row for row in await self._database.all(SnapshotRow)}
         stamps = [one.row.created_at for one in self._sandboxes.values()]
         stamps += [row.created_at for row in self._snapshots.values()]
         self._newest_s = max(stamps, default=0.0)
@@ -125,7 +125,7 @@ class Table(Reservations):
                 rebased.append(sandbox.row)
         if rebased:
             try:
-                await self._records.put(*rebased)
+                await self._database.put(*rebased)
             except AtollError as error:
                 _log.warning("what another boot of the host wrote stays as it is: %s", error)
 
@@ -183,7 +183,7 @@ class Table(Reservations):
         """Keep new sandboxes, all or none: their lives and leases begin."""
         for sandbox in sandboxes:
             sandbox.row = sandbox.row.but(**self._leases.born(sandbox.row))
-        await self._records.put(*(sandbox.row for sandbox in sandboxes))
+        await self._database.put(*(sandbox.row for sandbox in sandboxes))
         self._sandboxes.update({sandbox.sandbox_id: sandbox for sandbox in sandboxes})
         for sandbox in sandboxes:
             self._journal.changed(None, sandbox.row)
@@ -197,14 +197,14 @@ class Table(Reservations):
         if sandbox.row.state == "running" and changes.get("state", "running") != "running":
             changes.setdefault("stopped_at", now_s)
         row = sandbox.row.but(changed_at=now_s, **changes)
-        await self._records.put(row, durable=durable, freeing=freeing)
+        await self._database.put(row, durable=durable, freeing=freeing)
         old, sandbox.row = sandbox.row, row
         self._journal.changed(old, row)
         self.changed(row)
 
     async def forget(self, sandbox: Sandbox) -> None:
         """Remove a sandbox's row."""
-        await self._records.delete(sandbox.row)
+        await self._database.delete(sandbox.row)
         self._sandboxes.pop(sandbox.sandbox_id, None)
 
     async def add_snapshot(self, row: SnapshotRow, sandbox: Sandbox) -> None:
@@ -212,7 +212,7 @@ class Table(Reservations):
         changed = sandbox.row.but(
             snapshot_id=row.snapshot_id, changed_at=self._changing_s(sandbox.row.changed_at)
         )
-        await self._records.put(row, changed, durable=True)
+        await self._database.put(row, changed, durable=True)
         self._snapshots[row.snapshot_id] = row
         sandbox.row = changed
         self._journal.stored(row)
@@ -224,7 +224,7 @@ class Table(Reservations):
         # At once: whoever restacks it meanwhile must not write it without its build.
         self._snapshots[snapshot_id] = row
         try:
-            await self._records.put(row, durable=True)
+            await self._database.put(row, durable=True)
         except BaseException:
             self._snapshots[snapshot_id] = self._snapshots[snapshot_id].but(build_id=before.build_id)
             raise
@@ -245,7 +245,7 @@ class Table(Reservations):
             return
         self._snapshots.update(after)
         try:
-            await self._records.put(*after.values(), durable=True)
+            await self._database.put(*after.values(), durable=True)
         except BaseException:
             self._snapshots.update({id_: before[id_] for id_ in before.keys() & self._snapshots.keys()})
             raise
@@ -258,7 +258,7 @@ class Table(Reservations):
         """Remove a snapshot's row. From the call on nobody finds it, lest something be begun on it."""
         self._forgetting.add(row.snapshot_id)
         try:
-            await self._records.delete(row)
+            await self._database.delete(row)
             self._snapshots.pop(row.snapshot_id, None)
         finally:
             self._forgetting.discard(row.snapshot_id)

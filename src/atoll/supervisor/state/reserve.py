@@ -14,7 +14,7 @@ _PLENTY_BYTES = 64 << 20
 _FULL_BYTES = 1 << 20
 
 
-class Ballast:
+class EmergencyReserve:
     """A file that takes room until that room is needed.
 
     Args:

@@ -31,7 +31,7 @@ class _Copy(msgspec.Struct, frozen=True):
     crc32: int
 
 
-class Copies:
+class RowCopies:
     """``row.json`` in the directory of each sandbox, snapshot, volume, team, key and template.
 
     The database is the truth; a copy is read when the database, or a row in it, is lost or not what it was.

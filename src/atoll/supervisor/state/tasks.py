@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-class Works:
+class Tasks:
     """Runs operations to their end: a client that goes away does not stop one halfway.
 
     Watches are different: they run until the supervisor leaves and count as no work.
@@ -25,13 +25,13 @@ class Works:
 
     def __init__(self, begun: Callable[[], None] | None = None) -> None:
         self._begun = begun
-        self._works: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._watches: set[asyncio.Task[Any]] = set()
 
     @property
     def busy(self) -> bool:
         """Whether any operation is going on."""
-        return bool(self._works)
+        return bool(self._tasks)
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Do the work in a task of its own and give its result; cancelling this call leaves the work going."""
@@ -41,7 +41,7 @@ class Works:
         """Begin an operation. A failure that nobody awaits is logged."""
         if self._begun:
             self._begun()
-        return self._begin(work, self._works)
+        return self._begin(work, self._tasks)
 
     def watch(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin to watch something, until the supervisor leaves."""
@@ -50,9 +50,9 @@ class Works:
     async def settle(self, timeout_s: float) -> None:
         """Wait for all operations that go on now, at most ``timeout_s`` seconds."""
         mine = asyncio.current_task()
-        works = [task for task in self._works if task is not mine]
-        if works:
-            await asyncio.wait(works, timeout=timeout_s)
+        tasks = [task for task in self._tasks if task is not mine]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
 
     async def finish(self, timeout_s: float) -> None:
         """Wait for all operations, and those that they leave to be done, at most ``timeout_s`` seconds; cancel what is
@@ -60,10 +60,10 @@ class Works:
         """
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_s
-        while self._works - {asyncio.current_task()} and (left_s := end_s - loop.time()) > 0:
+        while self._tasks - {asyncio.current_task()} and (left_s := end_s - loop.time()) > 0:
             await self.settle(left_s)
         mine = asyncio.current_task()
-        rest = [task for task in (*self._works, *self._watches) if task is not mine]
+        rest = [task for task in (*self._tasks, *self._watches) if task is not mine]
         for task in rest:
             task.cancel()
         if rest:  # what was cancelled may have much to undo, but the supervisor's end waits for no engine

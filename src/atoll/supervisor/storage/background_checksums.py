@@ -10,14 +10,14 @@ from pathlib import Path
 
 from atoll.errors import AtollError
 from atoll.host import SealedTree, TreeSeals
-from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.stored_trees import StoredTrees
 
 _LOOK_S = 10.0
 _log = logging.getLogger(__name__)
 
 
-class Sealing:
+class BackgroundChecksums:
     """Seals what sandboxes and snapshots stand on, one tree at a time and slowly.
 
     A tree is begun with when it has been there for two looks: the layers of forks are often gone by then. Whatever a
@@ -25,14 +25,14 @@ class Sealing:
 
     Args:
         trees: What there is to seal.
-        works: Owns the work.
+        tasks: Owns the work.
         bytes_s: The most bytes a second to read.
         look_s: Seconds between two looks.
     """
 
-    def __init__(self, trees: StoredTrees, works: Works, bytes_s: float, look_s: float = _LOOK_S) -> None:
+    def __init__(self, trees: StoredTrees, tasks: Tasks, bytes_s: float, look_s: float = _LOOK_S) -> None:
         self._trees = trees
-        self._works = works
+        self._tasks = tasks
         self._bytes_s = bytes_s
         self._look_s = look_s
         self._done: set[Path] = set()
@@ -41,7 +41,7 @@ class Sealing:
 
     def start(self) -> None:
         """Begin to look for what has no seal."""
-        self._works.watch(self._looking())
+        self._tasks.watch(self._looking())
 
     @property
     def busy(self) -> bool:

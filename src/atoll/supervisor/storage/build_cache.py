@@ -6,30 +6,30 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.rows import StepRow
 
 STEPS_MOST = 256
 UNUSED_MOST_S = 30 * 86400.0
 
 
-class StepCache:
+class BuildCache:
     """Which snapshot each step led to; one that was not used for 30 days goes, and of too many the one
     that was not used for longest.
 
     Args:
-        records: The database, open before ``load``.
+        database: The database, open before ``load``.
         clock: Unix seconds.
     """
 
-    def __init__(self, records: Records, clock: Callable[[], float]) -> None:
-        self._records = records
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
         self._clock = clock
         self._rows: dict[str, StepRow] = {}
 
     async def load(self) -> None:
         """Read what the database has."""
-        self._rows = {row.step_key: row for row in await self._records.all(StepRow)}
+        self._rows = {row.step_key: row for row in await self._database.all(StepRow)}
 
     def has(self, snapshot_id: str) -> bool:
         """Whether a step led to that snapshot."""
@@ -60,11 +60,11 @@ class StepCache:
         await self._drop([row for row in self._rows.values() if row.used_at < oldest_s])
 
     async def _keep(self, row: StepRow) -> None:
-        await self._records.put(row)
+        await self._database.put(row)
         self._rows[row.step_key] = row
 
     async def _drop(self, rows: list[StepRow]) -> None:
         if rows:
-            await self._records.delete(*rows, durable=False)
+            await self._database.delete(*rows, durable=False)
             for row in rows:
                 self._rows.pop(row.step_key, None)

@@ -8,16 +8,16 @@ import logging
 from atoll.errors import AtollError
 from atoll.snapshots import Layers, Stack, run_to_merge
 from atoll.supervisor.state.ids import new_id
-from atoll.supervisor.state.paths import Places
-from atoll.supervisor.state.registry import Sandbox, Table
+from atoll.supervisor.state.paths import Paths
+from atoll.supervisor.state.registry import Registry, Sandbox
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
-from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.layer_gc import LayerGC
 
 _log = logging.getLogger(__name__)
 
 
-class Merging:
+class Compaction:
     """Merges layers of long stacks in the background.
 
     Snapshots and sandboxes without a machine stand on the merged layer from then on. A sandbox that runs keeps the
@@ -25,39 +25,43 @@ class Merging:
     dropped. A crash in the middle leaves a layer that nobody knows, or some stacks shorter than others.
 
     Args:
-        table: The sandboxes and snapshots that stand on layers.
-        places: Where disks lie.
+        registry: The sandboxes and snapshots that stand on layers.
+        paths: Where disks lie.
         layers: The layers.
         layer_gc: Erases what nothing stands on any more.
-        works: Owns the merging.
+        tasks: Owns the merging.
     """
 
-    def __init__(self, table: Table, places: Places, layers: Layers, layer_gc: LayerGC, works: Works) -> None:
-        self._table = table
-        self._places = places
+    def __init__(
+        self, registry: Registry, paths: Paths, layers: Layers, layer_gc: LayerGC, tasks: Tasks
+    ) -> None:
+        self._registry = registry
+        self._paths = paths
         self._layers = layers
         self._layer_gc = layer_gc
-        self._works = works
+        self._tasks = tasks
         self._sizes: dict[str, int] = {}
         self._busy = False
 
     def look(self) -> None:
         """Begin to merge if some stack has become too long; returns at once."""
-        longer = any(self._table.merges.shorter(row.stack) != row.stack for row in self._table.snapshots())
+        longer = any(
+            self._registry.merges.shorter(row.stack) != row.stack for row in self._registry.snapshots()
+        )
         if not self._busy and (longer or self._long_stack() is not None):
             self._busy = True
-            self._works.spawn(self._work())
+            self._tasks.spawn(self._work())
 
     async def shorten(self, sandbox: Sandbox) -> None:
         """Let a sandbox stand on merged layers where there are some: its disk is not mounted, its lock held."""
-        stack = self._table.merges.shorter(sandbox.row.stack)
-        disk = self._places.disk(sandbox.sandbox_id, sandbox.row.disk)
+        stack = self._registry.merges.shorter(sandbox.row.stack)
+        disk = self._paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         if stack == sandbox.row.stack or not await asyncio.to_thread(self._layers.settled, disk):
             return
         # A freeze that is known need not be undone any more; and could not, once its layer is merged.
-        await self._table.change(sandbox, durable=True)
+        await self._registry.change(sandbox, durable=True)
         await asyncio.to_thread(self._layers.forget_freeze, disk)
-        await self._table.change(sandbox, durable=True, stack=stack)
+        await self._registry.change(sandbox, durable=True, stack=stack)
 
     async def _work(self) -> None:
         try:
@@ -73,17 +77,17 @@ class Merging:
     def _long_stack(self) -> Stack | None:
         """A stack that is too long, also when all merges so far are used."""
         for row in self._rows():
-            stack = self._table.merges.shorter(row.stack)
+            stack = self._registry.merges.shorter(row.stack)
             if run_to_merge(stack, dict.fromkeys(stack, 0)) is not None:
                 return stack
         return None
 
     def _rows(self) -> list[SandboxRow | SnapshotRow]:
-        return [*(one.row for one in self._table.sandboxes()), *self._table.snapshots()]
+        return [*(one.row for one in self._registry.sandboxes()), *self._registry.snapshots()]
 
     async def _merge_of(self, stack: Stack) -> bool:
         merged = new_id()
-        with self._table.holds.during(merged, *stack):
+        with self._registry.pins.during(merged, *stack):
             try:
                 await asyncio.to_thread(self._measure, stack)
                 run = run_to_merge(stack, self._sizes)
@@ -93,7 +97,7 @@ class Merging:
             except (AtollError, OSError) as error:
                 _log.warning("layers cannot be merged now: %s", error)
                 return False
-            self._table.merges.add(run, merged)
+            self._registry.merges.add(run, merged)
         return True
 
     def _measure(self, stack: Stack) -> None:
@@ -104,13 +108,13 @@ class Merging:
     async def _use(self) -> None:
         """Have all stand on merged layers that can."""
         stacks = {layer for row in self._rows() for layer in row.stack}
-        with self._table.holds.during(*stacks):
-            await self._table.restack(self._table.merges.shorter)
-            for sandbox in self._table.sandboxes():
+        with self._registry.pins.during(*stacks):
+            await self._registry.restack(self._registry.merges.shorter)
+            for sandbox in self._registry.sandboxes():
                 if (
-                    sandbox.berth is None
-                    and self._table.merges.shorter(sandbox.row.stack) != sandbox.row.stack
+                    sandbox.running is None
+                    and self._registry.merges.shorter(sandbox.row.stack) != sandbox.row.stack
                 ):
                     async with sandbox.lock:
-                        if sandbox.berth is None and sandbox.row.state in ("suspended", "crashed"):
+                        if sandbox.running is None and sandbox.row.state in ("suspended", "crashed"):
                             await self.shorten(sandbox)

@@ -13,7 +13,7 @@ import msgspec
 from atoll.errors import ImageNotFoundError, InUseError
 from atoll.host import to_the_end
 from atoll.supervisor.state.references import digests_in_use
-from atoll.supervisor.state.registry import Table
+from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.storage.trust import host_extra
 from atoll.types import ImageAccess, ImageInfo, Progress
 
@@ -43,12 +43,12 @@ class ImageFacts(msgspec.Struct, frozen=True):
     owners: tuple[tuple[str, int, int], ...] = ()
 
 
-class ImageShelf:
+class SupervisorImages:
     """The home's images.
 
     Args:
         images: The images room.
-        table: Who uses them.
+        registry: Who uses them.
         boot_s: Tells the time since the host booted.
         environ: Where SSL_CERT_FILE may name the host's bundle.
     """
@@ -56,12 +56,12 @@ class ImageShelf:
     def __init__(
         self,
         images: Images,
-        table: Table,
+        registry: Registry,
         boot_s: Callable[[], float],
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._images = images
-        self._table = table
+        self._registry = registry
         self._boot_s = boot_s
         self._environ = os.environ if environ is None else environ
         self._facts: dict[str, ImageFacts] = {}
@@ -196,13 +196,13 @@ class ImageShelf:
 
     def stood_on(self) -> set[Path]:
         """The trees that sandboxes and snapshots stand on."""
-        digests = {one.row.image_digest for one in self._table.sandboxes()}
-        digests |= {row.image_digest for row in self._table.snapshots()}
+        digests = {one.row.image_digest for one in self._registry.sandboxes()}
+        digests |= {row.image_digest for row in self._registry.snapshots()}
         return {lower for digest in digests for lower in self.facts(digest).lowers}
 
     def in_use(self) -> set[str]:
         """The digests of images that a sandbox or snapshot stands on, or is about to."""
-        return digests_in_use(self._table)
+        return digests_in_use(self._registry)
 
     def unneeded(self) -> Collection[Path]:
         """Images, layers and downloads that nothing needs."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.errors import AtollError, TemplateNotFoundError
-from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.rows import TemplateRow
 from atoll.supervisor.storage.images import DEFAULT_IMAGE
 from atoll.types import DEFAULT_TAG, BuildInfo, Resolved
@@ -22,17 +22,17 @@ _ENDED = {"failed": "failed", "cancelled": "was cancelled"}
 _log = logging.getLogger(__name__)
 
 
-class TemplateTable:
+class TemplateRegistry:
     """All templates. ``lock`` is held by whoever changes one; ``changed`` is set, for a moment, when one is.
 
     Args:
-        records: The database, open before ``load``.
+        database: The database, open before ``load``.
         directory: Where each has a directory for the copy of its row.
         clock: Unix seconds.
     """
 
-    def __init__(self, records: Records, directory: Path, clock: Callable[[], float]) -> None:
-        self._records = records
+    def __init__(self, database: Database, directory: Path, clock: Callable[[], float]) -> None:
+        self._database = database
         self._directory = directory
         self._clock = clock
         self._rows: dict[str, TemplateRow] = {}
@@ -41,7 +41,7 @@ class TemplateTable:
 
     async def load(self) -> None:
         """Read what the database has."""
-        self._rows = {row.template_id: row for row in await self._records.all(TemplateRow)}
+        self._rows = {row.template_id: row for row in await self._database.all(TemplateRow)}
         for entry in self._directory.iterdir() if self._directory.is_dir() else ():
             if entry.name not in self._rows:
                 shutil.rmtree(entry, ignore_errors=True)
@@ -164,7 +164,7 @@ class TemplateTable:
         """Keep a new or changed template; on the disk when this returns."""
         row = row.but(changed_at=self._clock(), builds=_bounded(row))
         (self._directory / row.template_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-        await self._records.put(row, durable=True)
+        await self._database.put(row, durable=True)
         self._rows[row.template_id] = row
         self._tell()
         return row
@@ -190,7 +190,7 @@ class TemplateTable:
 
     async def forget(self, row: TemplateRow) -> None:
         """Remove a template's row."""
-        await self._records.delete(row)
+        await self._database.delete(row)
         self._rows.pop(row.template_id, None)
         shutil.rmtree(self._directory / row.template_id, ignore_errors=True)
         self._tell()

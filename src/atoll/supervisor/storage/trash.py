@@ -15,8 +15,8 @@ from atoll.host import remove_tree
 from atoll.supervisor.state.ids import new_id
 
 if TYPE_CHECKING:
-    from atoll.supervisor.state.registry import Table
-    from atoll.supervisor.state.tasks import Works
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.tasks import Tasks
 
 ASIDE = ".erased-"
 _log = logging.getLogger(__name__)
@@ -57,14 +57,14 @@ class Trash:
 
     Args:
         directory: Where it lies meanwhile, on the file system of the home.
-        table: Holds what is being erased, so that it is nobody's leftover.
-        works: Owns the erasing.
+        registry: Holds what is being erased, so that it is nobody's leftover.
+        tasks: Owns the erasing.
     """
 
-    def __init__(self, directory: Path, table: Table, works: Works) -> None:
+    def __init__(self, directory: Path, registry: Registry, tasks: Tasks) -> None:
         self._directory = directory
-        self._table = table
-        self._works = works
+        self._registry = registry
+        self._tasks = tasks
 
     def take(self, path: Path) -> asyncio.Task[None] | None:
         """Have a directory gone from its place at once, and erased soon; nothing there is no error.
@@ -75,7 +75,7 @@ class Trash:
         if path.parent.exists() and path.parent.stat().st_dev != self._directory.stat().st_dev:
             aside = path.parent / aside.name
         with contextlib.ExitStack() as held:
-            held.enter_context(self._table.holds.during(aside.name))
+            held.enter_context(self._registry.pins.during(aside.name))
             try:
                 os.rename(path, aside)
             except FileNotFoundError:
@@ -83,7 +83,7 @@ class Trash:
             except OSError as error:
                 _log.warning("%s is not removed: %s", path, error)
                 return None
-            return self._works.spawn(self._erase(aside, held.pop_all()))
+            return self._tasks.spawn(self._erase(aside, held.pop_all()))
 
     async def _erase(self, aside: Path, held: contextlib.ExitStack) -> None:
         with held:

@@ -13,7 +13,7 @@ from atoll.errors import UnsupportedError
 from atoll.host import SealedTree, TreeSeals, to_the_end, tree_bytes
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
-from atoll.supervisor.storage.background_checksums import Sealing
+from atoll.supervisor.storage.background_checksums import BackgroundChecksums
 from atoll.supervisor.storage.checksums import PARTLY_BYTES, Seals
 from atoll.supervisor.storage.layer_gc import LayerGC
 from atoll.supervisor.storage.stored_trees import StoredTrees
@@ -34,7 +34,7 @@ class _Memory(NamedTuple):
     whole: bool = False
 
 
-class Verifying:
+class Verification:
     """Examines memories and layers, one examination at a time.
 
     Args:
@@ -44,11 +44,13 @@ class Verifying:
         sealing: Gives way meanwhile.
     """
 
-    def __init__(self, trees: StoredTrees, seals: Seals, layer_gc: LayerGC, sealing: Sealing) -> None:
+    def __init__(
+        self, trees: StoredTrees, seals: Seals, layer_gc: LayerGC, sealing: BackgroundChecksums
+    ) -> None:
         self._trees = trees
         self._seals = seals
         self._layer_gc = layer_gc
-        self._sealing = sealing
+        self._background_checksums = sealing
         self._turn = asyncio.Lock()
 
     async def verify(self, refs: Sequence[str], report: Report) -> VerifyReport:
@@ -61,17 +63,17 @@ class Verifying:
             SnapshotNotFoundError: There is no such snapshot.
             HostError: A layer could not be examined.
         """
-        async with self._turn, self._sealing.stopped():
-            table = self._trees.table
-            rows = [table.snapshot(ref) for ref in refs] or table.snapshots()
+        async with self._turn, self._background_checksums.stopped():
+            registry = self._trees.registry
+            rows = [registry.snapshot(ref) for ref in refs] or registry.snapshots()
             memories = [self._snapshot(row) for row in rows]
             stacks = [(row.name or row.snapshot_id, row.stack) for row in rows]
             if not refs:
-                memories += [self._sleeping(one) for one in table.sandboxes() if _sleeps(one.row)]
-                stacks += [(one.row.name or one.sandbox_id, one.row.stack) for one in table.sandboxes()]
+                memories += [self._sleeping(one) for one in registry.sandboxes() if _sleeps(one.row)]
+                stacks += [(one.row.name or one.sandbox_id, one.row.stack) for one in registry.sandboxes()]
             layers = _needed(stacks)
             try:
-                with table.holds.during(*layers):
+                with registry.pins.during(*layers):
                     parts = await self._examine(memories, layers, report)
             finally:
                 await to_the_end(self._layer_gc.collect())
@@ -93,7 +95,7 @@ class Verifying:
                 "in this home, where the engine keeps disks, it makes mount points in the files of an image",
                 hint="pull the image again if it is damaged: `atoll image rm`, then `atoll image pull`",
             )
-        async with self._turn, self._sealing.stopped():
+        async with self._turn, self._background_checksums.stopped():
             trees = await asyncio.to_thread(images.trees, names)
             sizes = {tree: TreeSeals(tree.parent).size_bytes(tree.name) for tree in trees}
             steps = _Steps(report, sum(sizes.values()))
@@ -166,9 +168,9 @@ class Verifying:
 
     def _snapshot(self, row: SnapshotRow) -> _Memory:
         def kept() -> bool:
-            return any(one.snapshot_id == row.snapshot_id for one in self._trees.table.snapshots())
+            return any(one.snapshot_id == row.snapshot_id for one in self._trees.registry.snapshots())
 
-        place = self._trees.places.snapshot_checkpoint(row.snapshot_id)
+        place = self._trees.paths.snapshot_checkpoint(row.snapshot_id)
         return _Memory(row.name or row.snapshot_id, place, kept, whole=row.memory_bytes > PARTLY_BYTES)
 
     def _sleeping(self, sandbox: Sandbox) -> _Memory:
@@ -177,7 +179,7 @@ class Verifying:
         def kept() -> bool:
             return _sleeps(sandbox.row) and sandbox.row.generation == generation
 
-        place = self._trees.places.checkpoint(sandbox.sandbox_id)
+        place = self._trees.paths.checkpoint(sandbox.sandbox_id)
         return _Memory(sandbox.row.name or sandbox.sandbox_id, place, kept)
 
 

@@ -23,7 +23,7 @@ from atoll.errors import (
     NotADirectoryInSandboxError,
 )
 from atoll.host import Owner, RootedEntry, RootedTree, to_the_end
-from atoll.supervisor.state.registry import Table
+from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.storage.volume_lists import VolumeLists
 from atoll.types import FileKind, VolumeEntry
 
@@ -54,14 +54,14 @@ class VolumeFiles:
     Args:
         volume_id: Which.
         tree: Where they lie.
-        table: Keeps the volume from being erased meanwhile.
+        registry: Keeps the volume from being erased meanwhile.
         lists: Says when it may be listed.
     """
 
-    def __init__(self, volume_id: str, tree: RootedTree, table: Table, lists: VolumeLists) -> None:
+    def __init__(self, volume_id: str, tree: RootedTree, registry: Registry, lists: VolumeLists) -> None:
         self._volume_id = volume_id
         self._tree = tree
-        self._table = table
+        self._registry = registry
         self._lists = lists
 
     async def stat(self, path: str) -> VolumeEntry:
@@ -107,7 +107,7 @@ class VolumeFiles:
     async def read(self, path: str) -> AsyncIterator[bytes]:
         """Iterate over a regular file's bytes; the first step opens it."""
         path = plain(path)
-        with self._table.holds.during(self._volume_id), _told(path):
+        with self._registry.pins.during(self._volume_id), _told(path):
             # Not in a thread: who is cancelled meanwhile would leave it open.
             fd = self._tree.open_file(path)
             try:
@@ -129,7 +129,7 @@ class VolumeFiles:
         """Make what comes the content of a file, all at once when all has come; durable when this returns."""
         path = plain(path)
         _check(mode, owner)
-        with self._table.holds.during(self._volume_id):
+        with self._registry.pins.during(self._volume_id):
             await self._do(path, lambda: self._prepare(path, parents, replace, owner))
             with _told(path):
                 aside, fd = self._tree.begin_file()
@@ -163,7 +163,7 @@ class VolumeFiles:
 
     async def _do(self, path: str, work: Callable[[], _T]) -> _T:
         """Do what blocks, to its end whoever waits."""
-        with self._table.holds.during(self._volume_id), _told(path):
+        with self._registry.pins.during(self._volume_id), _told(path):
             return await to_the_end(asyncio.to_thread(work))
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from atoll.errors import AtollError, InUseError, InvalidSpecError, NameTakenError, VolumeNotFoundError
 from atoll.host import RootedTree, remove_tree, sync_directory, to_the_end
-from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.ids import new_id
-from atoll.supervisor.state.paths import Places
-from atoll.supervisor.state.registry import Table
-from atoll.supervisor.state.row_copies import ROW, Copies
+from atoll.supervisor.state.paths import Paths
+from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.row_copies import ROW, RowCopies
 from atoll.supervisor.state.rows import VolumeRow
 from atoll.supervisor.storage.mount_points import check_mountpoints
 from atoll.supervisor.storage.trash import ASIDE, Trash, erase_stale
@@ -39,18 +39,20 @@ class Volumes:
     A volume is there as long as its directory is: its row comes after the directory, and goes after it.
 
     Args:
-        records: The database, open when anything is asked.
+        database: The database, open when anything is asked.
         copies: Rows of volumes that the database may have lost.
-        table: Knows which sandboxes mount what.
-        places: Where they lie.
+        registry: Knows which sandboxes mount what.
+        paths: Where they lie.
         trash: Erases them.
     """
 
-    def __init__(self, records: Records, copies: Copies, table: Table, places: Places, trash: Trash) -> None:
-        self._records = records
-        self._copies = copies
-        self._table = table
-        self._places = places
+    def __init__(
+        self, database: Database, copies: RowCopies, registry: Registry, paths: Paths, trash: Trash
+    ) -> None:
+        self._database = database
+        self._row_copies = copies
+        self._registry = registry
+        self._paths = paths
         self._lists = VolumeLists()
         self._trash = trash
         self._rows: dict[str, VolumeRow] = {}
@@ -58,14 +60,14 @@ class Volumes:
 
     async def load(self) -> None:
         """Read what is there: rows whose directories went are dropped, directories that lost their rows get one."""
-        for row in await self._records.all(VolumeRow):
-            if self._places.volume_data(row.volume_id).is_dir():
+        for row in await self._database.all(VolumeRow):
+            if self._paths.volume_data(row.volume_id).is_dir():
                 self._rows[row.volume_id] = row
-                await asyncio.to_thread(_sweep, self._places.volume_aside(row.volume_id))
+                await asyncio.to_thread(_sweep, self._paths.volume_aside(row.volume_id))
             else:
                 _log.warning("volume %s (%s) has no directory any more", row.volume_id, row.name)
-                await self._records.delete(row)
-        for kept in await asyncio.to_thread(lambda: list(self._copies.all(VolumeRow))):
+                await self._database.delete(row)
+        for kept in await asyncio.to_thread(lambda: list(self._row_copies.all(VolumeRow))):
             if isinstance(kept, VolumeRow) and kept.volume_id not in self._rows:
                 await self._take_back(kept)
 
@@ -74,9 +76,9 @@ class Volumes:
             row = VolumeRow(
                 volume_id=row.volume_id, name=row.volume_id, team=row.team, created_at=row.created_at
             )
-        if self._places.volume_data(row.volume_id).is_dir():
+        if self._paths.volume_data(row.volume_id).is_dir():
             _log.warning("volume %s (%s) was not in the database", row.volume_id, row.name)
-            await self._records.put(row, durable=True)
+            await self._database.put(row, durable=True)
             self._rows[row.volume_id] = row
 
     def list(self, team: str | None = None) -> list[VolumeRow]:
@@ -90,7 +92,7 @@ class Volumes:
 
     def kept_ids(self) -> set[str]:
         """The ids of those whose rows have copies, whatever the database says."""
-        return {path.parent.name for path in self._places.volumes.glob(f"[!.]*/{ROW}")}
+        return {path.parent.name for path in self._paths.volumes.glob(f"[!.]*/{ROW}")}
 
     def get(self, ref: str, team: str | None = None) -> VolumeRow:
         """The volume with that id, or with that name among those of the team.
@@ -132,12 +134,12 @@ class Volumes:
         if len([row for row in self._rows.values() if row.team == team]) >= _VOLUMES_MOST:
             raise InvalidSpecError(f"there are {_VOLUMES_MOST} volumes already", hint="delete some")
         volume_id = new_id()
-        with self._reserved(name, team), self._table.holds.during(volume_id):
-            row = VolumeRow(volume_id=volume_id, name=name, team=team, created_at=self._table.now_s())
-            directory = self._places.volume(volume_id)
+        with self._reserved(name, team), self._registry.pins.during(volume_id):
+            row = VolumeRow(volume_id=volume_id, name=name, team=team, created_at=self._registry.now_s())
+            directory = self._paths.volume(volume_id)
             try:
-                await asyncio.to_thread(_make, directory, self._places.volume_data(volume_id))
-                await self._records.put(row, durable=True)
+                await asyncio.to_thread(_make, directory, self._paths.volume_data(volume_id))
+                await self._database.put(row, durable=True)
             except BaseException:
                 await to_the_end(erase_stale(directory))
                 raise
@@ -165,28 +167,28 @@ class Volumes:
         """
         row = self.get(ref, team)
         users = [
-            one.sandbox_id for one in self._table.sandboxes() if row.volume_id in one.row.volumes.values()
+            one.sandbox_id for one in self._registry.sandboxes() if row.volume_id in one.row.volumes.values()
         ]
-        if users or self._table.holds.has(row.volume_id):
+        if users or self._registry.pins.has(row.volume_id):
             raise InUseError(
                 f"volume {ref!r} is used by {', '.join(users) or 'something that goes on just now'}",
                 hint="kill those sandboxes first",
             )
         del self._rows[row.volume_id]
-        aside = self._places.volumes / f"{ASIDE}{row.volume_id}"
-        with self._table.holds.during(aside.name):
+        aside = self._paths.volumes / f"{ASIDE}{row.volume_id}"
+        with self._registry.pins.during(aside.name):
             try:
-                await asyncio.to_thread(_set_aside, self._places.volume(row.volume_id), aside)
+                await asyncio.to_thread(_set_aside, self._paths.volume(row.volume_id), aside)
             except BaseException:
                 self._rows[row.volume_id] = row
                 raise
-            await self._records.delete(row)
+            await self._database.delete(row)
             self._trash.take(aside)
 
     def files(self, row: VolumeRow) -> VolumeFiles:
         """Its files, to be used without a sandbox."""
-        data, aside = self._places.volume_data(row.volume_id), self._places.volume_aside(row.volume_id)
-        return VolumeFiles(row.volume_id, RootedTree(data, aside, _OWNER), self._table, self._lists)
+        data, aside = self._paths.volume_data(row.volume_id), self._paths.volume_aside(row.volume_id)
+        return VolumeFiles(row.volume_id, RootedTree(data, aside, _OWNER), self._registry, self._lists)
 
     def resolve(self, wanted: Mapping[str, str], team: str | None) -> dict[str, str]:
         """The ids of volumes that were named by the paths where they are to appear.

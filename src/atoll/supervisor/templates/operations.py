@@ -24,10 +24,10 @@ from atoll.protocol import FinishRequest, TemplateRequest
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.snapshot import Snapshots
 from atoll.supervisor.state.ids import new_id
-from atoll.supervisor.state.registry import Sandbox, Table
+from atoll.supervisor.state.registry import Registry, Sandbox
 from atoll.supervisor.state.rows import SnapshotRow, StepRow, TemplateRow
-from atoll.supervisor.storage.build_cache import StepCache
-from atoll.supervisor.storage.template_registry import TemplateTable, split_tag
+from atoll.supervisor.storage.build_cache import BuildCache
+from atoll.supervisor.storage.template_registry import TemplateRegistry, split_tag
 from atoll.types import BUILD_ATTRIBUTE, DEFAULT_TAG, BuildInfo, Quotas, Resolved, TagInfo
 
 _NAME = re.compile(r"[a-z0-9_-]{1,63}")
@@ -47,7 +47,7 @@ class Templates:
     Args:
         rows: All templates.
         steps: Steps that were built before.
-        table: Sandboxes and snapshots.
+        registry: Sandboxes and snapshots.
         snapshots: Erases those that no template needs any more.
         kills: Ends the sandboxes of builds that are over.
         quotas: How many builds of a team may go on at once.
@@ -55,16 +55,16 @@ class Templates:
 
     def __init__(
         self,
-        rows: TemplateTable,
-        steps: StepCache,
-        table: Table,
+        rows: TemplateRegistry,
+        steps: BuildCache,
+        registry: Registry,
         snapshots: Snapshots,
         kills: Kills,
         quotas: Callable[[str | None], Quotas],
     ) -> None:
         self.rows = rows
         self.steps = steps
-        self._table = table
+        self._registry = registry
         self._snapshots = snapshots
         self._kills = kills
         self._quotas = quotas
@@ -134,13 +134,13 @@ class Templates:
                     raise SandboxNotFoundError(f"there is no sandbox {what.sandbox_id!r}")
                 what = (await self._snapshots.make(what, None, "", build_id)).snapshot_id
             async with self.rows.lock:
-                snapshot = self._table.snapshot(what)
+                snapshot = self._registry.snapshot(what)
                 _check_free(snapshot, what, team, build_id)
                 values = {"state": "ready", "tags": all_tags, **_of_snapshot(snapshot)}
                 build = self._build(team, plain, build_id=build_id, **values)
                 row = await self.rows.put(_tagged(self._row(team, plain, build), build))
                 if snapshot.build_id is None:
-                    await self._table.own_snapshot(snapshot.snapshot_id, build_id)
+                    await self._registry.own_snapshot(snapshot.snapshot_id, build_id)
         finally:
             self._recording.discard(build_id)
             self._look.set()
@@ -176,7 +176,7 @@ class Templates:
             if build.state in ("waiting", "building"):
                 is_ready = wanted.state == "ready"
                 if is_ready:
-                    self._table.snapshot(wanted.snapshot_id or "")
+                    self._registry.snapshot(wanted.snapshot_id or "")
                 # With its tags at once: a ready build that no tag stands for is needless.
                 _, build = await self.rows.change_build(
                     build_id,
@@ -201,7 +201,7 @@ class Templates:
         waiting = list(keys)
         while (step := await self.steps.first(waiting)) is not None:
             try:
-                self._table.snapshot(step.snapshot_id)
+                self._registry.snapshot(step.snapshot_id)
                 return step
             except SnapshotNotFoundError:
                 await self.steps.forget(step.snapshot_id)
@@ -218,7 +218,7 @@ class Templates:
             await self.rows.forget(row)
         # Those of builds so old that no template lists them go too: nothing tells any more whose they were.
         known = {build.build_id for row in self.rows.all() for build in row.builds}
-        for snapshot in self._table.snapshots():
+        for snapshot in self._registry.snapshots():
             if snapshot.build_id is not None and snapshot.build_id not in known:
                 await self.steps.forget(snapshot.snapshot_id)
         await self.sweep()
@@ -279,7 +279,7 @@ class Templates:
 
     async def sweep(self) -> None:
         """Kill the sandboxes of builds that are over, and erase the snapshots that nothing needs any more."""
-        for sandbox in self._table.sandboxes():
+        for sandbox in self._registry.sandboxes():
             build_id = sandbox.row.attributes.get(BUILD_ATTRIBUTE)
             if build_id is not None and not self.rows.is_building(build_id):
                 try:
@@ -287,7 +287,7 @@ class Templates:
                 except (AtollError, OSError) as error:
                     _log.warning("sandbox %s of a build is not killed: %s", sandbox.sandbox_id, error)
         # Children before what they stand on.
-        for row in reversed(self._table.snapshots()):
+        for row in reversed(self._registry.snapshots()):
             if row.build_id is None or self._keeps(row.snapshot_id, row.build_id):
                 continue
             try:
@@ -305,7 +305,7 @@ class Templates:
 
     def _build(self, team: str | None, name: str | None, **values: object) -> BuildInfo:
         found = self.rows.named(name, team) if name is not None else None
-        now_s = self._table.now_s()
+        now_s = self._registry.now_s()
         known = {
             "build_id": str(uuid.uuid4()),
             "template_id": found.template_id if found else new_id(),

@@ -16,9 +16,9 @@ from atoll.host import tree_bytes
 
 if TYPE_CHECKING:
     from atoll.snapshots import Layers
-    from atoll.supervisor.state.paths import Places
-    from atoll.supervisor.state.registry import Sandbox, Table
-    from atoll.supervisor.state.tasks import Works
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.storage.volumes import Volumes
 
 # A measure is good for so long, and for so many times as long as it took: asking often costs at most 5 % of a
@@ -38,7 +38,7 @@ class _Measure:
     rests_since: float | None
 
 
-class TeamDisks:
+class TeamDiskUsage:
     """Measures, as seldom as it may.
 
     A team's are the disks and memories of its sandboxes, its volumes, the memories of its snapshots, and the frozen
@@ -46,29 +46,29 @@ class TeamDisks:
     images that it had pulled, each once.
 
     Args:
-        table: The sandboxes and snapshots.
+        registry: The sandboxes and snapshots.
         volumes: The volumes.
-        places: Where sandboxes and volumes lie.
+        paths: Where sandboxes and volumes lie.
         layers: Measures layers.
-        works: Owner of the measuring.
+        tasks: Owner of the measuring.
         image_trees: Tells the directories of the layers of images that a team had pulled, which never change.
     """
 
     def __init__(
         self,
-        table: Table,
+        registry: Registry,
         volumes: Volumes,
-        places: Places,
+        paths: Paths,
         layers: Layers,
-        works: Works,
+        tasks: Tasks,
         *,
         image_trees: Callable[[str], set[Path]],
     ) -> None:
-        self._table = table
+        self._registry = registry
         self._volumes = volumes
-        self._places = places
+        self._paths = paths
         self._layers = layers
-        self._works = works
+        self._tasks = tasks
         self._image_trees = image_trees
         self._trees: dict[Path, int] = {}
         self._measures: dict[str, _Measure] = {}
@@ -81,10 +81,10 @@ class TeamDisks:
         if self._stale(team) or self._unknown(team) or trees - self._trees.keys():
             task = self._measuring.get(team)
             if task is None or task.done():
-                task = self._measuring[team] = self._works.watch(self._measure(team, trees))
+                task = self._measuring[team] = self._tasks.watch(self._measure(team, trees))
             await asyncio.wait({task}, timeout=_WAIT_S)
         measures = (self._measures.get(id_) for id_ in self._changing(team))
-        snapshots = sum(row.memory_bytes for row in self._table.snapshots() if row.team == team)
+        snapshots = sum(row.memory_bytes for row in self._registry.snapshots() if row.team == team)
         frozen = sum(self._frozen.get(layer_id, 0) for layer_id in self._layers_of(team))
         images = sum(self._trees.get(tree, 0) for tree in trees)
         return snapshots + frozen + images + sum(measure.size_bytes for measure in measures if measure)
@@ -100,7 +100,7 @@ class TeamDisks:
             before = self._measures.get(id_)
             before_bytes = before.size_bytes if before else 0
             if id_ in volumes:
-                work = partial(tree_bytes, self._places.volume(id_))
+                work = partial(tree_bytes, self._paths.volume(id_))
                 size_bytes, took_s = await asyncio.to_thread(_measured, work, before_bytes)
             else:
                 size_bytes, took_s = await self._of_sandbox(id_, before_bytes)
@@ -111,7 +111,7 @@ class TeamDisks:
 
     async def _of_sandbox(self, sandbox_id: str, before_bytes: int) -> tuple[int, float]:
         try:
-            sandbox = self._table.sandbox(sandbox_id)
+            sandbox = self._registry.sandbox(sandbox_id)
             kept = await _kept_by_engine(sandbox)
         except (AtollError, OSError):  # it is gone
             return 0, 0.0
@@ -121,27 +121,27 @@ class TeamDisks:
     def _disk_and_memory(self, sandbox: Sandbox, kept: int) -> int:
         row = sandbox.row
         disk = (
-            0 if row.engine_disk else self._layers.sizes_changed(self._places.disk(row.sandbox_id, row.disk))
+            0 if row.engine_disk else self._layers.sizes_changed(self._paths.disk(row.sandbox_id, row.disk))
         )
-        memory = self._places.checkpoint(row.sandbox_id)
+        memory = self._paths.checkpoint(row.sandbox_id)
         return kept + disk + (tree_bytes(memory) if memory.is_dir() else 0)
 
     def _forget(self) -> None:
         """Forget the sizes of what is there no more."""
-        living = {one.sandbox_id for one in self._table.all()} | {
+        living = {one.sandbox_id for one in self._registry.all()} | {
             row.volume_id for row in self._volumes.list()
         }
         for id_ in self._measures.keys() - living:
             del self._measures[id_]
-        standing = {id_ for one in self._table.all() for id_ in one.row.stack}
-        standing |= {id_ for row in self._table.snapshots() for id_ in row.stack}
+        standing = {id_ for one in self._registry.all() for id_ in one.row.stack}
+        standing |= {id_ for row in self._registry.snapshots() for id_ in row.stack}
         for layer_id in self._frozen.keys() - standing:
             del self._frozen[layer_id]
 
     def _changing(self, team: str) -> dict[str, float | None]:
         """Ids of what may change, each with the time since which it does not; None is that it may now."""
-        sandboxes = [one for one in self._table.sandboxes() if one.row.team == team]
-        found = {one.sandbox_id: None if one.berth is not None else one.row.changed_at for one in sandboxes}
+        sandboxes = [one for one in self._registry.sandboxes() if one.row.team == team]
+        found = {one.sandbox_id: None if one.running is not None else one.row.changed_at for one in sandboxes}
         return found | {row.volume_id: None for row in self._volumes.list(team)}
 
     def _stale(self, team: str) -> dict[str, float | None]:
@@ -157,17 +157,17 @@ class TeamDisks:
         return [layer_id for layer_id in self._layers_of(team) if layer_id not in self._frozen]
 
     def _layers_of(self, team: str) -> set[str]:
-        snapshots = self._table.snapshots()
-        own = {id_ for one in self._table.sandboxes() if one.row.team == team for id_ in one.row.stack}
+        snapshots = self._registry.snapshots()
+        own = {id_ for one in self._registry.sandboxes() if one.row.team == team for id_ in one.row.stack}
         own |= {id_ for row in snapshots if row.team == team for id_ in row.stack}
         return own - {id_ for row in snapshots if row.team != team for id_ in row.stack}
 
 
 async def _kept_by_engine(sandbox: Sandbox) -> int:
     """Bytes of a running sandbox's disk where the engine keeps it."""
-    if not sandbox.row.engine_disk or sandbox.berth is None:
+    if not sandbox.row.engine_disk or sandbox.running is None:
         return 0
-    return (await sandbox.berth.machine.stats()).disk_bytes or 0
+    return (await sandbox.running.machine.stats()).disk_bytes or 0
 
 
 def _fresh(measure: _Measure | None, rests_since: float | None, now_s: float) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from atoll.errors import AtollError, DeniedError, InvalidSpecError, KeyNotFoundError, TeamNotFoundError
-from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.rows import KeyRow
 from atoll.supervisor.storage.trash import erase, erase_unknown
 from atoll.supervisor.tenants.teams import Teams
@@ -31,14 +31,14 @@ class Keys:
     """Makes, checks and revokes keys.
 
     Args:
-        records: The database.
+        database: The database.
         directory: Where each has a directory for the copy of its row.
         teams: Whose they are.
         clock: Unix seconds.
     """
 
-    def __init__(self, records: Records, directory: Path, teams: Teams, clock: Callable[[], float]) -> None:
-        self._records = records
+    def __init__(self, database: Database, directory: Path, teams: Teams, clock: Callable[[], float]) -> None:
+        self._database = database
         self._directory = directory
         self._teams = teams
         self._clock = clock
@@ -47,7 +47,7 @@ class Keys:
 
     async def load(self) -> None:
         """Read what the database has."""
-        self._rows = {row.key_id: row for row in await self._records.all(KeyRow)}
+        self._rows = {row.key_id: row for row in await self._database.all(KeyRow)}
         await erase_unknown(self._directory, self._rows)
 
     def list(self, team: str | None = None) -> list[KeyInfo]:
@@ -91,7 +91,7 @@ class Keys:
             self._rows[row.key_id] = row
             try:
                 (self._directory / row.key_id).mkdir(mode=0o700, exist_ok=True)
-                await self._records.put(row, durable=True)
+                await self._database.put(row, durable=True)
             except BaseException:
                 self._rows.pop(row.key_id, None)
                 raise
@@ -116,7 +116,7 @@ class Keys:
                 # First for whoever asks now, then for whoever comes later.
                 self._rows[key_id] = row
                 try:
-                    await self._records.put(row, durable=True)
+                    await self._database.put(row, durable=True)
                 except BaseException:
                     self._rows[key_id] = before
                     raise
@@ -153,14 +153,14 @@ class Keys:
             noted = newest.but(used_at=now_s, changed_at=now_s)
             self._rows[row.key_id] = noted
             try:
-                await self._records.put(noted)
+                await self._database.put(noted)
             except AtollError as error:
                 # A full disk must not keep anybody from using what is there.
                 _log.warning("the use of %s is not written down: %s", row.key_id, error)
 
     async def _forget(self, wanted: Callable[[KeyRow], bool]) -> None:
         for row in [row for row in self._rows.values() if wanted(row)]:
-            await self._records.delete(row)
+            await self._database.delete(row)
             self._rows.pop(row.key_id, None)
             await erase(self._directory / row.key_id)
 

@@ -15,7 +15,7 @@ from atoll.supervisor.machines.limits import KEEP_FREE_PERCENT
 from atoll.types import NO_LIMIT, Lifecycle, Limits, Quotas, TeamUse
 
 if TYPE_CHECKING:
-    from atoll.supervisor.state.registry import Table
+    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.tenants.teams import Teams
 
@@ -104,14 +104,14 @@ def use_of(awake: Mapping[str, Limits], asleep: Collection[str], vcpus: float) -
     )
 
 
-class QuotaBook:
+class TeamQuotas:
     """Tells whether a team may have more, and keeps what it was promised until that is there.
 
     Looking and booking happen without a pause between them, so that of many at once only so many pass as may.
     A sandbox counts once, by its id, however often it is booked. Sandboxes of no team are not counted.
 
     Args:
-        table: The sandboxes.
+        registry: The sandboxes.
         teams: Their quotas.
         default_limits: Of sandboxes that asked for none.
         disk_bytes: Tells what a team occupies on the disk.
@@ -124,12 +124,12 @@ class QuotaBook:
 
     def __init__(
         self,
-        table: Table,
+        registry: Registry,
         teams: Teams,
         default_limits: Limits,
         disk_bytes: Callable[[str], Awaitable[int]],
     ) -> None:
-        self._table = table
+        self._registry = registry
         self._teams = teams
         self._default_limits = default_limits
         self._disk_bytes = disk_bytes
@@ -317,7 +317,7 @@ class QuotaBook:
     def _counted(self, team: str, bookings: list[_Booking]) -> TeamUse:
         awake: dict[str, Limits] = {}
         asleep = set()
-        for sandbox in self._table.sandboxes():
+        for sandbox in self._registry.sandboxes():
             row = sandbox.row
             if row.team == team and row.state in _AWAKE:
                 awake[row.sandbox_id] = row.limits.over(self._default_limits)

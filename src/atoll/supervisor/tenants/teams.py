@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from atoll.errors import InUseError, InvalidSpecError, NameTakenError, TeamNotFoundError
-from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.rows import TeamRow
 from atoll.supervisor.storage.trash import erase, erase_unknown
 from atoll.types import Quotas, TeamInfo
@@ -21,7 +21,7 @@ class Teams:
     """Makes, changes and deletes teams.
 
     Args:
-        records: The database.
+        database: The database.
         directory: Where each has a directory for the copy of its row.
         clock: Unix seconds.
 
@@ -31,8 +31,8 @@ class Teams:
             another team of that name.
     """
 
-    def __init__(self, records: Records, directory: Path, clock: Callable[[], float]) -> None:
-        self._records = records
+    def __init__(self, database: Database, directory: Path, clock: Callable[[], float]) -> None:
+        self._database = database
         self._directory = directory
         self._clock = clock
         self._rows: dict[str, TeamRow] = {}
@@ -42,7 +42,7 @@ class Teams:
 
     async def load(self) -> None:
         """Read what the database has."""
-        self._rows = {row.name: row for row in await self._records.all(TeamRow)}
+        self._rows = {row.name: row for row in await self._database.all(TeamRow)}
         await erase_unknown(self._directory, self._rows)
 
     def list(self) -> list[TeamInfo]:
@@ -115,14 +115,14 @@ class Teams:
             try:
                 for forget in self.going:
                     await forget(name)
-                await self._records.delete(row)
+                await self._database.delete(row)
             except BaseException:
                 self._rows[name] = row
                 raise
             await erase(self._directory / name)
 
     async def _put(self, row: TeamRow) -> None:
-        await self._records.put(row, durable=True)
+        await self._database.put(row, durable=True)
         self._rows[row.name] = row
 
     def _row(self, name: str) -> TeamRow:

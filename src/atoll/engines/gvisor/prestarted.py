@@ -11,7 +11,7 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
-from atoll.engines.base import MachinePlan, Spare, SparePlan, Uplink
+from atoll.engines.base import MachinePlan, PrestartedMachine, PrestartPlan, Uplink
 from atoll.engines.gvisor.checkpoint_files import NAMES
 from atoll.engines.gvisor.control import ControlSocket, RefusedCallError
 from atoll.engines.gvisor.launch import START_TIMEOUT_S
@@ -30,32 +30,32 @@ _TOLD_S = 10.0
 _ALL_IPV4 = bytes(10) + b"\xff\xff" + bytes(4)  # as Go has 0.0.0.0
 
 
-class SpareLostError(EngineError):
-    """A spare cannot be used, and the guest that was to go on in it has not run."""
+class PrestartedLostError(EngineError):
+    """A prestarted machine cannot be used, and the guest that was to go on in it has not run."""
 
 
-class GvisorSpare(Spare):
-    """See ``Spare``."""
+class GvisorPrestarted(PrestartedMachine):
+    """See ``PrestartedMachine``."""
 
-    def __init__(self, plan: SparePlan, parts: HostParts) -> None:
+    def __init__(self, plan: PrestartPlan, parts: HostParts) -> None:
         self.machine_id = plan.machine_id
         self.plan = plan
         self._processes = [process for process in (parts.sentry, parts.gofer) if process is not None]
         self.machine = GvisorMachine(plan.machine_id, plan.state_dir, parts, plan.place)
 
     async def kill(self) -> None:
-        """See ``Spare.kill``."""
+        """See ``PrestartedMachine.kill``."""
         await self.machine.kill()
 
     async def restore(self, plan: MachinePlan, uplink: Uplink | None) -> GvisorMachine:
         """Have the plan's guest go on in it. On any exception it is to be killed.
 
         Raises:
-            SpareLostError: The guest has not run.
+            PrestartedLostError: The guest has not run.
             EngineError, OSError: The guest may have run for a moment.
         """
         if any(process.has_ended for process in self._processes):
-            raise SpareLostError("it has ended while it waited")
+            raise PrestartedLostError("it has ended while it waited")
         try:
             await to_the_end(asyncio.to_thread(mount_root, plan, self.plan.place))
             await self._control.call(
@@ -68,7 +68,7 @@ class GvisorSpare(Spare):
             if plan.growth is not None:
                 await self.machine.limit_growth(plan.growth)
         except (AtollError, OSError) as error:
-            raise SpareLostError(str(error)) from error
+            raise PrestartedLostError(str(error)) from error
         await self._restore(plan)
         return self.machine
 
@@ -81,7 +81,7 @@ class GvisorSpare(Spare):
                     "containerManager.Restore", argument, fds=fds, timeout_s=START_TIMEOUT_S
                 )
         except RefusedCallError as error:
-            raise SpareLostError(error.message) from error
+            raise PrestartedLostError(error.message) from error
 
     @property
     def _control(self) -> ControlSocket:
@@ -89,7 +89,9 @@ class GvisorSpare(Spare):
 
 
 async def has_guest(control: ControlSocket, machine_id: str) -> bool:
-    """Whether a sentry has a guest, or has one soon: not a spare whose owner died before it said what to restore.
+    """Whether a sentry has a guest, or has one soon.
+
+    A prestarted machine has none if its owner died before it said what to restore.
 
     Raises:
         EngineError: The sentry does not answer.
@@ -111,7 +113,7 @@ def mount_root(plan: MachinePlan, place: Path) -> None:
     """
     Mounts.bind(plan.rootfs, place, read_only=False)
     for bind in plan.binds:
-        assert not bind.shared, "what has volumes is restored without a spare"
+        assert not bind.shared, "what has volumes is restored without a prestarted machine"
         Mounts.bind_below(Path(bind.source), place, bind.target.lstrip("/"))
 
 

@@ -121,10 +121,10 @@ def test_a_disk_with_the_default_limit_is_measured_only_when_its_kernel_asks(tmp
 
     gone = asyncio.Event()
     layers = SimpleNamespace(use=lambda _: TreeUse(5 << 30, 0))
-    berth = SimpleNamespace(
+    running = SimpleNamespace(
         machine=Machine(), disk=tmp_path, gone=gone, leaving=False, limits_changed=asyncio.Event()
     )
-    watch = DiskWatch(berth, layers, lambda: Limits(disk_mib=20_480), lambda: True)
+    watch = DiskWatch(running, layers, lambda: Limits(disk_mib=20_480), lambda: True)
     asyncio.run(asyncio.wait_for(watch.run(), 60))
     assert done == ["watched", "marked", "15 GiB left, event given: False"]
 
@@ -187,10 +187,10 @@ def test_a_disk_that_could_not_be_measured_is_measured_again(monkeypatch) -> Non
         return TreeUse(0, 0)
 
     monkeypatch.setattr(diskwatch, "_AGAIN_S", 0.01)
-    berth = SimpleNamespace(
+    running = SimpleNamespace(
         machine=Machine(), disk=Path(), gone=gone, leaving=False, limits_changed=asyncio.Event()
     )
-    asyncio.run(DiskWatch(berth, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
+    asyncio.run(DiskWatch(running, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
     ((growth, event_fd),) = told
     assert growth == DiskGrowth(size_bytes=1 << 20, files=1 << 60)
     assert event_fd is not None
@@ -214,10 +214,10 @@ def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_agai
         pauses.append(seconds)
         raise OSError("enough")
 
-    berth = SimpleNamespace(machine=Machine(), disk=Path(), gone=asyncio.Event(), leaving=False)
-    berth.gone.set()
+    running = SimpleNamespace(machine=Machine(), disk=Path(), gone=asyncio.Event(), leaving=False)
+    running.gone.set()
     monkeypatch.setattr(diskwatch.asyncio, "sleep", paused)
-    asyncio.run(DiskWatch(berth, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
+    asyncio.run(DiskWatch(running, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
     assert [pause < 1 for pause in pauses] == [True]
 
 
@@ -232,7 +232,7 @@ def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_agai
 def test_the_reason_of_a_crash_names_the_memory_limit_that_was_reached(
     limits: Limits, hit: bool, said: str
 ) -> None:
-    berth = SimpleNamespace(reason=None, machine=SimpleNamespace(hit_memory_limit=lambda: hit))
-    assert said in crash_reason(SimpleNamespace(limits=limits), berth)
-    berth.reason = "somebody knows better"
-    assert crash_reason(SimpleNamespace(limits=limits), berth) == "somebody knows better"
+    running = SimpleNamespace(reason=None, machine=SimpleNamespace(hit_memory_limit=lambda: hit))
+    assert said in crash_reason(SimpleNamespace(limits=limits), running)
+    running.reason = "somebody knows better"
+    assert crash_reason(SimpleNamespace(limits=limits), running) == "somebody knows better"

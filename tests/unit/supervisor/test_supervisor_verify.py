@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from atoll.supervisor.api.reply import NDJSON, Report, answer
-from atoll.supervisor.state.tasks import Works
-from atoll.supervisor.storage.background_checksums import Sealing
+from atoll.supervisor.state.tasks import Tasks
+from atoll.supervisor.storage.background_checksums import BackgroundChecksums
 from atoll.supervisor.storage.checksums import SEAL
 from atoll.types import Progress
 from tests.unit.supervisor.world import World, in_world
@@ -118,13 +118,13 @@ async def test_a_seal_goes_with_its_layer(world: World) -> None:
 @in_world
 async def test_layers_are_sealed_in_the_background_and_again_after_a_restart(world: World) -> None:
     layer, _, _ = await snapshot(world, "kept")
-    Sealing(world.system.trees, world.system.works, 1e9, look_s=0.01).start()
+    BackgroundChecksums(world.system.trees, world.system.tasks, 1e9, look_s=0.01).start()
     await world.until(lambda: world.layers.seals.has(layer))
     assert states(await verify(world))[-1] == ("layer", "whole")
     world.layers.seals.drop([layer])
     await world.crash()
     await world.start()
-    Sealing(world.system.trees, world.system.works, 1e9, look_s=0.01).start()
+    BackgroundChecksums(world.system.trees, world.system.tasks, 1e9, look_s=0.01).start()
     await world.until(lambda: world.layers.seals.has(layer))
 
 
@@ -132,7 +132,7 @@ async def test_layers_are_sealed_in_the_background_and_again_after_a_restart(wor
 async def test_an_examination_stops_the_sealing_in_the_background(world: World) -> None:
     layer, _, _ = await snapshot(world, "kept")
     # At this rate the background would take hours.
-    sealing = Sealing(world.system.trees, world.system.works, 10, look_s=0.01)
+    sealing = BackgroundChecksums(world.system.trees, world.system.tasks, 10, look_s=0.01)
     sealing.start()
     await world.until(lambda: sealing.busy)
     async with sealing.stopped():
@@ -153,7 +153,7 @@ async def test_an_examination_ends_with_its_client(_: World) -> None:
             ended.set()
 
     request = Request({"type": "http", "headers": [(b"accept", NDJSON.encode())]})
-    response = await answer(request, Works(), examine, ends_with_client=True)
+    response = await answer(request, Tasks(), examine, ends_with_client=True)
     assert isinstance(response, StreamingResponse)
     lines = cast("AsyncGenerator[bytes, None]", response.body_iterator)
     assert b"reading" in await anext(lines)

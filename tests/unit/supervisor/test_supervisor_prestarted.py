@@ -12,22 +12,22 @@ from unittest.mock import patch
 
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Memory, Mounts
-from atoll.supervisor.machines import prestarted as spares
+from atoll.supervisor.machines import prestarted as prestarted_machines
 from atoll.supervisor.settings import Settings
-from atoll.testing import FakeSpare
+from atoll.testing import FakePrestarted
 from tests.unit.supervisor.world import World, in_world_of
 
 
-def with_spares(test: Callable[[World], Any]) -> Callable[[], None]:
-    """Run a test in a world that keeps spares, on a host that is left alone."""
-    run = in_world_of(Settings(pool_size=1), spares=True)(test)
+def with_prestarted_machines(test: Callable[[World], Any]) -> Callable[[], None]:
+    """Run a test in a world that keeps prestarted machines, on a host that is left alone."""
+    run = in_world_of(Settings(pool_size=1), prestarted_machines=True)(test)
 
     @functools.wraps(run)
     def alone() -> None:
         with (
-            patch.object(spares, "new_netns"),
-            patch.object(spares, "unpin"),
-            patch.object(spares, "_REFILL_PAUSE_S", 0),
+            patch.object(prestarted_machines, "new_netns"),
+            patch.object(prestarted_machines, "unpin"),
+            patch.object(prestarted_machines, "_REFILL_PAUSE_S", 0),
             patch.object(Mounts, "share"),
         ):
             run()
@@ -35,115 +35,117 @@ def with_spares(test: Callable[[World], Any]) -> Callable[[], None]:
     return alone
 
 
-async def spare_of(world: World, *, but: FakeSpare | None = None) -> FakeSpare:
-    """The spare, when there is one; ``but`` is one that is not meant."""
+async def prestarted_of(world: World, *, but: FakePrestarted | None = None) -> FakePrestarted:
+    """The prestarted machine, when there is one; ``but`` is one that is not meant."""
 
-    def others() -> list[FakeSpare]:
-        if world.system.parts.berths.spares._making:
+    def others() -> list[FakePrestarted]:
+        if world.system.parts.running_machines.prestarted_machines._making:
             return []
-        return [one for one in world.host.spares.values() if one is not but]
+        return [one for one in world.host.prestarted_machines.values() if one is not but]
 
     await world.until(others)
-    (spare,) = others()
-    return spare
+    (prestarted,) = others()
+    return prestarted
 
 
-@with_spares
-async def test_what_fell_asleep_is_woken_in_a_spare_and_the_next_one_is_made(world: World) -> None:
+@with_prestarted_machines
+async def test_what_fell_asleep_is_woken_in_a_prestarted_machine_and_the_next_one_is_made(
+    world: World,
+) -> None:
     made = await world.create()
-    assert not world.host.spares
+    assert not world.host.prestarted_machines
     await world.asleep(made)
-    spare = await spare_of(world)
-    assert (spare.plan.state_dir / "console.log").readlink().name == "null"
+    prestarted = await prestarted_of(world)
+    assert (prestarted.plan.state_dir / "console.log").readlink().name == "null"
     sandbox_id = made["sandbox_id"]
     assert (await world.ask("POST", f"/v1/sandboxes/{sandbox_id}/resume")).json["state"] == "running"
     machine = world.machine_of(sandbox_id)
-    assert machine.machine_id == spare.machine_id
-    assert world.host.methods(spare.machine_id) == ["spare", "restore", "start"]
-    console = spare.plan.state_dir / "console.log"
+    assert machine.machine_id == prestarted.machine_id
+    assert world.host.methods(prestarted.machine_id) == ["prestart", "restore", "start"]
+    console = prestarted.plan.state_dir / "console.log"
     assert console.readlink() == world.home.sandboxes / sandbox_id / "console.log"
-    assert (await spare_of(world)).machine_id != spare.machine_id
+    assert (await prestarted_of(world)).machine_id != prestarted.machine_id
 
 
-@with_spares
+@with_prestarted_machines
 async def test_a_fork_uses_it_too_and_so_does_a_rollback(world: World) -> None:
     made = await world.create()
     path = f"/v1/sandboxes/{made['sandbox_id']}"
     (first,) = (await world.ask("POST", f"{path}/fork", {"count": 1})).json
-    spare = await spare_of(world)
+    prestarted = await prestarted_of(world)
     (second,) = (await world.ask("POST", f"{path}/fork", {"count": 1})).json
-    assert world.machine_of(first["sandbox_id"]).machine_id != spare.machine_id
-    assert world.machine_of(second["sandbox_id"]).machine_id == spare.machine_id
+    assert world.machine_of(first["sandbox_id"]).machine_id != prestarted.machine_id
+    assert world.machine_of(second["sandbox_id"]).machine_id == prestarted.machine_id
     snapshot = (await world.ask("POST", f"{path}/snapshots", {})).json
-    spare = await spare_of(world)
+    prestarted = await prestarted_of(world)
     answer = await world.ask("POST", f"{path}/rollback", {"snapshot": snapshot["snapshot_id"]})
     assert answer.status == 200, answer.body
-    assert world.machine_of(made["sandbox_id"]).machine_id == spare.machine_id
+    assert world.machine_of(made["sandbox_id"]).machine_id == prestarted.machine_id
 
 
-@with_spares
+@with_prestarted_machines
 async def test_it_is_of_the_shape_of_what_is_used_twice_in_a_row(world: World) -> None:
     small = await world.create(limits={"memory_mib": 256})
     large = await world.create(limits={"memory_mib": 512, "vcpus": 1})
     await world.asleep(small)
-    first = await spare_of(world)
+    first = await prestarted_of(world)
     assert first.plan.limits.memory_mib == 256
     await world.asleep(large)
-    assert await spare_of(world) is first
+    assert await prestarted_of(world) is first
     await world.ask("POST", f"/v1/sandboxes/{large['sandbox_id']}/resume")
-    second = await spare_of(world, but=first)
+    second = await prestarted_of(world, but=first)
     assert (second.plan.limits.memory_mib, second.plan.limits.vcpus) == (512, 1)
-    assert "kill_spare" in world.host.methods(first.machine_id)
+    assert "kill_prestarted" in world.host.methods(first.machine_id)
     assert not first.plan.state_dir.exists()
     await world.ask("POST", f"/v1/sandboxes/{small['sandbox_id']}/resume")
     assert world.machine_of(small["sandbox_id"]).machine_id != second.machine_id
 
 
-@with_spares
+@with_prestarted_machines
 async def test_what_has_a_volume_does_without(world: World) -> None:
     await world.ask("POST", "/v1/volumes", {"name": "data"})
     made = await world.create(volumes={"/data": "data"})
     await world.asleep(made)
     other = await world.create()
     await world.asleep(other)
-    spare = await spare_of(world)
+    prestarted = await prestarted_of(world)
     await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/resume")
-    assert world.machine_of(made["sandbox_id"]).machine_id != spare.machine_id
+    assert world.machine_of(made["sandbox_id"]).machine_id != prestarted.machine_id
 
 
-@with_spares
+@with_prestarted_machines
 async def test_one_that_is_of_no_use_costs_only_time(world: World) -> None:
     made = await world.create()
     await world.asleep(made)
-    spare = await spare_of(world)
-    spare.lost = True
+    prestarted = await prestarted_of(world)
+    prestarted.lost = True
     assert (await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/resume")).status == 200
-    assert world.host.methods(spare.machine_id) == ["spare", "restore", "start"]
-    link = world.system.table.sandbox(made["sandbox_id"]).berth.link
+    assert world.host.methods(prestarted.machine_id) == ["prestart", "restore", "start"]
+    link = world.system.registry.sandbox(made["sandbox_id"]).running.link
     assert link.calls[-3:-1] == ["open_uplink", "prepare"]
 
 
-@with_spares
+@with_prestarted_machines
 async def test_a_network_that_cannot_be_taken_is_left_to_the_engine(world: World) -> None:
     made = await world.create()
     await world.asleep(made)
-    spare = await spare_of(world)
-    link = world.system.table.sandbox(made["sandbox_id"]).link
+    prestarted = await prestarted_of(world)
+    link = world.system.registry.sandbox(made["sandbox_id"]).link
     with patch.object(link, "open_uplink", side_effect=OSError("not here")):
         assert (await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/resume")).status == 200
-    assert world.host.methods(spare.machine_id) == ["spare", "kill_spare", "start"]
+    assert world.host.methods(prestarted.machine_id) == ["prestart", "kill_prestarted", "start"]
 
 
-@with_spares
+@with_prestarted_machines
 async def test_one_that_dies_while_it_is_used_costs_only_time_too(world: World) -> None:
     made = await world.create()
     path = f"/v1/sandboxes/{made['sandbox_id']}"
     await world.asleep(made)
-    first = await spare_of(world)
+    first = await prestarted_of(world)
     world.host.fail_next("restore")
     assert (await world.ask("POST", f"{path}/resume")).status == 200
-    assert world.host.methods(first.machine_id) == ["spare", "restore", "kill_spare"]
-    second = await spare_of(world)
+    assert world.host.methods(first.machine_id) == ["prestart", "restore", "kill_prestarted"]
+    second = await prestarted_of(world)
     world.host.fail_next("restore")
     (copy,) = (await world.ask("POST", f"{path}/fork", {"count": 1})).json
     assert world.machine_of(copy["sandbox_id"]).machine_id != second.machine_id
@@ -151,38 +153,38 @@ async def test_one_that_dies_while_it_is_used_costs_only_time_too(world: World) 
     await world.until(lambda: len(world.links.open) == len(world.host.machines))
 
 
-@with_spares
+@with_prestarted_machines
 async def test_one_whose_sandbox_cannot_go_on_ends(world: World) -> None:
     made = await world.create()
     await world.asleep(made)
-    spare = await spare_of(world)
+    prestarted = await prestarted_of(world)
     path = f"/v1/sandboxes/{made['sandbox_id']}"
     with patch.object(world.layers, "mount", side_effect=EngineError("no disk for you")):
         assert (await world.ask("POST", f"{path}/resume")).status == 500
-    assert world.host.methods(spare.machine_id) == ["spare", "kill_spare"]
-    assert not spare.plan.state_dir.exists()
+    assert world.host.methods(prestarted.machine_id) == ["prestart", "kill_prestarted"]
+    assert not prestarted.plan.state_dir.exists()
     assert (await world.ask("POST", f"{path}/resume")).status == 200
 
 
-@with_spares
+@with_prestarted_machines
 async def test_none_is_made_or_kept_while_memory_is_short(world: World) -> None:
-    own = world.system.parts.berths.spares
+    own = world.system.parts.running_machines.prestarted_machines
     made = await world.create()
     with patch.object(own, "_memory", lambda: Memory(8 << 30, 1 << 20)):
         await world.asleep(made)
         await world.until(lambda: not own._making)
-        assert not world.host.spares
-    own.expect(world.system.parts.plan(world.system.table.sandbox(made["sandbox_id"]).row))
-    spare = await spare_of(world)
+        assert not world.host.prestarted_machines
+    own.expect(world.system.parts.plan(world.system.registry.sandbox(made["sandbox_id"]).row))
+    prestarted = await prestarted_of(world)
     with patch.object(world.system.pool, "_memory", lambda: Memory(8 << 30, 1 << 20)):
         await world.system.pool.look_after_memory()
-    assert world.host.methods(spare.machine_id) == ["spare", "kill_spare"]
+    assert world.host.methods(prestarted.machine_id) == ["prestart", "kill_prestarted"]
     assert own.ids() == set()
 
 
-@with_spares
+@with_prestarted_machines
 async def test_where_none_can_be_made_it_is_tried_again_after_a_while(world: World) -> None:
-    own = world.system.parts.berths.spares
+    own = world.system.parts.running_machines.prestarted_machines
     made = await world.create()
 
     async def waken(times: int) -> int:
@@ -191,18 +193,18 @@ async def test_where_none_can_be_made_it_is_tried_again_after_a_while(world: Wor
             await world.until(lambda: not own._making)
             assert (await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/resume")).status == 200
             await world.until(lambda: not own._making)
-        return [call.method for call in world.host.calls].count("spare")
+        return [call.method for call in world.host.calls].count("prestart")
 
-    world.host.fail_next("spare")
+    world.host.fail_next("prestart")
     assert await waken(2) == 1
     assert own.ids() == set()
-    world.host.fail_next("spare")
+    world.host.fail_next("prestart")
     first_rest_s, own._rests_until_s = own._rests_until_s, 0
     assert await waken(2) == 2
     assert own._rests_until_s > first_rest_s + 5
     own._rests_until_s = 0
     assert await waken(1) > 2
-    world.host.fail_next("spare", UnsupportedError("not here"))
+    world.host.fail_next("prestart", UnsupportedError("not here"))
     await waken(1)
     tried = await waken(1)
     own._rests_until_s = 0
@@ -210,23 +212,23 @@ async def test_where_none_can_be_made_it_is_tried_again_after_a_while(world: Wor
     assert own.ids() == set()
 
 
-@with_spares
+@with_prestarted_machines
 async def test_what_does_not_end_keeps_its_disk(world: World) -> None:
     made = await world.create()
     await world.asleep(made)
-    spare = await spare_of(world)
+    prestarted = await prestarted_of(world)
     path = f"/v1/sandboxes/{made['sandbox_id']}"
-    world.host.fail_next("kill_spare", EngineError("it does not end"))
-    world.host.fail_next("kill_spare", EngineError("it does not end"))
+    world.host.fail_next("kill_prestarted", EngineError("it does not end"))
+    world.host.fail_next("kill_prestarted", EngineError("it does not end"))
     with patch.object(world.layers, "mount", side_effect=EngineError("no disk for you")):
         assert (await world.ask("POST", f"{path}/resume")).status == 500
     # Two machines that write to one disk would destroy it.
     assert (await world.ask("POST", f"{path}/resume")).status == 500
     assert (await world.ask("POST", f"{path}/resume")).json["state"] == "running"
-    assert world.host.methods(spare.machine_id) == ["spare", *["kill_spare"] * 3]
+    assert world.host.methods(prestarted.machine_id) == ["prestart", *["kill_prestarted"] * 3]
 
 
-@with_spares
+@with_prestarted_machines
 async def test_one_that_is_made_when_the_supervisor_leaves_ends(world: World) -> None:
     unpinning, go_on = threading.Event(), threading.Event()
 
@@ -234,45 +236,48 @@ async def test_one_that_is_made_when_the_supervisor_leaves_ends(world: World) ->
         unpinning.set()
         go_on.wait(60)
 
-    with patch.object(spares, "unpin", unpin):
+    with patch.object(prestarted_machines, "unpin", unpin):
         await world.asleep(await world.create())
         await asyncio.to_thread(unpinning.wait, 60)
-        (spare,) = world.host.spares.values()
-        leaving = asyncio.create_task(world.system.works.finish(0))
+        (prestarted,) = world.host.prestarted_machines.values()
+        leaving = asyncio.create_task(world.system.tasks.finish(0))
         await asyncio.sleep(0.05)
         go_on.set()
         await leaving
-        await world.until(lambda: not world.system.parts.berths.spares._making)
-    assert world.host.methods(spare.machine_id) == ["spare", "kill_spare"]
-    assert world.system.parts.berths.spares.ids() == set()
+        await world.until(lambda: not world.system.parts.running_machines.prestarted_machines._making)
+    assert world.host.methods(prestarted.machine_id) == ["prestart", "kill_prestarted"]
+    assert world.system.parts.running_machines.prestarted_machines.ids() == set()
 
 
 def test_it_ends_with_the_supervisor() -> None:
     host = []
 
-    @with_spares
+    @with_prestarted_machines
     async def test(world: World) -> None:
         await world.asleep(await world.create())
-        host.append((world.host, await spare_of(world)))
+        host.append((world.host, await prestarted_of(world)))
 
     test()
-    ((left, spare),) = host
-    assert left.spares == {}
-    assert left.methods(spare.machine_id) == ["spare", "kill_spare"]
+    ((left, prestarted),) = host
+    assert left.prestarted_machines == {}
+    assert left.methods(prestarted.machine_id) == ["prestart", "kill_prestarted"]
 
 
-@with_spares
-async def test_what_is_left_of_a_spare_that_does_not_end_is_for_gc(world: World) -> None:
+@with_prestarted_machines
+async def test_what_is_left_of_a_prestarted_machine_that_does_not_end_is_for_gc(world: World) -> None:
     await world.asleep(await world.create())
-    spare, spares = await spare_of(world), world.system.parts.berths.spares
-    assert spare.machine_id in spares.ids()
-    with patch.object(FakeSpare, "kill", side_effect=EngineError("it is stuck in the kernel")):
-        await spares.drain()
-    assert spare.machine_id not in spares.ids()
+    prestarted, prestarted_machines = (
+        await prestarted_of(world),
+        world.system.parts.running_machines.prestarted_machines,
+    )
+    assert prestarted.machine_id in prestarted_machines.ids()
+    with patch.object(FakePrestarted, "kill", side_effect=EngineError("it is stuck in the kernel")):
+        await prestarted_machines.drain()
+    assert prestarted.machine_id not in prestarted_machines.ids()
 
 
-@with_spares
-async def test_a_sandbox_sleeps_whether_or_not_a_spare_can_be_thought_of(world: World) -> None:
+@with_prestarted_machines
+async def test_a_sandbox_sleeps_whether_or_not_a_prestarted_can_be_thought_of(world: World) -> None:
     made = await world.create()
     with patch.object(world.system.parts.images, "facts", side_effect=OSError(24, "Too many open files")):
         await world.asleep(made)

@@ -13,17 +13,17 @@ from atoll.errors import EngineError, HostError, NoSpaceError
 from atoll.host import Memory, remove_tree
 from atoll.supervisor.lifecycle.warm_pool import Warm
 from atoll.supervisor.settings import Settings
-from atoll.supervisor.state.database import Records
+from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.rows import OperationRow, SnapshotRow
-from atoll.supervisor.state.tasks import Works
+from atoll.supervisor.state.tasks import Tasks
 from tests.unit.supervisor.world import DIGEST, World, in_world, in_world_of
 
 
 @in_world
 async def test_a_killed_sandbox_that_cannot_be_erased_never_comes_back(world: World) -> None:
     made = await world.create()
-    sandbox = world.system.table.sandbox(made["sandbox_id"])
-    await world.system.table.change(sandbox, durable=True, state="killed", name=None)
+    sandbox = world.system.registry.sandbox(made["sandbox_id"])
+    await world.system.registry.change(sandbox, durable=True, state="killed", name=None)
     await world.crash()
 
     def refuse(path: Path) -> None:
@@ -36,15 +36,15 @@ async def test_a_killed_sandbox_that_cannot_be_erased_never_comes_back(world: Wo
     assert (await world.ask("GET", "/v1/sandboxes")).json["sandboxes"] == []
     await world.crash()
     await world.start()
-    assert world.system.table.all() == []
+    assert world.system.registry.all() == []
     assert list(world.home.sandboxes.iterdir()) == []
 
 
 @in_world
 async def test_the_leftovers_of_a_cut_short_kill_go_before_its_directory(world: World) -> None:
     made = await world.create()
-    sandbox = world.system.table.sandbox(made["sandbox_id"])
-    await world.system.table.change(sandbox, durable=True, state="killed", name=None)
+    sandbox = world.system.registry.sandbox(made["sandbox_id"])
+    await world.system.registry.change(sandbox, durable=True, state="killed", name=None)
     await world.crash()
     order: list[str] = []
 
@@ -52,7 +52,7 @@ async def test_the_leftovers_of_a_cut_short_kill_go_before_its_directory(world: 
         order.append("collected" if (world.home.sandboxes / made["sandbox_id"]).exists() else "too late")
         return []
 
-    with patch("atoll.supervisor.recovery.gc.Leftovers.collect", collect):
+    with patch("atoll.supervisor.recovery.gc.LeftoverCollector.collect", collect):
         await world.start()
     assert order == ["collected"]
     assert list(world.home.sandboxes.iterdir()) == []
@@ -80,7 +80,7 @@ def test_a_link_that_waited_over_a_restart_is_let_go(action: str) -> None:
 
 def test_what_an_operation_leaves_to_be_done_is_waited_for_before_the_supervisor_leaves() -> None:
     async def lived() -> list[str]:
-        works, done = Works(), list[str]()
+        tasks, done = Tasks(), list[str]()
 
         async def rest() -> None:
             await asyncio.to_thread(list)
@@ -88,11 +88,11 @@ def test_what_an_operation_leaves_to_be_done_is_waited_for_before_the_supervisor
 
         async def work() -> None:
             await asyncio.sleep(0)
-            works.spawn(rest())
+            tasks.spawn(rest())
 
-        works.spawn(work())
-        works.watch(asyncio.Event().wait())  # type: ignore[arg-type]
-        await works.finish(60)
+        tasks.spawn(work())
+        tasks.watch(asyncio.Event().wait())  # type: ignore[arg-type]
+        await tasks.finish(60)
         return done
 
     assert asyncio.run(lived()) == ["rest"]
@@ -103,7 +103,7 @@ async def test_a_wake_that_fails_on_a_new_link_resets_connections_the_next_time(
     made = await world.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     await world.asleep(made)
-    world.system.table.sandbox(made["sandbox_id"]).link = None
+    world.system.registry.sandbox(made["sandbox_id"]).link = None
     world.links.open.clear()
     world.host.fail_next("start", EngineError("not now"))
     assert (await world.ask("POST", f"{one}/wake")).status == 500
@@ -132,7 +132,7 @@ async def test_a_snapshot_that_is_being_removed_is_no_source_any_more(world: Wor
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     assert (await world.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
     begun, go_on = asyncio.Event(), asyncio.Event()
-    delete = world.system.records.delete
+    delete = world.system.database.delete
 
     async def slowly(*rows: Any, **how: Any) -> None:
         if isinstance(rows[0], SnapshotRow):
@@ -140,7 +140,7 @@ async def test_a_snapshot_that_is_being_removed_is_no_source_any_more(world: Wor
             await go_on.wait()
         await delete(*rows, **how)
 
-    with patch.object(world.system.records, "delete", slowly):
+    with patch.object(world.system.database, "delete", slowly):
         removing = asyncio.create_task(world.ask("DELETE", "/v1/snapshots/s1"))
         await begun.wait()
         refused = await world.ask("POST", "/v1/sandboxes", {"from_snapshot": "s1"})
@@ -156,12 +156,12 @@ async def test_a_snapshot_that_a_waiting_rollback_wants_is_not_removed(world: Wo
     made = await world.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
     assert (await world.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
-    table = world.system.table
-    sandbox = table.sandbox(made["sandbox_id"])
+    registry = world.system.registry
+    sandbox = registry.sandbox(made["sandbox_id"])
     async with sandbox.lock:
         rolling = asyncio.create_task(world.ask("POST", f"{one}/rollback", {"snapshot": "s1"}))
-        await world.until(lambda: world.system.works.busy)
-        await world.until(lambda: table.holds.has(table.snapshot("s1").snapshot_id))
+        await world.until(lambda: world.system.tasks.busy)
+        await world.until(lambda: registry.pins.has(registry.snapshot("s1").snapshot_id))
         assert (await world.ask("DELETE", "/v1/snapshots/s1")).status == 409
     assert (await rolling).status == 200
 
@@ -171,7 +171,7 @@ async def test_a_create_that_fails_for_want_of_disk_keeps_no_warm_machine(world:
     await world.create()
     await world.until(lambda: world.system.pool.ids())
     (ready,) = world.system.pool.ids()
-    with patch.object(world.system.table, "add", side_effect=OSError(28, "No space left on device")):
+    with patch.object(world.system.registry, "add", side_effect=OSError(28, "No space left on device")):
         assert (await world.ask("POST", "/v1/sandboxes", {"name": "two"})).status >= 400
     await world.until(lambda: world.system.pool.ids())
     assert not (world.home.sandboxes / ready).exists()
@@ -181,20 +181,20 @@ async def test_a_create_that_fails_for_want_of_disk_keeps_no_warm_machine(world:
 
 def test_a_write_that_finds_the_disk_full_says_so_and_the_next_one_works(tmp_path: Path) -> None:
     async def lived() -> None:
-        records = Records(tmp_path / "state.db")
-        await records.open()
+        database = Database(tmp_path / "state.db")
+        await database.open()
         try:
-            database = records._connected()
-            database.execute("CREATE TABLE big (content BLOB)")
-            (pages,) = database.execute("PRAGMA page_count").fetchone()
-            database.execute(f"PRAGMA max_page_count={pages}")
+            connection = database._connected()
+            connection.execute("CREATE TABLE big (content BLOB)")
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            connection.execute(f"PRAGMA max_page_count={pages}")
             statement = ("INSERT INTO big VALUES (zeroblob(1000000))", [])
             with pytest.raises(NoSpaceError):
-                records._transact([statement], durable=True)
-            database.execute(f"PRAGMA max_page_count={pages + 1000}")
-            records._transact([statement], durable=True)
+                database._transact([statement], durable=True)
+            connection.execute(f"PRAGMA max_page_count={pages + 1000}")
+            database._transact([statement], durable=True)
         finally:
-            await records.aclose()
+            await database.aclose()
 
     asyncio.run(lived())
 
@@ -206,7 +206,7 @@ async def test_the_pool_keeps_machines_only_for_the_images_that_were_used_last(w
     for digest in digests:
         pool.refill(digest)
     pool.refill(digests[2])
-    await world.until(lambda: len(pool.ids()) == 4 and not world.system.works.busy)
+    await world.until(lambda: len(pool.ids()) == 4 and not world.system.tasks.busy)
     assert set(pool._warm) == set(digests[2:])
     pool.refill("sha256-" + "9" * 64)
     await world.until(lambda: len(pool.ids()) == 4 and digests[3] not in pool._warm)
@@ -259,9 +259,9 @@ async def test_a_machine_that_cannot_be_thawed_after_a_restart_does_not_run_besi
 ) -> None:
     made = await world.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    berth = world.system.table.sandbox(made["sandbox_id"]).berth
-    assert berth is not None
-    await berth.freeze()
+    running = world.system.registry.sandbox(made["sandbox_id"]).running
+    assert running is not None
+    await running.freeze()
     await world.crash()
     world.agents.deaf = True
     for _ in range(3):
@@ -283,7 +283,7 @@ def test_a_suspend_is_answered_before_its_machine_has_ended_and_what_comes_next_
         one = f"/v1/sandboxes/{made['sandbox_id']}"
         machine, sandbox = (
             world.machine_of(made["sandbox_id"]),
-            world.system.table.sandbox(made["sandbox_id"]),
+            world.system.registry.sandbox(made["sandbox_id"]),
         )
         machine.memory = "remembered"
         (link,) = world.links.open.values()
@@ -300,8 +300,8 @@ def test_a_suspend_is_answered_before_its_machine_has_ended_and_what_comes_next_
         assert (await coming).status == asked[2]
         assert machine.machine_id not in world.host.machines
         assert {one.memory for one in world.host.machines.values()} <= {"remembered"}
-        await world.until(lambda: not world.system.works.busy)
-        assert await world.system.records.all(OperationRow) == []
+        await world.until(lambda: not world.system.tasks.busy)
+        assert await world.system.database.all(OperationRow) == []
 
     in_world(lived)()
 
@@ -321,7 +321,7 @@ async def test_a_supervisor_that_stops_waits_for_the_ends_of_what_sleeps(world: 
     made = await world.create()
     ended = world.host.hold("kill")
     await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/suspend")
-    closing = asyncio.create_task(world.system.works.finish(60))
+    closing = asyncio.create_task(world.system.tasks.finish(60))
     asyncio.get_running_loop().call_soon(ended.set)
     await closing
     assert world.host.machines == {}

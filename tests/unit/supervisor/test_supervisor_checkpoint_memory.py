@@ -95,10 +95,10 @@ async def test_where_memory_has_no_room_copies_are_made_over_the_disk(world: Wor
 @in_world
 async def test_a_machine_of_an_older_engine_is_copied_over_the_disk(world: World) -> None:
     sandbox_id, one = await _made(world)
-    sandbox = world.system.table.sandbox(sandbox_id)
+    sandbox = world.system.registry.sandbox(sandbox_id)
     older = Versions(engine="older", agent=sandbox.row.versions.agent)
     with _much_memory(world, sandbox_id):
-        await world.system.table.change(sandbox, versions=older)
+        await world.system.registry.change(sandbox, versions=older)
         assert (await world.ask("POST", f"{one}/fork", {})).status == 200
     asked = world.host.methods(world.machine_of(sandbox_id).machine_id)
     assert asked[-5:] == ["prepare", "pause", "checkpoint", "resume", "written"]
@@ -205,12 +205,12 @@ async def test_a_fork_that_fails_does_not_wait_for_the_memory(world: World) -> N
     assert len(world.host.machines) == 1
 
 
-@pytest.mark.parametrize(("what", "method"), [("layers", "branch"), ("berths", "_make_state_dir")])
+@pytest.mark.parametrize(("what", "method"), [("layers", "branch"), ("running_machines", "_make_state_dir")])
 def test_a_copy_that_a_thread_is_still_at_when_its_fork_fails_leaves_nothing(what: str, method: str) -> None:
     async def lived(world: World) -> None:
         sandbox_id, one = await _made(world)
         original = world.machine_of(sandbox_id)
-        makes = world.layers if what == "layers" else world.system.parts.berths
+        makes = world.layers if what == "layers" else world.system.parts.running_machines
         make, begun, ended = getattr(makes, method), threading.Event(), threading.Event()
 
         def make_late(*arguments: object) -> object:

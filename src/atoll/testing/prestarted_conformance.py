@@ -1,4 +1,4 @@
-"""What an engine must do that keeps spares."""
+"""What an engine must do that keeps prestarted machines."""
 
 # ruff: noqa: D102  (the names of the tests say it)
 
@@ -11,19 +11,19 @@ from typing import NamedTuple, Protocol
 import msgspec
 import pytest
 
-from atoll.engines import Engine, Machine, MachinePlan, Spare, SparePlan
+from atoll.engines import Engine, Machine, MachinePlan, PrestartedMachine, PrestartPlan
 from atoll.errors import EngineError
 from atoll.testing.conformance import PATIENCE_S, Workshop, ticks_beyond
 
 
-class SpareWorkshop(Workshop, Protocol):
+class PrestartWorkshop(Workshop, Protocol):
     """What these tests need beside."""
 
-    def spare_plan(self, machine_id: str, like: MachinePlan) -> SparePlan:
-        """A plan for a spare that ``like`` can be restored into, but for its name, paths and network."""
+    def prestarted_plan(self, machine_id: str, like: MachinePlan) -> PrestartPlan:
+        """A plan for a prestarted machine that ``like`` can be restored into, but for its name, paths and network."""
 
-    def end_a_process_of(self, spare: Spare) -> None:
-        """Kill one of the host's processes that a spare consists of."""
+    def end_a_process_of(self, prestarted: PrestartedMachine) -> None:
+        """Kill one of the host's processes that a prestarted machine consists of."""
 
 
 class _Asleep(NamedTuple):
@@ -34,10 +34,12 @@ class _Asleep(NamedTuple):
     counted: int
 
 
-class SpareConformance:
+class PrestartedConformance:
     """Inherit it and provide the fixture ``workshop``."""
 
-    def test_a_guest_goes_on_in_a_spare_under_its_own_name(self, workshop: SpareWorkshop) -> None:
+    def test_a_guest_goes_on_in_a_prestarted_machine_under_its_own_name(
+        self, workshop: PrestartWorkshop
+    ) -> None:
         async def test() -> None:
             before = workshop.ledger()
             asleep = await _asleep(workshop)
@@ -45,8 +47,8 @@ class SpareConformance:
             # Two at once: each has its own disk.
             plans = []
             for name in ("m2", "m3"):
-                spare, plan = await _spare(workshop, engine, name, asleep)
-                plans.append((plan, await _restored(engine, spare, plan)))
+                prestarted, plan = await _prestarted(workshop, engine, name, asleep)
+                plans.append((plan, await _restored(engine, prestarted, plan)))
             for plan, _ in plans:
                 assert (await ticks_beyond(workshop, plan, asleep.counted + 1)).hostname == plan.hostname
                 ticks = workshop.ticks(plan)
@@ -57,30 +59,30 @@ class SpareConformance:
 
         workshop.run(test)
 
-    def test_a_spare_that_nobody_took_leaves_nothing(self, workshop: SpareWorkshop) -> None:
+    def test_a_prestarted_machine_that_nobody_took_leaves_nothing(self, workshop: PrestartWorkshop) -> None:
         async def test() -> None:
             asleep = await _asleep(workshop)
             before = workshop.ledger()
             engine = workshop.engine()
-            spare, plan = await _spare(workshop, engine, "m2", asleep)
+            prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
             # Its owner may die before it says what to restore: it is no machine then.
             assert await engine.started("m2", plan.state_dir, plan.limits) is None
-            await spare.kill()
-            await spare.kill()
+            await prestarted.kill()
+            await prestarted.kill()
             assert workshop.ledger() == before, (before, workshop.ledger())
 
         workshop.run(test)
 
-    def test_a_spare_that_has_ended_is_none_and_the_guest_can_be_started_without(
-        self, workshop: SpareWorkshop
+    def test_a_prestarted_machine_that_has_ended_is_none_and_the_guest_can_be_started_without(
+        self, workshop: PrestartWorkshop
     ) -> None:
         async def test() -> None:
             asleep = await _asleep(workshop)
             before = workshop.ledger()
             engine = workshop.engine()
-            spare, plan = await _spare(workshop, engine, "m2", asleep)
-            workshop.end_a_process_of(spare)
-            assert await engine.restore(spare, plan, None) is None
+            prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
+            workshop.end_a_process_of(prestarted)
+            assert await engine.restore(prestarted, plan, None) is None
             assert workshop.ledger() == before, (before, workshop.ledger())
             machine = await engine.start(plan)
             await ticks_beyond(workshop, plan, asleep.counted)
@@ -90,57 +92,59 @@ class SpareConformance:
         workshop.run(test)
 
     def test_a_memory_that_cannot_be_restored_is_an_error_and_leaves_nothing(
-        self, workshop: SpareWorkshop
+        self, workshop: PrestartWorkshop
     ) -> None:
         async def test() -> None:
             asleep = await _asleep(workshop)
             before = workshop.ledger()
             engine = workshop.engine()
-            spare, plan = await _spare(workshop, engine, "m2", asleep)
+            prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
             for file in asleep.memory.iterdir():
                 file.write_bytes(b"rubbish")
             with pytest.raises(EngineError):  # noqa: PT012 - an engine may tell it by either of them
-                assert await engine.restore(spare, plan, None) is None
+                assert await engine.restore(prestarted, plan, None) is None
                 await engine.start(plan)
             assert workshop.ledger() == before, (before, workshop.ledger())
 
         workshop.run(test)
 
-    def test_cancelling_a_spare_and_its_use_leaves_nothing(self, workshop: SpareWorkshop) -> None:
+    def test_cancelling_a_prestarted_machine_and_its_use_leaves_nothing(
+        self, workshop: PrestartWorkshop
+    ) -> None:
         async def test() -> None:
             asleep = await _asleep(workshop)
             before = workshop.ledger()
             engine = workshop.engine()
             for number, delay_s in enumerate((0, 0.01, 0.03)):
-                plan = workshop.spare_plan(f"c{number}", asleep.plan)
-                making = asyncio.ensure_future(engine.spare(plan))
+                plan = workshop.prestarted_plan(f"c{number}", asleep.plan)
+                making = asyncio.ensure_future(engine.prestart(plan))
                 await asyncio.sleep(delay_s)
                 making.cancel()
                 for made in await asyncio.gather(making, return_exceptions=True):
-                    if isinstance(made, Spare):
+                    if isinstance(made, PrestartedMachine):
                         await made.kill()
             assert workshop.ledger() == before, (before, workshop.ledger())
             for number, delay_s in enumerate((0, 0.005, 0.02)):
-                spare, machine_plan = await _spare(workshop, engine, f"r{number}", asleep)
-                restoring = asyncio.ensure_future(engine.restore(spare, machine_plan, None))
+                prestarted, machine_plan = await _prestarted(workshop, engine, f"r{number}", asleep)
+                restoring = asyncio.ensure_future(engine.restore(prestarted, machine_plan, None))
                 await asyncio.sleep(delay_s)
                 restoring.cancel()
                 for machine in await asyncio.gather(restoring, return_exceptions=True):
                     if isinstance(machine, Machine):
                         await machine.kill()
                 # Cancelled before it began, it is still the caller's.
-                await spare.kill()
+                await prestarted.kill()
             assert workshop.ledger() == before, (before, workshop.ledger())
 
         workshop.run(test)
 
-    def test_what_was_a_spare_is_a_machine_like_any_other(self, workshop: SpareWorkshop) -> None:
+    def test_what_was_prestarted_is_a_machine_like_any_other(self, workshop: PrestartWorkshop) -> None:
         async def test() -> None:
             before = workshop.ledger()
             asleep = await _asleep(workshop)
             engine = workshop.engine()
-            spare, plan = await _spare(workshop, engine, "m2", asleep)
-            machine = await _restored(engine, spare, plan)
+            prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
+            machine = await _restored(engine, prestarted, plan)
             await ticks_beyond(workshop, plan, asleep.counted)
             await machine.pause()
             await engine.detach_files(machine)
@@ -175,21 +179,21 @@ async def _asleep(workshop: Workshop) -> _Asleep:
     return _Asleep(plan, memory, workshop.ticks(plan)[-1].number)
 
 
-async def _spare(
-    workshop: SpareWorkshop, engine: Engine, machine_id: str, asleep: _Asleep
-) -> tuple[Spare, MachinePlan]:
-    """A spare, and the plan that has the guest go on in it."""
-    spare_plan = workshop.spare_plan(machine_id, asleep.plan)
-    spare = await engine.spare(spare_plan)
+async def _prestarted(
+    workshop: PrestartWorkshop, engine: Engine, machine_id: str, asleep: _Asleep
+) -> tuple[PrestartedMachine, MachinePlan]:
+    """A prestarted machine, and the plan that has the guest go on in it."""
+    prestarted_plan = workshop.prestarted_plan(machine_id, asleep.plan)
+    prestarted = await engine.prestart(prestarted_plan)
     plan = msgspec.structs.replace(
         workshop.plan(machine_id, like=asleep.plan),
-        state_dir=spare_plan.state_dir,
+        state_dir=prestarted_plan.state_dir,
         checkpoint=asleep.memory,
     )
-    return spare, plan
+    return prestarted, plan
 
 
-async def _restored(engine: Engine, spare: Spare, plan: MachinePlan) -> Machine:
-    machine = await engine.restore(spare, plan, None)
+async def _restored(engine: Engine, prestarted: PrestartedMachine, plan: MachinePlan) -> Machine:
+    machine = await engine.restore(prestarted, plan, None)
     assert machine is not None
     return machine

@@ -110,8 +110,8 @@ async def test_a_copy_gets_an_identity_of_its_own_and_forgets_connections(world:
     assert told.generation == 2
     assert told.entropy
     assert told.env == {"LANG": "C", "A": "1", "B": "2"}
-    berth = world.system.table.sandbox(made["sandbox_id"]).berth
-    assert berth.link.calls == ["reset 1"]
+    running = world.system.registry.sandbox(made["sandbox_id"]).running
+    assert running.link.calls == ["reset 1"]
 
 
 @in_world
@@ -220,7 +220,7 @@ def test_a_name_that_a_fork_cannot_have_fails_all_before_anything_is_made(
 ) -> None:
     async def lived(world: World) -> None:
         sandbox_id, one = await _made(world, name="taken")
-        with world.system.parts.table.reserve_sandbox_name("coming"):
+        with world.system.parts.registry.reserve_sandbox_name("coming"):
             answer = await world.ask("POST", f"{one}/fork", {"count": 2, "names": names})
         assert answer.json["code"] == code
         assert "checkpoint" not in {call.method for call in world.host.calls}
@@ -301,7 +301,7 @@ async def test_a_suspended_or_crashed_sandbox_can_be_rolled_back(world: World) -
     assert (await world.ask("POST", f"{one}/rollback", {"snapshot": "s1"})).json["state"] == "running"
     assert not (world.home.sandboxes / sandbox_id / "checkpoint").exists()
     world.machine_of(sandbox_id).crash()
-    await world.until(lambda: world.system.table.sandbox(sandbox_id).row.state == "crashed")
+    await world.until(lambda: world.system.registry.sandbox(sandbox_id).row.state == "crashed")
     assert (await world.ask("POST", f"{one}/rollback", {"snapshot": "s1"})).json["state"] == "running"
     assert len(world.links.open) == 1
 
@@ -357,7 +357,7 @@ async def test_what_starts_from_a_snapshot_of_a_closed_sandbox_is_closed_unless_
     for asked, network in (({}, "none"), ({"network": "internet"}, "internet")):
         made = await world.create(from_snapshot="closed", **asked)
         assert made["network"] == network
-        assert world.system.table.sandbox(made["sandbox_id"]).berth.link.policy == network
+        assert world.system.registry.sandbox(made["sandbox_id"]).running.link.policy == network
     assert (await world.create())["network"] == "internet"
 
 
@@ -378,7 +378,7 @@ async def test_what_was_settled_when_a_snapshot_was_made_is_not_asked_for_in_vai
     for name, trusted in (("made", True), ("closed", False)):
         for given in ({}, {"start": False, "trust_host_ca": trusted}):
             made = await world.create(from_snapshot=name, **given)
-            row = world.system.table.sandbox(made["sandbox_id"]).row
+            row = world.system.registry.sandbox(made["sandbox_id"]).row
             assert (row.start, row.trust_host_ca) == (False, trusted)
 
 
@@ -415,9 +415,9 @@ async def test_a_rollback_to_an_unknown_snapshot_is_not_found(world: World) -> N
 async def test_an_operation_goes_on_when_its_client_leaves(world: World) -> None:
     sandbox_id, one = await _made(world)
     going_on = world.host.hold("checkpoint")
-    asking = world.system.works.watch(world.ask("POST", f"{one}/suspend"))
+    asking = world.system.tasks.watch(world.ask("POST", f"{one}/suspend"))
     await world.until(lambda: any(call.method == "checkpoint" for call in world.host.calls))
     asking.cancel()
     await world.until(asking.done)
     going_on.set()
-    await world.until(lambda: world.system.table.sandbox(sandbox_id).row.state == "suspended")
+    await world.until(lambda: world.system.registry.sandbox(sandbox_id).row.state == "suspended")

@@ -17,12 +17,12 @@ from atoll import AtollError, Limits, Sandbox, Supervisor
 from atoll.host import Home
 
 BOUND_S = 90.0
-# A spare's processes start in a network namespace of its own, which has its name.
+# A prestarted machine's processes start in a network namespace of its own, which has its name.
 MADE_AHEAD = re.compile(rb"--gofer-network-namespace=[^\0]*/pins/([a-z0-9]{20})\.inner")
 
 
 def made_ahead(home: Path, command: bytes = b"boot") -> dict[str, int]:
-    """The sentries (or with ``gofer`` the gofers) of machines that are spares, or were: their names and numbers."""
+    """The sentries (or with ``gofer`` the gofers) of machines that are prestarted, or were: names and numbers."""
     run = os.fsencode(Home(home).run)
     found = {}
     for pid in sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
@@ -37,39 +37,39 @@ def made_ahead(home: Path, command: bytes = b"boot") -> dict[str, int]:
 
 
 def is_being_made(home: Path, name: str) -> bool:
-    """Whether the command that starts a spare still goes on."""
+    """Whether the command that starts a prestarted machine still goes on."""
     starts = [line for line in processes_of(Home(home)) if " create " in line]
     return any(name in line for line in starts)
 
 
-def new_spare(home: Path, known: set[str]) -> str:
-    """Wait for a spare that is not one of those."""
+def new_prestarted(home: Path, known: set[str]) -> str:
+    """Wait for a prestarted machine that is not one of those."""
     end = time.monotonic() + BOUND_S
     while not (new := set(made_ahead(home)) - known):
-        assert time.monotonic() < end, "no spare is made"
+        assert time.monotonic() < end, "no prestarted machine is made"
         time.sleep(0.05)
     (name,) = new
     # It is ready a moment after the command that starts it has ended.
     while is_being_made(home, name):
-        assert time.monotonic() < end, "a spare is never ready"
+        assert time.monotonic() < end, "a prestarted machine is never ready"
         time.sleep(0.05)
     time.sleep(0.5)
     return name
 
 
-def spare_of(home: Path, sandbox: Sandbox) -> str:
-    """Suspend the sandbox, and wait for the spare that it will be woken in: one that is there already, or a new one."""
+def prestarted_of(home: Path, sandbox: Sandbox) -> str:
+    """Suspend the sandbox, and wait for the prestarted machine that it will be woken in."""
     end = time.monotonic() + BOUND_S
     sandbox.suspend()
     # What tests before this one have left may be about to end.
     while len(found := {name for name in made_ahead(home) if not has_begun(home, name)}) != 1:
-        assert time.monotonic() < end, f"spares: {found}"
+        assert time.monotonic() < end, f"prestarted machines: {found}"
         time.sleep(0.05)
-    return new_spare(home, set(made_ahead(home)) - found)
+    return new_prestarted(home, set(made_ahead(home)) - found)
 
 
 def has_begun(home: Path, name: str) -> bool:
-    """Whether a guest goes on in what was a spare: then its root is mounted for its gofer."""
+    """Whether a guest goes on in what was a prestarted machine: then its root is mounted for its gofer."""
     pid = made_ahead(home, b"gofer").get(name)
     try:
         mounts = [line.split() for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines()]
@@ -79,15 +79,15 @@ def has_begun(home: Path, name: str) -> bool:
     return any(mount[4] == "/" and "overlay" in mount for mount in mounts)
 
 
-def test_a_sandbox_is_woken_in_a_spare_with_all_that_it_had(module_home: Path) -> None:
+def test_a_sandbox_is_woken_in_a_prestarted_machine_with_all_that_it_had(module_home: Path) -> None:
     data = os.urandom(8 << 20)
     with Sandbox.create(name="sleeper", limits=Limits(processes=40)) as sandbox:
         start_counter(sandbox)
         sandbox.files.write("kept", data)
         sandbox.suspend()
-        spare = new_spare(module_home, set())
+        prestarted = new_prestarted(module_home, set())
         assert count(sandbox) == 2
-        assert has_begun(module_home, spare)
+        assert has_begun(module_home, prestarted)
         assert sandbox.run("hostname").stdout == "sleeper\n"
         # Both ways through its interface, in packets that are cut on the way.
         assert sandbox.files.read_bytes("kept") == data
@@ -96,26 +96,26 @@ def test_a_sandbox_is_woken_in_a_spare_with_all_that_it_had(module_home: Path) -
         assert sandbox.run("cat /.atoll/* >/dev/null; touch /.atoll/x").exit_code != 0
         assert sandbox.run("for i in $(seq 60); do sleep 60 & done").exit_code != 0
         sandbox.run("pkill sleep")
-        next_one = new_spare(module_home, {spare})
+        next_one = new_prestarted(module_home, {prestarted})
         assert not has_begun(module_home, next_one)
-        # Once more, in what was a spare itself.
+        # Once more, in what was a prestarted machine itself.
         sandbox.suspend()
         assert count(sandbox) == 3
         assert has_begun(module_home, next_one)
 
 
-def test_a_fork_a_snapshot_of_a_big_disk_and_a_rollback_in_what_was_a_spare(module_home: Path) -> None:
+def test_a_fork_a_snapshot_of_a_big_disk_and_a_rollback_in_what_was_a_prestarted(module_home: Path) -> None:
     with Sandbox.create() as sandbox:
         start_counter(sandbox)
-        spare = spare_of(module_home, sandbox)
+        prestarted = prestarted_of(module_home, sandbox)
         assert count(sandbox) == 2
-        assert has_begun(module_home, spare)
+        assert has_begun(module_home, prestarted)
         # More than is copied of a running guest: it steps off its disk and on again.
         sandbox.run("head -c 100000000 /dev/urandom > big; sha256sum big > sum").check()
         snapshot = sandbox.snapshot()
         sandbox.run("sha256sum -c sum && rm big").check()
         assert count(sandbox) == 3
-        new_spare(module_home, {spare})
+        new_prestarted(module_home, {prestarted})
         (copy,) = sandbox.fork(1)
         with copy:
             assert count(copy) == 4
@@ -126,42 +126,42 @@ def test_a_fork_a_snapshot_of_a_big_disk_and_a_rollback_in_what_was_a_spare(modu
         sandbox.run("sha256sum -c sum").check()
 
 
-def test_a_spare_that_was_killed_costs_nobody_anything(module_home: Path) -> None:
+def test_a_prestarted_that_was_killed_costs_nobody_anything(module_home: Path) -> None:
     with Sandbox.create() as sandbox:
         start_counter(sandbox)
         counted = 1
         for command in (b"boot", b"gofer"):
-            spare = spare_of(module_home, sandbox)
-            os.kill(made_ahead(module_home, command)[spare], signal.SIGKILL)
+            prestarted = prestarted_of(module_home, sandbox)
+            os.kill(made_ahead(module_home, command)[prestarted], signal.SIGKILL)
             end = time.monotonic() + BOUND_S
-            while spare in made_ahead(module_home, command):
+            while prestarted in made_ahead(module_home, command):
                 assert time.monotonic() < end
                 time.sleep(0.01)
             counted += 1
             assert count(sandbox) == counted
-            new_spare(module_home, {spare})
+            new_prestarted(module_home, {prestarted})
 
 
-def test_a_spare_of_a_supervisor_that_was_killed_is_no_machine_of_anybody(home: Path) -> None:
+def test_a_prestarted_of_a_supervisor_that_was_killed_is_no_machine_of_anybody(home: Path) -> None:
     with Sandbox.create() as sandbox:
         start_counter(sandbox)
         sandbox.suspend()
-        spare = new_spare(home, set())
+        prestarted = new_prestarted(home, set())
         hello = Supervisor.hello()
         assert hello is not None
         os.kill(hello.pid, signal.SIGKILL)
         assert count(sandbox) == 2
-        assert spare not in made_ahead(home)
+        assert prestarted not in made_ahead(home)
         assert Supervisor.leftovers() == []
 
 
 def test_a_supervisor_that_is_killed_while_it_wakes_loses_nothing(home: Path) -> None:
-    """The spare may have been told what to restore, or not: see also tests/crash."""
+    """The prestarted machine may have been told what to restore, or not: see also tests/crash."""
     with Sandbox.create() as sandbox:
         start_counter(sandbox)
         for number, delay_s in enumerate((0.005, 0.02, 0.04, 0.08)):
             sandbox.suspend()
-            new_spare(home, {name for name in made_ahead(home) if has_begun(home, name)})
+            new_prestarted(home, {name for name in made_ahead(home) if has_begun(home, name)})
             hello = Supervisor.hello()
             assert hello is not None
             killing = threading.Timer(delay_s, os.kill, (hello.pid, signal.SIGKILL))
@@ -173,13 +173,13 @@ def test_a_supervisor_that_is_killed_while_it_wakes_loses_nothing(home: Path) ->
         assert Supervisor.leftovers() == []
 
 
-def test_a_guest_that_was_woken_in_a_spare_cannot_write_to_the_agent_that_all_sandboxes_have(
+def test_a_guest_that_was_woken_in_a_prestarted_machine_cannot_write_to_the_agent_that_all_sandboxes_have(
     module_home: Path,
 ) -> None:
     with Sandbox.create() as sandbox:
-        spare = spare_of(module_home, sandbox)
+        prestarted = prestarted_of(module_home, sandbox)
         sandbox.run("sudo mount -o remount,rw /.atoll").check()
-        assert has_begun(module_home, spare)
+        assert has_begun(module_home, prestarted)
         assert sandbox.run("sudo touch /.atoll/x").exit_code != 0
         # Of a gofer of its own that came later, too.
         sandbox.run("head -c 100000000 /dev/urandom > big").check()
@@ -193,7 +193,7 @@ def test_a_link_in_a_guest_leads_no_mount_to_the_host(module_home: Path, tmp_pat
     with Sandbox.create() as sandbox:
         script = f"umount -l /.atoll && rmdir /.atoll && ln -s {tmp_path} /.atoll"
         sandbox.run(f"sudo sh -c '{script}'").check()
-        spare_of(module_home, sandbox)
+        prestarted_of(module_home, sandbox)
         # It has harmed itself; nobody else.
         with contextlib.suppress(AtollError):
             sandbox.exec(["true"])
