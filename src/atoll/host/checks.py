@@ -26,7 +26,7 @@ from atoll.host.trees.file_copy import reflinks
 from atoll.host.trees.operations import open_top, remove_tree
 
 GIB = 1 << 30
-_TRIAL = Path(__file__).with_name("trial_program.py")
+_TRIAL = Path(__file__).parent / "namespaces" / "trial_program.py"
 _OLDEST_KERNEL = (5, 11)
 # Before, mounts cannot be made read-only in one step, which the server's enclosure takes.
 _OLDEST_KERNEL_TO_SERVE = (5, 12)

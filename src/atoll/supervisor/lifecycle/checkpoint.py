@@ -172,7 +172,7 @@ class Checkpoints:
         if flushed:
             # Whatever waits for the disk while the guest stands still would wait for all of this.
             await asyncio.to_thread(sync_tree, disk)
-        capture, stopped_ms = await self._relayer.nap(sandbox, freeze)
+        capture, stopped_ms = await self._relayer.relayer(sandbox, freeze)
         # The stack may have been shortened meanwhile.
         return CapturedState(into, capture.layer_id, sandbox.row.stack, stopped_ms)
 

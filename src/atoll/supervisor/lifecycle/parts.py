@@ -133,7 +133,7 @@ class Parts:
         **changes: object,
     ) -> None:
         """Let a running machine be what runs a sandbox from now on; for ``freeing`` see ``Database.put``."""
-        columns = {**machine_columns(running), **changes}
+        columns = {**machine_columns(running), "relayering": False, **changes}
         await self.registry.change(sandbox, durable=durable, freeing=freeing, state="running", **columns)
         self.attach(sandbox, running)
 

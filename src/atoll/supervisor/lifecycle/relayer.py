@@ -1,4 +1,4 @@
-"""Naps: a running sandbox stands beside its disk for a moment, while something is done to it."""
+"""Putting a running sandbox on another disk layer: it stands still for some milliseconds, beside its disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from atoll.supervisor.lifecycle.suspend_checkpoint import Memory
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.machines.plans import RunPlan
 from atoll.supervisor.machines.running_machine import RunningMachine
-from atoll.supervisor.state.registry import NAP_REASON
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.sleep import Sleep
@@ -28,13 +27,13 @@ _log = logging.getLogger(__name__)
 
 
 class Relayer:
-    """Has sandboxes nap.
+    """Puts running sandboxes on other layers.
 
     Args:
         parts: What sandboxes are made of.
         sleep: Falls asleep, and wakes when a machine does not find back.
         compaction: Makes long chains of layers shorter.
-        tasks: Owner of what goes on after a nap.
+        tasks: Owner of what goes on after that.
     """
 
     def __init__(self, parts: Parts, sleep: Sleep, compaction: Compaction, tasks: Tasks) -> None:
@@ -43,11 +42,12 @@ class Relayer:
         self._compaction = compaction
         self._tasks = tasks
 
-    async def nap(
+    async def relayer(
         self, sandbox: Sandbox, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
     ) -> tuple[_T, float]:
-        """Have a running sandbox sleep only while ``meanwhile`` is awaited: its machine stands still beside its disk,
-        which is not mounted.
+        """Have a running sandbox sleep only while ``meanwhile`` is awaited.
+
+        Its machine stands still beside its disk, which is not mounted.
 
         Should the machine not find back onto the disk, or the supervisor end, the sandbox goes on as another machine
         from its memory, which is written for that, but not durably. Clients keep their connections. For a
@@ -69,14 +69,14 @@ class Relayer:
             return done, (time.perf_counter() - began) * 1000
 
     def end_cut_short(self) -> None:
-        """Have all go on that a supervisor left in the middle of a nap: nobody has put them to sleep."""
+        """Have all go on that a supervisor left in the middle of that: nobody has put them to sleep."""
         for sandbox in self._parts.registry.sandboxes():
-            if _relayer(sandbox):
+            if _is_relayering(sandbox):
                 self._tasks.spawn(self._end_cut_short(sandbox))
 
     async def _end_cut_short(self, sandbox: Sandbox) -> None:
         async with sandbox.lock:
-            if not _relayer(sandbox):
+            if not _is_relayering(sandbox):
                 return
             try:
                 with self._parts.quotas.running(sandbox.row):
@@ -99,13 +99,13 @@ class Relayer:
             raise
         finally:
             try:
-                await self._after_nap(sandbox, running, standing=standing)
+                await self._step_back(sandbox, running, standing=standing)
             finally:
                 if leave is not None:
                     self._tasks.spawn(asyncio.to_thread(leave))
 
     async def _step_off(self, running: RunningMachine, plan: RunPlan) -> Callable[[], None] | None:
-        """Have a frozen machine let go of its disk, see ``Running machines``; None when it could not, and was ended."""
+        """Have a frozen machine let go of its disk, see ``RunningMachines``; None when it could not, and was ended."""
         try:
             return await self._parts.running_machines.step_off(running, plan)
         except Exception as error:  # noqa: BLE001 - whatever it is, a guest must not stand still for ever
@@ -115,15 +115,14 @@ class Relayer:
             await self._parts.running_machines.end(running)
             return None
 
-    async def _after_nap(self, sandbox: Sandbox, running: RunningMachine, *, standing: bool) -> None:
+    async def _step_back(self, sandbox: Sandbox, running: RunningMachine, *, standing: bool) -> None:
         if standing:
             try:
                 await self._compaction.shorten(sandbox)
                 await self._parts.running_machines.step_on(running, self._parts.plan(sandbox.row))
                 # The row first: a machine that may be frozen is thawed again by whoever adopts it.
-                await self._parts.registry.change(
-                    sandbox, state="running", reason=None, **machine_columns(running)
-                )
+                columns = machine_columns(running)
+                await self._parts.registry.change(sandbox, state="running", relayering=False, **columns)
             except Exception as error:  # noqa: BLE001 - as above
                 _log.warning("the machine %s is ended: %s", running.machine.machine_id, error)
                 await self._parts.running_machines.end(running)
@@ -140,5 +139,5 @@ class Relayer:
         self._parts.trash.take(self._parts.paths.checkpoint(sandbox.sandbox_id))
 
 
-def _relayer(sandbox: Sandbox) -> bool:
-    return sandbox.row.state == "suspended" and sandbox.row.reason == NAP_REASON
+def _is_relayering(sandbox: Sandbox) -> bool:
+    return sandbox.row.state == "suspended" and sandbox.row.relayering

@@ -25,7 +25,7 @@ from atoll.supervisor.machines.identity import woken_init
 from atoll.supervisor.machines.prestarted import PrestartedDiedError
 from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.leases import NO_LEASE, Columns, length_after_use
-from atoll.supervisor.state.registry import NAP_REASON, Sandbox, crash_reason
+from atoll.supervisor.state.registry import Sandbox, crash_reason
 from atoll.supervisor.state.transitions import check_action, check_parts, check_use
 from atoll.supervisor.storage.consistency import same_instant
 from atoll.types import Lifecycle
@@ -239,7 +239,7 @@ class Sleep:
                 await running.freeze()
             await running.alive(memory.write(running, durable=not briefly), sandbox.sandbox_id)
             # Until here the frozen guest could go on, from here the memory on the disk counts.
-            more: Columns = {"reason": NAP_REASON} if briefly else NO_LEASE
+            more: Columns = {"relayering": True} if briefly else NO_LEASE
             await self._parts.registry.change(
                 sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None, **more
             )

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _TICK_S = 1e-6
 _log = logging.getLogger(__name__)
 CRASH_REASON = "its processes ended unexpectedly"
-NAP_REASON = "it is to go on in a moment"
 
 
 def memory_reason(limit_mib: int | None) -> str:

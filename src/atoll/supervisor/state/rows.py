@@ -41,7 +41,8 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     suspended. ``versions`` belong to the machine, or to the checkpoint of a suspended one. ``generation`` counts
     the machines that went on from one memory. ``engine_disk`` says that the engine keeps what is changed on the disk,
     and that it is in each checkpoint; then there are no layers. ``created_boot_s`` and ``ends_boot_s`` are when it was
-    made and when its lease ends by the clock of the host's boot ``host_boot``, see ``Clock``.
+    made and when its lease ends by the clock of the host's boot ``host_boot``, see ``Clock``. ``relayering`` says that
+    it sleeps only while it is put on another layer.
     """
 
     sandbox_id: str
@@ -84,6 +85,7 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_id: str | None = None
     reason: str | None = None
     recovered: Recovery | None = None
+    relayering: bool = False
 
     def info(self) -> SandboxInfo:
         """What a client is told."""
