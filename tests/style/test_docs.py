@@ -1,4 +1,5 @@
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from bench.__main__ import GROUPS
@@ -6,10 +7,35 @@ from tests.compat import refused
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+WRAPPED = [
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+]
+LINE_CHARACTERS = 100
 
 
 def test_the_readme_has_at_most_120_lines() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_every_line_of_prose_has_at_most_100_characters() -> None:
+    long = [
+        f"{page.relative_to(ROOT)}:{number}: {len(line)}"
+        for page in WRAPPED
+        for number, line in prose(page)
+        if len(line) > LINE_CHARACTERS and "://" not in line
+    ]
+    assert long == []
+
+
+def prose(page: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a page, by their numbers, that are neither in a code block nor in a table."""
+    fenced = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith("|"):
+            yield number, line
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:
