@@ -33,7 +33,7 @@ class Clones:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    async def branch(
+    async def clone(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], *, being_written: bool = False
     ) -> tuple[Sandbox, RunningMachine]:
         """Restore a copy on new disk and link. It runs when this returns; its row is not kept yet.
@@ -49,9 +49,9 @@ class Clones:
         """
         try:
             try:
-                return await self._branch(row, checkpoint, env_inside, being_written)
+                return await self._clone(row, checkpoint, env_inside, being_written)
             except PrestartedDiedError:
-                return await self._branch(row, checkpoint, env_inside, being_written)
+                return await self._clone(row, checkpoint, env_inside, being_written)
         except (MachineEndedError, SandboxCrashedError) as error:
             raise SandboxCrashedError(
                 "what was restored has ended as soon as it ran",
@@ -59,7 +59,7 @@ class Clones:
                 sandbox_id=row.sandbox_id,
             ) from error
 
-    async def _branch(
+    async def _clone(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], being_written: bool
     ) -> tuple[Sandbox, RunningMachine]:
         disk = self._parts.paths.disk(row.sandbox_id, row.disk)

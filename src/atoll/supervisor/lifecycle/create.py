@@ -280,7 +280,7 @@ class Creation:
         checkpoint = self._parts.paths.snapshot_checkpoint(snapshot.snapshot_id)
         with self._parts.registry.pins.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
             async with self._parts.quotas.making(row.team, {row.sandbox_id: limits}, row.lifecycle):
-                sandbox, running = await self._clones.branch(row, checkpoint, snapshot.env)
+                sandbox, running = await self._clones.clone(row, checkpoint, snapshot.env)
                 try:
                     await self._parts.registry.add(sandbox)
                 except BaseException:

@@ -113,9 +113,9 @@ class Forks:
         in_memory: bool,
     ) -> list[SandboxInfo]:
         ids = {new_id(): name for name in names}
-        paths = dict.fromkeys(ids, sandbox.row.limits)
+        limits = dict.fromkeys(ids, sandbox.row.limits)
         async with (
-            self._parts.quotas.making(sandbox.row.team, paths, lifecycle),
+            self._parts.quotas.making(sandbox.row.team, limits, lifecycle),
             self._parts.operations.during(next(iter(ids)), "fork"),
         ):
             return await self._fork(sandbox, ids, lifecycle, caller, in_memory=in_memory)
@@ -154,7 +154,7 @@ class Forks:
                     original = sandbox.row.but(lifecycle=lifecycle)
                     rows = [self._row(original, capture, *named) for named in ids.items()]
                     written = both.create_task(self._checkpoints.written(sandbox, capture))
-                    copying = both.create_task(self._row_copies(rows, capture, caller, written))
+                    copying = both.create_task(self._copies(rows, capture, caller, written))
                     # The sandbox is somebody else's again when its memory is written, however long copies take.
                     await asyncio.wait({written})
             except BaseExceptionGroup as group:
@@ -164,7 +164,7 @@ class Forks:
                 self._checkpoints.forget(directory)
         return [self._parts.info(copy) for copy in copying.result()]
 
-    async def _row_copies(
+    async def _copies(
         self, rows: list[SandboxRow], capture: CapturedState, caller: Caller, written: asyncio.Task[None]
     ) -> list[Sandbox]:
         turn = asyncio.Semaphore(self._at_once)
@@ -172,7 +172,7 @@ class Forks:
         async def one(row: SandboxRow) -> tuple[Sandbox, RunningMachine]:
             async with turn:
                 caller.check()
-                return await self._clones.branch(
+                return await self._clones.clone(
                     row, capture.checkpoint, row.env, being_written=capture.being_written
                 )
 

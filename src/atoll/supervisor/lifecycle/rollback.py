@@ -100,7 +100,7 @@ class Rollback:
     async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow, columns: dict[str, Any]) -> None:
         old_row, old_running = sandbox.row, sandbox.running
         checkpoint = self._parts.paths.snapshot_checkpoint(snapshot.snapshot_id)
-        fresh, running = await self._clones.branch(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
+        fresh, running = await self._clones.clone(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
         try:
             old_link: Link | None = (
                 None if old_running is not None else await self._parts.waiting_link(sandbox)
