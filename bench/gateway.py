@@ -18,13 +18,13 @@ from pathlib import Path
 
 from atoll import Sandbox
 from atoll.host import Home
+from atoll.protocol import AGENT_PORT
 from atoll.server import Tokens, read_secret
 from bench.footprint import all_pids, command_line
 from bench.measure import Number
 from bench.rooms import supervisor
 from bench.served import served
 
-AGENT_PORT = 49983
 GB = 10**9
 TURNS = 5
 CONNECTIONS = 50

@@ -98,7 +98,6 @@ def fork_and_compare(sandbox: Sandbox) -> None:
     for copy, (idea, code) in zip(copies, IDEAS.items(), strict=True):
         with copy:
             scores.append((idea, int(ask(copy, code + JUDGE))))
-            copy.kill()
     scores.sort(key=lambda score: score[1])
     print(ask(sandbox, f"from tabulate import tabulate\nprint(tabulate({scores}, ['idea', 'error']))"))
 

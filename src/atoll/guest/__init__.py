@@ -22,7 +22,6 @@ from atoll.guest.frames import (
     watch_event_from,
 )
 from atoll.guest.requests import (
-    AGENT_PORT,
     GuestInit,
     GuestRequest,
     Program,
@@ -47,7 +46,6 @@ from atoll.guest.requests import (
 )
 
 __all__ = [
-    "AGENT_PORT",
     "FRAME_LIMIT_BYTES",
     "AgentStats",
     "Body",

@@ -10,7 +10,6 @@ import msgspec
 
 from atoll.types import GuestPath, TerminalSize, as_json, check_text, path_text
 
-AGENT_PORT = 49983
 _JSON = (("content-type", "application/json"),)
 _TEXT_HINT = "names and arguments are UTF-8; other bytes go through stdin, files, or whole directories"
 _BYTES = (("content-type", "application/octet-stream"),)

@@ -8,7 +8,7 @@ from atoll.network.addresses import (
     GUEST_INTERFACE,
     PREFIX_BITS,
 )
-from atoll.network.decide import REFUSED, Policy, Refusal, decide
+from atoll.network.decide import REFUSED, Refusal, decide
 from atoll.network.flows import Flow
 from atoll.network.link import Link
 from atoll.network.links import SHORTAGES, Links
@@ -28,7 +28,6 @@ __all__ = [
     "Link",
     "Links",
     "OpenUplink",
-    "Policy",
     "Refusal",
     "can_shape",
     "decide",

@@ -6,9 +6,8 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Literal
 
-Policy = Literal["internet", "none"]
+from atoll.types import EgressPolicy
 
 # Our own list, not `ipaddress.is_private`: that one holds the documentation ranges, into which some gateways
 # resolve public names on purpose.
@@ -52,7 +51,7 @@ class Refusal:
     reason: str
 
 
-def decide(policy: Policy, address: str, port: int) -> Refusal | None:
+def decide(policy: EgressPolicy, address: str, port: int) -> Refusal | None:
     """Say why a sandbox under ``policy`` must not connect to ``address``, or None when it may.
 
     Args:
@@ -67,7 +66,7 @@ def decide(policy: Policy, address: str, port: int) -> Refusal | None:
     return _refuse(_plain(ipaddress.ip_address(address)))
 
 
-def decide_here(policy: Policy, address: str, port: int) -> Refusal | None:
+def decide_here(policy: EgressPolicy, address: str, port: int) -> Refusal | None:
     """Decide as ``decide``, and refuse this host's own public addresses too.
 
     To reach them from outside one passes the firewall in front of the host; from here one would not.

@@ -12,12 +12,12 @@ from pathlib import Path
 from atoll.host import to_the_end
 from atoll.network import edge, veth
 from atoll.network.addresses import GUEST_ADDRESS
-from atoll.network.decide import Policy
 from atoll.network.dns import NameForwarder, Nameservers
 from atoll.network.edge import EdgeSockets, Pins
 from atoll.network.flows import Dialled, Flow, challenge
 from atoll.network.relay import Decide, Relay
 from atoll.network.uplink import OpenUplink
+from atoll.types import EgressPolicy
 
 # After the guest runs again its stack takes a moment to look at its interface, and packets may get lost.
 _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
@@ -71,7 +71,7 @@ class Link:
         """The network namespace that the sandbox's machine runs in."""
         return self._pins.inner
 
-    def set_policy(self, policy: Policy) -> None:
+    def set_policy(self, policy: EgressPolicy) -> None:
         """Say what the sandbox may reach from now on. ``"none"`` also resets what it has open."""
         self._relay.policy = policy
         self._names.answering = policy != "none"

@@ -8,13 +8,14 @@ import struct
 from collections.abc import Callable
 
 from atoll.network.acceptor import Acceptor
-from atoll.network.decide import Policy, Refusal
+from atoll.network.decide import Refusal
 from atoll.network.flows import Flow
 from atoll.network.pace import Pace
 from atoll.network.room import Room
 from atoll.network.splice import Splice, tune
+from atoll.types import EgressPolicy
 
-Decide = Callable[[Policy, str, int], Refusal | None]
+Decide = Callable[[EgressPolicy, str, int], Refusal | None]
 
 MAX_CONNECTIONS = 1024
 CONNECT_TIMEOUT_S = 10.0
@@ -40,7 +41,7 @@ class Relay:
 
     def __init__(self, listener: socket.socket, decide: Decide) -> None:
         self._decide = decide
-        self._policy: Policy = "internet"
+        self._policy: EgressPolicy = "internet"
         self._splices: dict[Splice, Flow] = {}
         self._connecting: dict[asyncio.Task[socket.socket], Flow] = {}
         self._held = False
@@ -51,12 +52,12 @@ class Relay:
         self._acceptor = Acceptor(listener, self._take, Pace(CONNECTIONS_PER_S, CONNECTIONS_AT_ONCE))
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> EgressPolicy:
         """What the sandbox may reach."""
         return self._policy
 
     @policy.setter
-    def policy(self, policy: Policy) -> None:
+    def policy(self, policy: EgressPolicy) -> None:
         self._policy = policy
         if policy == "none" and not self._held:
             self.reset()

@@ -1,6 +1,7 @@
 """Messages between client and supervisor, as bytes; both ends share it, and it does no input or output."""
 
 from atoll.protocol.dial import (
+    AGENT_PORT,
     DIAL_LIMIT_BYTES,
     DialAnswer,
     DialRequest,
@@ -52,6 +53,7 @@ from atoll.protocol.templates import (
 )
 
 __all__ = [
+    "AGENT_PORT",
     "DIAL_LIMIT_BYTES",
     "PROTOCOL_VERSION",
     "REQUEST_HEADER",

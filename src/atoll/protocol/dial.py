@@ -13,6 +13,8 @@ from atoll.protocol.messages import ErrorBody
 from atoll.types import Recovery
 
 DIAL_LIMIT_BYTES = 16384
+# Where the agent listens inside, which E2B's clients know.
+AGENT_PORT = 49983
 
 
 class DialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from typing import Literal, NoReturn
 import msgspec
 
 from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
-from atoll.types import Lifecycle, Limits, Network, Progress, Quotas
+from atoll.types import EgressPolicy, Lifecycle, Limits, Progress, Quotas
 
 PROTOCOL_VERSION = 1
 # A token that a client chooses for a request that makes sandboxes: `DELETE /v1/requests/TOKEN` says that it was
@@ -94,7 +94,7 @@ class TimeoutRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class NetworkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/network``: what the sandbox may reach from now on."""
 
-    network: Network
+    network: EgressPolicy
 
 
 class LimitsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

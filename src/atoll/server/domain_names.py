@@ -7,12 +7,13 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
+from atoll.protocol import AGENT_PORT
 from atoll.server.environment import local_variables
 from atoll.server.settings import Settings
 
 LOOKUP_S = 5.0
 # As the SDK names the agent of a sandbox; a wildcard gives it an address, a line in /etc/hosts does not.
-_A_SANDBOX = "49983-00000000000000000000"
+_A_SANDBOX = f"{AGENT_PORT}-00000000000000000000"
 
 Lookup = Callable[[str], object]
 

@@ -12,7 +12,7 @@ from atoll.types.given import check_choice, check_kind, check_text, check_texts,
 from atoll.types.lifecycle import Lifecycle
 from atoll.types.limits import Limits
 
-Network = Literal["internet", "none"]
+EgressPolicy = Literal["internet", "none"]
 """What a sandbox may reach: TCP and DNS at public addresses, or nothing."""
 
 OnCrash = Literal["reboot", "rollback", "stop"]
@@ -90,7 +90,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str | None = None
     env: dict[str, str] = {}
     metadata: dict[str, str] = {}
-    network: Network | None = None
+    network: EgressPolicy | None = None
     from_snapshot: str | None = None
     template: str | None = None
     limits: Limits = Limits()
@@ -112,7 +112,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         check_kind("limits", self.limits, Limits)
         check_kind("lifecycle", self.lifecycle, Lifecycle)
         if self.network is not None:
-            check_choice("network", self.network, get_args(Network))
+            check_choice("network", self.network, get_args(EgressPolicy))
         if self.on_crash is not None:
             check_choice("on_crash", self.on_crash, get_args(OnCrash))
 
@@ -154,7 +154,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: float
     env: dict[str, str]
     metadata: dict[str, str]
-    network: Network
+    network: EgressPolicy
     limits: Limits
     user: str
     cwd: str

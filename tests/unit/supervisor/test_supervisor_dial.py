@@ -10,8 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import AsleepError, DeadlineError, SandboxCrashedError
-from atoll.guest import AGENT_PORT
-from atoll.protocol import DialRequest
+from atoll.protocol import AGENT_PORT, DialRequest
 from tests.unit.supervisor.world import FakeLink, World, in_world
 
 Meanwhile = Callable[[], Coroutine[Any, Any, object]]

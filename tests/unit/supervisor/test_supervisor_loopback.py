@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from atoll.errors import AgentError
-from atoll.guest import AGENT_PORT
+from atoll.protocol import AGENT_PORT
 from atoll.supervisor.dialing.loopback import dial_loopback
 
 LED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: tcp\r\n\r\n"

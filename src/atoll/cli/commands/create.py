@@ -26,7 +26,7 @@ def command(as_json: bool, **options: Any) -> None:
 
     \b
     Example:
-      atoll create --name work --env TOKEN=abc
+      atoll create --name work --env LANG=C.UTF-8
       atoll create --from-snapshot ready
       atoll create --volume data:/data
       atoll create --timeout 1h --on-timeout suspend

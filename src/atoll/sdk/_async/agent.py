@@ -13,7 +13,8 @@ from atoll.errors import (
     SandboxNotFoundError,
     StateError,
 )
-from atoll.guest import AGENT_PORT, Frame, FrameReader, GuestRequest, error_from
+from atoll.guest import Frame, FrameReader, GuestRequest, error_from
+from atoll.protocol import AGENT_PORT
 from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
 from atoll.sdk._async.link import AsyncLink, ref
 from atoll.sdk._bytes import MIB

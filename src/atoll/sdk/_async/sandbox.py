@@ -6,7 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.protocol import ResumeRequest
@@ -30,6 +30,7 @@ from atoll.sdk._forks import fork_request
 from atoll.sdk._io_async import shielded, user_socket
 from atoll.sdk._notices import tell_recovery_since
 from atoll.types import (
+    EgressPolicy,
     ExecResult,
     GuestPath,
     Lifecycle,
@@ -84,7 +85,7 @@ class AsyncSandbox(AsyncSessions):
         name: str | None = None,
         env: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
-        network: Literal["internet", "none"] | None = None,
+        network: EgressPolicy | None = None,
         from_snapshot: str | SnapshotInfo | None = None,
         template: str | None = None,
         limits: Limits | None = None,

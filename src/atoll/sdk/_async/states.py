@@ -22,9 +22,9 @@ from atoll.sdk._async.listing import logged
 from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._notices import tell_recovery_since
 from atoll.types import (
+    EgressPolicy,
     Lifecycle,
     Limits,
-    Network,
     Progress,
     SandboxInfo,
     SandboxStats,
@@ -85,13 +85,13 @@ class AsyncStates:
         body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
         return await self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
 
-    async def set_network(self, network: Network) -> None:
+    async def set_network(self, network: EgressPolicy) -> None:
         """Change what it may reach: at once, connections to the outside that it has included.
 
         Raises:
             InvalidSpecError: ``network`` is another word.
         """
-        check_choice("network", network, get_args(Network))
+        check_choice("network", network, get_args(EgressPolicy))
         await self._change("network", NetworkRequest(network=network))
 
     async def stats(self) -> SandboxStats:

@@ -14,7 +14,8 @@ from atoll.errors import (
     SandboxNotFoundError,
     StateError,
 )
-from atoll.guest import AGENT_PORT, Frame, FrameReader, GuestRequest, error_from
+from atoll.guest import Frame, FrameReader, GuestRequest, error_from
+from atoll.protocol import AGENT_PORT
 from atoll.sdk._sync.http import Answer, Pool, Upload
 from atoll.sdk._sync.link import Link, ref
 from atoll.sdk._bytes import MIB

@@ -23,9 +23,9 @@ from atoll.sdk._sync.listing import logged
 from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._notices import tell_recovery_since
 from atoll.types import (
+    EgressPolicy,
     Lifecycle,
     Limits,
-    Network,
     Progress,
     SandboxInfo,
     SandboxStats,
@@ -86,13 +86,13 @@ class States:
         body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
         return self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
 
-    def set_network(self, network: Network) -> None:
+    def set_network(self, network: EgressPolicy) -> None:
         """Change what it may reach: at once, connections to the outside that it has included.
 
         Raises:
             InvalidSpecError: ``network`` is another word.
         """
-        check_choice("network", network, get_args(Network))
+        check_choice("network", network, get_args(EgressPolicy))
         self._change("network", NetworkRequest(network=network))
 
     def stats(self) -> SandboxStats:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ from atoll.server.e2b.origins import Origin, missing_template, origin_of
 from atoll.server.e2b.owned import all_of
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import NewSandbox, Sandbox
-from atoll.types import TeamInfo
+from atoll.types import EgressPolicy, TeamInfo
 
 _NO_PUBLIC_TRAFFIC = (
     "You cannot create a sandbox without public access "
@@ -112,7 +112,7 @@ class Creation:
         return None
 
 
-def _egress(asked: NewSandbox) -> Literal["internet", "none"] | None:
+def _egress(asked: NewSandbox) -> EgressPolicy | None:
     """What is asked for; None is what its template could reach."""
     if asked.network is None and asked.allow_internet_access is None:
         return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Literal
 
 from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.wire import Network
+from atoll.types import EgressPolicy
 
 EVERYTHING = "0.0.0.0/0"
 _DOMAIN = re.compile(
@@ -16,7 +16,7 @@ _DOMAIN = re.compile(
 _HOST = re.compile(r"[A-Za-z0-9.:_${}\[\]-]+")
 
 
-def egress_of(network: Network | None, allow_internet: bool | None) -> Literal["internet", "none"]:
+def egress_of(network: Network | None, allow_internet: bool | None) -> EgressPolicy:
     """What is asked for, where it is all or nothing.
 
     Raises:

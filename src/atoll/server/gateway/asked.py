@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from starlette.types import Scope
 
+from atoll.protocol import AGENT_PORT
 from atoll.server.gateway.headers import Headers, forwarded, head, to_guest
-from atoll.server.gateway.hosts import AGENT_PORT, Target
+from atoll.server.gateway.hosts import Target
 
 _OF_THE_AGENT = frozenset({b"x-access-token", b"e2b-sandbox-id", b"e2b-template-id"})
 

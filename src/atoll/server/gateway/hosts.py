@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-AGENT_PORT = 49983
 _SANDBOX_ID = re.compile(r"[a-z0-9]{20}")
 # what follows the id is what E2B's clients of old put there; it says nothing
 _LABEL = re.compile(r"([0-9]{1,5})-([a-z0-9]{20})(?:-[a-z0-9-]*)?")

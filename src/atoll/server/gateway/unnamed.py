@@ -9,9 +9,10 @@ from starlette.types import Scope
 
 from atoll import AsyncSandbox
 from atoll.errors import AtollError
+from atoll.protocol import AGENT_PORT
 from atoll.server.auth.access_log import note
 from atoll.server.auth.buckets import Buckets, network_of, retry_after
-from atoll.server.gateway.hosts import AGENT_PORT, Target
+from atoll.server.gateway.hosts import Target
 from atoll.server.gateway.refusals import Rejection
 from atoll.server.gateway.signatures import BadSignatureError, Operation, Signed, is_signed
 from atoll.server.tokens import Tokens

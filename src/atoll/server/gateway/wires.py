@@ -9,7 +9,8 @@ import socket
 import time
 from collections import Counter, defaultdict
 
-from atoll.server.gateway.hosts import AGENT_PORT, Target
+from atoll.protocol import AGENT_PORT
+from atoll.server.gateway.hosts import Target
 from atoll.server.gateway.known import Known
 from atoll.server.gateway.refusals import Rejection
 

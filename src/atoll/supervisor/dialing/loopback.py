@@ -6,7 +6,8 @@ import asyncio
 import socket
 
 from atoll.errors import AgentError
-from atoll.guest import AGENT_PORT, HttpClient, loopback
+from atoll.guest import HttpClient, loopback
+from atoll.protocol import AGENT_PORT
 from atoll.supervisor.machines.agent_client import Dials
 
 _HEAD_MOST_BYTES = 4096

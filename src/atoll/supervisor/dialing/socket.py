@@ -11,9 +11,16 @@ import socket
 from pathlib import Path
 
 from atoll.errors import AgentError, AtollError, DeadlineError, NotFoundError
-from atoll.guest import AGENT_PORT
 from atoll.network import SHORTAGES
-from atoll.protocol import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_request, encode, error_body
+from atoll.protocol import (
+    AGENT_PORT,
+    DIAL_LIMIT_BYTES,
+    DialAnswer,
+    DialRequest,
+    decode_request,
+    encode,
+    error_body,
+)
 from atoll.supervisor.dialing.loopback import dial_loopback
 from atoll.supervisor.lifecycle.sleep import Sleep
 from atoll.supervisor.machines.running_machine import RunningMachine

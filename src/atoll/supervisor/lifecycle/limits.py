@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.guest import GuestInit
 from atoll.host import to_the_end
 from atoll.supervisor.machines.enforcement import refuse_unheld
 from atoll.supervisor.state.transitions import check_action
-from atoll.types import Limits
+from atoll.types import EgressPolicy, Limits
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.parts import Parts
@@ -79,7 +79,7 @@ class LimitChanges:
                 await to_the_end(self._put_back(sandbox, old))
                 raise
 
-    async def change_network(self, sandbox: Sandbox, network: Literal["internet", "none"]) -> None:
+    async def change_network(self, sandbox: Sandbox, network: EgressPolicy) -> None:
         """Say what the sandbox may reach from now on; ``"none"`` resets what it has open to the outside.
 
         Postcondition: on any exception it may reach what it could, or nothing.

@@ -11,6 +11,7 @@ from typing import Protocol
 from atoll import guest
 from atoll.errors import AgentError, AtollError, DeadlineError
 from atoll.guest import AgentStats, Body, GuestInit, GuestRequest, HttpClient, Program
+from atoll.protocol import AGENT_PORT
 
 _ANSWER_LIMIT_BYTES = 1 << 20
 # What tiny parts of an answer cost between two turns of the event loop stays at some milliseconds.
@@ -138,7 +139,7 @@ class Agents:
     async def _exchange(
         self, link: Dials, request: GuestRequest, head_only: bool = False
     ) -> tuple[int, bytes]:
-        connection = await link.dial(guest.AGENT_PORT, self._timeout_s)
+        connection = await link.dial(AGENT_PORT, self._timeout_s)
         with connection:
             return await _exchange(connection, request, head_only)
 

@@ -8,6 +8,7 @@ import msgspec
 
 from atoll.types import (
     BuildInfo,
+    EgressPolicy,
     KeyInfo,
     Lifecycle,
     Limits,
@@ -54,7 +55,7 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: float
     env: dict[str, str]
     metadata: dict[str, str]
-    network: Literal["internet", "none"]
+    network: EgressPolicy
     limits: Limits
     trust_host_ca: bool
     user: str
@@ -118,7 +119,7 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     versions: Versions
     generation: int
     env: dict[str, str]
-    network: Literal["internet", "none"]
+    network: EgressPolicy
     limits: Limits
     trust_host_ca: bool
     user: str
