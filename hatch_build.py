@@ -15,8 +15,8 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -131,7 +131,7 @@ def _source_hash(sources: Path) -> str:
 
 def _source_files(sources: Path) -> Iterator[Path]:
     for path in sorted(sources.rglob("*")):
-        if path.is_file() and not path.name.endswith(("_test.go", ".md")):
+        if path.is_file() and not path.name.endswith(("_test.go", ".md", ".pyc")):
             yield path
 
 
@@ -170,8 +170,7 @@ def _go(arguments: list[str], directory: Path) -> str:
 def _build_runsc(source: Path, output: Path) -> None:
     _go(["mod", "vendor"], source)
     gvisor = source / "vendor" / "gvisor.dev" / "gvisor"
-    for patch in sorted((source / "patches").glob("*.toml")):
-        _patch(gvisor, patch)
+    _patch(source / "apply.py", gvisor)
     _go(
         [
             "run",
@@ -186,19 +185,10 @@ def _build_runsc(source: Path, output: Path) -> None:
     _compile(source, output, "gvisor.dev/gvisor/runsc", f"{_LDFLAGS} {version}", "-mod=vendor")
 
 
-def _patch(tree: Path, patch: Path) -> None:
-    """Add a file of this ``text``, or replace texts of one: each ``old``, which must be there once, by its ``new``."""
-    described = tomllib.loads(patch.read_text())
-    path = tree / described["file"]
-    if "text" in described:
-        path.write_text(described["text"])
-        return
-    text = path.read_text()
-    for change in described["change"]:
-        if text.count(change["old"]) != 1:
-            _stop(f"{patch.name} does not fit this version of {described['file']}")
-        text = text.replace(change["old"], change["new"])
-    path.write_text(text)
+def _patch(program: Path, tree: Path) -> None:
+    result = subprocess.run([sys.executable, program, tree], capture_output=True, text=True)
+    if result.returncode != 0:
+        _stop(f"gVisor's changes in native/ do not fit this version of it:\n{result.stderr}")
 
 
 def _build_agent(source: Path, output: Path) -> None:

@@ -2,6 +2,9 @@ module atoll/native
 
 go 1.26.3
 
+// Files of packages of gVisor, which are copied over its source.
+ignore ./overlay
+
 require gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237
 
 require (

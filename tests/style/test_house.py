@@ -19,6 +19,7 @@ EXEMPT_FUNCTIONS = {"exec", "run"}
 FORBIDDEN_NAMES = re.compile(r"(^|_)(utils?|helpers?|common|misc|managers?|legacy|new|v\d+)(_|$)")
 FORBIDDEN_MARKS = re.compile(r"\b(TODO|FIXME|XXX)\b")
 ROOT_FILES = {
+    ".gitattributes",
     ".gitignore",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
