@@ -4,12 +4,13 @@ BIN := .venv/bin
 SOURCES := pyproject.toml hatch_build.py scripts/venv $(shell find agent native puller -type f 2>/dev/null)
 GO_ROOMS := $(wildcard agent native puller bench/spawn)
 
-.PHONY: help deps install demo test check soak bench dist clean
+.PHONY: help deps install demo test check native-check soak bench dist clean
 
 help:
 	@echo "make demo    an agent's computer that works, sleeps, wakes, forks and rolls back"
 	@echo "make check   lint, types, import rules, unit tests: no sandbox is started"
 	@echo "make test    check, then integration and end-to-end tests, as root and as an ordinary user"
+	@echo "make native-check   gVisor's changes applied to it, then Go's own checks; VERSION=... takes another gVisor (minutes)"
 	@echo "make soak    crashes at random moments, then at every step of every operation, then a hundred real programs (hours)"
 	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
 	@echo "make dist    the wheels of atoll and of atoll-base, which brings the image ready made, in dist/"
@@ -41,6 +42,9 @@ check: install
 test: check
 	@scripts/deps tests
 	scripts/test-all
+
+native-check:
+	@$(PYTHON) scripts/native_check.py $(VERSION)
 
 soak: deps install
 	@$(BIN)/python -m tests.crash

@@ -9,7 +9,7 @@ import (
 
 var loadPeriods = [3]time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
 
-// load is how many tasks ran, averaged over three periods; see patches/load-average.toml.
+// load is how many tasks ran, averaged over three periods; see native/patches/load-average.
 var load loadAverage
 
 type loadAverage struct {

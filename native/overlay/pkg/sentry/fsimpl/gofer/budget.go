@@ -23,7 +23,7 @@ const (
 	budgetUnasked = 16 << 20
 )
 
-// Budget is what may be added to the disk; see patches/disk-budget.toml.
+// Budget is what may be added to the disk; see native/patches/disk-budget.
 var Budget diskBudget
 
 type diskBudget struct {
@@ -31,21 +31,21 @@ type diskBudget struct {
 	// freed is set when something was given up since the disk was measured.
 	freed atomicbitops.Bool
 
-	mu          sync.Mutex
+	mu sync.Mutex
 	// mostBytes and mostFiles are what may be on the disk altogether, or 0 without any limit.
-	mostBytes   int64
-	mostFiles   int64
+	mostBytes int64
+	mostFiles int64
 	// known is set when bytes and files follow from what is on the disk.
-	known       bool
-	bytes       int64
-	files       int64
-	lowBytes    int64
-	lowFiles    int64
-	sinceBytes  int64
-	sinceFiles  int64
+	known      bool
+	bytes      int64
+	files      int64
+	lowBytes   int64
+	lowFiles   int64
+	sinceBytes int64
+	sinceFiles int64
 	// dirsMoved is set when a directory got another name since the disk was marked.
-	dirsMoved   bool
-	asked       bool
+	dirsMoved bool
+	asked     bool
 	// awaited is set while the disk is measured after something was given up: its outcome may have room.
 	awaited     bool
 	event       *fd.FD

@@ -13,7 +13,7 @@ import (
 // asyncWaitMost is how long those wait whom nobody can interrupt.
 const asyncWaitMost = time.Second
 
-// ReadRate and WriteRate bound what is read and written a second; see patches/disk-rate.toml.
+// ReadRate and WriteRate bound what is read and written a second; see native/patches/disk-rate.
 var ReadRate, WriteRate diskRate
 
 // diskRate is a token bucket that holds what passes in a tenth of a second, and may be overdrawn by one call.

@@ -37,7 +37,7 @@ const (
 
 	// followedSize is more than any file of pages will have: how long it becomes is not known yet.
 	followedSize = 1 << 40
-	askAgain   = time.Millisecond
+	askAgain     = time.Millisecond
 )
 
 type mappedRead struct {

@@ -1,0 +1,90 @@
+"""Checks gVisor's changes (native/) with Go's tools: `make native-check`, or `make native-check VERSION=name` for
+another version of gVisor than the one that native/go.mod pins.
+
+What does not fit that version is told all at once. If all fits, the files that we add or change are formatted, `go vet`
+finds nothing in their packages, and the tests that lie beside them pass.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULE = "gvisor.dev/gvisor"
+# gVisor's own code is full of what these find.
+VET = ("-composites=false", "-unsafeptr=false", "-asmdecl=false")
+# Compiled packages are then those of the build, which is done in another directory.
+BUILT_ALIKE = ("-trimpath", "-mod=vendor")
+
+
+def run(*command: str | Path, at: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    done = subprocess.run(
+        command, cwd=at, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if check and done.returncode != 0:
+        raise SystemExit(f"native-check: `{' '.join(map(str, command))}` failed:\n{done.stdout}")
+    return done
+
+
+def vendor(native: Path, version: str) -> Path:
+    """Fetch gVisor and what it needs, and return its source."""
+    if version:
+        run("go", "get", f"{MODULE}@{version}", at=native)
+        run("go", "mod", "tidy", at=native)
+    run("go", "mod", "vendor", at=native)
+    return native / "vendor" / MODULE
+
+
+def touched(native: Path) -> tuple[list[str], list[str]]:
+    """The files of gVisor that we add, and those that we change."""
+    overlay = native / "overlay"
+    added = sorted(str(path.relative_to(overlay)) for path in overlay.rglob("*.go"))
+    patches = "".join(path.read_text() for path in (native / "patches").glob("*/*.patch"))
+    return added, sorted(set(re.findall(r"^\+\+\+ b/(\S+)$", patches, re.MULTILINE)))
+
+
+def unformatted(tree: Path, files: list[str]) -> set[str]:
+    there = [name for name in files if (tree / name).is_file()]
+    return set(run("gofmt", "-l", *there, at=tree, check=False).stdout.split("\n")) - {""}
+
+
+def packages(files: list[str]) -> list[str]:
+    return sorted({f"{MODULE}/{Path(name).parent}" for name in files})
+
+
+def check(native: Path, version: str) -> bool:
+    added, changed = touched(native)
+    tree = vendor(native, version)
+    theirs = unformatted(tree, changed)
+    misfits = run(sys.executable, native / "apply.py", tree, at=native, check=False)
+    if misfits.returncode != 0:
+        print(misfits.stdout, end="")
+        print(f"native-check: {len(misfits.stdout.splitlines())} of gVisor's changes do not fit")
+        return False
+    wrong = sorted(unformatted(tree, [*added, *changed]) - theirs)
+    print("".join(f"gofmt: {name} is not formatted\n" for name in wrong), end="")
+    tested = [name for name in added if name.endswith("_test.go")]
+    vet = run("go", "vet", *BUILT_ALIKE, *VET, *packages([*added, *changed]), at=native, check=False)
+    print(vet.stdout, end="")
+    test = run("go", "test", *BUILT_ALIKE, "-vet=off", *packages(tested), at=native, check=False)
+    print(test.stdout, end="")
+    return not wrong and vet.returncode == 0 and test.returncode == 0
+
+
+def main() -> int:
+    version = sys.argv[1] if len(sys.argv) > 1 else ""
+    with tempfile.TemporaryDirectory(prefix="native-check-") as work:
+        native = Path(work) / "native"
+        shutil.copytree(ROOT / "native", native)
+        return 0 if check(native, version) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
