@@ -94,7 +94,7 @@ def parse(text: bytes) -> list[FilePatch]:
                 raise MalformedPatchError(f"line {at + 1}: a hunk of no file")
             hunk, at = _hunk(lines, at)
             patches[-1].hunks.append(hunk)
-        elif line[0] in "+- ":
+        elif line[0] in "+- \\":
             raise MalformedPatchError(f"line {at + 1}: a line of no hunk")
         else:
             at += 1

@@ -1,4 +1,4 @@
-"""Limits that the sentry itself holds: the patches ``*-limit``, ``disk-budget`` and ``disk-rate`` in native/."""
+"""Limits that the sentry itself holds: ``*-limit``, ``disk-budget`` and ``disk-rate`` in native/patches."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ import msgspec
 from atoll.engines.base import Bind, MachinePlan, PrestartPlan
 from atoll.engines.gvisor.limiting import guest_limits
 
-# Our own annotation, see native/patches/read-ahead.toml. A guest that has just been restored needs the processors
+# Our own annotation, see native/patches/lazy-pages. A guest that has just been restored needs the processors
 # for its first answer.
 _READ_AHEAD = "atoll.read-ahead-after-ms"
 _PAGES_GROW = "atoll.pages-grow"
 _READ_AHEAD_MS = 300
 _NEVER = -1
-# Told to the sentry before there is a guest, see native/patches/limits-start.toml.
+# Told to the sentry before there is a guest, see native/patches/limits.
 _LIMITS = "atoll.limits"
 # For ourselves alone.
 _PLACE = "atoll.place"
@@ -103,7 +103,7 @@ def _annotations(plan: MachinePlan) -> dict[str, str]:
 
 
 def late_spec(plan: MachinePlan) -> dict[str, Any]:
-    """What a prestarted machine is told of ``plan`` when it is restored, see native/patches/late-spec.toml."""
+    """What a prestarted machine is told of ``plan`` when it is restored, see native/patches/late-spec."""
     return {"Hostname": plan.hostname, "Annotations": _annotations(plan)}
 
 
