@@ -23,9 +23,6 @@ from typing import Any, NoReturn
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# A checkpoint restores only under the version that wrote it, so this changes when the state that runsc saves does.
-RUNSC_VERSION = "atoll-20260905.6"
-
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LDFLAGS = "-s -w"
 _BUILDS_KEPT = 4
@@ -120,8 +117,17 @@ def _licenses(source: Path) -> str:
     )
 
 
+def _runsc_version() -> str:
+    """The version that the engine wants."""
+    source = Path(__file__).with_name("src") / "atoll" / "engines" / "gvisor" / "engine.py"
+    match = re.search(r'^RUNSC_VERSION = "(.+)"$', source.read_text(), re.MULTILINE)
+    if match is None:
+        _stop(f"{source} names no RUNSC_VERSION")
+    return match[1]
+
+
 def _source_hash(sources: Path) -> str:
-    digest = hashlib.sha256(f"{RUNSC_VERSION} {_LDFLAGS} {platform.machine()}".encode())
+    digest = hashlib.sha256(f"{_runsc_version()} {_LDFLAGS} {platform.machine()}".encode())
     digest.update(Path(__file__).read_bytes())
     for path in _source_files(sources):
         digest.update(f"\0{path.relative_to(sources)}\0{path.stat().st_size}\0".encode())
@@ -181,7 +187,7 @@ def _build_runsc(source: Path, output: Path) -> None:
         ],
         source,
     )
-    version = f"-X gvisor.dev/gvisor/runsc/version.version={RUNSC_VERSION}"
+    version = f"-X gvisor.dev/gvisor/runsc/version.version={_runsc_version()}"
     _compile(source, output, "gvisor.dev/gvisor/runsc", f"{_LDFLAGS} {version}", "-mod=vendor")
 
 

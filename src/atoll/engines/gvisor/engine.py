@@ -35,6 +35,8 @@ from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, Mounts, run_program, to_the_end
 from atoll.types import Limits
 
+# The build takes it from here. A checkpoint restores only under the version that wrote it, so this changes when the
+# state that runsc saves does.
 RUNSC_VERSION = "atoll-20260905.6"
 
 # The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its
