@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 import os
-import stat
 import threading
-from collections.abc import Mapping
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from atoll.cli.attaching import way_back
-from atoll.cli.output import note, show_json
-from atoll.cli.text import plain
+from atoll.cli.output import show_json
+from atoll.cli.program_options import ProgramOptions, code_of, stdin_is_input
 from atoll.errors import AtollError, ExecTimeoutError
 
 if TYPE_CHECKING:
-    from atoll import ExecResult, Process, Sandbox
-
-
-class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says of a program; None is the sandbox's default."""
-
-    argv: tuple[str, ...]
-    cwd: str | None
-    user: str | None
-    env: Mapping[str, str]
-    timeout_s: float | None
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any], env: Mapping[str, str]) -> ProgramOptions:
-        """Take them from the parsed command line."""
-        return cls(
-            argv=tuple(options["argv"]),
-            cwd=options["cwd"],
-            user=options["user"],
-            env=env,
-            timeout_s=options["timeout_s"],
-        )
-
-    def keywords(self) -> dict[str, Any]:
-        """Return what the SDK's calls take beside the program itself."""
-        return {"cwd": self.cwd, "user": self.user, "env": dict(self.env), "timeout_s": self.timeout_s}
+    from atoll import Process, Sandbox
 
 
 def execute(sandbox: Sandbox, options: ProgramOptions, *, as_json: bool, terminal: bool) -> int:
@@ -106,13 +77,6 @@ def _streamed(sandbox: Sandbox, options: ProgramOptions) -> int:
         process.close()
 
 
-def code_of(result: ExecResult) -> int:
-    """The exit code of a program, after what its user cannot see in it."""
-    if result.memory_kill is not None:
-        note(f"{plain(str(result.memory_kill))}; `atoll limits --memory` gives the sandbox more")
-    return result.exit_code
-
-
 def follow(sandbox: Sandbox, pid: int, *, watch_only: bool) -> int:
     """Show what a program without a terminal wrote and writes, and return its exit code; Ctrl-C leaves it running.
 
@@ -139,14 +103,3 @@ def _write(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
-
-
-def stdin_is_input() -> bool:
-    """Whether there is something to pass on: neither a terminal, nor /dev/null, nor closed."""
-    try:
-        kind = os.fstat(0)
-    except OSError:
-        return False
-    if stat.S_ISCHR(kind.st_mode):
-        return not os.isatty(0) and kind.st_rdev != os.stat(os.devnull).st_rdev
-    return True

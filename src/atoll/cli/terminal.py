@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from atoll.cli.attaching import way_back
 from atoll.cli.detaching import DetachKeys
-from atoll.cli.programs import code_of, stdin_is_input
+from atoll.cli.program_options import code_of, stdin_is_input
 from atoll.cli.screen import Screen
 from atoll.errors import AtollError, ProcessNotFoundError
 from atoll.types import TerminalSize
 
 if TYPE_CHECKING:
     from atoll import Sandbox, Terminal
-    from atoll.cli.programs import ProgramOptions
+    from atoll.cli.program_options import ProgramOptions
 
 CHUNK_BYTES = 65536
 _AGAIN_S = 0.5

@@ -8,7 +8,8 @@ import click
 
 from atoll.cli.lazy import Command
 from atoll.cli.options import env_option, json_option, program_options, sandbox_argument
-from atoll.cli.programs import ProgramOptions, execute
+from atoll.cli.program_options import ProgramOptions
+from atoll.cli.programs import execute
 from atoll.cli.states import held
 
 

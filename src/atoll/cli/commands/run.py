@@ -11,7 +11,8 @@ from atoll.cli.lazy import Command
 from atoll.cli.lifecycle import Length
 from atoll.cli.options import env_option, json_option, program_options, spec_options
 from atoll.cli.output import note
-from atoll.cli.programs import ProgramOptions, execute
+from atoll.cli.program_options import ProgramOptions
+from atoll.cli.programs import execute
 from atoll.cli.progress import progress_shown
 from atoll.cli.spec import wanted
 from atoll.cli.states import killed_if_stopped

@@ -25,9 +25,9 @@ from atoll.protocol import CachedRequest, CachedStep, DefaultsRequest, SnapshotR
 from atoll.sdk import _steps
 from atoll.sdk._async.images import AsyncImages
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
+from atoll.sdk._async.resolving import resolved
 from atoll.sdk._async.sandbox import AsyncSandbox
 from atoll.sdk._async.services import started_service
-from atoll.sdk._async.templates import AsyncTemplates
 from atoll.sdk._context import Context
 from atoll.sdk._io_async import call, in_thread
 from atoll.sdk._lines import Lines
@@ -139,7 +139,7 @@ class AsyncBuilder:
         if self._spec.template is not None:
             if self._spec.image is not None:
                 raise InvalidSpecError("a template is built from an image or a template", hint="give one")
-            found = await AsyncTemplates.resolve(self._spec.template, self._team)
+            found = await resolved(self._link, self._spec.template, self._team)
             if found.snapshot_id is not None:
                 await self._say(f"FROM template {self._spec.template}")
                 return "snapshot", found.snapshot_id

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from atoll.errors import AtollError, TemplateBuildError
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest, TemplateRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
+from atoll.sdk._async.resolving import of_team, resolved
 from atoll.sdk._async.sandbox import AsyncSandbox
 from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._context import Context
@@ -44,7 +45,7 @@ class AsyncTemplates:
     async def list(*, team: str | None = None) -> _Templates:
         """All templates, or a team's own, oldest first."""
         with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/templates{_of(team)}", list[TemplateInfo])
+            return await link.call("GET", f"/v1/templates{of_team(team)}", list[TemplateInfo])
 
     @staticmethod
     async def get(template: str, *, team: str | None = None) -> TemplateInfo:
@@ -54,7 +55,7 @@ class AsyncTemplates:
             TemplateNotFoundError: There is none that the team may see.
         """
         with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/templates/{ref(template)}{_of(team)}", TemplateInfo)
+            return await link.call("GET", f"/v1/templates/{ref(template)}{of_team(team)}", TemplateInfo)
 
     @staticmethod
     async def resolve(template: str, team: str | None = None) -> Resolved:
@@ -64,7 +65,7 @@ class AsyncTemplates:
             TemplateNotFoundError: There is no such template, or it has no such tag.
         """
         with contextlib.closing(AsyncLink()) as link:
-            return await link.call("GET", f"/v1/resolved{_of(team, ref=template)}", Resolved)
+            return await resolved(link, template, team)
 
     @staticmethod
     async def record(
@@ -104,7 +105,7 @@ class AsyncTemplates:
             TemplateNotFoundError: The team has none of that name.
         """
         with contextlib.closing(AsyncLink()) as link:
-            await link.delete(f"/v1/templates/{ref(template)}{_of(team)}")
+            await link.delete(f"/v1/templates/{ref(template)}{of_team(team)}")
 
     @staticmethod
     async def tag(template: str, tags: Sequence[str], *, team: str | None = None) -> BuildInfo:
@@ -314,8 +315,3 @@ class AsyncTemplates:
         """Erase what earlier builds have kept of their steps, so that the next ones do all of them anew."""
         with contextlib.closing(AsyncLink()) as link:
             await link.delete("/v1/steps")
-
-
-def _of(team: str | None, **more: str) -> str:
-    values = {**more, **({"team": team} if team is not None else {})}
-    return f"?{'&'.join(f'{name}={ref(value)}' for name, value in values.items())}" if values else ""

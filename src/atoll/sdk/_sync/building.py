@@ -26,9 +26,9 @@ from atoll.protocol import CachedRequest, CachedStep, DefaultsRequest, SnapshotR
 from atoll.sdk import _steps
 from atoll.sdk._sync.images import Images
 from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.resolving import resolved
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.services import started_service
-from atoll.sdk._sync.templates import Templates
 from atoll.sdk._context import Context
 from atoll.sdk._io_sync import call, in_thread
 from atoll.sdk._lines import Lines
@@ -140,7 +140,7 @@ class Builder:
         if self._spec.template is not None:
             if self._spec.image is not None:
                 raise InvalidSpecError("a template is built from an image or a template", hint="give one")
-            found = Templates.resolve(self._spec.template, self._team)
+            found = resolved(self._link, self._spec.template, self._team)
             if found.snapshot_id is not None:
                 self._say(f"FROM template {self._spec.template}")
                 return "snapshot", found.snapshot_id

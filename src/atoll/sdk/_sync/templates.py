@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from atoll.errors import AtollError, TemplateBuildError
 from atoll.protocol import FinishRequest, PublishRequest, RecordRequest, TagsRequest, TemplateRequest
 from atoll.sdk._sync.link import LONG_S, Link, ref
+from atoll.sdk._sync.resolving import of_team, resolved
 from atoll.sdk._sync.sandbox import Sandbox
 from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._context import Context
@@ -45,7 +46,7 @@ class Templates:
     def list(*, team: str | None = None) -> _Templates:
         """All templates, or a team's own, oldest first."""
         with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/templates{_of(team)}", list[TemplateInfo])
+            return link.call("GET", f"/v1/templates{of_team(team)}", list[TemplateInfo])
 
     @staticmethod
     def get(template: str, *, team: str | None = None) -> TemplateInfo:
@@ -55,7 +56,7 @@ class Templates:
             TemplateNotFoundError: There is none that the team may see.
         """
         with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/templates/{ref(template)}{_of(team)}", TemplateInfo)
+            return link.call("GET", f"/v1/templates/{ref(template)}{of_team(team)}", TemplateInfo)
 
     @staticmethod
     def resolve(template: str, team: str | None = None) -> Resolved:
@@ -65,7 +66,7 @@ class Templates:
             TemplateNotFoundError: There is no such template, or it has no such tag.
         """
         with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/resolved{_of(team, ref=template)}", Resolved)
+            return resolved(link, template, team)
 
     @staticmethod
     def record(
@@ -105,7 +106,7 @@ class Templates:
             TemplateNotFoundError: The team has none of that name.
         """
         with contextlib.closing(Link()) as link:
-            link.delete(f"/v1/templates/{ref(template)}{_of(team)}")
+            link.delete(f"/v1/templates/{ref(template)}{of_team(team)}")
 
     @staticmethod
     def tag(template: str, tags: Sequence[str], *, team: str | None = None) -> BuildInfo:
@@ -315,8 +316,3 @@ class Templates:
         """Erase what earlier builds have kept of their steps, so that the next ones do all of them anew."""
         with contextlib.closing(Link()) as link:
             link.delete("/v1/steps")
-
-
-def _of(team: str | None, **more: str) -> str:
-    values = {**more, **({"team": team} if team is not None else {})}
-    return f"?{'&'.join(f'{name}={ref(value)}' for name, value in values.items())}" if values else ""

@@ -1,0 +1,59 @@
+"""What the command line says of a program, and what its user is told of its end."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from atoll.cli.output import note
+from atoll.cli.text import plain
+
+if TYPE_CHECKING:
+    from atoll import ExecResult
+
+
+class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says of a program; None is the sandbox's default."""
+
+    argv: tuple[str, ...]
+    cwd: str | None
+    user: str | None
+    env: Mapping[str, str]
+    timeout_s: float | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], env: Mapping[str, str]) -> ProgramOptions:
+        """Take them from the parsed command line."""
+        return cls(
+            argv=tuple(options["argv"]),
+            cwd=options["cwd"],
+            user=options["user"],
+            env=env,
+            timeout_s=options["timeout_s"],
+        )
+
+    def keywords(self) -> dict[str, Any]:
+        """Return what the SDK's calls take beside the program itself."""
+        return {"cwd": self.cwd, "user": self.user, "env": dict(self.env), "timeout_s": self.timeout_s}
+
+
+def code_of(result: ExecResult) -> int:
+    """The exit code of a program, after what its user cannot see in it."""
+    if result.memory_kill is not None:
+        note(f"{plain(str(result.memory_kill))}; `atoll limits --memory` gives the sandbox more")
+    return result.exit_code
+
+
+def stdin_is_input() -> bool:
+    """Whether there is something to pass on: neither a terminal, nor /dev/null, nor closed."""
+    try:
+        kind = os.fstat(0)
+    except OSError:
+        return False
+    if stat.S_ISCHR(kind.st_mode):
+        return not os.isatty(0) and kind.st_rdev != os.stat(os.devnull).st_rdev
+    return True

@@ -1,0 +1,21 @@
+"""What the name of a template stands for."""
+
+from __future__ import annotations
+
+from atoll.sdk._async.link import AsyncLink, ref
+from atoll.types import Resolved
+
+
+async def resolved(link: AsyncLink, template: str, team: str | None) -> Resolved:
+    """What a sandbox of ``NAME`` or ``NAME:TAG`` starts from.
+
+    Raises:
+        TemplateNotFoundError: There is no such template, or it has no such tag.
+    """
+    return await link.call("GET", f"/v1/resolved{of_team(team, ref=template)}", Resolved)
+
+
+def of_team(team: str | None, **more: str) -> str:
+    """The query of a path that asks for what a team has, with more to ask for."""
+    values = {**more, **({"team": team} if team is not None else {})}
+    return f"?{'&'.join(f'{name}={ref(value)}' for name, value in values.items())}" if values else ""
