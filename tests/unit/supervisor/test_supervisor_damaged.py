@@ -13,7 +13,7 @@ from atoll.errors import DamagedError
 from atoll.host import Home, find_holder
 from atoll.images import Images
 from atoll.snapshots import Layers
-from atoll.supervisor.lifecycle.checkpoint import FLOWS, read_flows
+from atoll.supervisor.lifecycle.checkpoint_files import FLOWS, read_flows
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow

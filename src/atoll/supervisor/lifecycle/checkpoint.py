@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,7 @@ import msgspec
 
 from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError, SandboxNotFoundError
 from atoll.host import sync_tree, to_the_end
-from atoll.network import Flow
+from atoll.supervisor.lifecycle.checkpoint_files import link_files, write_flows
 from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.machines.checkpoint_memory import MemoryPlace, OutgrownError
 from atoll.supervisor.machines.freeze import thaw_or_end
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.relayer import Relayer
     from atoll.supervisor.machines.running_machine import RunningMachine
 
-FLOWS = "flows.json"
 # Copying as little takes a millisecond or two: it is done while the guest stands still for its memory.
 _AT_ONCE_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
@@ -278,22 +275,3 @@ class Checkpoints:
 
 def _is_full(error: BaseException) -> bool:
     return isinstance(error, NoSpaceError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC)
-
-
-def link_files(source: Path, target: Path) -> None:
-    """Make the files of a checkpoint, which never change, appear in another directory too."""
-    for entry in source.iterdir():
-        os.link(entry, target / entry.name)
-
-
-def write_flows(checkpoint: Path, flows: Sequence[Flow]) -> None:
-    """Keep with a checkpoint which connections its guest believes to have."""
-    (checkpoint / FLOWS).write_bytes(msgspec.json.encode(list(flows)))
-
-
-def read_flows(checkpoint: Path) -> list[Flow]:
-    """What ``write_flows`` kept; nothing when there is nothing."""
-    try:
-        return msgspec.json.decode((checkpoint / FLOWS).read_bytes(), type=list[Flow])
-    except (OSError, ValueError):
-        return []

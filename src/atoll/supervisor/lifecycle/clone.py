@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from atoll.engines import MachineEndedError
 from atoll.errors import SandboxCrashedError
 from atoll.host import to_the_end
-from atoll.supervisor.lifecycle.checkpoint import read_flows
+from atoll.supervisor.lifecycle.checkpoint_files import read_flows
 from atoll.supervisor.lifecycle.parts import Parts, machine_columns
 from atoll.supervisor.machines.identity import branched_init
 from atoll.supervisor.machines.prestarted import PrestartedDiedError

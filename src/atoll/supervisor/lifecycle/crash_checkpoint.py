@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from atoll.host import remove_tree
-from atoll.supervisor.lifecycle.checkpoint import link_files
+from atoll.supervisor.lifecycle.checkpoint_files import link_files
 from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.state.rows import SandboxRow
 

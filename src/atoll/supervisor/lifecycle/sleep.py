@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from atoll.engines import MachineEndedError
 from atoll.errors import AtollError, DamagedError, SandboxCrashedError
 from atoll.host import to_the_end
-from atoll.supervisor.lifecycle.checkpoint import read_flows
+from atoll.supervisor.lifecycle.checkpoint_files import read_flows
 from atoll.supervisor.lifecycle.crash_recovery import CrashRecovery
 from atoll.supervisor.lifecycle.limits import tell_changed_memory
 from atoll.supervisor.lifecycle.parts import Parts

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from atoll.host import sync_directory, sync_tree, to_the_end
-from atoll.supervisor.lifecycle.checkpoint import write_flows
+from atoll.supervisor.lifecycle.checkpoint_files import write_flows
 from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.registry import Sandbox

@@ -10,7 +10,7 @@ from typing import Any
 
 from atoll.errors import AtollError, SandboxNotFoundError
 from atoll.network import SHORTAGES
-from atoll.supervisor.lifecycle.checkpoint import read_flows
+from atoll.supervisor.lifecycle.checkpoint_files import read_flows
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.lifecycle.sleep import PARTED_REASON

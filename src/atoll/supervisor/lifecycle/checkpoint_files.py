@@ -1,0 +1,32 @@
+"""The files of a checkpoint: the engine's own, and the connections that its guest believes to have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from atoll.network import Flow
+
+FLOWS = "flows.json"
+
+
+def link_files(source: Path, target: Path) -> None:
+    """Make the files of a checkpoint, which never change, appear in another directory too."""
+    for entry in source.iterdir():
+        os.link(entry, target / entry.name)
+
+
+def write_flows(checkpoint: Path, flows: Sequence[Flow]) -> None:
+    """Keep with a checkpoint which connections its guest believes to have."""
+    (checkpoint / FLOWS).write_bytes(msgspec.json.encode(list(flows)))
+
+
+def read_flows(checkpoint: Path) -> list[Flow]:
+    """Return what ``write_flows`` kept; nothing if it kept nothing that can be read."""
+    try:
+        return msgspec.json.decode((checkpoint / FLOWS).read_bytes(), type=list[Flow])
+    except (OSError, ValueError):
+        return []
