@@ -101,3 +101,20 @@ async def test_who_connects_while_a_sandbox_crashes_hears_of_it(world: World) ->
     with pytest.raises(SandboxCrashedError):
         await _dial(world, made, guest)
     assert guest.dialled == 1
+
+
+@in_world
+async def test_who_connects_to_a_port_of_a_guest_whose_agent_is_gone_hears_of_its_end(world: World) -> None:
+    made = await world.create()
+    machine = world.machine_of(made["sandbox_id"])
+    dialled: list[int] = []
+
+    async def refused(_: FakeLink, port: int, __: float) -> socket.socket:
+        dialled.append(port)
+        if port == AGENT_PORT:
+            machine.crash()
+        raise ConnectionRefusedError
+
+    with patch.object(FakeLink, "dial", refused, create=True), pytest.raises(SandboxCrashedError):
+        await world.system.dialling.dial(DialRequest(sandbox=made["sandbox_id"], port=80))
+    assert dialled == [80, AGENT_PORT]

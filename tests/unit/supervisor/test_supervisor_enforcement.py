@@ -15,10 +15,11 @@ from atoll.host import DiskUsage
 from atoll.host.trees.operations import stats_below
 from atoll.host.trees.usage import TreeUse, tree_use
 from atoll.supervisor.doctor import defaults_finding, limits_finding
-from atoll.supervisor.machines import disk_budget as diskwatch
-from atoll.supervisor.machines.disk_budget import DiskWatch, growth_at_start, growth_left
+from atoll.supervisor.machines.disk_budget import growth_at_start, growth_left
 from atoll.supervisor.machines.enforcement import Means, held_of, holding, refuse_unheld
 from atoll.supervisor.machines.limits import default_limits, disk_room
+from atoll.supervisor.monitors import disk as diskwatch
+from atoll.supervisor.monitors.disk import DiskMonitor
 from atoll.supervisor.monitors.limits import pause_s
 from atoll.supervisor.state.registry import crash_reason
 from atoll.types import Limits
@@ -124,7 +125,7 @@ def test_a_disk_with_the_default_limit_is_measured_only_when_its_kernel_asks(tmp
     running = SimpleNamespace(
         machine=Machine(), disk=tmp_path, gone=gone, leaving=False, limits_changed=asyncio.Event()
     )
-    watch = DiskWatch(running, layers, lambda: Limits(disk_mib=20_480), lambda: True)
+    watch = DiskMonitor(running, layers, lambda: Limits(disk_mib=20_480), lambda: True)
     asyncio.run(asyncio.wait_for(watch.run(), 60))
     assert done == ["watched", "marked", "15 GiB left, event given: False"]
 
@@ -190,7 +191,7 @@ def test_a_disk_that_could_not_be_measured_is_measured_again(monkeypatch) -> Non
     running = SimpleNamespace(
         machine=Machine(), disk=Path(), gone=gone, leaving=False, limits_changed=asyncio.Event()
     )
-    asyncio.run(DiskWatch(running, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
+    asyncio.run(DiskMonitor(running, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
     ((growth, event_fd),) = told
     assert growth == DiskGrowth(size_bytes=1 << 20, files=1 << 60)
     assert event_fd is not None
@@ -217,7 +218,7 @@ def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_agai
     running = SimpleNamespace(machine=Machine(), disk=Path(), gone=asyncio.Event(), leaving=False)
     running.gone.set()
     monkeypatch.setattr(diskwatch.asyncio, "sleep", paused)
-    asyncio.run(DiskWatch(running, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
+    asyncio.run(DiskMonitor(running, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
     assert [pause < 1 for pause in pauses] == [True]
 
 

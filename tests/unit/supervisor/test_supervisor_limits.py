@@ -106,9 +106,9 @@ async def test_nothing_watches_a_machine_that_was_ended(world: World) -> None:
     for _ in range(3):
         await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/suspend")
         await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/wake")
-    await world.until(lambda: _watches() == {"Crashes._following": 1, "DiskWatch.run": 1})
+    await world.until(lambda: _watches() == {"Crashes._following": 1, "DiskMonitor.run": 1})
 
 
 def _watches() -> dict[str, int]:
     names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
-    return {name: names.count(name) for name in ("Crashes._following", "DiskWatch.run")}
+    return {name: names.count(name) for name in ("Crashes._following", "DiskMonitor.run")}

@@ -108,8 +108,12 @@ class Dialling:
         try:
             return await running.link.dial(port, _DIAL_TIMEOUT_S)
         except ConnectionRefusedError:
-            if port != AGENT_PORT:
-                return await dial_loopback(running.link, port, _DIAL_TIMEOUT_S)
+            if port == AGENT_PORT:
+                await self._assert_agent(sandbox, running)
+                return None
+        try:
+            return await dial_loopback(running.link, port, _DIAL_TIMEOUT_S)
+        except ConnectionRefusedError:
             await self._assert_agent(sandbox, running)
             return None
 

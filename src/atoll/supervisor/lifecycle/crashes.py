@@ -20,7 +20,7 @@ class Crashes:
 
     Args:
         registry: The sandboxes.
-        running machines: Where the machines are.
+        running_machines: Where the machines are.
         tasks: Owner of the watching.
     """
 

@@ -1,137 +1,18 @@
-"""The room that a running sandbox has on its disk: measured here, held by its kernel."""
+"""The room that a running sandbox has on its disk, as its kernel is told."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-import os
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from atoll.engines import DiskGrowth
-from atoll.errors import AtollError
 from atoll.types import Limits
 
 if TYPE_CHECKING:
     from atoll.host import TreeUse
     from atoll.snapshots import Layers
     from atoll.supervisor.machines.plans import RunPlan
-    from atoll.supervisor.machines.running_machine import RunningMachine
 
-# What the guest's kernel cannot count: files of the image that the host copies at their first change.
-_LOOK_S = 10.0
-# With the default limit a disk is measured only when its kernel asks, as long as so much is left.
-_NEAR_BYTES = 1 << 30
-# Measuring takes at most this share of a processor. Only its own time counts: on a busy host a guest that waits for
-# room must not wait the longer.
-_SHARE = 0.1
-_AGAIN_S = 5.0
 _ENDLESS = 1 << 60
-_log = logging.getLogger(__name__)
-
-
-class DiskWatch:
-    """Measures the disk of one running machine whenever its kernel asks for it, and tells it what may be added.
-
-    Args:
-        running machine: What runs.
-        layers: Measures.
-        limits: Those of the sandbox now.
-        seldom: Whether its limit is the default one now, which is far for most.
-    """
-
-    def __init__(
-        self,
-        running: RunningMachine,
-        layers: Layers,
-        limits: Callable[[], Limits],
-        seldom: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._running = running
-        self._layers = layers
-        self._limits = limits
-        self._seldom = seldom
-        self._wanted = asyncio.Event()
-        self._limited = False
-        self._often = False
-        self._took_s = 0.0
-
-    async def run(self) -> None:
-        """Watch until the machine ends."""
-        loop = asyncio.get_running_loop()
-        event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        loop.add_reader(event_fd, self._asked, event_fd)
-        try:
-            while not await self._watched(event_fd):
-                # Without a watch no limit would hold, and what is removed would never be room again.
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._running.limits_changed.wait(), _AGAIN_S)
-        finally:
-            loop.remove_reader(event_fd)
-            os.close(event_fd)
-
-    async def _watched(self, event_fd: int) -> bool:
-        """Watch until something fails; whether that is the end, as its machine is gone."""
-        try:
-            await self._watching(event_fd)
-        except (AtollError, OSError) as error:
-            if self._running.gone.is_set():
-                return True
-            if not self._running.leaving:  # else it may be between two disks
-                machine_id = self._running.machine.machine_id
-                _log.warning("the disk of machine %s is measured again in a moment: %s", machine_id, error)
-        return False
-
-    def _asked(self, event_fd: int) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(event_fd)
-        self._wanted.set()
-
-    async def _watching(self, event_fd: int) -> None:
-        given: int | None = event_fd
-        if self._seldom() and await self._running.machine.watch_disk(event_fd):
-            self._limited, self._often, given = True, False, None
-            await self._any_wish()
-        while True:
-            self._wanted.clear()
-            if await self._renew(given):
-                given = None
-            await asyncio.sleep(self._took_s / _SHARE if self._limited else 0)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._any_wish(), _LOOK_S if self._often else None)
-
-    async def _any_wish(self) -> None:
-        changed = asyncio.ensure_future(self._running.limits_changed.wait())
-        wanted = asyncio.ensure_future(self._wanted.wait())
-        try:
-            await asyncio.wait({changed, wanted}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            changed.cancel()
-            wanted.cancel()
-        self._running.limits_changed.clear()
-
-    async def _renew(self, event_fd: int | None) -> bool:
-        """Measure and tell; whether the guest's kernel has been told at all."""
-        limits, machine = self._limits(), self._running.machine
-        if limits.disk_mib is None and limits.files is None:
-            if self._limited:
-                await machine.limit_growth(None)
-            self._limited = self._often = False
-            return False
-        await machine.mark_disk()
-        use = await asyncio.to_thread(self._measured)
-        growth = growth_left(limits, use)
-        await machine.limit_growth(growth, event_fd)
-        self._limited, self._often = True, not self._seldom() or growth.size_bytes < _NEAR_BYTES
-        return True
-
-    def _measured(self) -> TreeUse:
-        began_s = time.thread_time()
-        use = self._layers.use(self._running.disk)
-        self._took_s = time.thread_time() - began_s
-        return use
 
 
 def growth_at_start(layers: Layers, plan: RunPlan) -> DiskGrowth | None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from atoll.supervisor.machines.disk_budget import DiskWatch
+from atoll.supervisor.monitors.disk import DiskMonitor
 from atoll.supervisor.state.registry import memory_reason
 from atoll.supervisor.state.tasks import Tasks
 from atoll.types import Limits
@@ -43,7 +43,7 @@ class LimitMonitor:
         def seldom() -> bool:
             return self._parts.quotas.has_default_disk(sandbox.row)
 
-        watch = DiskWatch(running, self._parts.layers, limits, seldom)
+        watch = DiskMonitor(running, self._parts.layers, limits, seldom)
         self._tasks.watch(_until_gone(running, watch.run()))
         if not self._parts.means.cgroups:
             self._tasks.watch(_until_gone(running, watch_memory(running, limits)))
