@@ -1,4 +1,4 @@
-"""What runs guests: the interface of an engine, and the engines there are."""
+"""Engines run guests: the contract of an engine, and the engines in this build."""
 
 from atoll.engines.base import (
     Bind,

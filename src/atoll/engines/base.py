@@ -1,5 +1,6 @@
-"""What an engine is: something that starts machines. Engines get prepared values and know nothing of images,
-policy, the guest agent or leases.
+"""The engine contract.
+
+An engine starts machines from prepared values and knows nothing of images, policy, the guest agent or leases.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from atoll.types import Limits
 
 
 class MachineEndedError(EngineError):
-    """A machine ended as soon as it had started, as one does whose guest was killed while it stood still."""
+    """A machine ended right after its start, as it does when its guest is killed while frozen."""
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,10 +31,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
-    """A directory of the host that appears in the guest: read-only, or ``shared`` with whoever else changes it.
+    """A directory of the host that appears in the guest: read-only, or ``shared`` with others that change it.
 
-    What is shared may change while the guest sleeps, too. Its restore does not fail for that: a file that was open
-    and is there no more, or is something else, fails with ESTALE whatever is done with it.
+    A shared directory may change while the guest sleeps, and the restore still succeeds. If an open file is
+    gone by then, or is a different file, every operation on it fails with ESTALE.
     """
 
     source: str
@@ -42,21 +43,26 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an engine needs to start one machine; every path is the host's, as this process sees it.
+    """Everything an engine needs to start one machine. Every path is a host path, as this process sees it.
 
-    ``machine_id`` is unique among living machines. ``state_dir`` is the machine's own directory, made by the
-    caller and erased by it after the machine's end; the engine keeps its bundle, sockets and logs there.
-    ``rootfs`` is a mounted, writable root. With ``changes``, which takes the capability ``own_disk``, nothing is
-    written to it: the engine keeps what the guest changes in that directory, and in every checkpoint. ``netns``
-    is a path that can be opened and entered. ``argv`` is process 1. ``checkpoint`` is a directory that an
-    earlier ``Machine.checkpoint`` of the same engine version filled, or None to boot; then ``binds`` have the
-    targets that they had. Memory that a restored guest does not touch is read soon, or with ``read_ahead`` False
-    only by the next checkpoint: such machines share it, and the checkpoint's bytes stay on the disk, erased or not,
-    until these machines have ended. With ``being_written`` its original still writes the checkpoint's memory, see
-    ``Machine.written``: what is not there yet is waited for. Of ``limits`` the engine holds what its host lets it
-    hold; there None is no limit. ``growth`` is what may be added to the disk before ``Machine.limit_growth`` says it
-    anew; None is what a checkpoint knows of it, and without one all that ``limits`` allow. Writes fail, too, that
-    would leave less than ``keep_free_percent`` of the host's disk free, on which the root's files lie.
+    ``machine_id`` is unique among living machines. ``state_dir`` is the machine's own directory: the caller
+    makes it and erases it after the machine's end. The engine keeps its bundle, sockets and logs there.
+
+    ``rootfs`` is a mounted, writable root. With ``changes``, which needs the capability ``own_disk``, nothing
+    is written to the root: the engine keeps the guest's changes in that directory and in every checkpoint.
+    ``netns`` is a path that can be opened and entered. ``argv`` is process 1.
+
+    ``checkpoint`` is a directory that an earlier ``Machine.checkpoint`` of the same engine version filled, or
+    None to boot. With a checkpoint, ``binds`` must have the same targets as before. The engine soon reads the
+    memory that a restored guest has not touched. With ``read_ahead`` False only the next checkpoint reads it:
+    such machines share it, and the checkpoint's bytes stay on the disk until these machines have ended, even
+    if it is erased. ``being_written`` means that the original machine still writes the checkpoint's memory
+    (see ``Machine.written``): the restored guest waits for pages that are missing.
+
+    The engine enforces as many of ``limits`` as the host allows; a limit of None is no limit. ``growth`` is
+    how much may be added to the disk until ``Machine.limit_growth`` sets it again. None takes the value from
+    the checkpoint; without a checkpoint it is all that ``limits`` allow. Writes also fail if they would leave
+    less than ``keep_free_percent`` of the host's disk free; that disk is the one with the root's files.
     """
 
     machine_id: str
@@ -77,10 +83,11 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrestartPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine needs to make a machine ready before it is known what it will be restored from.
+    """What an engine needs to prepare a machine before the checkpoint to restore is known.
 
-    ``place`` is where its root will appear: a directory that does not exist yet, on a mount of its own that is shared
-    (see ``Mounts.shared``). ``netns`` only confines it, and is nobody else's. All else as in ``MachinePlan``.
+    ``place`` is where its root will appear: a directory that does not exist yet, on its own shared mount (see
+    ``Mounts.shared``). ``netns`` only confines the machine, and nothing else uses it. The other fields are as
+    in ``MachinePlan``.
     """
 
     machine_id: str
@@ -94,10 +101,10 @@ class PrestartPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Uplink(msgspec.Struct, frozen=True, kw_only=True):
-    """A guest's network interface: a packet socket bound to it, and what the guest is to know of it.
+    """A guest's network interface: a packet socket bound to it, and what the guest must know about it.
 
-    The host has no address on it any more. The socket has headers of ``PACKET_VNET_HDR`` if ``gso_bytes``, the most
-    that may be sent at once, is not 0.
+    The host no longer has an address on it. ``gso_bytes`` is the most that may be sent at once. If it is not
+    0, the socket uses ``PACKET_VNET_HDR`` headers.
     """
 
     socket_fd: int
@@ -112,14 +119,20 @@ class Uplink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiskGrowth(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be added to a disk: bytes, rounded up to pages and a page for each file, and files of any kind."""
+    """How much may be added to a disk: bytes and files of any kind.
+
+    ``size_bytes`` is rounded up to pages and includes one page per file.
+    """
 
     size_bytes: int
     files: int
 
 
 class MachineStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What the host sees of a machine. None where it cannot tell; ``disk_bytes`` is for a disk of the engine's own."""
+    """What the host measures of a machine; None where it cannot.
+
+    ``disk_bytes`` is for a disk that the engine keeps.
+    """
 
     memory_bytes: int | None
     memory_limit_bytes: int | None
@@ -128,105 +141,112 @@ class MachineStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(ABC):
-    """One running guest. Whoever started it ends it with ``kill``."""
+    """One running guest. Its starter ends it with ``kill``."""
 
     machine_id: str
 
     @abstractmethod
     async def pause(self, *, within_s: float | None = None) -> None:
-        """Freeze every task of the guest. Its memory stays. One that is paused stays so.
+        """Freeze every task of the guest. Its memory stays. A paused guest stays paused.
 
         Args:
-            within_s: A guest that its kernel has not paused by then is frozen by the host, where the host can do that:
-                it kept its kernel busy. It may run for a moment more in a later call that asks its kernel, such as
-                ``checkpoint``.
+            within_s: If the guest's kernel has not paused it by then, because it is busy, the host freezes it
+                where it can. The guest may then run for a moment during a later call that needs its kernel,
+                such as ``checkpoint``.
         """
 
     @abstractmethod
     async def resume(self) -> None:
-        """Undo ``pause``. One that runs goes on."""
+        """Undo ``pause``. A running guest goes on."""
 
     async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:  # noqa: B027
-        """Make the next checkpoint shorter while the guest runs: read what memory a restore has left in its file.
+        """Make the next checkpoint shorter while the guest runs: read the memory that a restore left in its
+        file.
 
-        With ``into``, an empty directory, memory is also written there. Then the machine is to be paused soon, and that
-        checkpoint made into it; ``resume`` forgets what was written.
+        With ``into``, an empty directory, memory is also written there. The caller must then pause the
+        machine soon and make that checkpoint into the same directory. ``resume`` discards what was written.
 
-        With ``room``, an empty directory too, on a file system that lies in memory, only the room for a checkpoint's
-        memory is taken there, and that checkpoint refers to it. It then counts as memory of ours: a guest could not
-        hold as much again below its limit. ``written`` gives back what was too much.
+        With ``room`` as well, an empty directory on a file system in memory, only space for the checkpoint's
+        memory is reserved there. That checkpoint then refers to it. The space counts as atoll's memory: a
+        guest could not hold as much again below its limit. ``written`` gives back the space that was not
+        needed.
 
         Raises:
-            NoSpaceError: There is no room.
+            NoSpaceError: There is not enough space.
         """
 
     async def checkpoint(self, into: Path, *, durable: bool = False, late: bool = False) -> None:
-        """Write the guest's memory and state into the directory ``into``: empty, or the one of ``prepare``.
+        """Write the guest's memory and state into the directory ``into``, which is empty or was given to
+        ``prepare``.
 
-        The disk is in it only where the plan had ``changes``.
+        The disk is included only if the plan had ``changes``.
 
-        The machine goes on, on an error too; a paused guest stays paused. With ``durable`` the files are on the
-        disk when this returns, not only in its cache. With ``late`` the state is that of this moment, but memory
-        may still be being written when this returns, beside the guest if it is resumed: see ``written``.
+        The machine continues, even after an error; a paused guest stays paused. With ``durable`` the files
+        are on the disk when this returns, not only in its cache. With ``late`` the state is of this moment,
+        but memory may still be written after this returns, even while the resumed guest runs: see
+        ``written``.
 
-        Connections to the outside are in it too: they go on where it is restored on the same network, and whoever
-        restores it elsewhere has them reset.
+        The checkpoint includes connections to the outside. They continue if it is restored on the same
+        network. A caller that restores it elsewhere must reset them.
         """
         raise UnsupportedError(f"the engine of {self.machine_id} keeps no checkpoints")
 
     async def written(self, *, restorable: bool = False) -> bool:
-        """Return when the last checkpoint, made ``late``, is whole.
+        """Return when the last checkpoint, made with ``late``, is complete.
 
         Args:
-            restorable: Return as soon as others may be restored from it, and give whether it is whole by then. If not,
-                they are told so, see ``MachinePlan``, and are of no use should a later call fail.
+            restorable: Return as soon as other machines can be restored from it, and return whether it is
+                complete by then. If it is not, their plans say ``being_written`` (see ``MachinePlan``), and
+                they are useless if a later call fails.
 
         Raises:
-            NoSpaceError: The disk was full: the checkpoint is of no use.
-            EngineError: Nor is it then.
+            NoSpaceError: The disk was full, so the checkpoint is useless.
+            EngineError: Writing failed, so the checkpoint is useless.
         """
         return True
 
     @abstractmethod
     async def stats(self) -> MachineStats:
-        """What the host sees of it, without waking anything inside."""
+        """Measure the machine from the host, without waking anything inside."""
 
     @abstractmethod
     async def limit(self, limits: Limits, *, keep_free_percent: int = 0) -> None:
-        """Hold other limits from now on; of the disk's size as far as ``limit_growth`` has said what is there.
+        """Apply other limits from now on. A limit on the disk's size applies as far as ``limit_growth`` has
+        measured.
 
         For ``keep_free_percent`` see ``MachinePlan``.
 
         Raises:
-            UnsupportedError: One of them cannot be changed while the machine runs; then nothing was.
+            UnsupportedError: One of them cannot change while the machine runs; then none has changed.
         """
 
     @abstractmethod
     async def mark_disk(self) -> None:
-        """Begin a measuring of the disk: what is added to it from now on counts beside the outcome."""
+        """Begin a measurement of the disk: what is added from now on counts on top of its result."""
 
     @abstractmethod
     async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
-        """End a measuring: say what more may be added than what was there at the mark; None is no limit.
+        """End a measurement: set how much may be added beyond what was there at the mark. None is no limit.
 
-        The guest's writes beyond it fail with ENOSPC. An eventfd, given once, is written to when another
-        measuring is due; what the guest frees counts only from then on.
+        The guest's writes beyond it fail with ENOSPC. ``event_fd`` is an eventfd, given once: the engine
+        writes to it when another measurement is due. Space that the guest frees counts only from then on.
         """
 
     async def watch_disk(self, event_fd: int) -> bool:
-        """Say where to ask for a measuring when one is due, as ``limit_growth`` does, but without one before.
+        """Set the eventfd that asks for a measurement, as ``limit_growth`` does, but without measuring first.
 
-        What is on the disk is known from its start, or it asks at once. False: it cannot do that.
+        The engine knows from the start what is on the disk, or asks for a measurement at once. Returns False
+        if it cannot do this.
         """
         return False
 
     @abstractmethod
     def memory_bytes(self) -> int | None:
-        """Memory of the guest, cheaply enough to ask often; None where this host cannot tell."""
+        """Return the guest's memory, cheaply enough to ask often; None where this host cannot tell."""
 
     @abstractmethod
     def hit_memory_limit(self) -> bool:
-        """Whether the host ended a process of the machine for its memory. To be asked before ``kill``."""
+        """Whether the host killed a process of the machine for its memory. Ask before ``kill``."""
 
     @abstractmethod
     async def wait(self) -> None:
@@ -234,18 +254,21 @@ class Machine(ABC):
 
     @abstractmethod
     async def kill(self) -> None:
-        """End the guest and free what the host holds for it. Idempotent; works in every state.
+        """End the guest and free everything the host holds for it. Idempotent; works in every state.
 
         Postcondition: no process, mount or cgroup of this machine is left.
         """
 
     @abstractmethod
     def record(self) -> bytes:
-        """What ``Engine.adopt`` needs to find this machine again from another process: a small JSON text."""
+        """Return what ``Engine.adopt`` needs to find this machine again: a small JSON text."""
 
 
 class PrestartedMachine(ABC):
-    """A machine without a guest, which waits for ``Engine.restore``. Whoever has it until then ends it."""
+    """A machine without a guest that waits for ``Engine.restore``.
+
+    Until then its owner ends it with ``kill``.
+    """
 
     machine_id: str
 
@@ -278,7 +301,7 @@ class Engine(ABC):
         """
 
     async def prestart(self, plan: PrestartPlan) -> PrestartedMachine:
-        """Make a machine ready to be restored, which then takes about half as long.
+        """Prepare a machine for a restore, which then takes about half as long.
 
         Raises:
             UnsupportedError: The engine cannot do that.
@@ -291,61 +314,66 @@ class Engine(ABC):
     async def restore(
         self, prestarted: PrestartedMachine, plan: MachinePlan, uplink: Uplink | None
     ) -> Machine | None:
-        """Do what ``start`` does for a checkpoint, with a prestarted machine.
+        """Do what ``start`` does with a checkpoint, in a prestarted machine.
 
-        None: the prestarted machine was of no use, and the guest has not run: it can be started without one.
+        Returns None if the prestarted machine could not be used. The guest has not run then and can be
+        started without one.
 
         Args:
-            plan: The id, ``state_dir``, ``argv``, ``env``, ``binds`` and limits of memory and processors are the
-                prestarted machine's, ``changes`` is None.
-            uplink: The guest's interface, in the namespace ``plan.netns``; None if it has only a loopback. The socket
-                stays the caller's.
+            plan: The id, ``state_dir``, ``argv``, ``env``, ``binds`` and the limits of memory and processors
+                are those of the prestarted machine; ``changes`` is None.
+            uplink: The guest's interface, in the namespace ``plan.netns``; None if the guest has only a
+                loopback. The caller keeps the socket.
 
         Raises:
             EngineError: See ``start``.
 
-        Postcondition: without a machine nothing remains on the host, of the prestarted machine neither.
+        Postcondition: without a machine nothing remains on the host, not even the prestarted machine.
         """
         raise UnsupportedError(f"the engine keeps no prestarted machine for {plan.machine_id}")
 
     async def detach_files(self, machine: Machine) -> None:
-        """Have a paused machine of this engine let go of all its files on the host, so that its root can be unmounted.
+        """Make a paused machine of this engine close all its files on the host, so that its root can be
+        unmounted.
 
-        It stays paused until ``attach_files`` has returned, or is ended: ``Machine.wait`` does not return meanwhile.
+        It stays paused until ``attach_files`` has returned or the machine is killed. ``Machine.wait`` does
+        not return meanwhile.
 
         Raises:
-            UnsupportedError: The engine cannot do that; nothing has happened.
-            EngineError: It is of no use any more.
+            UnsupportedError: The engine cannot do that; nothing has changed.
+            EngineError: It failed, and the machine is unusable.
         """
         raise UnsupportedError(f"the engine of {machine.machine_id} keeps its files")
 
     async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
-        """Undo ``detach_files``; the machine is still paused.
+        """Undo ``detach_files``. The machine is still paused.
 
         Args:
-            plan: The one that it was started with. What is mounted on the root of it may be something else by now, with
-                the same files. What is not the same is as after a restore, see ``Bind``. ``Machine.record`` changes.
+            plan: The plan it was started with. Another file system with the same files may be mounted on its
+                root by now. Files that differ behave as after a restore, see ``Bind``. ``Machine.record``
+                changes.
 
         Raises:
-            EngineError: It is of no use any more.
+            EngineError: It failed, and the machine is unusable.
         """
         raise UnsupportedError(f"the engine of {machine.machine_id} keeps its files")
 
     @abstractmethod
     async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
-        """The record of a machine that another, dead process was starting by a plan with these, if it runs now.
+        """Return the record of a machine that a process, now dead, was starting by such a plan, if it runs
+        now.
 
-        Waits until the start is over. None: it has come to nothing.
+        Waits until the start is over. Returns None if the start has failed.
 
         Raises:
             EngineError: One of its processes does not end.
 
-        Postcondition: when None, no process of it runs, and none will.
+        Postcondition: when this returns None, no process of it runs, and none will.
         """
 
     @abstractmethod
     async def adopt(self, record: bytes) -> Machine | None:
-        """Take over a machine that another, dead process started; None when it does not run any more.
+        """Take over a machine that another process, now dead, has started; None if it no longer runs.
 
-        When None, whatever that machine left on the host has been removed.
+        In that case everything it left on the host has been removed.
         """

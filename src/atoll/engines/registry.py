@@ -21,7 +21,7 @@ ENGINES: Mapping[str, Callable[[CgroupRoot | None], Engine]] = MappingProxyType(
 
 
 def make_engine(name: str, cgroups: CgroupRoot | None) -> Engine:
-    """Make the engine ``name``; it has not been probed.
+    """Make the engine ``name``, without probing it.
 
     Raises:
         UnsupportedError: There is no such engine.

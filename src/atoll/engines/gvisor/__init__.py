@@ -1,4 +1,4 @@
-"""The engine on gVisor's ``runsc``."""
+"""The gVisor engine, which runs ``runsc``."""
 
 from atoll.engines.gvisor.engine import RUNSC_VERSION, GvisorEngine
 

@@ -1,4 +1,4 @@
-"""The files of a checkpoint, written to the disk while they come."""
+"""The files of a checkpoint, flushed to the disk while they are written."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from types import TracebackType
 from atoll.errors import NoSpaceError
 from atoll.host import sync_directory, syscalls
 
-# State of the kernel, table of the memory pages, the pages: the names that runsc looks for at a restore.
+# Kernel state, table of memory pages, and the pages: runsc expects these names at a restore.
 NAMES = ("checkpoint.img", "pages_meta.img", "pages.img")
 
 _PAUSE_S = 0.002
 
 
 def open_new(path: Path, *, or_old: bool = False) -> int:
-    """A descriptor of a file that is made, or with ``or_old`` of one that is there."""
+    """Make a file and return its descriptor; with ``or_old`` an existing file is opened."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (0 if or_old else os.O_EXCL)
     return os.open(path, flags, 0o600)
 
 
 def reserve(path: Path, size_bytes: int) -> None:
-    """Make a file that is empty and has room for as much.
+    """Make an empty file with ``size_bytes`` of space reserved for it.
 
     Raises:
-        NoSpaceError: There is none.
+        NoSpaceError: There is not enough space.
     """
     fd = open_new(path)
     try:
@@ -41,21 +41,21 @@ def reserve(path: Path, size_bytes: int) -> None:
 
 
 def give_back_rest(path: Path) -> None:
-    """Give back what room a file has behind its end."""
+    """Give back the space that is reserved beyond a file's end."""
     os.truncate(path, path.stat().st_size)
 
 
 class CheckpointFiles:
-    """Three new files in a directory, open inside ``with``; the last one may be there, then it is written further.
+    """Opens three new files in a directory inside ``with``. If the last one exists, it is continued.
 
     Args:
         into: The directory.
-        flushed: Whether ``sync`` will be called. A thread then flushes from the start: without it the disk would
-            idle while the sentry writes, and a checkpoint would take half as long again.
+        flushed: Whether ``sync`` will be called. A thread then flushes from the start. Otherwise the disk
+            would be idle while the sentry writes, and a checkpoint would take half as long again.
 
     Attributes:
-        prepared: It has pages already.
-        reserved: It has only room.
+        prepared: The file already has pages.
+        reserved: The file has only reserved space.
     """
 
     def __init__(self, into: Path, *, flushed: bool) -> None:
@@ -92,20 +92,20 @@ class CheckpointFiles:
         return self.prepared or self.reserved
 
     def sync(self) -> None:
-        """Once all is written: return when the files and their names are on the disk.
+        """Return when the files and their names are on the disk. Call it after the last write.
 
         Raises:
             OSError: The disk is full or broken.
         """
         self.end_flusher()
-        if self._failure is not None:  # the kernel may tell of it once
+        if self._failure is not None:  # the kernel may report it only once
             raise self._failure
         for fd in self.fds:
             os.fsync(fd)
         sync_directory(self._into)
 
     def end_flusher(self) -> None:
-        """Return when nothing is flushed any more, which may take as long as the disk does."""
+        """Stop the flusher and wait for it, which may take as long as the disk does."""
         self._written.set()
         if self._flushed:
             self._flusher.join()
@@ -115,7 +115,7 @@ class CheckpointFiles:
             while not self._written.wait(_PAUSE_S):
                 syscalls.begin_flush(self.fds[-1])
         except OSError as error:
-            # Where a container's rules know no such call, nothing begins early.
+            # Where a container's rules forbid this call, flushing does not start early.
             if error.errno not in (errno.ENOSYS, errno.EPERM):
                 self._failure = error
 

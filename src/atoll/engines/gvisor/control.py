@@ -1,7 +1,8 @@
-"""The sentry's control socket: one JSON request and one JSON answer a connection, descriptors as SCM_RIGHTS.
+"""The sentry's control socket. Each connection has one JSON request and one JSON answer; descriptors are sent
+as SCM_RIGHTS.
 
-It is internal to gVisor, so this module holds for the pinned version only, and the conformance
-tests fail on a change.
+The protocol is internal to gVisor, so this module works with the pinned version only. The conformance tests
+fail if it changes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ANSWER_LIMIT_BYTES = 4 << 20
 
 
 class RefusedCallError(EngineError):
-    """The sentry answered that it has not done it."""
+    """The sentry answered that it refuses the call."""
 
 
 class _Answer(msgspec.Struct):
@@ -43,11 +44,11 @@ class ControlSocket:
     async def call(
         self, method: str, arg: object = None, *, fds: Sequence[int] = (), timeout_s: float | None = 60.0
     ) -> Any:
-        """Call ``method`` and return its result. The descriptors stay open here; the sentry gets copies.
+        """Call ``method`` and return its result. The sentry gets copies of ``fds``, which stay open here.
 
         Raises:
             EngineError: The sentry is gone or did not answer in time.
-            RefusedCallError: It refused.
+            RefusedCallError: The sentry refused.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -63,7 +64,7 @@ class ControlSocket:
     async def _exchange(self, request: bytes, fds: Sequence[int]) -> _Answer:
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as connection:
-            # A socket's address may have 107 bytes at most, a home's path may have more.
+            # A socket's address may have at most 107 bytes, and the path of a home may be longer.
             with open_directory(self.path.parent) as directory:
                 await loop.sock_connect(connection, f"/proc/self/fd/{directory}/{self.path.name}")
             sent = socket.send_fds(connection, [request], list(fds))

@@ -1,4 +1,7 @@
-"""gVisor: a kernel for the guest that is an ordinary process of the host, so it needs no virtual machine."""
+"""The engine on gVisor.
+
+The guest's kernel is an ordinary process of the host, so no virtual machine is needed.
+"""
 
 from __future__ import annotations
 
@@ -35,25 +38,27 @@ from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, Mounts, run_program, to_the_end
 from atoll.types import Limits
 
-# The build takes it from here. A checkpoint restores only under the version that wrote it, so this changes when the
-# state that runsc saves does.
+# The build reads the version from here. A checkpoint restores only under the version that wrote it, so change
+# this when the state that runsc saves changes.
 RUNSC_VERSION = "atoll-20260905.6"
 
-# The sentry moves its stdio to descriptors from 253 on. A process with threads waits 10 ms for the kernel when its
-# table of descriptors grows, and a child is born with a table like its parent's: so runsc gets a high descriptor.
+# The sentry moves its stdio to descriptors from 253 on. In a process with threads, the kernel takes 10 ms to
+# grow the descriptor table, and a child starts with a table as large as its parent's. So runsc gets a high
+# descriptor.
 HIGH_DESCRIPTOR = 256
-# A sentry that closes its control socket because its guest has ended is gone soon after.
+# A sentry that closes its control socket because its guest has ended exits soon after.
 _NOTICED_S = 1.0
 
 _log = logging.getLogger(__name__)
 
 
 class GvisorEngine(Engine):
-    """Runs machines with ``runsc``, as root of the host or as uid 0 of our own user namespace.
+    """Runs machines with ``runsc``, as root of the host or as uid 0 of atoll's own user namespace.
 
     Args:
         runsc: The program, of the version ``RUNSC_VERSION``.
-        cgroups: Where machines get their cgroups; None runs them without limits of memory and processor time.
+        cgroups: Where machines get their cgroups. None runs them without cgroup limits of memory and
+            processor time.
     """
 
     name: ClassVar[str] = "gvisor"
@@ -95,7 +100,8 @@ class GvisorEngine(Engine):
         )
         control = ControlSocket(Places(plan.state_dir).control_socket(plan.machine_id))
         try:
-            # The specification has them, which a runsc that was kept from before does not read there.
+            # The specification has these limits too, but a runsc kept from an earlier version does not read
+            # them there.
             await limit_guest(control, plan.limits, plan.keep_free_percent)
         except BaseException as error:
             ended = isinstance(error, EngineError) and await sentry.ends_within(_NOTICED_S)
@@ -125,7 +131,7 @@ class GvisorEngine(Engine):
             await launch(argv, places, (root,), Bounds(plan.limits, cgroup))
 
     async def prestart(self, plan: PrestartPlan) -> PrestartedMachine:
-        """See ``Engine.prestarted machine``."""
+        """See ``Engine.prestart``."""
         cgroup = self._make_cgroup(plan)
         try:
             plan.place.mkdir(mode=0o755)
@@ -149,7 +155,7 @@ class GvisorEngine(Engine):
         try:
             return await prestarted.restore(plan, uplink)
         except PrestartedLostError as error:
-            # A checkpoint that nothing can be restored from is told of by the start that follows.
+            # If the checkpoint itself is bad, the start that follows reports it.
             _log.warning("the prestarted machine %s is of no use: %s", plan.machine_id, error)
             await prestarted.kill()
             return None
@@ -166,7 +172,8 @@ class GvisorEngine(Engine):
             _log.info("the start of machine %s has come to nothing: %s", machine_id, error)
         finally:
             if record is None:
-                # A guest that does not answer, or starts a moment later, writes to a disk that was found unchanged.
+                # A guest that does not answer, or starts a moment later, would write to a disk that was
+                # judged unchanged.
                 cgroup = self._cgroups.find(machine_id) if self._cgroups else None
                 await to_the_end(_end(Places(state_dir), cgroup))
         return record
@@ -174,13 +181,13 @@ class GvisorEngine(Engine):
     async def _started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
         places = Places(state_dir)
         async with asyncio.timeout(START_TIMEOUT_S):
-            # The command goes on without the process that began it.
+            # The command continues after the process that began it has died.
             await wait_for_start(places.bundle)
         place = place_of(places.config)
         sentry, gofer = _processes(machine_id, places)
         machine = GvisorMachine(machine_id, state_dir, HostParts(sentry, gofer, None, limits), place)
         try:
-            # Its numbers may belong to other processes by now.
+            # These pids may belong to other processes by now.
             if not {sentry.pid, gofer.pid} <= await asyncio.to_thread(pids_of, places.bundle):
                 return None
             cgroup = self._cgroups.find(machine_id) if self._cgroups else None
@@ -241,7 +248,8 @@ class GvisorEngine(Engine):
 
 def _flags(plan: MachinePlan | PrestartPlan, places: Places, root: int, overlay: str) -> list[str]:
     return [
-        # By descriptor, because the control socket lies in it and a socket's path may have 107 bytes at most.
+        # By descriptor, because the control socket is in this directory and a socket's path may have at most
+        # 107 bytes.
         f"--root=/proc/self/fd/{root}",
         f"--log={places.log}",
         "--log-format=json",
@@ -270,7 +278,7 @@ def _command(plan: MachinePlan) -> list[str]:
 
 
 async def _end(places: Places, cgroup: Cgroup | None) -> None:
-    if cgroup is not None:  # what is frozen does not end otherwise
+    if cgroup is not None:  # a frozen process does not end otherwise
         await asyncio.to_thread(cgroup.kill)
     await end_processes_of(places.bundle)
 

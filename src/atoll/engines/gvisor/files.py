@@ -1,4 +1,4 @@
-"""How a machine reaches the files of the host: through its gofer, which can be another one after a while."""
+"""A machine's access to the files of the host: through its gofer, which may be replaced."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.processes import HostProcess, end_processes
 from atoll.host import to_the_end
 
-# What is deleted but open is read.
+# Files that are deleted but open are read during this time.
 _TIMEOUT_S = 120.0
 
 
 class Files:
-    """The files of one machine.
+    """Tracks who serves one machine's files.
 
     Args:
-        control: Its control socket.
-        gofer: The process that serves them; None when it has ended.
+        control: The machine's control socket.
+        gofer: The process that serves the files; None if it has ended.
     """
 
     def __init__(self, control: ControlSocket, gofer: HostProcess | None) -> None:
@@ -30,20 +30,23 @@ class Files:
         """See ``Engine.detach_files``."""
         self._attached.clear()
         await self._control.call("containerManager.DetachFiles", timeout_s=_TIMEOUT_S)
-        # Its mount namespace has the root too. It would wait for the sentry's end.
+        # The gofer's mount namespace has the root too. The gofer would otherwise run until the sentry ends.
         if self.gofer is not None:
             await to_the_end(end_processes([self.gofer]))
 
     def attached(self, gofer: HostProcess | None) -> None:
-        """Note who serves them from now on; None when nobody does, and the machine is of no use."""
+        """Note which gofer serves the files from now on.
+
+        None means that none does, and the machine is unusable.
+        """
         self.gofer = gofer
         self._attached.set()
 
     async def are_lost(self, gofer: HostProcess) -> bool:
-        """Whether nobody serves them: to be asked when this gofer, or the sentry, has ended."""
+        """Whether no gofer serves the files. Ask when this gofer, or the sentry, has ended."""
         await self._attached.wait()
         return self.gofer is gofer
 
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """Release everyone who waits."""
         self._attached.set()

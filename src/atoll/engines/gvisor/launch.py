@@ -1,4 +1,4 @@
-"""Starting the ``runsc`` program."""
+"""Runs the ``runsc`` program."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from atoll.types import Limits
 START_TIMEOUT_S = 120.0
 _FULL_BYTES = 1 << 20
 
-# A start has nothing to do in two threads at once; the sentry and the gofer take all processors when they serve.
+# A start has nothing to do in two threads at once. The sentry and the gofer use all processors when they
+# serve.
 _ENV = {"GOMAXPROCS": "1"}
 
-# A process with one thread enters a cgroup at once, one with many waits for the kernel; so a shell does it.
+# A process with one thread enters a cgroup at once; one with many waits for the kernel. So a shell does it.
 _ENTER = 'until [ "$1" = -- ]; do echo 0 >"$1" || exit; shift; done; shift; exec "$@"'
 
 
@@ -35,14 +36,14 @@ class Bounds(NamedTuple):
 
 
 async def launch(argv: Sequence[str], places: Places, pass_fds: Sequence[int], bounds: Bounds) -> None:
-    """Run a command of ``runsc`` to its end; the machine that it starts lives on, in a session of its own.
+    """Run a command of ``runsc`` to its end. The machine that it starts lives on, in its own session.
 
     The guest's standard output and error are appended to ``places.console``. Cancelling kills the command,
-    not what it has started by then.
+    but not what it has already started.
 
     Raises:
-        EngineError: It failed; the message has its own words.
-        NoSpaceError: It found the disk full.
+        EngineError: The command failed; the message has runsc's own words.
+        NoSpaceError: The disk was full.
     """
     program = _start(argv, places.console, pass_fds, bounds)
     try:
@@ -60,7 +61,7 @@ async def launch(argv: Sequence[str], places: Places, pass_fds: Sequence[int], b
 
 def _failure(code: int, log: Path) -> EngineError | NoSpaceError:
     message = f"runsc ended with {code}: {last_words(log)}"
-    # On a disk that is quite full its log has no room either.
+    # On a full disk its log has no space either.
     if is_full(message) or free_bytes(log.parent) < _FULL_BYTES:
         return NoSpaceError(message, hint="free some space under the home, or kill a sandbox")
     return EngineError(message)
@@ -86,7 +87,7 @@ def is_full(message: str) -> bool:
 
 
 def last_words(log: Path) -> str:
-    """The newest error in a log that runsc wrote as JSON lines."""
+    """Return the newest error in a log that runsc wrote as JSON lines."""
     try:
         lines = log.read_bytes().splitlines()
     except FileNotFoundError:

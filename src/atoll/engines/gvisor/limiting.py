@@ -1,4 +1,4 @@
-"""Limits that the sentry itself holds: ``*-limit``, ``disk-budget`` and ``disk-rate`` in native/patches."""
+"""Limits that the sentry enforces: ``*-limit``, ``disk-budget`` and ``disk-rate`` in native/patches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from atoll.types import Limits
 def guest_limits(
     limits: Limits, keep_free_percent: int | None, growth: DiskGrowth | None = None
 ) -> dict[str, Any]:
-    """What the sentry holds, as it is told; 0 is no limit. ``growth`` is for a guest that is yet to be started."""
+    """Return the limits in the form the sentry takes; 0 is no limit.
+
+    ``growth`` is for a guest that has not started yet.
+    """
     rate = 0 if limits.disk_mib_s is None else int(limits.disk_mib_s * (1 << 20))
     told: dict[str, Any] = {
         "Tasks": limits.processes or 0,
@@ -32,7 +35,8 @@ def guest_limits(
 
 
 async def limit_guest(control: ControlSocket, limits: Limits, keep_free_percent: int | None) -> None:
-    """Hold the limits of a guest that may run already; None leaves it what it keeps free.
+    """Set the limits of a guest that may already run. A ``keep_free_percent`` of None leaves that setting as
+    it is.
 
     Raises:
         EngineError: The sentry does not answer.
@@ -41,7 +45,7 @@ async def limit_guest(control: ControlSocket, limits: Limits, keep_free_percent:
 
 
 async def watch_disk(control: ControlSocket, event_fd: int) -> bool:
-    """Say where to ask for a measuring of the disk; False where the sentry is one of before that.
+    """Set the eventfd that asks for a measurement of the disk; False if the sentry is too old for that.
 
     Raises:
         EngineError: The sentry does not answer.
@@ -54,7 +58,7 @@ async def watch_disk(control: ControlSocket, event_fd: int) -> bool:
 
 
 async def limit_growth(control: ControlSocket, growth: DiskGrowth | None, event_fd: int | None) -> None:
-    """Say what may be added to the disk since it was last marked; None ends that.
+    """Set how much may be added to the disk since it was last marked. None removes the limit.
 
     Raises:
         EngineError: The sentry does not answer.
@@ -69,12 +73,12 @@ def _budget(growth: DiskGrowth) -> dict[str, Any]:
 
 @contextmanager
 def on_processors(limits: Limits, seed: str, *, cgroup: bool) -> Iterator[None]:
-    """What is started meanwhile by this thread runs on as many processors as it may use, where no cgroup counts."""
+    """Limit what this thread starts meanwhile to the processors it may use, where no cgroup counts them."""
     allowed = sorted(os.sched_getaffinity(0))
     if cgroup or limits.vcpus is None or limits.vcpus >= len(allowed):
         yield
         return
-    # Not always the first ones: sandboxes are spread over the host.
+    # Do not always take the first processors: this spreads sandboxes over the host.
     first = hash(seed) % len(allowed)
     chosen = [allowed[(first + number) % len(allowed)] for number in range(int(limits.vcpus))]
     os.sched_setaffinity(0, chosen)

@@ -1,4 +1,4 @@
-"""A guest in gVisor: two processes of the host, a control socket and maybe a cgroup."""
+"""A guest in gVisor: two processes of the host, a control socket and sometimes a cgroup."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from atoll.types import Limits
 
 CHECKPOINT_TIMEOUT_S = 900.0
 SPARE_BYTES = 16 << 20
-# A sentry ends sooner, unless its guest keeps the processors busy.
+# A sentry ends within this time, unless its guest keeps the processors busy.
 _ENDS_S = 0.1
 
 
 class HostParts(NamedTuple):
-    """What the host holds for a machine; a process is None when it has ended."""
+    """What the host holds for a machine. A process is None if it has ended."""
 
     sentry: HostProcess | None
     gofer: HostProcess | None
@@ -51,7 +51,7 @@ class HostParts(NamedTuple):
 
 
 class GvisorMachine(Machine):
-    """See ``Machine``.
+    """One guest in gVisor; see ``Machine``.
 
     Args:
         place: Where its root is mounted for it alone, if it was a prestarted machine.
@@ -86,10 +86,10 @@ class GvisorMachine(Machine):
 
     async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
         """See ``Machine.prepare``."""
-        # The pages of one that nobody waits for any more would be waited for while the guest stands still.
+        # A pause would otherwise wait for the pages of a checkpoint that nobody needs any more.
         with contextlib.suppress(EngineError):
             await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_TIMEOUT_S)
-        # What is still in the file of a restore is memory all the same.
+        # Memory that is still in the file of a restore counts as memory too.
         await self._control.call("containerManager.ReadPages", timeout_s=CHECKPOINT_TIMEOUT_S)
         if into is not None and room is not None:
             used = self.memory_bytes() or 0
@@ -109,11 +109,11 @@ class GvisorMachine(Machine):
 
     async def written(self, *, restorable: bool = False) -> bool:
         """See ``Machine.written``."""
-        # Who reads a file while it grows must know how long it may become.
+        # A reader of a growing file must know its final length.
         if restorable and self._late and self._reserved is not None:
             await self._wait("containerManager.WaitMetadata")
             return False
-        if self._late:  # else the sentry would tell of an earlier one that was
+        if self._late:  # otherwise the sentry would report an earlier late checkpoint
             await self._wait("containerManager.WaitPages")
         reserved, self._reserved = self._reserved, None
         if reserved is not None:
@@ -125,7 +125,7 @@ class GvisorMachine(Machine):
             await self._control.call(method, timeout_s=CHECKPOINT_TIMEOUT_S)
 
     def _may_be_copied(self) -> bool:
-        """Whether there is room for a second copy of its memory: what the guest writes to meanwhile is copied."""
+        """Whether a second copy of its memory fits: pages that the guest writes meanwhile are copied."""
         used = self.memory_bytes()
         if used is None:
             return False
@@ -155,12 +155,15 @@ class GvisorMachine(Machine):
                 if durable:
                     await asyncio.to_thread(files.sync)
             except BaseException:
-                # Not by this thread, on which everything else waits.
+                # In a thread of its own, because everything else waits for this one.
                 await to_the_end(asyncio.to_thread(files.end_flusher))
                 raise
 
     async def _assert_room(self, into: Path) -> None:
-        """Whoever suspends may have little room left: what cannot fit need not fill the disk before it fails."""
+        """Fail before the disk is filled if the checkpoint cannot fit.
+
+        A suspend often happens when space is short.
+        """
         free, most = free_bytes(into), _memory_bytes(self._limits)
         if most is not None and most + SPARE_BYTES <= free:
             return
@@ -238,7 +241,7 @@ class GvisorMachine(Machine):
 
     async def wait(self) -> None:
         """See ``Machine.wait``."""
-        # Neither is a machine without the other: without the gofer no file can be opened any more.
+        # The machine needs both processes: without the gofer no file can be opened.
         while self._sentry is not None and (gofer := self.files.gofer) is not None:
             ends = [asyncio.ensure_future(process.wait()) for process in self._processes()]
             try:
@@ -262,7 +265,8 @@ class GvisorMachine(Machine):
                 await self._end_processes()
             finally:
                 if memory is not None:
-                    # Giving a gigabyte back takes the kernel a while, which the sentry's end need not wait for.
+                    # The kernel takes a while to give back a gigabyte, and the sentry's end need not wait for
+                    # that.
                     asyncio.get_running_loop().run_in_executor(None, os.close, memory)
             if self.cgroup is not None:
                 await asyncio.to_thread(self.cgroup.remove)
@@ -273,11 +277,11 @@ class GvisorMachine(Machine):
             self.files.close()
 
     async def _end_processes(self) -> None:
-        """End what the machine is on the host, however busy it is: its kernel is not asked."""
+        """End the machine's processes on the host without asking its kernel, however busy that is."""
         whole = self._sentry is not None and self.files.gofer is not None
         for process in self._processes():
-            process.kill()  # the sentry first: then nothing new is started
-        # Guest programs that run on would keep the processors from the sentry, which needs them to end.
+            process.kill()  # the sentry first, so that nothing new starts
+        # If guest programs ran on, they would take the processors that the sentry needs to end.
         if self.cgroup is not None:
             await asyncio.to_thread(self.cgroup.kill)
         elif self._sentry is not None and not await self._sentry.ends_within(_ENDS_S):

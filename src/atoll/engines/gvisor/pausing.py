@@ -1,4 +1,4 @@
-"""Pausing a guest whose kernel is too busy to pause it: its control group is frozen."""
+"""Pauses a guest whose kernel is too busy to pause it, by freezing its cgroup."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PAUSE, _RESUME = "containerManager.Pause", "containerManager.Resume"
 
 
 class PausingControl(ControlSocket):
-    """The control socket of a sentry that may be frozen by the host.
+    """The control socket of a sentry that the host may have frozen.
 
-    A frozen sentry answers nothing, so a call thaws it first and has it pause its guest. That takes as long as the
-    guest keeps the sentry busy, and the guest runs until then.
+    A frozen sentry answers nothing, so a call thaws it first and has it pause its guest. That takes as long
+    as the guest keeps the sentry busy, and the guest runs until then.
 
     Args:
         path: The socket's path.
-        cgroup: The group of its processes; None where this host has no groups: then nothing is ever frozen.
+        cgroup: The cgroup of its processes. None where this host has no cgroups: then nothing is ever frozen.
     """
 
     def __init__(self, path: Path, cgroup: Cgroup | None) -> None:
@@ -46,7 +46,7 @@ class PausingControl(ControlSocket):
                     return
             await asked
         finally:
-            # The sentry pauses the guest all the same when it comes to it, unless it is asked to resume it later.
+            # The sentry still pauses the guest when it gets to it, unless it is asked to resume it first.
             asked.cancel()
 
     async def resume(self) -> None:
@@ -76,7 +76,7 @@ class PausingControl(ControlSocket):
         if self._cgroup is None:
             return
         async with self._thawing:
-            # Asked of the host: another supervisor may have frozen it.
+            # Ask the host, because another supervisor may have frozen it.
             if self._cgroup.is_frozen():
                 self._cgroup.thaw()
                 await super().call(_PAUSE, _now(), timeout_s=_PAUSE_TIMEOUT_S)

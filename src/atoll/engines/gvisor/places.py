@@ -1,4 +1,4 @@
-"""Where a machine's files lie in its state directory."""
+"""The places of a machine's files in its state directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Places:
-    """Paths of one machine. ``console`` has what process 1 wrote, ``log`` what runsc said."""
+    """Paths of one machine. ``console`` has the output of process 1, ``log`` the messages of runsc."""
 
     def __init__(self, state_dir: Path) -> None:
         self.bundle = state_dir / "bundle"
@@ -21,20 +21,20 @@ class Places:
         self.log = state_dir / "runsc.log"
 
     def make(self) -> None:
-        """Make the directories, without anything that an earlier machine left in them."""
+        """Make the directories, and remove what an earlier machine left in them."""
         shutil.rmtree(self.runsc, ignore_errors=True)
         self.log.unlink(missing_ok=True)
         for directory in (self.bundle, self.runsc):
             directory.mkdir(mode=0o700, exist_ok=True)
 
     def control_socket(self, machine_id: str) -> Path:
-        """The sentry's socket; the path may be longer than a socket's address can be."""
+        """Return the path of the sentry's socket, which may be longer than a socket's address can be."""
         return self.runsc / f"runsc-{machine_id}.sock"
 
 
 @contextlib.contextmanager
 def open_directory(path: Path, *, at_least: int = 0) -> Iterator[int]:
-    """A descriptor of the directory, good for paths below /proc/self/fd, with this number or a higher one."""
+    """Open the directory, for paths below /proc/self/fd, with the descriptor ``at_least`` or a higher one."""
     fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if at_least:

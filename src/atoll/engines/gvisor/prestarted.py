@@ -1,4 +1,4 @@
-"""A sentry and a gofer that wait for a checkpoint: half of a restore is done before anybody asks for it."""
+"""A sentry and a gofer that wait for a checkpoint, so that half of a restore is done in advance."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from atoll.engines.gvisor.spec import late_spec
 from atoll.errors import AtollError, EngineError
 from atoll.host import Mounts, to_the_end
 
-# Of gVisor's configuration: a queue that is first in, first out.
+# From gVisor's configuration: a queueing discipline of first in, first out.
 _FIFO = 1
 _STATE, _CREATING = "containerManager.ContainerRuntimeState", 1
 _BEGINS_S, _LOOK_S = 3.0, 0.05
-# Without a guest there is nothing that a sentry waits for.
+# Without a guest a sentry has nothing to wait for.
 _TOLD_S = 10.0
-_ALL_IPV4 = bytes(10) + b"\xff\xff" + bytes(4)  # as Go has 0.0.0.0
+_ALL_IPV4 = bytes(10) + b"\xff\xff" + bytes(4)  # 0.0.0.0 as Go writes it
 
 
 class PrestartedLostError(EngineError):
-    """A prestarted machine cannot be used, and the guest that was to go on in it has not run."""
+    """A prestarted machine cannot be used, and its intended guest has not run."""
 
 
 class GvisorPrestarted(PrestartedMachine):
-    """See ``PrestartedMachine``."""
+    """A prestarted gVisor machine; see ``PrestartedMachine``."""
 
     def __init__(self, plan: PrestartPlan, parts: HostParts) -> None:
         self.machine_id = plan.machine_id
@@ -48,7 +48,7 @@ class GvisorPrestarted(PrestartedMachine):
         await self.machine.kill()
 
     async def restore(self, plan: MachinePlan, uplink: Uplink | None) -> GvisorMachine:
-        """Have the plan's guest go on in it. On any exception it is to be killed.
+        """Restore the plan's guest in it. On any exception the caller must kill it.
 
         Raises:
             PrestartedLostError: The guest has not run.
@@ -89,7 +89,7 @@ class GvisorPrestarted(PrestartedMachine):
 
 
 async def has_guest(control: ControlSocket, machine_id: str) -> bool:
-    """Whether a sentry has a guest, or has one soon.
+    """Whether a sentry has a guest, or will have one soon.
 
     A prestarted machine has none if its owner died before it said what to restore.
 
@@ -106,7 +106,7 @@ async def has_guest(control: ControlSocket, machine_id: str) -> bool:
 
 
 def mount_root(plan: MachinePlan, place: Path) -> None:
-    """Have the plan's root and what is bound in it appear at ``place``, for the gofer that stands there, too.
+    """Mount the plan's root and its binds at ``place``, where the waiting gofer sees them too.
 
     Raises:
         OSError: The kernel refuses it.
@@ -131,7 +131,7 @@ def _opened(checkpoint: Path, console: Path) -> Iterator[list[int]]:
 
 
 def _network(uplink: Uplink | None) -> dict[str, Any]:
-    """What ``runsc restore`` would tell the sentry, had it looked at the guest's network namespace."""
+    """Return what ``runsc restore`` would tell the sentry after a look at the guest's network namespace."""
     addresses, routes = [_address("127.0.0.1", 8)], [_route("127.0.0.0", b"\xff\0\0\0")]
     if Path("/proc/net/if_inet6").exists():
         addresses.append(_address("::1", 128))

@@ -1,4 +1,7 @@
-"""The two host processes of a machine, the sentry and the gofer, held so that a reused pid is never hit."""
+"""The two host processes of a machine, the sentry and the gofer.
+
+A pidfd holds each, so a reused pid is never hit.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from atoll.host import children_by_parent, open_process, parent_of, start_ticks,
 END_TIMEOUT_S = 60.0
 
 _PROC = Path("/proc")
-# Commands of runsc; the machine's own processes are told apart by theirs, `boot` and `gofer`.
+# Commands of runsc. The machine's own processes have the commands `boot` and `gofer`.
 _STARTS = frozenset((b"run", b"restore", b"create"))
 
 
 class HostProcess:
-    """A process of this host; ``close`` gives its descriptor back."""
+    """A process of this host, held by a descriptor that ``close`` gives back."""
 
     def __init__(self, pid: int, started_ticks: int, pidfd: int) -> None:
         self.pid = pid
@@ -30,13 +33,13 @@ class HostProcess:
 
     @classmethod
     def find(cls, pid: int, started_ticks: int | None = None) -> HostProcess | None:
-        """Take hold of ``pid``; None when it has ended or is not the one that began then."""
+        """Open the process ``pid``; None if it has ended or started at another tick."""
         ticks = start_ticks(pid) if started_ticks is None else started_ticks
         pidfd = None if ticks is None else open_process(pid, ticks)
         return None if ticks is None or pidfd is None else cls(pid, ticks, pidfd)
 
     def kill(self) -> None:
-        """Send SIGKILL; nothing happens when it has ended."""
+        """Send SIGKILL; does nothing if it has ended."""
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
@@ -47,7 +50,7 @@ class HostProcess:
         return self._pidfd < 0 or wait_pidfd(self._pidfd, 0)
 
     async def ends_within(self, timeout_s: float) -> bool:
-        """Whether the process has ended, or does so before the time is over."""
+        """Whether the process has ended or ends within ``timeout_s``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self.wait()
@@ -68,7 +71,7 @@ class HostProcess:
             self._ended.set()
 
     def close(self) -> None:
-        """Let go of it, after its end: whoever waits is released."""
+        """Close the descriptor after the process's end. Tasks that wait are released."""
         if self._pidfd >= 0:
             self._note_end()
             os.close(self._pidfd)
@@ -76,7 +79,7 @@ class HostProcess:
 
 
 def kill_descendants(pid: int) -> None:
-    """Send SIGKILL to the processes that descend from this one; returns before they have ended."""
+    """Send SIGKILL to all descendants of this process. Returns before they have ended."""
     children = children_by_parent()
     waiting = [pid]
     while waiting:
@@ -84,14 +87,14 @@ def kill_descendants(pid: int) -> None:
         for child in children.get(parent, ()):
             waiting.append(child)
             if process := HostProcess.find(child):
-                # Held by now, so it is the same one if its parent is.
+                # The child is held by now, so it is the same process if its parent is the same.
                 if parent_of(child) == parent:
                     process.kill()
                 process.close()
 
 
 async def end_processes(processes: Sequence[HostProcess]) -> None:
-    """Kill these processes, wait for their end and let go of them.
+    """Kill these processes, wait for their end and close them.
 
     Raises:
         EngineError: One is stuck in the kernel.
@@ -110,7 +113,7 @@ async def end_processes(processes: Sequence[HostProcess]) -> None:
 
 
 def _pids_of_bundle(bundle: Path) -> Iterator[tuple[int, list[bytes]]]:
-    """Processes that have a bundle on their command line, and that."""
+    """Yield the pid and the command line of each process that has the bundle on its command line."""
     path = os.fsencode(bundle)
     wanted = {path, b"--bundle=" + path}
     for entry in _PROC.iterdir():
@@ -125,7 +128,7 @@ def _pids_of_bundle(bundle: Path) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def pids_of(bundle: Path) -> set[int]:
-    """The processes that have ``bundle`` on their command line."""
+    """Return the processes that have ``bundle`` on their command line."""
     return {pid for pid, _ in _pids_of_bundle(bundle)}
 
 
@@ -134,7 +137,7 @@ def _of_bundle(bundle: Path) -> list[HostProcess]:
 
 
 async def wait_for_start(bundle: Path) -> None:
-    """Return when no command that starts a machine of this bundle goes on."""
+    """Return when no command that starts a machine of this bundle is running."""
     while pids := await asyncio.to_thread(_starting, bundle):
         for pid in pids:
             if process := HostProcess.find(pid):
@@ -149,6 +152,6 @@ def _starting(bundle: Path) -> list[int]:
 
 
 async def end_processes_of(bundle: Path) -> None:
-    """Kill every process that has ``bundle`` on its command line, and what those start meanwhile."""
+    """Kill every process that has ``bundle`` on its command line, and those that these start meanwhile."""
     while found := _of_bundle(bundle):
         await end_processes(found)

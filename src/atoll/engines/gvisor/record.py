@@ -1,4 +1,4 @@
-"""What is written down about a machine so that another process can take it over."""
+"""The record of a machine, with which another process can take it over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from atoll.types import Limits
 
 
 class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a machine is; ``*_started`` are ticks since boot, which tell a process from a later one.
+    """Where a machine is. ``*_started`` are ticks since boot, which tell a process from a later one with the
+    same pid.
 
     ``place`` is where its root appears if it was a prestarted machine.
     """
@@ -24,7 +25,7 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     place: str | None = None
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """Return the record as JSON."""
         return msgspec.json.encode(self)
 
 
@@ -32,7 +33,7 @@ def decode_record(record: bytes) -> MachineRecord:
     """Read what ``MachineRecord.encode`` wrote.
 
     Raises:
-        EngineError: It is something else.
+        EngineError: It is not a record.
     """
     try:
         return msgspec.json.decode(record, type=MachineRecord)

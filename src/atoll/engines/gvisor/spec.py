@@ -1,7 +1,7 @@
-"""The bundle's ``config.json``: what the guest is given to live in.
+"""The bundle's ``config.json``: the guest's environment.
 
-A restore compares it with the one of the checkpoint: mounts (but not their sources), limits, capabilities and
-``argv`` must be the same; host name, environment, root and network may differ.
+A restore compares it with the one of the checkpoint. Mounts (but not their sources), limits, capabilities and
+``argv`` must be the same. Host name, environment, root and network may differ.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ import msgspec
 from atoll.engines.base import Bind, MachinePlan, PrestartPlan
 from atoll.engines.gvisor.limiting import guest_limits
 
-# Our own annotation, see native/patches/lazy-pages. A guest that has just been restored needs the processors
-# for its first answer.
+# atoll's own annotation, see native/patches/lazy-pages. A guest that has just been restored needs the
+# processors for its first answer.
 _READ_AHEAD = "atoll.read-ahead-after-ms"
 _PAGES_GROW = "atoll.pages-grow"
 _READ_AHEAD_MS = 300
 _NEVER = -1
-# Told to the sentry before there is a guest, see native/patches/limits.
+# The sentry gets it before there is a guest, see native/patches/limits.
 _LIMITS = "atoll.limits"
-# For ourselves alone.
+# Only atoll reads it.
 _PLACE = "atoll.place"
 
 OPEN_FILES = 1_048_576
 PROCESSES = 65_536
 
-# Process 1 is root of its own kernel, so it gets all that a root has; none of it is a right on the host.
+# Process 1 is root of its own kernel, so it gets all capabilities of root. None of them is a right on the
+# host.
 CAPABILITIES = (
     "CAP_AUDIT_CONTROL",
     "CAP_AUDIT_READ",
@@ -90,7 +91,7 @@ def _mounts(plan: MachinePlan) -> list[dict[str, Any]]:
 
 
 def _bind(bind: Bind) -> dict[str, Any]:
-    # Mounts but the root are of the kind that asks the host again each time: --file-access-mounts=shared.
+    # Every mount except the root asks the host again each time: --file-access-mounts=shared.
     options = ["rbind", "rw", "nosuid", "nodev"] if bind.shared else ["rbind", "ro"]
     return {"destination": bind.target, "type": "bind", "source": bind.source, "options": options}
 
@@ -103,12 +104,12 @@ def _annotations(plan: MachinePlan) -> dict[str, str]:
 
 
 def late_spec(plan: MachinePlan) -> dict[str, Any]:
-    """What a prestarted machine is told of ``plan`` when it is restored, see native/patches/late-spec."""
+    """Return what a prestarted machine learns of ``plan`` at its restore, see native/patches/late-spec."""
     return {"Hostname": plan.hostname, "Annotations": _annotations(plan)}
 
 
 def prestarted_spec(plan: PrestartPlan) -> dict[str, Any]:
-    """The specification of a machine of which no more is known than ``plan`` says."""
+    """Return the specification of a machine of which only ``plan`` is known."""
     machine_plan = MachinePlan(
         machine_id=plan.machine_id,
         state_dir=plan.state_dir,
@@ -125,17 +126,17 @@ def prestarted_spec(plan: PrestartPlan) -> dict[str, Any]:
 
 
 def place_of(config: Path) -> Path | None:
-    """Where the root appears of the machine that has this ``config.json``, if it was a prestarted machine.
+    """Return where the root of the machine with this ``config.json`` appears, if it was a prestarted machine.
 
     Raises:
-        OSError, ValueError, LookupError, TypeError: It is not what was written.
+        OSError, ValueError, LookupError, TypeError: The file is not what atoll wrote.
     """
     annotations = msgspec.json.decode(config.read_bytes())["annotations"]
     return Path(annotations[_PLACE]) if _PLACE in annotations else None
 
 
 def bundle_spec(plan: MachinePlan) -> dict[str, Any]:
-    """The OCI runtime specification of ``plan``."""
+    """Return the OCI runtime specification of ``plan``."""
     capabilities = list(CAPABILITIES)
     limits = msgspec.json.encode(guest_limits(plan.limits, plan.keep_free_percent, plan.growth)).decode()
     return {
@@ -161,7 +162,7 @@ def bundle_spec(plan: MachinePlan) -> dict[str, Any]:
         },
         "mounts": _mounts(plan),
         "linux": {
-            # What the guest believes; the cgroup is what holds it to that.
+            # The guest sees this limit; the cgroup enforces it.
             "resources": {"memory": {"limit": plan.limits.memory_mib << 20}}
             if plan.limits.memory_mib
             else {},

@@ -1,4 +1,4 @@
-"""What processes use, where no cgroup counts it."""
+"""What processes use, for hosts where no cgroup counts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Usage(NamedTuple):
-    """Proportional memory (what is shared is split among those who share it) and processor time."""
+    """Proportional memory (shared memory is split among the processes that share it) and processor time."""
 
     memory_bytes: int
     cpu_s: float
@@ -27,7 +27,7 @@ class _Stat(NamedTuple):
 
 
 def usage_of(pids: Collection[int]) -> Usage:
-    """What these processes and their descendants use; those that have ended count nothing."""
+    """Measure these processes and their descendants. Those that have ended do not count."""
     stats = _stats()
     tree = {pid for pid in stats if _descends(pid, pids, stats)}
     ticks = sum(stats[pid].ticks for pid in tree)
@@ -35,21 +35,24 @@ def usage_of(pids: Collection[int]) -> Usage:
 
 
 def guest_memory_bytes(sentry_pid: int) -> int | None:
-    """What the file takes in which a sentry keeps its guest's memory: a look takes some 50 µs."""
+    """Return the size of the file in which a sentry keeps its guest's memory. This takes about 50 µs."""
     return _open_file_bytes(sentry_pid, lambda name: name.startswith(_MEMORY_FILE))
 
 
 def fits_twice(used_bytes: int, most_bytes: int | None, available_bytes: int) -> bool:
-    """Whether a guest may use twice as much for a moment, of its limit and of what the host has free."""
+    """Whether a guest may use twice its memory for a moment, by its limit and by what the host has free."""
     room_bytes = available_bytes
     if most_bytes is not None:
-        # The agent ends the biggest process when less than that is left.
+        # Below this the agent kills the biggest process.
         room_bytes = min(room_bytes, most_bytes - max(_KEPT_BYTES, most_bytes // 8))
     return 2 * used_bytes < room_bytes
 
 
 def open_guest_memory(sentry_pid: int) -> int | None:
-    """A descriptor of that file, which keeps the memory when the sentry has ended; None when it has already."""
+    """Open the file of the guest's memory, which then outlives the sentry.
+
+    None if the sentry has already ended.
+    """
     path = _open_file(sentry_pid, lambda name: name.startswith(_MEMORY_FILE))
     try:
         return None if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -58,7 +61,7 @@ def open_guest_memory(sentry_pid: int) -> int | None:
 
 
 def own_disk_bytes(sentry_pid: int) -> int | None:
-    """What the file takes in which a sentry keeps its guest's changes to the disk, where the disk is its own."""
+    """Return the size of the file in which a sentry keeps the changes to its guest's own disk."""
     return _open_file_bytes(sentry_pid, lambda name: _DISK_FILE in name and name.endswith(" (deleted)"))
 
 
@@ -66,7 +69,7 @@ def _open_file_bytes(pid: int, is_wanted: Callable[[str], bool]) -> int | None:
     path = _open_file(pid, is_wanted)
     try:
         return None if path is None else os.stat(path).st_blocks * 512
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return None
 
 
@@ -85,7 +88,7 @@ def _stats() -> dict[int, _Stat]:
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
             try:
-                text = (entry / "stat").read_bytes()  # with a name of whatever bytes somebody has given it
+                text = (entry / "stat").read_bytes()  # as bytes, because a process's name may be any bytes
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
             fields = text[text.rindex(b")") + 2 :].split()
