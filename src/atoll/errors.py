@@ -2,7 +2,7 @@
 
 AtollError                    base: .code .hint .sandbox_id
 ├─ InvalidSpecError           ValueError: change the request; never retried
-├─ UnsupportedError           this engine or host cannot; `atoll doctor` says why
+├─ UnsupportedError           this engine or host cannot do it; `atoll doctor` says why
 ├─ NotFoundError              LookupError: nothing has that id or name
 │  ├─ SandboxNotFoundError
 │  ├─ SnapshotNotFoundError
@@ -14,13 +14,13 @@ AtollError                    base: .code .hint .sandbox_id
 │  └─ KeyNotFoundError
 ├─ NameTakenError             another sandbox, snapshot, volume or team of this home has that name
 ├─ DeniedError                PermissionError: a key is missing, wrong, revoked or expired
-├─ QuotaError                 a team may not use more than it does; later it may
+├─ QuotaError                 a team would exceed its quota; it may be possible later
 ├─ InUseError                 something else still needs it
-├─ StateError                 not possible in the state that the sandbox is in
+├─ StateError                 the sandbox's state does not allow it
 │  └─ AsleepError             it sleeps, and only `resume` wakes it
 ├─ SandboxCrashedError        its processes died; the next use does what `on_crash` says
 ├─ ExecTimeoutError           TimeoutError: the program ran past its timeout and was killed
-├─ ExecFailedError            `ExecResult.check()`: the program ended with another code than 0
+├─ ExecFailedError            `ExecResult.check()`: the exit code is not 0
 ├─ DeadlineError              TimeoutError: an answer did not come in time
 ├─ FileError                  OSError: an operation on a file in the sandbox failed
 │  ├─ FileMissingError        FileNotFoundError
@@ -30,11 +30,11 @@ AtollError                    base: .code .hint .sandbox_id
 │  └─ FileDeniedError         PermissionError
 ├─ NoSpaceError               OSError: a disk is full
 ├─ DamagedError               what is stored is not what was written
-├─ AgentError                 the guest agent answered what it must not
+├─ AgentError                 the guest agent answered against its protocol
 ├─ EngineError                the engine failed to start, stop or checkpoint a machine
 ├─ ImageBuildError            an image could not be built
 ├─ TemplateBuildError         a step of a template's build failed
-├─ ImagePullError             an image could not be brought from its registry, or is not what it must be
+├─ ImagePullError             an image could not be pulled from its registry, or is not valid
 ├─ HostError                  the host lacks something that atoll needs
 ├─ SupervisorError            the supervisor could not be started or reached
 ├─ VersionMismatchError       client and supervisor speak different protocols
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 class AtollError(Exception):
     """Base of every error of this package.
 
-    What a terminal would obey (escapes, direction marks) is spelled out in the message: parts of it may come from a
-    guest, and a traceback shows it as it is.
+    Characters that a terminal would obey (escapes, direction marks) are spelled out in the message. Parts of
+    it may come from a guest, and a traceback shows it unchanged.
 
     Args:
         message: What went wrong, and with which thing.
@@ -93,7 +93,7 @@ class InvalidSpecError(AtollError, ValueError):
 
 
 class UnsupportedError(AtollError):
-    """Not possible with the engine or on the host at hand."""
+    """Not possible with this engine or on this host."""
 
     code = "unsupported"
 
@@ -159,7 +159,7 @@ class NameTakenError(AtollError):
 
 
 class DeniedError(AtollError, PermissionError):
-    """A key is missing, wrong, revoked or expired; which of these it is, nobody is told."""
+    """A key is missing, wrong, revoked or expired. The error does not say which."""
 
     code = "denied"
     errno = errno.EACCES
@@ -178,13 +178,13 @@ class InUseError(AtollError):
 
 
 class StateError(AtollError):
-    """Not possible in the state that the sandbox is in."""
+    """The sandbox's state does not allow it."""
 
     code = "wrong_state"
 
 
 class AsleepError(StateError):
-    """The sandbox sleeps, and was made so that no use wakes it: `resume` it first."""
+    """The sandbox sleeps, and its lifecycle lets no use wake it: `resume` it first."""
 
     code = "asleep"
 
@@ -266,20 +266,23 @@ class FileDeniedError(FileError, PermissionError):
 
 
 class NoSpaceError(AtollError, OSError):
-    """A disk, inside the sandbox or under the home, is full."""
+    """A disk is full: one inside the sandbox, or the one under the home."""
 
     code = "no_space"
     errno = errno.ENOSPC
 
 
 class DamagedError(AtollError):
-    """What is stored, a memory or a database, is not what was written: the disk failed, or somebody changed it."""
+    """What is stored, a checkpoint or a database, differs from what was written.
+
+    The disk failed, or it was changed.
+    """
 
     code = "damaged"
 
 
 class AgentError(AtollError):
-    """The guest agent did not answer, or answered what it must not. A guest can cause this at will."""
+    """The guest agent did not answer, or answered against the protocol. A guest can cause this at will."""
 
     code = "agent_failed"
 
@@ -303,13 +306,13 @@ class TemplateBuildError(AtollError):
 
 
 class ImagePullError(AtollError):
-    """An image could not be brought from its registry, or is not what it must be."""
+    """An image could not be pulled from its registry, or is not valid."""
 
     code = "image_pull_failed"
 
 
 class HostError(AtollError):
-    """The host lacks something that atoll needs; the hint names the one command that mends it."""
+    """The host lacks something that atoll needs; the hint names the one command that fixes it."""
 
     code = "host_unfit"
 
@@ -342,5 +345,8 @@ _BY_CODE = {cls.code: cls for cls in _tree(AtollError)}
 def from_wire(
     code: str, message: str, *, hint: str | None = None, sandbox_id: str | None = None
 ) -> AtollError:
-    """Rebuild a peer's error. The peer picks a code, never a class to import; an unknown code gives the base."""
+    """Rebuild a peer's error.
+
+    The peer sends a code, never a class to import; an unknown code gives the base class.
+    """
     return _BY_CODE.get(code, AtollError)(message, hint=hint, sandbox_id=sandbox_id)

@@ -1,4 +1,4 @@
-"""Frozen values that cross room borders: what is wanted, what is observed. No input or output happens here."""
+"""Frozen values that cross room borders: requests and observations. There is no input or output here."""
 
 from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
 from atoll.types.given import (

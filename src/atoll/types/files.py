@@ -12,7 +12,7 @@ WatchKind = Literal["create", "write", "remove", "rename", "chmod"]
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``stat`` and ``list`` tell of a file; a symlink is not followed unless that is asked for.
+    """What ``stat`` and ``list`` return for a file. A symlink is followed only on request.
 
     ``modified_at`` is in Unix seconds.
     """
@@ -29,7 +29,7 @@ class FileInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something happened to ``path``, which is relative to the watched directory."""
+    """A change to ``path``, which is relative to the watched directory."""
 
     kind: WatchKind
     path: str

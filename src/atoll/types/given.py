@@ -1,4 +1,7 @@
-"""What callers give, looked at before it travels, so that an error names the value and not a place in a message."""
+"""Checks on what callers give.
+
+They run before it is sent, so that an error names the value and not a place in a message.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ GuestPath = str | os.PathLike[str]
 
 
 def path_text(path: GuestPath) -> str:
-    """A path inside a sandbox as text.
+    """Return a path inside a sandbox as text.
 
     Raises:
         InvalidSpecError: It is neither text nor a path object.
@@ -31,7 +34,7 @@ def path_text(path: GuestPath) -> str:
 
 
 def local_path(name: str, path: str | os.PathLike[str]) -> Path:
-    """A path on this host.
+    """Return a path on this host.
 
     Raises:
         InvalidSpecError: It is neither text nor a path object.
@@ -50,12 +53,12 @@ def check_number(
     whole: bool = False,
     hint: str = "give a number",
 ) -> None:
-    """Refuse what is no number: text, truth values, NaN, and with ``whole`` fractions too.
+    """Refuse what is not a number: text, truth values, NaN, and with ``whole`` also fractions.
 
     Raises:
-        InvalidSpecError: Says what was given.
+        InvalidSpecError: It is not a number, or is out of range; the message shows it.
     """
-    # no float is greater than some int, and no NaN is equal to itself
+    # some ints are greater than every float, and NaN is not equal to itself
     if (
         not isinstance(value, int if whole else (int, float))
         or isinstance(value, bool)
@@ -68,13 +71,13 @@ def check_number(
 
 
 def check_text(name: str, value: object, *, hint: str = "give UTF-8") -> bytes:
-    """Refuse what is not text that can travel; as it travels.
+    """Return text as it is sent; refuse what cannot be sent as text.
 
     Args:
-        hint: The remedy for text that is no UTF-8.
+        hint: The remedy for text that is not UTF-8.
 
     Raises:
-        InvalidSpecError: Says what was given.
+        InvalidSpecError: It is not text; the message shows it.
     """
     if not isinstance(value, str):
         raise InvalidSpecError(f"{name} is {value!r}", hint="give a str")
@@ -85,20 +88,20 @@ def check_text(name: str, value: object, *, hint: str = "give UTF-8") -> bytes:
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
-    """Refuse what is no ``kind``.
+    """Refuse a value that is not a ``kind``.
 
     Raises:
-        InvalidSpecError: Says what was given.
+        InvalidSpecError: It is not one; the message shows it.
     """
     if not isinstance(value, kind):
         raise InvalidSpecError(f"{name} is {value!r}", hint=f"give atoll's {kind.__name__}")
 
 
 def as_json(body: object, *, hint: str = "give UTF-8") -> bytes:
-    """What was given, as it travels.
+    """Return what was given as it is sent.
 
     Args:
-        hint: The remedy for text that is no UTF-8.
+        hint: The remedy for text that is not UTF-8.
 
     Raises:
         InvalidSpecError: A part of it cannot be sent.
@@ -114,10 +117,10 @@ def as_json(body: object, *, hint: str = "give UTF-8") -> bytes:
 
 
 def copied(name: str, texts: Mapping[str, str] | None) -> dict[str, str]:
-    """A mapping of text to text as a dict; empty for None.
+    """Return a mapping of text to text as a dict; empty for None.
 
     Raises:
-        InvalidSpecError: It is none.
+        InvalidSpecError: It is not such a mapping.
     """
     if texts is None:
         return {}
@@ -126,10 +129,10 @@ def copied(name: str, texts: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Refuse what is none of the choices, of which there are two or more.
+    """Refuse a value that is not one of the choices, of which there are two or more.
 
     Raises:
-        InvalidSpecError: Says what was given, and what can be.
+        InvalidSpecError: It is none of them; the message shows it and the choices.
     """
     if value not in choices:
         listed = [repr(choice) for choice in choices]
@@ -138,10 +141,10 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def check_texts(name: str, texts: Mapping[str, str]) -> None:
-    """Refuse a mapping that is not of text to text. The values are not shown: they may be secrets.
+    """Refuse a mapping that is not of text to text. The values are not shown, because they may be secrets.
 
     Raises:
-        InvalidSpecError: Says which key.
+        InvalidSpecError: An entry is not text; the message names its key.
     """
     if not isinstance(texts, Mapping):
         raise InvalidSpecError(

@@ -11,11 +11,13 @@ from msgspec import Meta
 class ImageInfo(msgspec.Struct, frozen=True, kw_only=True):
     """An image in the home. ``digest`` is ``sha256-…``; ``user``, ``cwd`` and ``env`` are its own defaults.
 
-    ``entrypoint`` and ``cmd`` together are the program that it is for; a sandbox runs it only when asked to.
-    ``layers`` are the contents that it is stacked of, the lowest first, each stored once for all images; an image
-    that atoll built has none. ``pinned`` is a reference by which its registry always gives this very image.
-    ``size_bytes`` counts layers that it shares with other images, too. One with a ``team`` was pulled with that
-    team's credentials, and is for no other. What a team had pulled (``pulled_for``) counts to its quota of disk.
+    ``entrypoint`` and ``cmd`` together are the image's program; a sandbox runs it only on request. ``layers``
+    are the layers of the image, lowest first, each stored once for all images. An image that atoll built has
+    none. ``pinned`` is a reference for which its registry always returns this exact image. ``size_bytes``
+    includes layers that it shares with other images.
+
+    An image with a ``team`` was pulled with that team's credentials, and only that team may use it. An image
+    that a team had pulled (``pulled_for``) counts towards its disk quota.
     """
 
     name: str
@@ -34,7 +36,7 @@ class ImageInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegistryLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who one is for a registry. It is nowhere kept, and not told when printed."""
+    """The login for a registry. It is stored nowhere and hidden when this is printed."""
 
     username: Annotated[str, Meta(min_length=1, max_length=512)]
     password: Annotated[str, Meta(max_length=65_536)]
@@ -43,18 +45,21 @@ class RegistryLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return "RegistryLogin(…)"
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
-        return []  # what rich prints instead of the above
+        return []  # rich prints this instead of the fields above
 
 
 class ImageAccess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """With which rights an image is asked for.
+    """The rights with which an image is requested.
 
     Args:
-        team: For whom. None is whoever owns the home, who has all images that are here, and the host's own login.
-            Teams have what anybody gets from its registry, and what they pulled with credentials of their own.
-        login: Credentials of its registry. Pulled with them, an image of a team is for that team alone.
-        trusted: The owner of the home has chosen its name for the team: the host's own login counts.
-        public: A stranger has chosen its name: nothing on this machine or in its network is asked for it.
+        team: The team that requests it. None is the owner of the home, who may use every image here and the
+            host's own login. A team may use what anyone can pull from the registry, and what it pulled with
+            its own credentials.
+        login: Credentials of its registry. An image of a team that is pulled with them belongs to that team
+            alone.
+        trusted: The owner of the home chose the image's name for the team, so the host's own login may be
+            used.
+        public: A stranger chose the image's name, so it is never requested from this machine or its network.
     """
 
     team: str | None = None

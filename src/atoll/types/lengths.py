@@ -1,4 +1,4 @@
-"""Lengths of time as people write them."""
+"""Lengths of time, written as people write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds_of(text: str) -> float:
-    """Seconds of ``90``, ``90s``, ``10m``, ``2h`` or ``1d``.
+    """Return the seconds of ``90``, ``90s``, ``10m``, ``2h`` or ``1d``.
 
     Raises:
         InvalidSpecError: It is none of these, or over 30 years.

@@ -1,4 +1,4 @@
-"""How long a sandbox may run, and what becomes of it then."""
+"""How long a sandbox may run, and what happens then."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ OnTimeout = Literal["kill", "suspend", "stop"]
 """What a lease's end does: erase the sandbox, put it to sleep, or end its processes and keep its disk."""
 
 
-# What no calendar can show is no moment.
+# A number that no calendar can show is not a moment.
 _MOST_S = 1e9
 
 
 class Lifecycle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The lease of a sandbox: how long it runs without being asked for more.
+    """The lease of a sandbox: how long it runs unless it is extended.
 
     Args:
-        timeout_s: Seconds that it may run from its start, and from each resume or wake; None is no lease.
-        on_timeout: What happens when the lease ends: ``"kill"`` erases it, ``"suspend"`` keeps its memory and
+        timeout_s: Seconds that it may run from its start, and from each resume or wake. None is no lease.
+        on_timeout: What happens when the lease ends. ``"kill"`` erases it, ``"suspend"`` keeps its memory and
             disk, ``"stop"`` ends its processes and keeps its disk.
-        auto_resume: Any use wakes it. False leaves it asleep, whatever is asked of it, until ``resume``.
-        wake_timeout_s: The lease after a use has woken it; None is ``timeout_s``.
+        auto_resume: Any use wakes it. If False, it sleeps until ``resume``, whatever is requested of it.
+        wake_timeout_s: The lease after a use has woken it, in seconds. None is ``timeout_s``.
     """
 
     timeout_s: float | None = None
@@ -33,10 +33,10 @@ class Lifecycle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     wake_timeout_s: float | None = None
 
     def check(self) -> Lifecycle:
-        """These, unless they make no sense; clients ask too, since JSON has neither NaN nor infinity.
+        """Return this lifecycle if it is valid. Clients check too, since JSON has neither NaN nor infinity.
 
         Raises:
-            InvalidSpecError: Says which.
+            InvalidSpecError: A value is invalid; the message says which.
         """
         for name in ("timeout_s", "wake_timeout_s"):
             value = getattr(self, name)

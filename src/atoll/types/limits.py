@@ -1,4 +1,4 @@
-"""Limits of a sandbox."""
+"""The limits of a sandbox."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import msgspec
 
 from atoll.types.given import check_number
 
-# Of a limit that has a default, for those who want none.
+# Give this for a limit that has a default to have no limit.
 NO_LIMIT = 1_000_000_000
 
-# Below the least a sandbox cannot even answer; above the most the kernel, or the engine, takes no such number.
+# Below the minimum a sandbox cannot even answer. Above the maximum the kernel or the engine refuses the
+# number.
 BOUNDS: dict[str, tuple[float, int]] = {
     "vcpus": (0.05, 10_000),
     "memory_mib": (64, 1_000_000_000),
@@ -25,16 +26,16 @@ _WHOLE = ("memory_mib", "disk_mib", "files", "processes", "open_files")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How much one sandbox may use; None is the default of that limit, or no limit where it has none.
+    """How much one sandbox may use. None is the default of that limit, or no limit where it has no default.
 
     Args:
         vcpus: Processor time, in processors.
-        memory_mib: Memory of its processes and its kernel, ``/tmp`` and ``/dev/shm`` included.
-        disk_mib: What it writes to its disk, beyond the image and its snapshots. The default is 20,480, and so much
-            that a tenth of the host's disk stays free; ``atoll.NO_LIMIT`` is neither.
+        memory_mib: Memory of its processes and its kernel, including ``/tmp`` and ``/dev/shm``.
+        disk_mib: What it writes to its disk, beyond the image and its snapshots. The default is 20,480 MiB,
+            or less so that a tenth of the host's disk stays free. ``atoll.NO_LIMIT`` removes both.
         files: Files and directories that it makes on its disk.
-        disk_mib_s: Rate of reading from and writing to the disk, each way, in MiB a second.
-        network_mib_s: Rate of sending and receiving, each way, in MiB a second.
+        disk_mib_s: Rate of disk reads and of disk writes, each, in MiB per second.
+        network_mib_s: Rate of sending and of receiving, each, in MiB per second.
         processes: Processes and threads inside at once.
         open_files: Open files of all its processes together.
         lifetime_s: Seconds from its creation, asleep or not, until it is killed.
@@ -51,18 +52,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     lifetime_s: float | None = None
 
     def given(self) -> dict[str, float]:
-        """Those that are not None, by name."""
+        """Return the limits that are not None, by name."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
     def over(self, others: Limits) -> Limits:
-        """These, and the others' where these are None."""
+        """Return these limits, with the others' values where these are None."""
         return Limits(**{**others.given(), **self.given()})  # type: ignore[arg-type]
 
     def check(self) -> Limits:
-        """These, unless no sandbox can live with one; clients ask too, since JSON has neither NaN nor infinity.
+        """Return these limits if a sandbox can live with them. Clients check too, since JSON has neither NaN
+        nor infinity.
 
         Raises:
-            InvalidSpecError: Says which.
+            InvalidSpecError: A limit is invalid; the message says which.
         """
         for name, value in self.given().items():
             least, most = BOUNDS[name]

@@ -1,4 +1,4 @@
-"""Programs inside a sandbox and what came of them."""
+"""Programs inside a sandbox and their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class TerminalSize(msgspec.Struct, frozen=True):
 
 
 class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that was started through atoll or an E2B SDK and still runs. ``started_at`` is in Unix seconds."""
+    """A program that was started through atoll or an E2B SDK and still runs.
+
+    ``started_at`` is in Unix seconds.
+    """
 
     pid: int
     argv: list[str]
@@ -34,9 +37,9 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that was killed inside because the sandbox's memory was nearly used.
+    """A program that was killed inside because the sandbox had nearly used its memory.
 
-    ``held_bytes`` is what it held of the ``used_bytes`` of the whole sandbox, which may have ``limit_bytes``.
+    ``held_bytes`` is what it used of the ``used_bytes`` of the whole sandbox, whose limit is ``limit_bytes``.
     """
 
     pid: _Count
@@ -55,11 +58,13 @@ class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a program ended and what it wrote.
 
-    ``exit_code`` is 128 + N when signal N ended it. ``truncated`` says that it wrote more than is here: of each
-    stream the last ``max_output_bytes`` are kept, and of what nobody read while it ran the last MiB. ``command`` is
-    the shell line, or the program and its arguments, cut to 80 characters; empty where only the pid is known.
-    ``memory_kill`` is there when the program, or one that it had started, was killed because the sandbox's memory was
-    nearly used: the last one. Its exit code is then 137 as a rule.
+    ``exit_code`` is 128 + N if signal N ended it. ``truncated`` means that it wrote more than is here: of
+    each stream the last ``max_output_bytes`` are kept. Of output that no client read while it ran, the last
+    MiB is kept. ``command`` is the shell line, or the program and its arguments, cut to 80 characters; it is
+    empty where only the pid is known.
+
+    ``memory_kill`` is set if the program, or one that it had started, was killed because the sandbox had
+    nearly used its memory; it is the last such kill. The exit code is then usually 137.
     """
 
     exit_code: int
@@ -78,20 +83,20 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stdout(self) -> str:
-        """What it wrote to standard output, as UTF-8 with bad bytes replaced."""
+        """What the program wrote to standard output, as UTF-8 with bad bytes replaced."""
         return self.stdout_bytes.decode("utf-8", "replace")
 
     @property
     def stderr(self) -> str:
-        """What it wrote to standard error, as UTF-8 with bad bytes replaced."""
+        """What the program wrote to standard error, as UTF-8 with bad bytes replaced."""
         return self.stderr_bytes.decode("utf-8", "replace")
 
     def check(self) -> ExecResult:
-        """Return itself if the exit code is 0.
+        """Return this result if the exit code is 0.
 
         Raises:
-            ExecFailedError: It is another; the message ends with the last 2,000 characters of standard error, and the
-                error's ``result`` is this one.
+            ExecFailedError: The exit code is not 0. The message ends with the last 2,000 characters of
+                standard error, and the error's ``result`` is this one.
         """
         if not self.exit_code:
             return self
@@ -108,10 +113,10 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of what a program wrote, in the order of its arrival.
+    """A piece of a program's output, in the order of arrival.
 
-    ``data`` is what came, ``text`` the same as UTF-8 with bad bytes replaced; a character that was cut in two comes
-    whole in the text of the later piece.
+    ``data`` are the bytes, and ``text`` is the same as UTF-8 with bad bytes replaced. A character that is cut
+    in two appears whole in the text of the later piece.
     """
 
     stream: Literal["stdout", "stderr", "terminal"]
@@ -123,7 +128,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _shown(data: bytes) -> str:
-    """Bytes in a line that a log or a prompt can hold: the results of programs have megabytes."""
+    """Shorten bytes to fit a line of a log or a prompt, because a program's output may have megabytes."""
     if len(data) <= _SHOWN_BYTES:
         return repr(data)
     return f"{data[:_SHOWN_BYTES]!r}... ({len(data):,} bytes)"

@@ -1,4 +1,4 @@
-"""How far a long work has come."""
+"""How far a long operation has come."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import msgspec
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """One report of a long work: ``step`` is for a person to read; ``done`` of ``total`` where that is known.
+    """One report of a long operation. ``step`` is text for people; ``done`` of ``total`` is set where known.
 
-    Both are of this step. A work of several steps says with ``whole`` how far all of it has come, from 0 to 1 by a
-    guess of how long its steps take, so that one bar goes once from its beginning to its end.
+    Both count within this step. ``whole`` is the progress of all steps together, from 0 to 1, by a guess of
+    how long each takes. With it one bar moves once from beginning to end.
     """
 
     step: str

@@ -1,4 +1,4 @@
-"""Sandboxes: what is asked for and what is there."""
+"""Sandboxes: what is requested and what exists."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SandboxState = Literal["creating", "running", "paused", "suspended", "crashed", 
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """That a sandbox went on after a crash without what was in its memory.
+    """A crash after which a sandbox continued without the contents of its memory.
 
     Args:
-        at: When it went on, in Unix seconds.
-        how: What it went on from: its ``"disk"`` as the crash left it, its newest ``"snapshot"``, or the newest
-            ``"checkpoint"``, where the engine keeps the disk.
+        at: When it continued, in Unix seconds.
+        how: What it continued from: its ``"disk"`` as the crash left it, its newest ``"snapshot"``, or the
+            newest ``"checkpoint"`` where the engine keeps the disk.
         reason: Why it had crashed.
     """
 
@@ -46,7 +46,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """What happened then, for people."""
+        """Return what happened then, as text for people."""
         what = {
             "disk": "started again from its disk",
             "snapshot": "went back to its newest snapshot",
@@ -59,31 +59,35 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sandbox that somebody wants.
+    """A request for a sandbox.
 
     Args:
-        image: Name of the image to start from. None means ``base``, or the snapshot's image with ``from_snapshot``.
+        image: Name of the image to start from. None means ``base``, or the snapshot's image with
+            ``from_snapshot``.
         name: Unique in the home while the sandbox lives; ``[a-z0-9][a-z0-9-]{0,62}``. None gives it no name.
         env: Variables for every program that is started in it.
-        metadata: The caller's own labels, to filter lists by.
-        network: ``"internet"`` lets TCP and DNS out to public addresses; ``"none"`` lets nothing out. None is what the
-            snapshot's sandbox had, and else ``"internet"``.
+        metadata: The caller's own labels, by which lists can be filtered.
+        network: ``"internet"`` allows TCP and DNS to public addresses; ``"none"`` allows nothing out. None
+            takes the setting of the snapshot's sandbox, or ``"internet"`` without a snapshot.
         from_snapshot: Id or name of the snapshot to restore, memory and disk.
         template: The template to start from instead, ``NAME`` or ``NAME:TAG``, of ``team``.
-        limits: How much it may use. With ``from_snapshot``, what is None is the snapshot's.
-        best_effort: Make it even where this host cannot hold one of the limits.
-        on_crash: What the next use does after a crash: ``"reboot"`` starts it from its disk as it is, ``"rollback"``
-            brings its newest snapshot back, memory and disk (without one: as ``"reboot"``), ``"stop"`` refuses until
-            somebody resumes it or rolls it back. None means ``"reboot"``, or what the snapshot's sandbox had.
-        start: Run the image's own program (its entry point with its arguments) when the sandbox boots. None is what the
-            snapshot's sandbox does, and else False; a snapshot's cannot be changed.
-        trust_host_ca: Trust inside the CA certificates that the host trusts beyond the image's own. None is what the
-            snapshot's sandbox does, and else True; a snapshot's cannot be changed.
-        lifecycle: How long it may run, and what happens then. None means no lease; with ``from_snapshot`` too.
-        volumes: Names of volumes by the absolute path where each appears inside.
-        team: Whom it belongs to; None is nobody, as on a computer that one person uses.
-        attributes: What the face that made it wants to remember of it; its info tells them, and no list is filtered by
-            them. A fork has the same, but for those whose names begin with ``own_``.
+        limits: How much it may use. With ``from_snapshot``, a limit of None is the snapshot's.
+        best_effort: Create it even if this host cannot enforce one of the limits.
+        on_crash: What the next use does after a crash. ``"reboot"`` starts it from its disk as it is.
+            ``"rollback"`` restores its newest snapshot, memory and disk, or reboots it if there is none.
+            ``"stop"`` refuses until a user resumes it or rolls it back. None takes the setting of the
+            snapshot's sandbox, or ``"reboot"``.
+        start: Run the image's own program (its entry point with its arguments) when the sandbox boots. None
+            takes the setting of the snapshot's sandbox, or False. A snapshot's setting cannot be changed.
+        trust_host_ca: Make the sandbox trust the CA certificates that the host trusts beyond the image's own.
+            None takes the setting of the snapshot's sandbox, or True. A snapshot's setting cannot be changed.
+        lifecycle: How long it may run, and what happens then. None means no lease, even with
+            ``from_snapshot``.
+        volumes: Names of volumes, by the absolute path where each appears inside.
+        team: The team it belongs to. None is no team, as on a computer that one person uses.
+        attributes: Values that the front end that made it wants to store with it. Its info returns them, and
+            lists cannot be filtered by them. A fork gets a copy, without those whose names begin with
+            ``own_``.
     """
 
     image: str | None = None
@@ -118,10 +122,10 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def users_attributes(given: Mapping[str, str] | None) -> dict[str, str]:
-    """The attributes that somebody gives a new sandbox; empty for None.
+    """Return the attributes given for a new sandbox; empty for None.
 
     Raises:
-        InvalidSpecError: They are no texts, or a name is one of atoll's own.
+        InvalidSpecError: A value is not text, or a name is reserved by atoll.
     """
     attributes = copied("attributes", given)
     for name in attributes:
@@ -136,14 +140,19 @@ def users_attributes(given: Mapping[str, str] | None) -> dict[str, str]:
 class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A sandbox as the supervisor sees it. Times are Unix seconds.
 
-    ``snapshot_id`` is the snapshot that its disk and memory last came from or were last kept in: the parent of the
-    next snapshot. ``reason`` says why a crashed sandbox crashed. ``user`` and ``cwd`` are what ``run``, ``exec``
-    and ``files`` act as and in when the call names none. ``limits`` are those that were asked for,
-    ``limits_in_force`` also the default ones. With ``engine_disk`` its disk is the engine's own, see the guide's
-    page on states. ``started_at`` is when it last began to run, ``stopped_at`` when it last ceased to (paused,
-    asleep or crashed), ``ends_at`` when its lease ends, if it has one. ``has_memory`` is False when the processes
-    of one that sleeps are gone, and only its disk was kept. ``recovered`` tells of the newest crash after which it
-    went on; it is of the current run when its ``at`` is not before ``started_at``.
+    ``snapshot_id`` is the snapshot that its disk and memory last came from or were last saved in: the parent
+    of the next snapshot. ``reason`` says why a crashed sandbox crashed.
+
+    ``user`` and ``cwd`` are the defaults of ``run``, ``exec`` and ``files``. ``limits`` are those that were
+    requested; ``limits_in_force`` also includes the default ones. With ``engine_disk`` the engine keeps its
+    disk, see the guide's page on states.
+
+    ``started_at`` is when it last began to run, ``stopped_at`` when it last stopped (paused, asleep or
+    crashed), and ``ends_at`` when its lease ends, if it has one. ``has_memory`` is False when a sleeping
+    sandbox kept only its disk, and its processes are gone.
+
+    ``recovered`` describes the newest crash after which it continued. It concerns the current run if its
+    ``at`` is not before ``started_at``.
     """
 
     sandbox_id: str
@@ -176,7 +185,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxPage(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of a list, oldest first. ``cursor`` asks for the next page; None ends the list."""
+    """One page of a list, oldest first. ``cursor`` asks for the next page; None is the end of the list."""
 
     sandboxes: list[SandboxInfo]
     cursor: str | None = None

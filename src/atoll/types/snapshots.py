@@ -8,10 +8,11 @@ import msgspec
 class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A stored state that sandboxes can start from, fork from or roll back to.
 
-    ``parent_id`` is the snapshot that its sandbox stood on before; ``sandbox_id`` the sandbox it was made of, which
-    may be gone. ``memory_bytes`` and ``disk_bytes`` are what it occupies beyond its parent. ``stopped_ms`` is how long
-    the guest stood still while it was made. With ``engine_disk`` the disk is part of ``memory_bytes``. ``build_id`` is
-    the build of a template that it belongs to: it goes when no template needs it any more.
+    ``sandbox_id`` is the sandbox it was made from, which may be gone. ``parent_id`` is the snapshot that this
+    sandbox was based on before. ``memory_bytes`` and ``disk_bytes`` are the sizes beyond its parent.
+    ``stopped_ms`` is how long the guest was stopped while it was made. With ``engine_disk`` the disk is part
+    of ``memory_bytes``. ``build_id`` is the template build it belongs to: the snapshot is deleted when no
+    template needs it any more.
     """
 
     snapshot_id: str

@@ -8,11 +8,11 @@ from atoll.types.limits import Limits
 
 
 class SandboxStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Use of the host by one sandbox; None where this host cannot tell. Asking never wakes a sandbox.
+    """What one sandbox uses of the host; None where this host cannot tell. Asking never wakes a sandbox.
 
-    ``disk_bytes`` is what its writable layer occupies. ``processes`` counts what runs inside, the agent not counted;
-    it is 0 when nothing runs. ``limits`` are those in force, the default ones among them, and ``held`` says how each of
-    them holds: ``hard``, ``watched`` (noticed a moment later) or ``unavailable``.
+    ``disk_bytes`` is the size of its writable layer. ``processes`` counts the processes inside without the
+    agent; it is 0 when nothing runs. ``limits`` are those in force, including the default ones. ``held`` says
+    how each is enforced: ``hard``, ``watched`` (noticed a moment later) or ``unavailable``.
     """
 
     state: str
@@ -30,8 +30,8 @@ class SandboxStats(msgspec.Struct, frozen=True, kw_only=True):
 class StatsSample(msgspec.Struct, frozen=True, kw_only=True):
     """What a sandbox used at one moment, ``at`` in Unix seconds; None where this host cannot tell.
 
-    ``vcpus`` are the processors that it may use, and ``cpu_percent`` how much of them it used since the sample before,
-    from 0 to 100. A ``disk_limit_bytes`` of None is no limit.
+    ``vcpus`` are the processors that it may use. ``cpu_percent`` is how much of them it used since the
+    previous sample, from 0 to 100. A ``disk_limit_bytes`` of None is no limit.
     """
 
     at: float

@@ -1,4 +1,4 @@
-"""Teams that share a home, how much each may use, and the keys that they come with."""
+"""Teams that share a home, their quotas, and the keys they authenticate with."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ _WHOLE = ("running", "suspended", "memory_mib", "disk_mib", "builds")
 
 
 class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How much one team may use, all of its sandboxes together; None is no quota.
+    """How much one team may use, all of its sandboxes together. None is no quota.
 
     Args:
         running: Sandboxes that run or are paused.
-        suspended: Sandboxes that sleep on disk, crashed ones among them.
-        vcpus: Processors of those that run. One without a limit of its own counts as all that the host has.
-        memory_mib: Memory limits of those that run, default ones included.
-        disk_mib: What sandboxes, snapshots, volumes and images that it had pulled occupy on the disk.
-        builds: Builds of templates that go on at once.
-        timeout_s: Seconds of one lease, the longest; then no sandbox runs without a lease.
-        requests_s: Requests to a server a second; it grants bursts of ten seconds' worth.
+        suspended: Sandboxes that sleep on disk, including crashed ones.
+        vcpus: Processors of the running sandboxes. A sandbox without its own limit counts as all processors
+            of the host.
+        memory_mib: Memory limits of the running sandboxes, default limits included.
+        disk_mib: Disk that the team's sandboxes, snapshots, volumes and pulled images occupy.
+        builds: Template builds that run at once.
+        timeout_s: The longest lease, in seconds. With this quota no sandbox runs without a lease.
+        requests_s: Requests to a server per second; bursts of ten seconds' worth are allowed.
     """
 
     running: int | None = None
@@ -36,10 +37,10 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     requests_s: float | None = None
 
     def check(self) -> Quotas:
-        """These, unless one makes no sense; clients ask too, since JSON has neither NaN nor infinity.
+        """Return these quotas if they are valid. Clients check too, since JSON has neither NaN nor infinity.
 
         Raises:
-            InvalidSpecError: Says which.
+            InvalidSpecError: A quota is invalid; the message says which.
         """
         for name, value in msgspec.structs.asdict(self).items():
             if value is None:
@@ -51,7 +52,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class TeamInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A team: its name is what sandboxes, snapshots, volumes and templates of its own bear."""
+    """A team. Its sandboxes, snapshots, volumes and templates carry its name."""
 
     name: str
     created_at: float
@@ -59,7 +60,7 @@ class TeamInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TeamUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a team uses now, counted as its quotas count; ``disk_bytes`` as it was measured last."""
+    """What a team uses now, counted as its quotas count. ``disk_bytes`` is the latest measurement."""
 
     running: int = 0
     suspended: int = 0
@@ -70,7 +71,7 @@ class TeamUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A key to a server, without the key itself: ``prefix`` is its beginning. Times are Unix seconds.
+    """A key to a server, without the key itself; ``prefix`` is its beginning. Times are Unix seconds.
 
     ``used_at`` is when it was last used, to the minute; None is never.
     """
@@ -86,7 +87,7 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that has just been made: ``key`` is given this once, stored nowhere, and not told when printed."""
+    """A new key. ``key`` is given only this once, stored nowhere, and hidden when this is printed."""
 
     key: str
     info: KeyInfo
@@ -99,18 +100,21 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def key_hash(key: str) -> str:
-    """What is stored of a key: the SHA-256 of its text, in hexadecimal digits. It is random, so no salt is needed."""
-    # imported here, since clients that never see a key start often
+    """Return what is stored of a key: its SHA-256 in hexadecimal digits.
+
+    The key is random, so it needs no salt.
+    """
+    # imported here, because clients that never see a key start often
     import hashlib
 
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def key_id_of(key: str) -> str:
-    """The id of a key: enough of its hash to tell it from others, and of no use to whoever has no key."""
+    """Return the id of a key: enough of its hash to tell keys apart, and useless without the key."""
     return f"key-{key_hash(key)[:_ID_DIGITS]}"
 
 
 def key_prefix(key: str) -> str:
-    """The beginning of a key, by which its owner knows it again."""
+    """Return the beginning of a key, by which its owner recognizes it."""
     return key[:_SHOWN]

@@ -14,12 +14,12 @@ DEFAULT_TAG = "default"
 
 
 class RunStep(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="kind"):
-    """Run a program inside: a shell line, or a list of arguments.
+    """Runs a program inside: a shell line, or a list of arguments.
 
     Args:
         command: What to run. It must end with exit code 0.
-        user: Who runs it; None is the template's user at that point.
-        force: Run it even if the same step has been built before; all after it too.
+        user: Who runs it. None is the template's user at that point.
+        force: Run it, and every later step, even if the same step has been built before.
     """
 
     command: str | list[str]
@@ -28,16 +28,17 @@ class RunStep(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="k
 
 
 class CopyStep(msgspec.Struct, frozen=True, kw_only=True, tag="copy", tag_field="kind"):
-    """Copy files in from the build's context, or from an archive that was handed over.
+    """Copies files in from the build's context, or from an uploaded archive.
 
     Args:
-        sources: Paths in the context, with ``*``, ``?``, ``[…]`` and ``**``. A directory gives its content.
-        target: Where to; relative to the working directory. With more than one source, or a ``/`` at its end, it is a
-            directory.
-        user: Who owns what is made, ``USER`` or ``USER:GROUP``; None is the template's user at that point.
-        mode: Permission bits of all that is made; None keeps those of the sources.
-        archive: Name of the archive that has them; None is the local context.
-        force: Copy even if the same step has been built before; what comes after it is done anew too.
+        sources: Paths in the context, with ``*``, ``?``, ``[…]`` and ``**``. For a directory its content is
+            copied.
+        target: The destination, relative to the working directory. It is a directory if it ends with ``/`` or
+            there is more than one source.
+        user: Who owns what is made, ``USER`` or ``USER:GROUP``. None is the template's user at that point.
+        mode: Permission bits of everything that is made; None keeps those of the sources.
+        archive: Name of the archive with the sources; None is the local context.
+        force: Run it, and every later step, even if the same step has been built before.
     """
 
     sources: list[str]
@@ -49,21 +50,24 @@ class CopyStep(msgspec.Struct, frozen=True, kw_only=True, tag="copy", tag_field=
 
 
 class EnvStep(msgspec.Struct, frozen=True, kw_only=True, tag="env", tag_field="kind"):
-    """Set variables, for the steps that follow and for every sandbox of the template. ``$NAME`` in a value counts."""
+    """Sets variables for the steps that follow and for every sandbox of the template.
+
+    ``$NAME`` in a value is expanded.
+    """
 
     env: dict[str, str]
     force: bool = False
 
 
 class WorkdirStep(msgspec.Struct, frozen=True, kw_only=True, tag="workdir", tag_field="kind"):
-    """Change the directory that programs start in, which is made if missing."""
+    """Changes the directory that programs start in, and makes it if it is missing."""
 
     path: str
     force: bool = False
 
 
 class UserStep(msgspec.Struct, frozen=True, kw_only=True, tag="user", tag_field="kind"):
-    """Change who runs programs."""
+    """Changes the user that runs programs."""
 
     user: str
     force: bool = False
@@ -73,13 +77,14 @@ Step = RunStep | CopyStep | EnvStep | WorkdirStep | UserStep
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A program that goes on in every sandbox of a template. Where only the disk was kept, it is started again.
+    """A program that keeps running in every sandbox of a template. If only the disk was kept, it is started
+    again.
 
     Args:
-        start: A shell line that goes on running.
-        ready: A shell line that ends with 0 as soon as it is usable.
+        start: A shell line that keeps running.
+        ready: A shell line that ends with 0 as soon as the program is usable.
         user: Who runs both.
-        cwd: Where.
+        cwd: Where both run.
     """
 
     start: str
@@ -89,18 +94,22 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class TemplateSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A template that somebody wants built.
+    """A request to build a template.
 
     Args:
         image: The image to start from, like ``python:3.12``; None is ``base``.
-        login: Credentials of the image's registry, which are kept nowhere. The image is then the team's alone.
-        trusted_image: Whoever owns the home chose the image, so that the host's own login counts for a team, too.
-        public_image: A stranger chose it: no registry on this machine or in its network is asked for it.
+        login: Credentials of the image's registry, stored nowhere. With them the image belongs to the team
+            alone.
+        trusted_image: The owner of the home chose the image, so a team's build may use the host's own login
+            too.
+        public_image: A stranger chose the image, so no registry on this machine or its network is asked for
+            it.
         template: The template to start from instead, ``NAME`` or ``NAME:TAG``.
-        steps: What to do in it, in this order.
-        prepare: Steps before those, which count as a part of what it starts from.
-        start_command: A shell line that goes on running: in the snapshot, and so in every sandbox of the template.
-        ready_command: A shell line that ends with 0 as soon as the start command's work is usable.
+        steps: The steps to run, in this order.
+        prepare: Steps that run before ``steps`` and count as part of what the template starts from.
+        start_command: A shell line that keeps running in the snapshot, and so in every sandbox of the
+            template.
+        ready_command: A shell line that ends with 0 as soon as what the start command runs is usable.
         limits: Limits of the build, and of every sandbox of the template that asks for none.
         force: Use nothing that was built before.
     """
@@ -121,9 +130,9 @@ class TemplateSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class BuildInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One build of a template. Times are Unix seconds.
 
-    ``snapshot_id`` is there when it is ready. ``step`` and ``reason`` say where and why a failed one failed:
-    ``"base"`` is the image, ``"1"`` the first step, ``"finalize"`` the start and ready commands. ``sandbox_id`` is
-    there when it was recorded of a sandbox rather than built.
+    ``snapshot_id`` is set when the build is ready. ``step`` and ``reason`` say where and why it failed:
+    ``"base"`` is the image, ``"1"`` the first step, ``"finalize"`` the start and ready commands.
+    ``sandbox_id`` is set if the template was recorded from a sandbox and not built.
     """
 
     build_id: str
@@ -141,7 +150,10 @@ class BuildInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TemplateInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A template. ``tags`` has the build that each tag stands for and since when; ``builds`` the newest last."""
+    """A template.
+
+    ``tags`` has the build of each tag and when it was set; ``builds`` are in order, the newest last.
+    """
 
     template_id: str
     name: str | None
@@ -153,20 +165,20 @@ class TemplateInfo(msgspec.Struct, frozen=True, kw_only=True):
     builds: list[BuildInfo]
 
     def build(self, tag: str = DEFAULT_TAG) -> BuildInfo | None:
-        """The build that a tag stands for; None without."""
+        """Return the build of a tag; None if there is no such tag."""
         wanted = self.tags.get(tag)
         return next((one for one in self.builds if wanted and one.build_id == wanted.build_id), None)
 
 
 class TagInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tag stands for, and since when."""
+    """The build of a tag, and when it was set."""
 
     build_id: str
     created_at: float
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sandbox of a template starts from: its snapshot, or an image where no template has that name."""
+    """What a sandbox of a template starts from: its snapshot, or an image if no template has that name."""
 
     template_id: str
     name: str | None
@@ -179,7 +191,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BuildLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a build's log. ``step`` is as in ``BuildInfo``; ``at`` Unix seconds."""
+    """A line of a build's log. ``step`` is as in ``BuildInfo``; ``at`` is in Unix seconds."""
 
     at: float
     level: Literal["debug", "info", "warn", "error"]

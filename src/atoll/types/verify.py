@@ -1,4 +1,4 @@
-"""What an examination of stored states finds."""
+"""The results of a check of stored states."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import msgspec
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is not what was written: where it is, and what is wrong with it."""
+    """A damaged file: where it is, and what is wrong with it."""
 
     path: str
     what: str
 
 
 class VerifiedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory, a layer of a disk or a layer of an image, and what was found.
+    """A checkpoint, a layer of a disk or a layer of an image, and what the check found.
 
-    ``sealed`` means that nothing had been noted of it before, so it could not be compared; it was noted now.
-    ``needed_by`` are the snapshots, sandboxes or images that stand on it. ``damages`` are the first of the ``damaged``
-    files.
+    ``sealed`` means that no checksum existed, so nothing could be compared; it has now been recorded.
+    ``needed_by`` are the snapshots, sandboxes or images that depend on the part. ``damaged`` counts the
+    damaged files, and ``damages`` has the first of them.
     """
 
     kind: Literal["memory", "layer", "image"]
@@ -34,7 +34,7 @@ class VerifiedPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was examined; ``whole`` is False when anything of it is damaged."""
+    """Everything that was checked. ``whole`` is False if any part is damaged."""
 
     whole: bool
     parts: list[VerifiedPart]

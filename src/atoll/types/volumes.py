@@ -1,4 +1,4 @@
-"""Volumes: directories that outlive sandboxes and appear in any number of them."""
+"""Volumes: directories that outlive sandboxes and can be mounted in any number of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atoll.types.files import FileKind
 
 
 class VolumeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume. Its name is unique among those of its team; None is nobody's team. Times are Unix seconds."""
+    """A volume. Its name is unique within its team; a ``team`` of None is no team. Times are Unix seconds."""
 
     volume_id: str
     name: str
@@ -20,9 +20,10 @@ class VolumeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VolumeEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in a volume, seen without a sandbox; ``path`` begins with ``/``, which is the volume's root.
+    """A file in a volume, seen without a sandbox. ``path`` begins with ``/``, which is the volume's root.
 
-    ``uid`` and ``gid`` are numbers, since a volume knows no names. ``changed_at`` is when its attributes changed.
+    ``uid`` and ``gid`` are numbers, since a volume has no user names. ``changed_at`` is when its attributes
+    changed.
     """
 
     name: str
