@@ -1,4 +1,4 @@
-"""Answers of the guest agent, read into values. All of them are from a guest, so all of them are checked."""
+"""Answers of the guest agent, read into values. All of them come from a guest, so all of them are checked."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ _HINT_OF = {
 
 
 class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program ended: ``exit_code`` is 128 + N after signal N; ``error`` is the agent's own trouble with it.
+    """How a program ended. ``exit_code`` is 128 + N after signal N; ``error`` is the agent's own failure with
+    it.
 
-    ``missed`` says that the guest dropped output before this client began to follow, ``memory_kill`` that it, or a
-    program that it had started, was killed when memory was nearly used.
+    ``missed`` means that the guest dropped output before this client began to follow. ``memory_kill`` is set
+    if the program, or one that it had started, was killed when memory was nearly used.
     """
 
     exit_code: Annotated[int, Meta(ge=0, le=255)]
@@ -57,7 +58,7 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs in the guest, the agent not counted."""
+    """What is running in the guest, without the agent."""
 
     processes: _Count
     memory_bytes: _Count = 0
@@ -103,7 +104,7 @@ def decoded(body: bytes, kind: type[_Value]) -> _Value:
     """Read a JSON body.
 
     Raises:
-        AgentError: It is not what the protocol says.
+        AgentError: It does not follow the protocol.
     """
     try:
         return msgspec.json.decode(body, type=kind)
@@ -112,7 +113,7 @@ def decoded(body: bytes, kind: type[_Value]) -> _Value:
 
 
 def error_from(status: int, body: bytes) -> AtollError:
-    """The error that an answer with a status of 400 or more tells of. Never fails, whatever the guest sent."""
+    """Return the error in an answer with a status of 400 or more. Never fails, whatever the guest sent."""
     try:
         told = decoded(body, _ErrorBody)
     except AgentError:
@@ -123,32 +124,32 @@ def error_from(status: int, body: bytes) -> AtollError:
 
 
 def file_from(body: bytes) -> FileInfo:
-    """One file's description."""
+    """Read the description of one file."""
     return decoded(body, _FileAnswer).file
 
 
 def files_from(body: bytes) -> list[FileInfo]:
-    """A directory's list."""
+    """Read the list of a directory."""
     return decoded(body, _FilesAnswer).files
 
 
 def unpacked_from(body: bytes) -> int:
-    """How many entries of a tar were unpacked."""
+    """Read how many entries of a tar were unpacked."""
     return decoded(body, _UnpackedAnswer).files
 
 
 def time_from(body: bytes) -> int:
-    """The guest's clock in Unix nanoseconds."""
+    """Read the guest's clock, in Unix nanoseconds."""
     return decoded(body, _TimeAnswer).time_ns
 
 
 def stats_from(body: bytes) -> AgentStats:
-    """What runs in the guest."""
+    """Read what is running in the guest."""
     return decoded(body, AgentStats)
 
 
 def processes_from(body: bytes) -> list[ProcessInfo]:
-    """The programs that run."""
+    """Read the programs that are running."""
     return [
         ProcessInfo(
             pid=row.pid,

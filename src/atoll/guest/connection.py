@@ -11,7 +11,7 @@ from atoll.guest.requests import GuestRequest
 
 
 class HttpHead(NamedTuple):
-    """The beginning of an answer. Header names are in lower case."""
+    """The head of an answer. Header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -24,7 +24,7 @@ class Body(NamedTuple):
 
 
 class HttpClient:
-    """One connection's worth of requests and answers, one after the other."""
+    """Requests and answers of one connection, one after the other."""
 
     def __init__(self) -> None:
         self._http = h11.Connection(h11.CLIENT)
@@ -38,14 +38,14 @@ class HttpClient:
 
     @property
     def request_done(self) -> bool:
-        """Whether the request, its body included, has been given out for sending."""
+        """Whether the whole request, including its body, has been returned for sending."""
         return self._http.our_state is not h11.SEND_BODY
 
     def request(self, request: GuestRequest, *, length: int | None = None) -> bytes:
         """Begin an exchange and return the bytes to send.
 
-        A request without a ``body`` of its own is followed by ``data`` and ``end``: of ``length`` bytes in all, or
-        chunked when that is None.
+        If the request has no ``body``, call ``data`` and ``end`` next: for ``length`` bytes in all, or
+        chunked if ``length`` is None.
         """
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
@@ -64,25 +64,25 @@ class HttpClient:
         return out + self.end()
 
     def data(self, data: bytes) -> bytes:
-        """The bytes to send for a piece of the request's body."""
+        """Return the bytes to send for a piece of the request's body."""
         return self._sent(h11.Data(data=data))
 
     def end(self) -> bytes:
-        """The bytes to send at the end of the request's body."""
+        """Return the bytes to send at the end of the request's body."""
         return self._sent(h11.EndOfMessage())
 
     def _sent(self, event: h11.Event) -> bytes:
         return self._http.send(event) or b""
 
     def receive(self, data: bytes) -> None:
-        """Add what came from the peer; empty when it closed."""
+        """Add bytes from the peer; empty bytes mean that it closed."""
         try:
             self._http.receive_data(data)
         except (h11.RemoteProtocolError, RuntimeError) as error:
             raise AgentError(f"the peer sent after its end: {error}") from None
 
     def next_event(self) -> HttpHead | Body | None:
-        """The next part of the answer, or None when more bytes are needed.
+        """Return the next part of the answer, or None if more bytes are needed.
 
         Raises:
             ConnectionResetError: The peer closed in the middle.

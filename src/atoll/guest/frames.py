@@ -1,4 +1,4 @@
-"""Frames: the rows that a stream of the agent consists of. All input is from a guest, so all of it is checked."""
+"""Frames: the units of a stream of the agent. All input comes from a guest, so all of it is checked."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class FrameReader:
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Add bytes and return the frames that are now whole.
+        """Add bytes and return the frames that are now complete.
 
         Raises:
-            AgentError: The bytes are no frames.
+            AgentError: The bytes are not frames.
         """
         if self._rest:
             data = self._rest + data
@@ -65,20 +65,20 @@ class _Started(msgspec.Struct):
 
 
 def started_from(payload: bytes) -> int:
-    """The pid in a start frame."""
+    """Return the pid in a start frame."""
     return decoded(payload, _Started).pid
 
 
 def kept_from(payload: bytes) -> int:
-    """How many bytes of the output that follows a start frame were written before; at most what a guest may keep."""
+    """Return how many bytes of the output after a start frame are older, at most what a guest may keep."""
     return min(decoded(payload, _Started).kept, _KEPT_MOST_BYTES)
 
 
 def end_from(payload: bytes) -> ProcessEnd:
-    """How a program ended, from its last frame."""
+    """Return how a program ended, from its last frame."""
     return decoded(payload, ProcessEnd)
 
 
 def watch_event_from(payload: bytes) -> WatchEvent:
-    """A change that a watch tells of."""
+    """Return the change that a watch reports."""
     return decoded(payload, WatchEvent)

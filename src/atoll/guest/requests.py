@@ -18,7 +18,7 @@ FileOp = Literal["stat", "list", "mkdir", "move", "remove"]
 
 
 class GuestRequest(msgspec.Struct, frozen=True):
-    """A request, not yet sent. ``body`` is None when the caller sends the body, of a length of its own, as it comes."""
+    """A request that has not been sent. ``body`` is None if the caller sends the body itself."""
 
     method: str
     target: str
@@ -29,7 +29,8 @@ class GuestRequest(msgspec.Struct, frozen=True):
 class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A program to start in the guest: ``argv``, or a shell ``line``.
 
-    ``timeout_ms`` 0 means none; ``stdin`` False gives it /dev/null; ``pty`` a terminal instead of pipes.
+    ``timeout_ms`` 0 is no timeout. ``stdin`` False gives the program /dev/null. ``pty`` gives it a terminal
+    instead of pipes.
     """
 
     argv: tuple[str, ...] | None = None
@@ -44,10 +45,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a guest is told of itself; what is None stays as it is. ``entropy`` travels as base64.
+    """What a guest is told about itself; what is None stays unchanged. ``entropy`` is sent as base64.
 
-    ``owners`` are path, uid and gid of the image's files that the host could not give to their owners.
-    When ``memory_bytes`` are nearly used the agent kills the biggest program.
+    ``owners`` are path, uid and gid of the image's files that the host could not give to their owners. When
+    ``memory_bytes`` are nearly used, the agent kills the biggest program.
     """
 
     generation: int | None = None
@@ -86,7 +87,7 @@ def init(values: GuestInit) -> GuestRequest:
 
 
 def warm(user: str) -> GuestRequest:
-    """Have the login environment of ``user`` taken now, so that the first shell line need not wait for it."""
+    """Read the login environment of ``user`` now, so that the first shell line need not wait for it."""
     return _post("/atoll/warm", {"user": user})
 
 
@@ -96,7 +97,10 @@ def flush() -> GuestRequest:
 
 
 def start_process(program: Program, *, patience_ms: int = 0) -> GuestRequest:
-    """Start a program; the answer is its stream of frames. Its first one may wait so long for what follows it."""
+    """Start a program; the answer is its stream of frames.
+
+    Its first frame may wait ``patience_ms`` for the frames that follow it.
+    """
     return _post(_query("/atoll/processes", patience_ms=str(patience_ms) if patience_ms else None), program)
 
 
@@ -106,12 +110,12 @@ def list_processes() -> GuestRequest:
 
 
 def process_output(pid: int) -> GuestRequest:
-    """Follow a program's output: what was kept of it, then what comes."""
+    """Follow a program's output: first what was kept of it, then new output."""
     return GuestRequest("GET", f"/atoll/processes/{pid}/output")
 
 
 def write_stdin(pid: int, *, end: bool, body: bytes | None) -> GuestRequest:
-    """Write to standard input or the terminal, and close it afterwards when ``end``."""
+    """Write to standard input or the terminal; with ``end`` close it afterwards."""
     return GuestRequest("POST", f"/atoll/processes/{pid}/stdin{'?eof=1' if end else ''}", _BYTES, body)
 
 
@@ -121,7 +125,7 @@ def signal_process(pid: int, number: int) -> GuestRequest:
 
 
 def resize_process(pid: int, size: TerminalSize) -> GuestRequest:
-    """Tell a terminal its size."""
+    """Set the size of a terminal."""
     return _post(f"/atoll/processes/{pid}/resize", size)
 
 
@@ -131,7 +135,7 @@ def get_file(path: GuestPath, user: str | None) -> GuestRequest:
 
 
 def put_file(path: GuestPath, user: str | None, *, mode: int | None, body: bytes | None) -> GuestRequest:
-    """Write a file; parents are made. ``mode`` None leaves the agent's default."""
+    """Write a file and make its parents. A ``mode`` of None takes the agent's default."""
     mode_text = None if mode is None else f"{mode & 0o7777:o}"
     return GuestRequest(
         "PUT", _query("/atoll/file", path=path_text(path), user=user, mode=mode_text), _BYTES, body
@@ -158,7 +162,7 @@ def files_request(
     follow: bool = False,
     user: str | None = None,
 ) -> GuestRequest:
-    """Do one thing with names: look, list, make, move or remove."""
+    """Do one operation on names: look, list, make, move or remove."""
     return _post(
         "/atoll/files",
         _FilesBody(
@@ -181,14 +185,17 @@ def get_tree(path: GuestPath, user: str | None) -> GuestRequest:
 def put_tree(
     path: GuestPath, user: str | None, *, owner: str | None = None, mode: int | None = None
 ) -> GuestRequest:
-    """Unpack a tar, sent as it comes, into a directory; ``owner`` gets it all, as which ``user`` must be root."""
+    """Unpack a tar, sent as a stream, into a directory.
+
+    ``owner`` gets all files; ``user`` must then be root.
+    """
     mode_text = None if mode is None else f"{mode & 0o7777:o}"
     target = _query("/atoll/tree", path=path_text(path), user=user, owner=owner, mode=mode_text)
     return GuestRequest("PUT", target, (("content-type", "application/x-tar"),), None)
 
 
 def watch(path: GuestPath, user: str | None, *, recursive: bool) -> GuestRequest:
-    """Follow what happens in a directory."""
+    """Follow the changes in a directory."""
     return GuestRequest(
         "GET",
         _query("/atoll/watch", path=path_text(path), recursive="true" if recursive else None, user=user),
@@ -196,12 +203,12 @@ def watch(path: GuestPath, user: str | None, *, recursive: bool) -> GuestRequest
 
 
 def loopback(port: int) -> GuestRequest:
-    """Have the connection become one to a port of the guest's loopback interface."""
+    """Turn the connection into one to a port of the guest's loopback interface."""
     return GuestRequest(
         "POST", f"/atoll/loopback?port={port}", (("connection", "upgrade"), ("upgrade", "tcp"))
     )
 
 
 def stats() -> GuestRequest:
-    """Ask what runs inside."""
+    """Ask what is running inside."""
     return GuestRequest("GET", "/atoll/stats")

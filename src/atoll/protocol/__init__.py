@@ -1,4 +1,7 @@
-"""Messages between client and supervisor, as bytes; both ends share it, and it does no input or output."""
+"""Messages between client and supervisor, as bytes.
+
+Both ends share them; there is no input or output here.
+"""
 
 from atoll.protocol.dial import (
     AGENT_PORT,

@@ -1,7 +1,7 @@
-"""The dial socket: one request, one answer, each a single message on a SOCK_SEQPACKET unix socket.
+"""The dial socket: one request and one answer, each a single message on a SOCK_SEQPACKET unix socket.
 
-A successful answer carries one connected stream socket as SCM_RIGHTS; from then on client and guest talk directly.
-A client may ask again on the same connection.
+A successful answer carries one connected stream socket as SCM_RIGHTS. From then on client and guest talk
+directly. A client may send another request on the same connection.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from atoll.protocol.messages import ErrorBody
 from atoll.types import Recovery
 
 DIAL_LIMIT_BYTES = 16384
-# Where the agent listens inside, which E2B's clients know.
+# The port on which the agent listens inside. E2B's clients know it.
 AGENT_PORT = 49983
 
 
@@ -25,9 +25,9 @@ class DialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class DialAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """``error`` is None when the message carries a descriptor.
+    """An answer. ``error`` is None if the message carries a descriptor.
 
-    ``recovered`` is there when the sandbox had crashed, and this request, or one beside it, had it go on.
+    ``recovered`` is set if the sandbox had crashed and this request, or a concurrent one, made it continue.
     """
 
     sandbox_id: str | None = None
@@ -36,7 +36,7 @@ class DialAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(message: DialRequest | DialAnswer) -> bytes:
-    """The message as one packet."""
+    """Return the message as one packet."""
     return msgspec.json.encode(message)
 
 
@@ -44,7 +44,7 @@ def decode_request(packet: bytes) -> DialRequest:
     """Read a client's packet.
 
     Raises:
-        InvalidSpecError: It is no request, or its port is out of range.
+        InvalidSpecError: It is not a request, or its port is out of range.
     """
     try:
         request = msgspec.json.decode(packet, type=DialRequest)
@@ -59,7 +59,7 @@ def decode_answer(packet: bytes) -> DialAnswer:
     """Read the supervisor's packet.
 
     Raises:
-        InvalidSpecError: It is no answer.
+        InvalidSpecError: It is not an answer.
     """
     try:
         return msgspec.json.decode(packet, type=DialAnswer)

@@ -1,7 +1,7 @@
 """Bodies of the supervisor's HTTP API, all JSON.
 
-``GET /hello``, ``GET /list``, ``POST /suspend-all`` and ``POST /stop`` and their bodies never change, so that a new
-client can always put an old supervisor's sandboxes to sleep and replace it. Everything else lives under ``/v1``.
+``GET /hello``, ``GET /list``, ``POST /suspend-all`` and ``POST /stop`` and their bodies never change. So a
+new client can always suspend an old supervisor's sandboxes and replace it. Everything else is under ``/v1``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
 from atoll.types import EgressPolicy, Lifecycle, Limits, Progress, Quotas
 
 PROTOCOL_VERSION = 1
-# A token that a client chooses for a request that makes sandboxes: `DELETE /v1/requests/TOKEN` says that it was
-# interrupted before it had them.
+# A token that a client chooses for a request that makes sandboxes. `DELETE /v1/requests/TOKEN` says that the
+# client was interrupted before it got them.
 REQUEST_HEADER = "atoll-request"
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of ``GET /hello``. Never changes."""
+    """Answer to ``GET /hello``. Never changes."""
 
     product: str
     version: str
@@ -39,13 +39,13 @@ class ListedSandbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of ``GET /list``. Never changes."""
+    """Answer to ``GET /list``. Never changes."""
 
     sandboxes: list[ListedSandbox]
 
 
 class SuspendedAll(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of ``POST /suspend-all``; ``failed`` has a message by sandbox id. Never changes."""
+    """Answer to ``POST /suspend-all``. ``failed`` has a message for each sandbox id. Never changes."""
 
     suspended: list[str]
     failed: dict[str, str]
@@ -54,8 +54,8 @@ class SuspendedAll(msgspec.Struct, frozen=True, kw_only=True):
 class ForkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/fork``: how many copies, from 1 to 100.
 
-    Their leases begin anew, under ``lifecycle``, or under the original's where it is None. ``names`` are one for each
-    copy, in their order, or none at all.
+    Each copy gets a new lease under ``lifecycle``, or under the original's lifecycle if it is None. ``names``
+    has one name for each copy, in order, or is empty.
     """
 
     count: int = 1
@@ -64,7 +64,7 @@ class ForkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class SuspendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/sandboxes/REF/suspend``: without ``memory`` only the disk is kept."""
+    """Body of ``POST /v1/sandboxes/REF/suspend``. Without ``memory`` only the disk is kept."""
 
     memory: bool = True
 
@@ -72,9 +72,9 @@ class SuspendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/resume`` and ``…/wake``.
 
-    ``timeout_s`` is the length of the lease that begins; None is what the sandbox's lifecycle says. One that runs
-    already has its lease extended to that, never shortened. Without ``memory`` a kept one is dropped: it boots from
-    its disk.
+    ``timeout_s`` is the length of the new lease; None takes it from the sandbox's lifecycle. The lease of a
+    running sandbox is extended to that length, never shortened. Without ``memory`` a stored checkpoint is
+    discarded, and the sandbox boots from its disk.
     """
 
     timeout_s: float | None = None
@@ -82,9 +82,10 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class TimeoutRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/sandboxes/REF/timeout``: the lease ends in so many seconds; None is no lease, 0 is now.
+    """Body of ``POST /v1/sandboxes/REF/timeout``: the lease ends in this many seconds. None is no lease, 0 is
+    now.
 
-    With ``extend_only`` a lease that ends later, or never, stays.
+    With ``extend_only`` a lease that ends later, or never, is not changed.
     """
 
     timeout_s: float | None
@@ -126,7 +127,7 @@ class TeamRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/keys``: whose, what for, and for how long; None is for ever."""
+    """Body of ``POST /v1/keys``: the team, a name, and the seconds until the key expires. None is never."""
 
     team: str
     name: str
@@ -134,7 +135,7 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class KeyCheck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/keys/check``: a key, in no path since those are logged."""
+    """Body of ``POST /v1/keys/check``. The key is not in the path, because paths are logged."""
 
     key: str
 
@@ -147,7 +148,10 @@ class VolumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class AttributesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/volumes/REF/entry``: what of an entry to change; None leaves it."""
+    """Body of ``POST /v1/volumes/REF/entry``: the attributes of an entry to change.
+
+    None leaves one unchanged.
+    """
 
     uid: int | None = None
     gid: int | None = None
@@ -155,13 +159,19 @@ class AttributesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/snapshots/verify`` and ``/v1/verified-images``: ids or names; none are all."""
+    """Body of ``POST /v1/snapshots/verify`` and ``/v1/verified-images``: ids or names.
+
+    An empty list means all.
+    """
 
     names: list[str] = []
 
 
 class LogsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of ``GET /v1/sandboxes/REF/logs?offset=N``: text from that byte on, where to ask on, where it ends now."""
+    """Answer to ``GET /v1/sandboxes/REF/logs?offset=N``: text from byte N on.
+
+    ``offset`` is where to read next, ``end`` where the log ends now.
+    """
 
     text: str
     offset: int
@@ -169,7 +179,7 @@ class LogsPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that ``doctor`` looked at. ``remedy`` is one command or sentence."""
+    """One check of ``doctor``. ``remedy`` is one command or sentence."""
 
     name: str
     level: Literal["ok", "note", "warning", "error"]
@@ -178,15 +188,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All that ``doctor`` found; ``fit`` is False when a sandbox could not run."""
+    """The result of ``doctor``. ``fit`` is False if no sandbox could run."""
 
     fit: bool
     findings: list[Finding]
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a crash left on the host and nothing owns. ``kind`` is process, mount, directory, cgroup or
-    image: images that lost their name, layers of none, and downloads that nobody goes on with.
+    """Something that a crash left on the host and that nothing owns.
+
+    ``kind`` is process, mount, directory, cgroup or image. Image stands for images without a name, layers of
+    no image, and downloads that will not continue.
     """
 
     kind: str
@@ -204,7 +216,8 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of an answer asked for with ``accept: application/x-ndjson``: progress, then one result or error.
+    """A line of an answer requested with ``accept: application/x-ndjson``: progress, then one result or
+    error.
 
     The HTTP status is 200 as soon as the stream begins; an error is its last line.
     """
@@ -215,7 +228,10 @@ class StreamLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def error_body(error: BaseException) -> ErrorBody:
-    """What the peer is told of an error. What is not ours becomes an ``InternalError`` that names only its class."""
+    """Return the error as the peer gets it.
+
+    A foreign error becomes an ``InternalError`` that names only its class.
+    """
     error = ours(error)
     if isinstance(error, AtollError):
         return ErrorBody(code=error.code, message=error.message, hint=error.hint, sandbox_id=error.sandbox_id)
@@ -227,7 +243,7 @@ def error_body(error: BaseException) -> ErrorBody:
 
 
 def ours(error: BaseException) -> BaseException:
-    """A full disk, wherever it was met, as the error of that name; anything else as it is."""
+    """Return a full disk as a ``NoSpaceError``, wherever it happened; any other error unchanged."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     if not full or isinstance(error, AtollError):
         return error
@@ -235,5 +251,5 @@ def ours(error: BaseException) -> BaseException:
 
 
 def raise_body(body: ErrorBody) -> NoReturn:
-    """Raise the error that a peer told of."""
+    """Raise the error that a peer reported."""
     raise from_wire(body.code, body.message, hint=body.hint, sandbox_id=body.sandbox_id)

@@ -1,4 +1,4 @@
-"""An HTTP API's own description: an OpenAPI document, and a page for people that loads nothing from elsewhere."""
+"""The description of an HTTP API: an OpenAPI document, and a page that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One row of a description.
+    """One operation of an API.
 
     Args:
         method: The HTTP method, in lower case.
@@ -19,7 +19,7 @@ class Operation(msgspec.Struct, frozen=True):
         body: Type of the request's body; None is no body.
         result: Type of the answer's body; None is no body.
         query: Names in the query part.
-        status: Of the answer when all went well; None is 200 with a body, 204 without.
+        status: Status of a successful answer. None is 200 with a body, 204 without.
     """
 
     method: str
@@ -32,13 +32,13 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 def api_document(title: str, version: str, operations: Sequence[Operation], error: Any) -> dict[str, Any]:
-    """The operations as an OpenAPI 3.1 document.
+    """Return the operations as an OpenAPI 3.1 document.
 
     Args:
         title: The API's name.
         version: Its version.
         operations: What it does.
-        error: Type of the body of an answer that is an error.
+        error: Type of the body of an error.
     """
     kinds = [kind for each in operations for kind in (each.body, each.result) if kind is not None]
     kinds.append(error)
@@ -58,8 +58,8 @@ def api_document(title: str, version: str, operations: Sequence[Operation], erro
 
 
 def api_page(title: str, version: str, operations: Sequence[Operation]) -> str:
-    """The operations as an HTML page, beside which the document lies as ``openapi.json``."""
-    # imported here, since clients share this room and start often
+    """Return the operations as an HTML page. The document is next to it as ``openapi.json``."""
+    # imported here, because clients share this room and start often
     from html import escape
 
     def name(kind: Any) -> str:

@@ -1,4 +1,4 @@
-"""Bodies of the supervisor's HTTP API that concern templates and their builds."""
+"""Bodies of the supervisor's HTTP API for templates and their builds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from atoll.types import Limits, Service
 
 
 class TemplateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/templates``: a build that waits to be begun, of the template of that name."""
+    """Body of ``POST /v1/templates``: makes a build of the template ``name``; the build
+    waits to be started.
+    """
 
     name: str
     tags: list[str] = []
@@ -48,7 +50,10 @@ class CachedRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class CachedStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A step and what came of it: body of ``POST /v1/builds/ID/steps``, answer of ``/cached`` (empty for none)."""
+    """A step and its result: body of ``POST /v1/builds/ID/steps``, answer to ``/cached``.
+
+    The answer is empty if no step was found.
+    """
 
     step_key: str = ""
     snapshot_id: str = ""
@@ -65,9 +70,10 @@ class FinishRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class DefaultsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/sandboxes/REF/defaults``: what programs get that are started from now on; None stays.
+    """Body of ``POST /v1/sandboxes/REF/defaults``: the defaults of programs started from now on.
 
-    ``service`` is one more that is started whenever it boots from its disk.
+    None leaves a default unchanged. ``service`` is an additional service that starts whenever the sandbox
+    boots from its disk.
     """
 
     env: dict[str, str] | None = None

@@ -1,4 +1,4 @@
-"""Snapshots: writable and frozen layers of disks, and which snapshot stands on which."""
+"""Snapshots: writable and frozen layers of disks, and the tree of snapshots."""
 
 from atoll.snapshots.chains import Merges, Stack, replaced, run_to_merge
 from atoll.snapshots.layercopy import LayerCopy

@@ -1,4 +1,4 @@
-"""Stacks that have become long, and which of their layers to merge. Pure."""
+"""Long stacks, and which of their layers to merge. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ _RUNS = range(8, 3, -1)
 
 
 def run_to_merge(stack: Stack, size_bytes: Mapping[str, int]) -> Stack | None:
-    """The neighbours in a stack to merge, at most 8; None while it is not longer than ``LONGEST``.
+    """Return the neighbouring layers of a stack to merge, at most 8; None if it is not longer than
+    ``LONGEST``.
 
-    Those whose biggest layer is the smallest: of 1,000 layers of one size each byte is then copied four times.
+    It picks the run whose biggest layer is smallest. In 1,000 layers of one size, each byte is then copied
+    four times.
     """
     if len(stack) <= LONGEST:
         return None
@@ -23,7 +25,7 @@ def run_to_merge(stack: Stack, size_bytes: Mapping[str, int]) -> Stack | None:
 
 
 def replaced(stack: Stack, run: Stack, merged: str) -> Stack:
-    """The stack with ``merged`` in the place of a run of its layers; the same when it has no such run."""
+    """Return the stack with ``merged`` in place of a run of its layers; unchanged if it has no such run."""
     for at in range(len(stack) - len(run) + 1):
         if stack[at : at + len(run)] == run:
             return (*stack[:at], merged, *stack[at + len(run) :])
@@ -31,23 +33,23 @@ def replaced(stack: Stack, run: Stack, merged: str) -> Stack:
 
 
 class Merges:
-    """The merged layers that stacks can be shortened with."""
+    """The merged layers with which stacks can be shortened."""
 
     def __init__(self) -> None:
         self._made: dict[Stack, str] = {}
 
     def add(self, run: Stack, merged: str) -> None:
-        """A layer was made of a run of others."""
+        """Note that a layer was merged from a run of others."""
         self._made[run] = merged
 
     def shorter(self, stack: Stack) -> Stack:
-        """The stack with merged layers wherever there is one."""
+        """Return the stack with a merged layer wherever there is one."""
         for run, merged in self._made.items():
             stack = replaced(stack, run, merged)
         return stack
 
     def useful(self, stacks: Iterable[Stack]) -> set[str]:
-        """The merged layers that one of these stacks can be shortened with."""
+        """Return the merged layers with which one of these stacks can be shortened."""
         found: set[str] = set()
         made = list(self._made.items())
         for stack in stacks:

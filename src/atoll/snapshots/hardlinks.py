@@ -1,4 +1,4 @@
-"""Hard links that a mounted overlay has written to only by half."""
+"""Completes hard links that a mounted overlay has only half copied up."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from atoll.host import write_atomically
 def settle_links(merged: Path, upper: Path, work: Path, record: Path) -> None:
     """Give every name of a hard-linked file its entry in the writable layer once one of its names has one.
 
-    When a file with several names in a lower layer is written to, the kernel copies it up under the one name
-    and finds the others by an index in ``work``. That index serves one mount only. So before the layer
-    becomes a lower one, or is copied, the other names are copied up too, which makes them links of the same
+    When a file with several names in a lower layer is written to, the kernel copies it up under that one name
+    and finds the others by an index in ``work``. That index is valid for one mount only. So before the layer
+    becomes a lower one, or is copied, the other names are copied up too. That makes them links to the same
     file there.
 
-    Costs nothing while no such file was written to; else a walk over the merged tree, once for each new one.
+    This costs nothing if no such file was written to. Otherwise it walks the merged tree, once for each new
+    file.
 
     Args:
         merged: Where the overlay is mounted.
-        record: A file that keeps which entries of the index are done.
+        record: A file that records which entries of the index are done.
     """
     entries = _index(work)
     if links_are_settled(work, record):
@@ -34,7 +35,7 @@ def settle_links(merged: Path, upper: Path, work: Path, record: Path) -> None:
         if above and len(above) < len(names):
             for name in set(names) - set(above):
                 with contextlib.suppress(FileNotFoundError):  # the guest may be running
-                    # Changes nothing, but makes the kernel copy it up.
+                    # This changes nothing, but makes the kernel copy the file up.
                     os.chown(os.path.join(merged, name), -1, -1, follow_symlinks=False)
     write_atomically(record, msgspec.json.encode(sorted(entries)))
 
@@ -46,7 +47,7 @@ def links_are_settled(work: Path, record: Path) -> bool:
 
 def _index(work: Path) -> set[str]:
     try:
-        # Names that begin with # are the kernel's own temporary ones.
+        # Names that begin with # are temporary ones of the kernel.
         return {name for name in os.listdir(work / "index") if not name.startswith("#")}
     except FileNotFoundError:
         return set()
@@ -60,7 +61,7 @@ def _done(record: Path) -> set[str]:
 
 
 def _linked_files(top: Path) -> dict[int, list[str]]:
-    """Paths below ``top`` by inode, of the files that have more than one name."""
+    """Return the paths below ``top`` of files with more than one name, by inode."""
     found: dict[int, list[str]] = defaultdict(list)
     waiting = [""]
     while waiting:

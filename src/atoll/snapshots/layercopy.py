@@ -1,4 +1,4 @@
-"""A copy of a writable layer that is made while a guest writes to it, but for the last part."""
+"""Copies a writable layer while a guest writes to it, except for the last part."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LayerCopy:
-    """Copies a writable layer in two phases: ``first`` while the guest runs, ``last`` while it stands still.
+    """Copies a writable layer in two phases: ``first`` while the guest runs, ``last`` while it is stopped.
 
-    Whatever the guest does to its files in between, only ``last`` decides what is in the copy. Without
-    ``first``, ``last`` copies all.
+    Only ``last`` decides what the copy contains, whatever the guest does to its files in between. Without
+    ``first``, ``last`` copies everything.
 
     Args:
         upper: The writable layer.
-        aside: Where the copy grows; made by ``first``.
-        target: What ``aside`` becomes at the end; its name is the id of the layer.
-        settle: Called before each look at ``upper``; completes what the kernel has done there by half.
-        stamped: Whether ``upper`` lies where time stamps show every write that comes after a sync (not on
-            tmpfs).
+        aside: Where the copy is built; ``first`` makes it.
+        target: The final place of ``aside``. Its name is the id of the layer.
+        settle: Called before each look at ``upper``. It completes what the kernel has half done there.
+        stamped: Whether the time stamps where ``upper`` is show every write after a sync (not so on tmpfs).
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class LayerCopy:
         self._begun = False
 
     async def first(self) -> None:
-        """Copy what is there now, while the guest goes on. On an error or a cancellation call ``abandon``.
+        """Copy what is there now, while the guest runs. On an error or a cancellation call ``abandon``.
 
         Raises:
             NoSpaceError: The disk is full.
@@ -54,10 +53,10 @@ class LayerCopy:
             await self._in_thread(self._first)
 
     async def last(self) -> str:
-        """Copy what has changed since and give the layer its place; its id. The guest stands still.
+        """Copy what has changed since ``first``, move the layer to its place and return its id.
 
-        Call it once the guest is paused and before it goes on; an engine may write its checkpoint meanwhile. The
-        layer is durable only after ``Layers.sync``.
+        Call it while the guest is paused. An engine may write its checkpoint at the same time. The layer is
+        durable only after ``Layers.sync``.
 
         Raises:
             NoSpaceError: The disk is full.
@@ -67,7 +66,7 @@ class LayerCopy:
         return self.layer_id
 
     async def abandon(self) -> None:
-        """Erase what was copied. Idempotent; does nothing after ``last``."""
+        """Erase the copy. Idempotent; does nothing after ``last``."""
         await to_the_end(asyncio.to_thread(remove_tree, self._aside))
 
     def _first(self) -> None:
@@ -83,7 +82,7 @@ class LayerCopy:
         os.rename(self._aside, self._target)
 
     async def _in_thread(self, work: Callable[[], None]) -> None:
-        # The thread must not go on below an ``abandon``.
+        # The thread must not still run when ``abandon`` is called.
         await to_the_end(asyncio.to_thread(self._run, work))
 
     def _run(self, work: Callable[[], None]) -> None:
@@ -93,7 +92,7 @@ class LayerCopy:
 
 @contextlib.contextmanager
 def copying(layer: Path) -> Iterator[None]:
-    """Turn what the system refuses while a layer is copied into our errors."""
+    """Turn errors of the system while a layer is copied into atoll's errors."""
     try:
         yield
     except OSError as error:

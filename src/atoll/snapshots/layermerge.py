@@ -1,4 +1,4 @@
-"""Several frozen layers made one, which over the same layers below shows the same disk."""
+"""Merges several frozen layers into one, which shows the same disk over the same lower layers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LONGEST_PATH = 16 << 10
 
 
 class _Step(NamedTuple):
-    """What a layer has at a path: ``directory``, or anything else, or nothing; and where lower layers go on.
+    """What a layer has at a path (a directory, something else or nothing), and where lower layers continue.
 
-    ``below`` is None when nothing of lower layers shows through.
+    ``below`` is None if nothing of lower layers shows through.
     """
 
     directory: bool
@@ -27,7 +27,7 @@ class _Step(NamedTuple):
 
 
 class _Directory(NamedTuple):
-    """A directory to merge: what it is called, in which layers it lies and where, and where it is below them."""
+    """A directory to merge: its path, the layers that have it and where, and where it is below them."""
 
     at: str
     sources: list[tuple[int, str]]
@@ -35,15 +35,15 @@ class _Directory(NamedTuple):
 
 
 class LayerMerge:
-    """Merges layers of the complete kind of overlay, as the kernel would see them.
+    """Merges layers of the complete kind of overlay, with the result that the kernel would show.
 
-    The kernel marks in a layer what is removed (a device 0:0), which directory hides those below it (opaque), and
-    which one is the continuation of a directory of another path (redirect). The marks of the result say of the layers
-    below it what those of all its layers say together.
+    The kernel marks in a layer what is removed (a device 0:0), which directory hides those below it (opaque),
+    and which one continues a directory of another path (redirect). The marks of the result say about the
+    layers below it what the marks of all merged layers say together.
 
     Args:
-        layers: The layers, the top one first. Nobody changes them.
-        target: Where the result is made; not there yet.
+        layers: The layers, the top one first. They must not change.
+        target: Where the result is made; it must not exist yet.
     """
 
     def __init__(self, layers: Sequence[Path], target: Path) -> None:
@@ -58,8 +58,8 @@ class LayerMerge:
         """Make the target.
 
         Raises:
-            OSError: Something could not be copied; what was copied so far is left to the caller.
-            HostError: The paths are too long for it.
+            OSError: Something could not be copied. The caller must remove what was copied so far.
+            HostError: The paths are too long.
         """
         self._target.mkdir(mode=0o700)
         with ExitStack() as opened:
@@ -70,7 +70,9 @@ class LayerMerge:
                 waiting += self._merge(waiting.pop(), target)
 
     def _merge(self, directory: _Directory, target: int) -> list[_Directory]:
-        """Copy what a directory holds but for the content of its directories, which are returned."""
+        """Copy the content of a directory without that of its subdirectories, and return
+        the subdirectories.
+        """
         found: dict[str, tuple[int, str, os.stat_result]] = {}
         for layer, at in directory.sources:
             with open_below(self._tops[layer], at) as fd, os.scandir(fd) as entries:
@@ -122,7 +124,7 @@ class LayerMerge:
         os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     def _expected(self, at: str) -> str | None:
-        """Where the kernel looks below the result for a directory that has no mark."""
+        """Return where the kernel looks below the result for a directory that has no mark."""
         parent, _, name = at.rpartition("/")
         below = self._directory(parent).below
         return None if below is None else _join(below, name)

@@ -1,4 +1,4 @@
-"""Writable layers of sandboxes and the frozen ones below them."""
+"""Writable layers of sandboxes, and the frozen layers below them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ from atoll.snapshots.layerstore import ASIDE, LayerStore, new_layer_id
 _UPPER, _WORK, _ROOT = "upper", "work", "root"
 _FROZEN, _FREEZING = "frozen", "freezing"
 _LINKED = "linked"
-# A symlink that says since when entries at the top of a layer were moved there and back; until when, says its own time.
+# A symlink. Its target says when entries at the top of a layer were moved away, its own time when they were
+# moved back.
 UNDONE = "undone"
 _BUSY_S, _LOOK_S = 20.0, 0.002
 _WIDE = 1000
@@ -44,22 +45,21 @@ _TMPFS = {"tmpfs", "ramfs"}
 class Layers(LayerStore):
     """The disks of sandboxes: overlay mounts of an image, frozen layers and one writable layer on top.
 
-    A sandbox's directory has ``upper`` (its writable layer), ``work`` (the kernel's) and ``root`` (where it
-    is mounted). Everything is as uid 0 of the mount namespace that the process is in. Methods that are not
-    ``async`` block, some of them for as long as copying a disk takes: call those from a thread.
+    A sandbox's directory has ``upper`` (its writable layer), ``work`` (the kernel's) and ``root`` (the mount
+    point). Files belong to uid 0 of the mount namespace that the process is in. Methods that are not
+    ``async`` block, some of them as long as copying a disk takes: call those from a thread.
 
     Args:
-        directory: Where the frozen layers lie, on the file system of the sandboxes.
+        directory: Where the frozen layers are, on the file system of the sandboxes.
         complete: Whether the kernel gives this process the complete kind of overlay (root of the host).
-            Without it, a layer is never below another one, and branching copies.
+            Otherwise a layer is never below another one, and ``branch`` copies.
     """
 
     def mount(self, image: Sequence[Path], stack: Stack, sandbox_dir: Path) -> Path:
-        """Mount the sandbox's disk, on top of its image's layers (the top one first), and return where.
+        """Mount the sandbox's disk on top of its image's layers (the top one first), and return where.
 
-        Does nothing when it is mounted already.
-
-        A freeze that a crash kept from being known, since ``stack`` does not have its layer, is undone first.
+        Does nothing if it is already mounted. If a crash interrupted a freeze, so that its layer is not in
+        ``stack``, the freeze is undone first.
 
         Raises:
             HostError: The kernel refuses the mount.
@@ -83,18 +83,18 @@ class Layers(LayerStore):
         return root
 
     def unmount(self, sandbox_dir: Path) -> None:
-        """Unmount the sandbox's disk, if it is mounted. Nothing runs on it any more."""
+        """Unmount the sandbox's disk if it is mounted. Nothing may run on it any more."""
         root = sandbox_dir / _ROOT
         if is_mounted(root):
             self.settle(sandbox_dir)
             Mounts.unmount(root)
 
     def leave(self, sandbox_dir: Path) -> Callable[[], None]:
-        """Unmount the sandbox's disk without waiting; nothing uses it any more.
+        """Unmount the sandbox's disk without waiting; nothing may use it any more.
 
-        Returns what is left to be done, by any thread. It takes as long as the host needs to write out what is dirty
-        on the whole file system of the home, and until it is done only a disk that ``freeze`` has frozen can be mounted
-        again: the kernel counts the old writable layer's top directory as in use.
+        Returns the remaining work, which any thread may do. It takes as long as the host needs to write out
+        the dirty pages of the home's whole file system. Until it is done, only a disk that ``freeze`` has
+        frozen can be mounted again: the kernel regards the top directory of the old writable layer as in use.
 
         Raises:
             HostError: It is not mounted.
@@ -111,25 +111,26 @@ class Layers(LayerStore):
         return partial(os.close, left)
 
     def settle(self, sandbox_dir: Path) -> None:
-        """Complete what the kernel has done by half on a mounted disk: names of hard-linked files of lower layers.
+        """Complete what the kernel has half done on a mounted disk: names of hard-linked files of lower
+        layers.
 
-        Says the same to the guest, which may be running, but changes times in the writable layer. Unmounting does it
-        too; where times are to stay what they are from now on, call it before. The second time it does nothing unless
-        more such files were written.
+        The guest, which may be running, sees the same files, but times in the writable layer change.
+        Unmounting does this too. If times must not change from now on, call it first: a second call does
+        nothing unless more such files were written.
 
         Raises:
-            OSError: It is not all done.
+            OSError: Not everything was done.
         """
         root = sandbox_dir / _ROOT
         if self._complete and is_mounted(root):
             settle_links(root, sandbox_dir / _UPPER, sandbox_dir / _WORK, sandbox_dir / _LINKED)
 
     def freeze(self, sandbox_dir: Path) -> str:
-        """Make the sandbox's writable layer an immutable one and return its id. It is unmounted. Costs no
-        copy.
+        """Make the sandbox's writable layer immutable without a copy, and return its id. The disk must not be
+        mounted.
 
-        Follow it with ``branch``, which gives the sandbox its next writable layer. Should the process die
-        before the caller has written down the new stack, the next ``mount`` undoes it.
+        Call ``branch`` next, which gives the sandbox a new writable layer. If the process dies before the
+        caller has recorded the new stack, the next ``mount`` undoes the freeze.
         """
         if mounts_below(sandbox_dir):
             raise InternalError(f"the disk in {sandbox_dir} is mounted")
@@ -139,7 +140,7 @@ class Layers(LayerStore):
         if _is_wide(sandbox_dir / _UPPER):
             os.rename(sandbox_dir / _UPPER, self.path(layer_id))
         else:
-            # Not the directory itself: a mount that has just been left may still have it in use.
+            # The directory itself stays: a mount that has just been left may still use it.
             (sandbox_dir / _FREEZING).mkdir()
             with open_top(sandbox_dir / _UPPER) as old, open_top(sandbox_dir / _FREEZING) as freezing:
                 info = os.stat(old)
@@ -153,7 +154,7 @@ class Layers(LayerStore):
     def branch(self, sandbox_dir: Path, stack: Stack) -> Stack:
         """Give a sandbox a new writable layer on top of ``stack`` and return the stack to mount it on.
 
-        Its earlier writable layer is erased. As root of the host nothing is copied; otherwise the top layer
+        Its earlier writable layer is erased. As root of the host nothing is copied. Otherwise the top layer
         is copied into the new writable layer and leaves the stack.
 
         Raises:
@@ -175,7 +176,7 @@ class Layers(LayerStore):
         return stack
 
     def seed(self, sandbox_dir: Path, layer_id: str) -> None:
-        """Copy a layer's content to become the sandbox's writable layer, which does not exist yet.
+        """Copy a layer's content into the sandbox's writable layer, which must not exist yet.
 
         Raises:
             NoSpaceError: The disk is full.
@@ -192,7 +193,7 @@ class Layers(LayerStore):
             raise
 
     def copy(self, sandbox_dir: Path, layer_id: str | None = None) -> LayerCopy:
-        """Begin to copy the writable layer of a sandbox, which may be running, into a new layer.
+        """Begin to copy the writable layer of a sandbox into a new layer. The sandbox may be running.
 
         Args:
             layer_id: The new layer's id; None makes one.
@@ -209,29 +210,31 @@ class Layers(LayerStore):
 
     @staticmethod
     def noted_freeze(sandbox_dir: Path) -> str | None:
-        """The layer that the last freeze of a sandbox has made or was making, unless that was undone or forgotten."""
+        """Return the layer that the sandbox's last freeze made or was making; None if it was undone or
+        forgotten.
+        """
         return _note(sandbox_dir) or None
 
     @staticmethod
     def forget_freeze(sandbox_dir: Path) -> None:
-        """Once the stack with the frozen layer is on the disk: a freeze is not to be undone any more."""
+        """Keep the last freeze for good. Call it when the stack with the frozen layer is on the disk."""
         (sandbox_dir / _FROZEN).unlink(missing_ok=True)
 
     @staticmethod
     def settled(sandbox_dir: Path) -> bool:
-        """Whether a disk that is not mounted can be mounted on other layers that say the same."""
+        """Whether an unmounted disk can be mounted on other layers with the same content."""
         return links_are_settled(sandbox_dir / _WORK, sandbox_dir / _LINKED)
 
     def sizes_changed(self, sandbox_dir: Path) -> int:
-        """Bytes that the writable layer of a sandbox occupies; 0 when it has none."""
+        """Return the size in bytes of a sandbox's writable layer; 0 if it has none."""
         return tree_bytes(sandbox_dir / _UPPER) if (sandbox_dir / _UPPER).exists() else 0
 
     def outgrows(self, sandbox_dir: Path, most_bytes: int) -> bool:
-        """Whether copying the writable layer of a sandbox takes longer than copying a file of ``most_bytes``."""
+        """Whether copying a sandbox's writable layer takes longer than copying a file of ``most_bytes``."""
         return tree_outgrows(sandbox_dir / _UPPER, most_bytes)
 
     def use(self, sandbox_dir: Path) -> TreeUse:
-        """What is in the writable layer of a sandbox."""
+        """Measure the writable layer of a sandbox."""
         return tree_use(sandbox_dir / _UPPER)
 
     def _assert_there(self, stack: Stack) -> None:
@@ -250,18 +253,17 @@ class Layers(LayerStore):
                 Mounts.overlay(lowers, upper, work, root, complete=self._complete)
                 return
             except HostError as error:
-                # A process that has just ended, or a machine that is just being started beside, still has the
+                # A process that has just ended, or a machine that is starting at the same time, still has the
                 # earlier mount in its own mount namespace.
                 if _errno_of(error) != errno.EBUSY or time.monotonic() > until_s:
                     raise
             time.sleep(_LOOK_S)
 
     def undo_unknown_freeze(self, sandbox_dir: Path, stack: Stack) -> Stack:
-        """Give a sandbox its writable layer back that was frozen, when its ``stack`` does not know of that.
+        """Give a sandbox its frozen writable layer back if its ``stack`` does not contain that layer.
 
-        Where something was written above it since, a power cut has undone the new stack: it is returned.
-
-        ``mount`` does it too; call it before layers are removed that no stack has.
+        If something was written above the layer since, a power cut has lost the new stack, and this returns
+        that stack. ``mount`` does this too. Call it before layers that are in no stack are removed.
         """
         layer_id = _note(sandbox_dir)
         upper = sandbox_dir / _UPPER
@@ -288,8 +290,8 @@ class Layers(LayerStore):
 
     @staticmethod
     def _forget_lowers(sandbox_dir: Path) -> None:
-        # The home was moved or restored from a backup, so the files below have other numbers than this
-        # layer noted.
+        # The home was moved or restored from a backup, so the files below have other numbers than this layer
+        # recorded.
         os.removexattr(sandbox_dir / _UPPER, "trusted.overlay.origin")
         Layers._clear_work(sandbox_dir)
 
@@ -304,7 +306,7 @@ class Layers(LayerStore):
             return
         _make_directory(upper)
         if stack:
-            # The writable layer's top directory is what the guest sees as /.
+            # The guest sees the writable layer's top directory as /.
             info = self.path(stack[0]).stat()
             os.chown(upper, info.st_uid, info.st_gid)
             upper.chmod(stat.S_IMODE(info.st_mode))
@@ -312,8 +314,8 @@ class Layers(LayerStore):
 
 
 def _write_note(sandbox_dir: Path, layer_id: str) -> None:
-    # A symlink, because it is in the file system's journal before the rename that follows: a file would have to be
-    # flushed, and with much that is dirty that takes seconds.
+    # A symlink, because the file system's journal has it before the rename that follows. A file would have to
+    # be flushed, which takes seconds if much is dirty.
     aside = sandbox_dir / f"{ASIDE}{_FROZEN}"
     aside.unlink(missing_ok=True)
     aside.symlink_to(layer_id)
@@ -322,7 +324,7 @@ def _write_note(sandbox_dir: Path, layer_id: str) -> None:
 
 def _unwrite_note(sandbox_dir: Path) -> None:
     note, undone = sandbox_dir / _FROZEN, sandbox_dir / UNDONE
-    with contextlib.suppress(OSError):  # on a full disk, too, the note must go
+    with contextlib.suppress(OSError):  # the note must go on a full disk too
         since_ns = note.lstat().st_ctime_ns
         undone.unlink(missing_ok=True)
         undone.symlink_to(str(since_ns))
@@ -330,7 +332,7 @@ def _unwrite_note(sandbox_dir: Path) -> None:
 
 
 def _is_wide(upper: Path) -> bool:
-    """Whether so much lies at the top of a layer that its entries are not to be moved one by one."""
+    """Whether the top of a layer has too many entries to move them one by one."""
     with os.scandir(upper) as entries:
         return next(itertools.islice(entries, _WIDE, None), None) is not None
 
@@ -354,7 +356,7 @@ def _make_directory(path: Path) -> None:
 
 
 def _file_system(path: Path) -> str:
-    """The type of the file system that a directory lies on."""
+    """Return the type of the file system that a directory is on."""
     device = path.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in Path("/proc/self/mountinfo").read_text().splitlines():

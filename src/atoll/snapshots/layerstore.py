@@ -1,4 +1,4 @@
-"""Frozen layers, where they lie."""
+"""The store of frozen layers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _ID_BYTES = 10
 
 
 class LayerStore:
-    """The frozen layers of a home, each a directory of its id. Blocks as ``Layers`` does.
+    """The frozen layers of a home. Each is a directory named by its id. Methods block like those of
+    ``Layers``.
 
     Args:
-        directory: Where they lie, on the file system of the sandboxes.
-        complete: Whether one may stand on another.
+        directory: Where the layers are, on the file system of the sandboxes.
+        complete: Whether a layer may be below another one.
     """
 
     def __init__(self, directory: Path, complete: bool) -> None:
@@ -32,12 +33,13 @@ class LayerStore:
         self.seals = TreeSeals(directory)
 
     def ids(self) -> list[str]:
-        """Ids of all frozen layers."""
+        """Return the ids of all frozen layers."""
         return sorted(name for name in self._names() if not name.startswith("."))
 
     def remove_unfinished(self) -> list[str]:
-        """Erase what crashes left of copies and removals; the ids. For the start, when no copy is under
-        way.
+        """Erase what crashes left of copies and removals, and return the ids.
+
+        Call it at the start, when no copy is running.
         """
         self.seals.sweep()
         found = [name for name in self._names() if name.startswith(ASIDE)]
@@ -49,21 +51,21 @@ class LayerStore:
         return os.listdir(self._directory) if self._directory.exists() else []
 
     def path(self, layer_id: str) -> Path:
-        """Where a frozen layer lies."""
+        """Return where a frozen layer is."""
         return self._directory / layer_id
 
     def size_bytes(self, layer_id: str) -> int:
-        """Bytes that a frozen layer occupies."""
+        """Return the size of a frozen layer in bytes."""
         return tree_bytes(self.path(layer_id))
 
     async def sync(self, layer_id: str) -> None:
-        """Return when all of a layer is on the disk, so that it survives a power cut."""
+        """Return when the whole layer is on the disk, so that it survives a power cut."""
         await anyio.to_thread.run_sync(sync_tree, self.path(layer_id))
 
     def merge(self, run: Stack, layer_id: str) -> None:
-        """Make one layer that says what a run of layers, the top one first, says; durable when this returns.
+        """Merge a run of layers, the top one first, into one layer. It is durable when this returns.
 
-        Disks on the run show the same on it. The run stays.
+        Disks based on the run look the same on it. The run stays.
 
         Raises:
             InternalError: Layers of a user namespace cannot be merged; they are never below another one.
@@ -85,5 +87,5 @@ class LayerStore:
 
 
 def new_layer_id() -> str:
-    """An id that no layer has: 20 hexadecimal digits."""
+    """Make an id that no layer has: 20 hexadecimal digits."""
     return secrets.token_hex(_ID_BYTES)

@@ -1,4 +1,4 @@
-"""Which snapshot stands on which. Pure."""
+"""The tree of snapshots: which one is based on which. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from atoll.types import SnapshotInfo
 
 
 def line_of(starts: Iterable[str], parent_of: Callable[[str], str | None]) -> set[str]:
-    """These snapshots, what they stand on, and so on."""
+    """Return these snapshots and all their ancestors."""
     line: set[str] = set()
     for start in starts:
         each: str | None = start
@@ -21,7 +21,7 @@ def line_of(starts: Iterable[str], parent_of: Callable[[str], str | None]) -> se
 
 
 class SnapshotTree:
-    """The snapshots of a home as a forest, oldest first among brothers."""
+    """The snapshots of a home as a forest, siblings oldest first."""
 
     def __init__(self, snapshots: Sequence[SnapshotInfo]) -> None:
         self._by_id = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
@@ -31,16 +31,16 @@ class SnapshotTree:
             self._children[parent].append(snapshot)
 
     def children(self, snapshot_id: str) -> list[SnapshotInfo]:
-        """The snapshots that stand directly on this one."""
+        """Return the snapshots that are directly based on this one."""
         self._get(snapshot_id)
         return list(self._children.get(snapshot_id, []))
 
     def removable(self, snapshot_id: str) -> SnapshotInfo:
-        """The snapshot, if no other stands on it.
+        """Return the snapshot if no other is based on it.
 
         Raises:
-            SnapshotNotFoundError: There is none of that id.
-            InUseError: Others stand on it; the message names them.
+            SnapshotNotFoundError: There is none with that id.
+            InUseError: Others are based on it; the message names them.
         """
         snapshot = self._get(snapshot_id)
         children = self.children(snapshot_id)
