@@ -1,4 +1,7 @@
-"""Images: immutable root file systems, built, unpacked from the package atoll-base, or pulled on first use."""
+"""Images: immutable root file systems.
+
+They are built, unpacked from the package atoll-base, or pulled on first use.
+"""
 
 from atoll.images.catalog import Image
 from atoll.images.images import Images

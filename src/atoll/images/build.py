@@ -46,7 +46,7 @@ class _Lines:
 async def build(
     recipe: Recipe, rootfs: Path, sources_directory: Path, progress: Callable[[Progress], None]
 ) -> None:
-    """Build an image into ``rootfs``, which does not exist yet. Cancelling ends the build; its files stay.
+    """Build an image into ``rootfs``, which must not exist yet. Cancelling ends the build; its files stay.
 
     Must run as uid 0 of the host, or of a user namespace with a range of uids and gids.
 
@@ -73,7 +73,7 @@ async def build(
 
 
 async def apt_config() -> str:
-    """What ``apt-config dump`` prints on this host; empty where there is no apt."""
+    """Return what ``apt-config dump`` prints on this host; empty where there is no apt."""
     try:
         result = await run_program(["apt-config", "dump"])
     except RunProgramError:

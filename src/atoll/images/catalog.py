@@ -1,4 +1,4 @@
-"""What images a home has, on the disk."""
+"""The catalog of a home's images, on the disk."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ _KEEP_DOWNLOADS_S = 24 * 3600.0
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
-    """An image that is complete on the disk. ``lowers`` are its layers, the top one first; they never change."""
+    """An image that is complete on the disk.
+
+    ``lowers`` are its layers, the top one first; they never change.
+    """
 
     info: ImageInfo
     lowers: tuple[Path, ...]
 
     def owners(self) -> tuple[Owner, ...]:
-        """Files that belong to others than root, where the host could not give them away: the guest does."""
+        """Return the files with owners other than root that the host could not set; the guest sets them."""
         return () if self.info.layers else read_owners(self.lowers[0].parent)
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """What a name stands for; ``fingerprint`` is that of the recipe where it was built."""
+    """What a name refers to. ``fingerprint`` is that of the recipe if the image was built."""
 
     digest: str
     fingerprint: str = ""
@@ -45,11 +48,12 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 class Catalog:
     """Names, records and files of images.
 
-    An image is a directory ``sha256-…`` with ``image.json``, written last. Its files are in ``rootfs`` there, or in
-    the directories in ``layers`` that its record names. ``index.json`` says which digest a name has.
+    An image is a directory ``sha256-…`` with ``image.json``, which is written last. Its files are in
+    ``rootfs`` there, or in the directories in ``layers`` that its record names. ``index.json`` maps names to
+    digests.
 
     Args:
-        directory: Where all of it lies; it may be a symbolic link, so that homes can share images.
+        directory: Where everything is. It may be a symbolic link, so that homes can share images.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -58,13 +62,16 @@ class Catalog:
         self.downloads = directory / "downloads"
 
     def list(self) -> list[ImageInfo]:
-        """The images that have a name, by name; one with several is there several times."""
+        """Return the images that have a name, sorted by name.
+
+        An image with several names appears several times.
+        """
         names = sorted(self.names())
         images = [(name, self.get(name)) for name in names]
         return [msgspec.structs.replace(image.info, name=name) for name, image in images if image]
 
     def get(self, name: str) -> Image | None:
-        """The image of that name or digest; None when it is not there."""
+        """Return the image with that name or digest; None if it is not here."""
         named = self.names().get(name)
         wanted = named.digest if named else name
         if not wanted.startswith("sha256-") or "/" in wanted:
@@ -79,9 +86,9 @@ class Catalog:
         return Image(info=info, lowers=lowers) if all(lower.is_dir() for lower in lowers) else None
 
     def pulled_for(self, team: str) -> Sequence[Image]:
-        """The images that a team had pulled, those that lost their names included, oldest first.
+        """Return the images that a team had pulled, oldest first, including those that lost their names.
 
-        None where homes share their images: each home has teams of its own.
+        Returns nothing where homes share their images, because each home has its own teams.
         """
         if self.directory.is_symlink():
             return []
@@ -90,39 +97,40 @@ class Catalog:
         return sorted(found, key=lambda image: image.info.created_at)
 
     def names(self) -> dict[str, Named]:
-        """What each name stands for."""
+        """Return what each name refers to."""
         try:
             return msgspec.json.decode((self.directory / _INDEX).read_bytes(), type=dict[str, Named])
         except (FileNotFoundError, ValueError):
             return {}
 
     def record(self, info: ImageInfo) -> None:
-        """Make what lies in the image's directory, or in the layers that ``info`` names, an image."""
+        """Turn the files in the image's directory, or in the layers that ``info`` names, into an image."""
         target = self.directory / info.digest
         target.mkdir(mode=0o700, exist_ok=True)
         write_atomically(target / _RECORD, msgspec.json.encode(info))
 
     def has_record(self, digest: str) -> bool:
-        """Whether the image with that digest was completed."""
+        """Whether the image with that digest is complete."""
         return (self.directory / digest / _RECORD).exists()
 
     def name(self, name: str, named: Named) -> None:
-        """Let a name stand for an image from now on."""
+        """Make a name refer to an image from now on."""
         with self._changed_names() as names:
             names[name] = named
 
     def is_only_name(self, name: str) -> bool:
-        """Whether an image would be lost with that name: it is its digest, or it has no other."""
+        """Whether the image would be lost with that name: it is its digest or its only name."""
         names = self.names()
         if name not in names:
             return True
         return not any(other != name and named.digest == names[name].digest for other, named in names.items())
 
     def remove(self, name: str) -> None:
-        """Forget a name, and when it was the image's last one, or the image's digest, erase the image.
+        """Forget a name. If it was the image's last name, or its digest, erase the image too.
 
-        Layers that no other image has go with it. The caller holds the lock on layers, and has seen to it that
-        nothing needs the image. Where homes share their images another one may: then only names are forgotten.
+        Layers that no other image has are erased with it. The caller holds the lock on layers and has checked
+        that nothing needs the image. Where homes share their images, another home may need it: then only
+        names are forgotten.
 
         Raises:
             ImageNotFoundError: No image has that name.
@@ -141,17 +149,20 @@ class Catalog:
                 self._erase_layer(self.layers / layer)
 
     def erase(self, digest: str) -> None:
-        """Erase an image's record and what is its alone."""
-        # The record goes first: without it, what is left of the directory is no image.
+        """Erase an image's record and everything that only it uses."""
+        # The record goes first: without it, the rest of the directory is not an image.
         (self.directory / digest / _RECORD).unlink(missing_ok=True)
         remove_tree(self.directory / digest)
 
     def unneeded(self, in_use: Collection[str], *, now_s: float | None = None) -> Sequence[Path]:
-        """What nothing needs: images with no name, layers of no image, and downloads and half seals that
-        nobody went on with for a day. Nothing where homes share their images. The caller holds the lock on layers.
+        """Return what nothing needs: images without a name, layers of no image, and stale downloads and
+        checksums.
+
+        Downloads and half-written checksums are stale after a day without progress. Returns nothing where
+        homes share their images. The caller holds the lock on layers.
 
         Args:
-            in_use: Digests of images that are needed without a name, too.
+            in_use: Digests of images that are needed even without a name.
         """
         if self.directory.is_symlink():
             return []
@@ -176,7 +187,7 @@ class Catalog:
             return []
 
     def _erase_layer(self, path: Path) -> None:
-        # Renamed first, so that a crash leaves no layer that has lost a part.
+        # Renamed first, so that a crash leaves no layer with a part missing.
         aside = self.layers / f"{BUILDING}{path.name}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(path, aside)
@@ -192,10 +203,10 @@ class Catalog:
 
 
 def top_first(layers: Sequence[str]) -> list[str]:
-    """An image's layers as they are stacked, each once.
+    """Return an image's layers in stacking order, each once.
 
-    The kernel stacks a directory once. Of a layer that comes again, as empty ones often do, the top one decides: it
-    says again all that the lower one says.
+    The kernel stacks a directory only once. If a layer appears several times, as empty ones often do, the top
+    one is enough: it hides everything that the lower one has.
     """
     return list(dict.fromkeys(reversed(layers)))
 
@@ -208,9 +219,10 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def try_lock(path: Path) -> int | None:
-    """A descriptor that holds the exclusive lock on a file, made if missing; None while somebody else holds it.
+    """Return a descriptor with the exclusive lock on a file, which is made if missing; None if another
+    process has it.
 
-    Whoever holds it may remove the file.
+    The owner of the lock may remove the file.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     while True:

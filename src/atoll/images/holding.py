@@ -1,4 +1,4 @@
-"""Waiting for what one process at a time may do."""
+"""A lock among all processes, for work that only one may do at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _POLL_S = 0.2
 
 @contextlib.asynccontextmanager
 async def held(path: Path, progress: Callable[[Progress], None], waiting: str) -> AsyncIterator[None]:
-    """Hold the lock on a file, among all processes; ``waiting`` is told once while somebody else has it."""
+    """Hold the lock on a file, among all processes.
+
+    ``waiting`` is reported once if another process has it.
+    """
     told = False
     while (fd := try_lock(path)) is None:
         if not told:

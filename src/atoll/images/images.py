@@ -33,12 +33,13 @@ _LOCK = ".lock"
 class Images:
     """The images of one home, by name: ``base``, which is built here, and those of registries.
 
-    Builds are done aside, one at a time for all processes, and what a crashed one left is removed by the next.
+    Builds run in a temporary directory, one at a time for all processes. What a crashed build left is removed
+    by the next one.
 
     Args:
-        directory: Where the images lie; it may be a symbolic link, so that homes can share images.
-        settings: How images of registries come here.
-        stacking: How layers lie on each other in this home.
+        directory: Where the images are. It may be a symbolic link, so that homes can share images.
+        settings: How images are pulled from registries.
+        stacking: How layers are stacked in this home.
         ready: The archive that ``base`` is unpacked from; None builds it.
     """
 
@@ -55,22 +56,23 @@ class Images:
         self._ready = ready
 
     def list(self) -> list[ImageInfo]:
-        """The images that have a name, by name."""
+        """Return the images that have a name, sorted by name."""
         return self._catalog.list()
 
     def get(self, name: str) -> Image | None:
-        """The image of that name or digest; None when it is not there.
+        """Return the image with that name or digest; None if it is not here.
 
         Raises:
-            InvalidSpecError: It is no name of an image.
+            InvalidSpecError: It is not a name of an image.
         """
         return self._catalog.get(image_name(name))
 
     def found(self, name: str, access: ImageAccess) -> Image | None:
-        """The image of that name, or digest, that may be used with these rights; None when there is none here.
+        """Return the image with that name or digest if these rights allow its use; None if there is none
+        here.
 
         Raises:
-            InvalidSpecError: It is no name of an image.
+            InvalidSpecError: It is not a name of an image.
         """
         name = image_name(name)
         if name == BASE:
@@ -92,25 +94,25 @@ class Images:
         access: ImageAccess = HOST_ACCESS,
         most_bytes: int | None = None,
     ) -> Image:
-        """The image of that name, built or pulled first if it is missing. ``base`` is built again if its recipe has
-        changed since.
+        """Return the image with that name. A missing one is built or pulled first.
 
-        Of two callers at once, in whatever processes, one does the work and the other waits. Cancelling ends it.
+        ``base`` is built again if its recipe has changed. If several callers ask at once, in any processes,
+        one does the work and the others wait. Cancelling ends it.
 
         Args:
             progress: Called with each report of the work.
-            newest: Ask the registry what it has now under that name. Whoever brings credentials always does.
-            access: For whom, and with which rights.
-            most_bytes: What it may add to the disk, where that is less than any image may have.
+            newest: Ask the registry what it has now under that name. With credentials this always happens.
+            access: The team and its rights.
+            most_bytes: How much it may add to the disk, if that is less than any image may have.
 
         Raises:
-            InvalidSpecError: It is no name of an image.
+            InvalidSpecError: It is not a name of an image.
             QuotaError: It would add more than ``most_bytes``.
             ImageNotFoundError: Its registry has no such image.
             ImageBuildError: The build failed; the hint says what to do.
-            ImagePullError: The registry did not give it, or what it gave is no good.
+            ImagePullError: The registry did not return it, or returned an invalid image.
             UnsupportedError: There is none for this machine.
-            HostError: This host lacks what a build needs.
+            HostError: This host lacks something that a build needs.
         """
         name = image_name(name)
         if name != BASE:
@@ -122,7 +124,7 @@ class Images:
                 name, progress, access, newest=newest, most_bytes=most_bytes
             )
         ready = self._ready
-        # How this host reaches its mirror is not in the fingerprint, so need not be asked for this.
+        # The fingerprint does not depend on how this host reaches its mirror, so that need not be known here.
         fingerprint = ready.about.fingerprint if ready else Recipe(suite=suite_of_host(_ETC)).fingerprint()
         if image := self._current(fingerprint):
             return image
@@ -142,11 +144,14 @@ class Images:
         raise ImageNotFoundError(f"there is no image {name!r}", hint="`atoll image ls` shows those there are")
 
     def pulled_for(self, team: str) -> Sequence[Image]:
-        """The images that a team had pulled, oldest first; none where homes share their images."""
+        """Return the images that a team had pulled, oldest first; none where homes share their images."""
         return self._catalog.pulled_for(team)
 
     def give_up(self, digest: str) -> bool:
-        """Erase an image with all its names, unless images are just being stacked. Whether it was."""
+        """Erase an image with all its names, unless images are being stacked now.
+
+        Returns whether it was erased.
+        """
         fd = try_lock(self._pulls.layers_lock)
         if fd is None:
             return False
@@ -157,21 +162,22 @@ class Images:
         return True
 
     async def forget_team(self, team: str) -> None:
-        """Forget the images that a team had for itself."""
+        """Forget the images that only this team may use."""
         own = Realm(team).key("")
         for name in [name for name in self._catalog.names() if name.startswith(own)]:
             with contextlib.suppress(ImageNotFoundError):
                 await self.remove(name)
 
     def is_only_name(self, name: str) -> bool:
-        """Whether removing that name, or digest, erases the image."""
+        """Whether removing that name or digest erases the image."""
         return self._catalog.is_only_name(image_name(name))
 
     async def remove(self, name: str, check: Callable[[], None] | None = None) -> None:
-        """Forget that name, and erase the image when it was its last one.
+        """Forget that name, and erase the image if it was its last name.
 
         Args:
-            check: Raises if something needs it. A pull may have to end before, and meanwhile much may happen.
+            check: Raises if something needs the image. It is called after any wait for a pull, when things
+                may have changed.
 
         Raises:
             ImageNotFoundError: No image has that name.
@@ -182,10 +188,10 @@ class Images:
             await asyncio.to_thread(self._catalog.remove, image_name(name))
 
     def unneeded(self, in_use: Collection[str]) -> Collection[Path]:
-        """What nothing needs, but for what a pull may be about to use: then, and where homes share images, nothing.
+        """Return what nothing needs. While a pull may use it, or where homes share images, return nothing.
 
         Args:
-            in_use: Digests of images that are needed without a name, too.
+            in_use: Digests of images that are needed even without a name.
         """
         fd = try_lock(self._pulls.layers_lock)
         if fd is None:
@@ -196,7 +202,7 @@ class Images:
             os.close(fd)
 
     def collect(self, path: Path, in_use: Collection[str]) -> None:
-        """Erase one of those that are not needed.
+        """Erase one of the unneeded paths.
 
         Raises:
             InUseError: It is needed by now.
@@ -220,7 +226,7 @@ class Images:
 
     @contextlib.asynccontextmanager
     async def _aside(self) -> AsyncIterator[Path]:
-        """A directory for an image that is being made; what earlier ones left is erased."""
+        """Make a directory for an image that is being made, and erase those of earlier attempts."""
         for stale in self._directory.glob(f"{BUILDING}*"):
             await asyncio.to_thread(remove_tree, stale)
         aside = Path(tempfile.mkdtemp(prefix=BUILDING, dir=self._directory))
@@ -258,7 +264,7 @@ class Images:
 
 
 def _nothing(_: Progress) -> None:
-    """Nobody is told."""
+    """Ignore a progress report."""
 
 
 async def _build(aside: Path, progress: Callable[[Progress], None]) -> None:

@@ -1,4 +1,4 @@
-"""Whose an image's files are, where the host could not give them away."""
+"""Owners of an image's files that the host could not set."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _OWNERS = "owners.json"
 
 
 def write_owners(image: Path, owners: Sequence[Owner]) -> None:
-    """Note, beside ``rootfs``, the files that belong to others than root; the guest agent gives them away at boot.
+    """Record, next to ``rootfs``, files with owners other than root; the guest agent sets the owners at boot.
 
-    Only where one number of the host is all there is: elsewhere the files have their owners. Names that are not
+    Only needed where the host gives just one uid; elsewhere the files have their owners. Names that are not
     UTF-8 stay root's.
     """
     kept = [owner for owner in owners if _is_text(owner[0])]
@@ -26,14 +26,14 @@ def write_owners(image: Path, owners: Sequence[Owner]) -> None:
 
 
 def stacked_owners(below: dict[str, tuple[int, int]], above: dict[str, tuple[int, int]]) -> None:
-    """Add to the owners of the layers ``below`` those of the one ``above``, which has taken some files to root."""
+    """Combine the owners of the layers ``below`` with those of ``above``, which makes some files root's."""
     below.update(above)
     for path in [path for path, owner in below.items() if owner == (0, 0)]:
         del below[path]
 
 
 def read_owners(image: Path) -> tuple[Owner, ...]:
-    """What ``write_owners`` noted; nothing where the files have their owners."""
+    """Return what ``write_owners`` recorded; nothing where the files have their owners."""
     try:
         return msgspec.json.decode((image / _OWNERS).read_bytes(), type=tuple[Owner, ...])
     except FileNotFoundError:

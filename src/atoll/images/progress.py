@@ -1,4 +1,4 @@
-"""Reads from mmdebstrap's output how far a build has come."""
+"""Reads the progress of a build from mmdebstrap's output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN = (
     (re.compile(r"^I: extracting archives"), "extracting the first packages"),
     (re.compile(r"^I: cleaning package lists"), "finishing"),
 )
-# Where each step begins and ends, in parts of the time that a build takes on 2 quiet cores.
+# The start and end of each step, as fractions of a build's time on 2 idle cores.
 _SPANS = {
     "reading the package lists": (0.0, 0.05),
     "downloading the first packages": (0.05, 0.09),
@@ -34,7 +34,10 @@ _SPANS = {
 
 
 class BuildProgress:
-    """Turns lines of output into reports. A build installs in two rounds, and each counts its own packages."""
+    """Turns lines of output into reports.
+
+    A build installs in two rounds, and each counts its own packages.
+    """
 
     def __init__(self) -> None:
         self._round = "first"
@@ -43,7 +46,7 @@ class BuildProgress:
         self._whole = 0.0
 
     def feed(self, line: str) -> Progress | None:
-        """What this line tells, or None when it tells nothing new."""
+        """Return the progress that this line shows, or None if it shows nothing new."""
         if counted := _COUNT.match(line):
             self._total = float(counted["count"])
         for pattern, name in _ROUNDS:

@@ -1,4 +1,4 @@
-"""Brings an image from its registry into a home's catalog."""
+"""Pulls an image from its registry into a home's catalog."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ Stacking = Literal["trusted", "user", "none"]
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _TRIES = 3
-# The guest agent gives each of them away at each boot.
+# The guest agent sets each of these owners at each boot.
 _MOST_OWNERS = 50_000
 _LAYERS_LOCK = ".lock"
-# The part of a pull that downloads; what comes then is unpacked.
+# The fraction of a pull that downloads. The rest unpacks.
 _FETCHED = 0.7
 
 Report = Callable[[Progress], None]
 
 
 class _Layer(NamedTuple):
-    """A layer to unpack: its directory, its content's digest, and how it comes."""
+    """A layer to unpack: its directory, the digest of its content, and how it is downloaded."""
 
     directory: str
     diff_id: str
@@ -50,7 +50,7 @@ class _Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is pulled: the name, with which rights, whose it then is, and what it may add to the disk."""
+    """A requested pull: the name, the rights, the realm of the result, and what it may add to the disk."""
 
     name: str
     access: ImageAccess
@@ -62,9 +62,9 @@ class Pulls:
     """Pulls images: each layer once, by its content.
 
     Args:
-        catalog: Where they go.
-        settings: How they come.
-        stacking: How layers lie on each other here. With ``"none"`` they are merged, for each image anew.
+        catalog: Where images are stored.
+        settings: How they are pulled.
+        stacking: How layers are stacked here. With ``"none"`` they are merged, separately for each image.
     """
 
     def __init__(self, catalog: Catalog, settings: PullSettings, stacking: Stacking) -> None:
@@ -77,16 +77,17 @@ class Pulls:
     async def pull(
         self, name: str, progress: Report, access: ImageAccess, *, newest: bool, most_bytes: int | None = None
     ) -> Image:
-        """Have the image of that name, as its registry has it now with ``newest``, else of whatever age.
+        """Return the image with that name. With ``newest`` it is what the registry has now, otherwise of any
+        age.
 
-        Of two callers at once, in whatever processes, one pulls and the other waits. What has come before an error or
-        a cancellation is gone on with by the next.
+        If several callers ask at once, in any processes, one pulls and the others wait. The next pull
+        continues what an error or a cancellation interrupted.
 
         Raises:
             ImageNotFoundError: Its registry has none.
             QuotaError: It would add more than ``most_bytes`` to the disk.
             UnsupportedError: It has none for this machine.
-            ImagePullError: It could not be had, or is no good.
+            ImagePullError: It could not be pulled, or is invalid.
             NoSpaceError: The disk is full.
         """
         asked = _Asked(name, access, realm_of(access), most_bytes)
@@ -101,9 +102,8 @@ class Pulls:
                 self._check(name, resolved)
                 return await self._have(asked, resolved, progress)
             finally:
-                lock.unlink(
-                    missing_ok=True
-                )  # else there would be one of each name that anybody ever asked for
+                # Otherwise there would be one for each name that was ever requested.
+                lock.unlink(missing_ok=True)
 
     async def _have(self, asked: _Asked, resolved: Resolved, progress: Report) -> Image:
         fetched: list[Blob] = []
@@ -111,7 +111,8 @@ class Pulls:
             try:
                 image = await self._brought(asked, resolved, fetched, progress)
             except BaseException:
-                # What is on its way counts to no quota: a team begins anew, the owner of the home goes on with it.
+                # Unfinished downloads count towards no quota. So a team starts again, and the owner of the
+                # home continues.
                 if asked.access.team is not None:
                     done_with |= self._files(asked, fetched)
                 raise
@@ -120,8 +121,10 @@ class Pulls:
 
     @contextlib.contextmanager
     def _among_pulls(self, directory: Path) -> Iterator[set[Path]]:
-        """Keep a directory of downloads there. Of all pulls that go on in it the last one removes what they are done
-        with, for another one may be about to use it, and the directory if it is empty.
+        """Keep a directory of downloads while pulls use it.
+
+        The last of these pulls removes what they no longer need, because another pull may be about to use it,
+        and the directory if it is empty.
         """
         done_with = self._done_with.setdefault(directory, set())
         fd = _shared(directory)
@@ -133,7 +136,7 @@ class Pulls:
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     for path in self._done_with.pop(directory, ()):
                         path.unlink(missing_ok=True)
-                    with contextlib.suppress(OSError):  # a later pull goes on with what is there
+                    with contextlib.suppress(OSError):  # a later pull continues with what is there
                         directory.rmdir()
             finally:
                 os.close(fd)
@@ -147,7 +150,7 @@ class Pulls:
                 missing = self._missing(asked.realm, resolved)
                 fetched += [layer.blob for layer in missing]
                 await self._fetch(asked, missing, progress)
-            # What is unpacked must have its record before somebody collects what no image needs.
+            # What is unpacked must get its record before another process collects what no image needs.
             async with held(self.layers_lock, progress, "waiting for another image"):
                 if image := self._catalog.get(digest):
                     return self._named(asked, image)
@@ -159,7 +162,7 @@ class Pulls:
 
     @property
     def layers_lock(self) -> Path:
-        """Held while layers become an image's, or are collected."""
+        """Return the lock that is held while layers are added to an image or collected."""
         return self._catalog.layers / _LAYERS_LOCK
 
     def _named(self, asked: _Asked, image: Image) -> Image:
@@ -167,7 +170,7 @@ class Pulls:
         return image
 
     def _files(self, asked: _Asked, blobs: Iterable[Blob]) -> set[Path]:
-        """What is on the disk of blobs, whole or in part."""
+        """Return the files of blobs on the disk, complete or partial."""
         whole = {self._blob(asked, blob) for blob in blobs}
         return whole | {path.with_name(f"{path.name}.part") for path in whole}
 
@@ -192,7 +195,7 @@ class Pulls:
             )
 
     def _missing(self, realm: Realm, resolved: Resolved) -> list[_Layer]:
-        """The layers to unpack, the lowest first, each content once."""
+        """Return the layers to unpack, lowest first, each content once."""
         ids = resolved.config.rootfs.diff_ids or []
         rows = [
             _Layer(realm.directory(diff_id), diff_id, blob)
@@ -260,7 +263,10 @@ class Pulls:
 
     @contextlib.asynccontextmanager
     async def _aside(self, layer: str) -> AsyncIterator[Path]:
-        """An empty directory to make a layer of, which nobody takes for one; it goes with all that is in it."""
+        """Make an empty directory to build a layer in.
+
+        It is not taken for a layer, and is erased afterwards.
+        """
         aside = Path(tempfile.mkdtemp(prefix=BUILDING, dir=self._catalog.layers))
         try:
             inside = aside / layer
@@ -271,7 +277,7 @@ class Pulls:
             await to_the_end(asyncio.to_thread(remove_tree, aside))
 
     async def _settle(self, inside: Path) -> None:
-        """Let what was made aside be a layer: all of it is right, and then on the disk."""
+        """Make a finished directory a layer. Its content is complete, and is written to the disk here."""
         await asyncio.to_thread(sync_tree, inside)
         os.rename(inside, self._catalog.layers / inside.name)
 
@@ -293,7 +299,7 @@ class Pulls:
         return unpacked
 
     def _most_bytes(self, asked: _Asked) -> int:
-        """What its layers may have, unpacked."""
+        """Return how large its layers may be, unpacked."""
         most_bytes = self._settings.most_bytes
         return most_bytes if asked.most_bytes is None else min(most_bytes, asked.most_bytes)
 
@@ -319,7 +325,7 @@ class Pulls:
         return info
 
     async def _seam(self, name: str, ids: Sequence[str]) -> list[str]:
-        """The layer that these need on top, if any."""
+        """Return the seam that these layers need on top, if any."""
         prefix, layers = f"{self._stacking}.", top_first(ids)
         if not may_need_seam((self._catalog.layers / layer for layer in layers), prefix):
             return []
@@ -332,7 +338,7 @@ class Pulls:
         return [seam]
 
     def _empty(self) -> str:
-        """The layer of an image that has none."""
+        """Return the layer of an image that has none."""
         layer = f"sha256-{hashlib.sha256(b'').hexdigest()}"
         if self._stacking != "none":
             (self._catalog.layers / layer).mkdir(mode=0o755, exist_ok=True)
@@ -340,21 +346,21 @@ class Pulls:
 
 
 class _Left:
-    """What the layers of one image may still have, together."""
+    """How much the layers of one image may still have, together."""
 
     def __init__(self, most_bytes: int, most_entries: int) -> None:
         self.bytes, self.entries = most_bytes, most_entries
 
     def take(self, count_bytes: int, entries: int) -> None:
-        # Nothing left must not read as no bound.
+        # Zero left must not be read as no bound.
         self.bytes, self.entries = max(1, self.bytes - count_bytes), max(0, self.entries - entries)
 
 
 def _shared(directory: Path) -> int:
-    """A descriptor of a directory, made if missing, that holds its lock shared."""
+    """Return a descriptor of a directory, made if missing, with the shared lock on it."""
     while True:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # removed just now
+        with contextlib.suppress(FileNotFoundError):  # it was just removed
             fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             fcntl.flock(fd, fcntl.LOCK_SH)
             if directory.exists() and os.path.samestat(directory.stat(), os.fstat(fd)):
@@ -371,7 +377,7 @@ def _no_room(asked: _Asked) -> QuotaError:
 
 
 def environment_of(lines: Sequence[str]) -> dict[str, str]:
-    """The variables of an image; what is none is left out."""
+    """Return the variables of an image, without invalid ones."""
     pairs = (line.partition("=") for line in lines)
     return {name: value for name, equals, value in pairs if name and equals and "\0" not in name + value}
 

@@ -24,7 +24,7 @@ from atoll.types import ImageAccess
 
 
 class TooBigError(ImagePullError):
-    """An image has more bytes than it may."""
+    """An image is larger than allowed."""
 
 
 _T = TypeVar("_T")
@@ -66,14 +66,14 @@ _TROUBLE: dict[str, tuple[type[AtollError], str | None]] = {
 
 
 class Blob(msgspec.Struct, frozen=True):
-    """A layer as its registry has it."""
+    """A layer as its registry stores it."""
 
     digest: str
     size: int
 
 
 class RunConfig(msgspec.Struct, frozen=True, rename="pascal"):
-    """What an image says of the program that it is for. Registries send null for what is not set."""
+    """What an image says about its program. Registries send null for values that are not set."""
 
     user: str | None = None
     env: list[str] | None = None
@@ -104,7 +104,10 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 class Unpacked(msgspec.Struct, frozen=True):
-    """What came out of a layer; ``skipped`` counts devices. ``owners`` are those that files could not be given to."""
+    """The result of unpacking a layer.
+
+    ``skipped`` counts devices. ``owners`` are those that could not be set.
+    """
 
     bytes: int
     entries: int
@@ -117,14 +120,14 @@ class _Seamed(msgspec.Struct, frozen=True):
 
 
 class PullSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How images come here.
+    """How images are pulled.
 
     Args:
-        mirrors: Where to ask first, by the registry's host: hosts, each with a path where it needs one.
-        insecure: Hosts, with ports, with which plain http will do.
-        private: Networks in which no registry is asked for what a stranger named.
-        most_bytes: The most that an image may have, unpacked.
-        most_entries: The most files that an image may have.
+        mirrors: Hosts to ask first, by the registry's host, each with a path if it needs one.
+        insecure: Hosts, with ports, for which plain http is allowed.
+        private: Networks in which no registry is asked for an image that a stranger named.
+        most_bytes: The largest size of an image, unpacked.
+        most_entries: The largest number of files in an image.
     """
 
     mirrors: Mapping[str, Sequence[str]] = {}
@@ -148,22 +151,22 @@ class _Done(msgspec.Struct, frozen=True):
 
 
 class Puller:
-    """Brings images. Must run as uid 0 of the host, or of a user namespace.
+    """Pulls images. It must run as uid 0 of the host, or of a user namespace.
 
     Args:
-        settings: How images come here.
+        settings: How images are pulled.
     """
 
     def __init__(self, settings: PullSettings) -> None:
         self._settings = settings
 
     async def resolve(self, name: str, access: ImageAccess) -> Resolved:
-        """Ask the registry what an image is.
+        """Ask the registry for the description of an image.
 
         Raises:
-            ImageNotFoundError: The registry has none of that name.
+            ImageNotFoundError: The registry has none with that name.
             UnsupportedError: It has none for this machine.
-            ImagePullError: The registry cannot be asked, or answers what it must not.
+            ImagePullError: The registry cannot be reached, or its answer is invalid.
         """
         answer = await _run("resolve", name, self._place(name, access), timeout_s=_RESOLVE_S)
         return _read(answer, Resolved, name)
@@ -176,14 +179,13 @@ class Puller:
         into: Path,
         came: Callable[[int], None],
     ) -> None:
-        """Bring layers into a directory, each under its digest. What has come before an error or a cancellation is
-        kept there, and gone on with.
+        """Download layers into a directory, each under its digest. An interrupted download can be continued.
 
         Args:
-            came: Called with how many bytes are there.
+            came: Called with the number of bytes downloaded so far.
 
         Raises:
-            ImagePullError: They cannot be had.
+            ImagePullError: They cannot be downloaded.
             NoSpaceError: The disk is full.
         """
         place = self._place(name, access)
@@ -193,16 +195,17 @@ class Puller:
         await _run("fetch", name, request, timeout_s=None, came=came, cwd=into)
 
     async def unpack(self, name: str, blob: Path, directory: Path, wanted: Mapping[str, Any]) -> Unpacked:
-        """Make of a layer that has come its files, in a directory that is empty, or for a flat image has those of the
-        layers below it. They are to be used only when this returns. A layer that is no good is removed: no other pull
-        finds it again.
+        """Unpack a downloaded layer into a directory.
+
+        The directory must be empty or, for a flat image, have the files of the layers below. Use the files
+        only after this returns. An invalid layer is removed, so that no other pull finds it.
 
         Args:
-            wanted: Digests and bounds, as the program wants them.
+            wanted: Digests and bounds, in the program's format.
 
         Raises:
-            ImagePullError: It is not what its digest says, or no good.
-            UnsupportedError: It has files of users that there are not here.
+            ImagePullError: It does not match its digest, or is invalid.
+            UnsupportedError: It has files of users that do not exist here.
             NoSpaceError: The disk is full.
         """
         with _opened(blob, os.O_NONBLOCK) as blob_fd, _opened(directory, os.O_DIRECTORY) as directory_fd:
@@ -214,8 +217,10 @@ class Puller:
     async def seam(
         self, name: str, where: Path, layers: Sequence[str], directory: Path, overlay_prefix: str
     ) -> bool:
-        """Make the layer that lies on these, in an empty directory, and say whether they need it: where one of them has
-        a directory only for what is in it, whose that is the layers below say.
+        """Make the seam of these layers in an empty directory, and return whether they need it.
+
+        They need it if one of them has a directory only as a parent of its files: the layers below know its
+        owner.
 
         Args:
             where: Where the layers are.
@@ -259,7 +264,7 @@ def _opened(path: Path, how: int) -> Iterator[int]:
 
 
 def _stranger(id_map: str) -> int:
-    """The number to be while talking to registries: nobody's, or the last one that there is."""
+    """Return the uid to use while talking to registries: nobody's, or the last one that exists."""
     rows = [[int(field) for field in line.split()] for line in id_map.splitlines()]
     last = max(first + count - 1 for first, _, count in rows)
     return min(_NOBODY, last)
@@ -276,7 +281,7 @@ async def _run(
     pass_fds: Sequence[int] = (),
     judged: Path | None = None,
 ) -> bytes:
-    """Have the program do a step. ``judged`` is removed if the program says that what it was given is no good."""
+    """Run a step of the program. ``judged`` is removed if the program says that its input is invalid."""
     try:
         result = await run_program(
             [str(puller_path()), step],
@@ -308,7 +313,7 @@ async def _run(
 
 
 def _how_it_ended(result: ProgramResult) -> str:
-    """What is known of a program that was killed, or failed before it could say why."""
+    """Describe the end of a program that was killed or failed without a message."""
     lines = result.stderr.decode(errors="replace").splitlines()
     said = "\n".join(line for line in lines if not line.startswith('{"done":'))
     how = f"by signal {-result.exit_code}" if result.exit_code < 0 else f"with {result.exit_code}"
@@ -316,7 +321,7 @@ def _how_it_ended(result: ProgramResult) -> str:
 
 
 def _without_password(text: str, request: Mapping[str, Any]) -> str:
-    """What a registry may have said, without what it was told."""
+    """Return text from a registry without the password that it was sent."""
     login = request.get("login")
     if not login or not login["password"]:
         return text
@@ -327,7 +332,7 @@ def _without_password(text: str, request: Mapping[str, Any]) -> str:
 
 
 class _Counts:
-    """Reads the newest count out of pieces of lines."""
+    """Reads the newest count from pieces of lines."""
 
     def __init__(self, tell: Callable[[int], None]) -> None:
         self._tell = tell

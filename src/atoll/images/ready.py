@@ -1,4 +1,4 @@
-"""The image ``base`` as the package atoll-base brings it: an archive that only has to be unpacked."""
+"""The image ``base`` from the package atoll-base: an archive that only has to be unpacked."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ARCHIVE = "base.tar.xz"
 ABOUT = "base.json"
 _SPARE_BYTES = 64 << 20
 _TELL_EVERY = 100
-# The part of the time that the checksum takes.
+# The fraction of the time that the checksum takes.
 _CHECKED = 0.05
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What the package says of its archive. ``machine`` is the processor, as ``uname -m`` has it."""
+    """What the package says about its archive. ``machine`` is the processor, as in ``uname -m``."""
 
     fingerprint: str
     digest: str
@@ -39,13 +39,13 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadyBase(msgspec.Struct, frozen=True):
-    """An archive of ``base``: a tar of the root directory, compressed by xz, with numbers as owners."""
+    """An archive of ``base``: a tar of the root directory, compressed with xz, with numeric owners."""
 
     about: About
     archive: Path
 
     async def unpack(self, image: Path, progress: Callable[[Progress], None]) -> None:
-        """Make ``rootfs`` in the directory ``image``. Cancelling ends it; what is there by then stays.
+        """Make ``rootfs`` in the directory ``image``. Cancelling ends it; what exists by then stays.
 
         Raises:
             ImageBuildError: The archive is damaged.
@@ -75,7 +75,7 @@ class ReadyBase(msgspec.Struct, frozen=True):
         owners: list[Owner] = []
         try:
             with tarfile.open(self.archive, "r|xz", errorlevel=2) as tar:
-                # The package is as trusted as this one: links and owners as they are.
+                # The package is as trusted as this one, so links and owners are taken as they are.
                 tar.extraction_filter = lambda member, _: member
                 members = self._members(tar, owners, tell, stop)
                 (image / "rootfs").mkdir()
@@ -120,7 +120,7 @@ class ReadyBase(msgspec.Struct, frozen=True):
 
 
 def ready_base(machine: str) -> ReadyBase | None:
-    """The archive of the installed package atoll-base for this processor, None where there is none."""
+    """Return the archive of the installed package atoll-base for this processor; None if there is none."""
     found = find_spec(PACKAGE)
     if found is None or found.origin is None:
         return None

@@ -1,4 +1,4 @@
-"""Whose images are whose: what one team pulled with its credentials leads no other to a file of it."""
+"""Realms of images: what one team pulled with its credentials gives no other team access to its files."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _MARK = "@"
 
 @dataclass(frozen=True)
 class Realm:
-    """Images that share layers, and those who may use them.
+    """Images that share layers, and who may use them.
 
-    Nothing of one realm is found from another: not by an image's digest, and not by that of a layer, of which anybody
-    who makes an image can claim that it is in there.
+    Nothing of one realm can be found from another, neither by an image's digest nor by a layer's: anyone who
+    makes an image can claim that it contains a layer with some digest.
 
     Attributes:
-        owner: A team; the empty string for what is open to all teams, None for what the home's owner has.
+        owner: A team; the empty string for images open to all teams, None for those of the home's owner.
     """
 
     owner: str | None
 
     def key(self, name: str) -> str:
-        """What the catalog calls the image of that name."""
+        """Return the key of the image ``name`` in the catalog."""
         return name if self.owner is None else f"{_MARK}{self.owner}/{name}"
 
     def directory(self, digest: str) -> str:
-        """The name of the directory for what has the digest ``sha256:…``.
+        """Return the name of the directory for what has the digest ``sha256:…``.
 
         Raises:
-            ImagePullError: It is no digest.
+            ImagePullError: It is not a digest.
         """
         name = directory_name(digest)
         if self.owner is None:
@@ -41,10 +41,10 @@ class Realm:
         return f"sha256-{hashlib.sha256(f'{_MARK}{self.owner}/{name}'.encode()).hexdigest()}"
 
     def downloads(self, directory: Path, repository: str) -> Path:
-        """Where what is on its way lies.
+        """Return the directory for unfinished downloads.
 
-        Teams may claim that their own registry has a layer of another one: how slowly it comes, and whether it is
-        what it should be, is then nobody else's concern.
+        A team may claim that its own registry has a layer of another one. Then only that team is affected by
+        a slow or wrong download.
         """
         if self.owner is None:
             return directory
@@ -52,19 +52,19 @@ class Realm:
 
     @property
     def team(self) -> str | None:
-        """The one team that it is for."""
+        """Return the only team that may use it, if there is one."""
         return self.owner or None
 
 
 def realm_of(access: ImageAccess) -> Realm:
-    """Where an image goes that is pulled with these rights."""
+    """Return the realm of an image that is pulled with these rights."""
     if access.team is None:
         return Realm(None)
     return Realm(access.team if access.login is not None else "")
 
 
 def realms_of(access: ImageAccess) -> tuple[Realm, ...]:
-    """Where an image may be that is asked for with these rights."""
+    """Return the realms in which a request with these rights may find an image."""
     if access.team is None:
         return (Realm(None),)
     if access.trusted:
@@ -73,5 +73,5 @@ def realms_of(access: ImageAccess) -> tuple[Realm, ...]:
 
 
 def is_key(name: str) -> bool:
-    """Whether a name says whose image it is, as only the home's owner does."""
+    """Whether a name includes the image's owner. Only the home's owner uses such names."""
     return name.startswith(_MARK)

@@ -1,4 +1,4 @@
-"""What the image ``base`` is made of. Nothing here touches the host."""
+"""The recipe of the image ``base``. Nothing here touches the host."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ _APT_OPTIONS = (
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """All that decides what a build gives, but for the state of the package archive.
+    """Everything that determines the result of a build, except the state of the package archive.
 
     ``sources`` are apt's source lists by file name (``.list`` or ``.sources``); empty means the
-    distribution's own default. ``apt_options`` and ``guest_apt_options`` are lines of apt's configuration,
-    the latter kept in the image.
+    distribution's default. ``apt_options`` and ``guest_apt_options`` are lines of apt's configuration; the
+    latter are kept in the image.
     """
 
     suite: str
@@ -77,9 +77,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     guest_apt_options: tuple[str, ...] = ()
 
     def fingerprint(self) -> str:
-        """64 hexadecimal digits that change when another recipe would make another image.
+        """Return 64 hexadecimal digits that change if the recipe would make another image.
 
-        How this host reaches its package archive is not in it.
+        How this host reaches its package archive does not count.
         """
         parts = (
             self.suite,
@@ -93,18 +93,18 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def files(self) -> dict[str, str]:
-        """What the call reads, by file name. Not in its arguments, which every user of the host can see.
+        """Return the files that the command reads, by name. Every user of the host can see its arguments.
 
-        A proxy's address among apt's options may hold a password.
+        A proxy's address among apt's options may contain a password.
         """
         options = "".join(f"{option};\n" for option in (*_APT_OPTIONS, *self.apt_options))
         return {APT_OPTIONS: options, **self.sources}
 
     def argv(self, rootfs: Path, sources_directory: Path) -> list[str]:
-        """The call that builds it into ``rootfs``, for uid 0 of the host or of a user namespace.
+        """Return the command that builds it into ``rootfs``, for uid 0 of the host or of a user namespace.
 
-        It gets a mount and a process namespace of its own, so that nothing of it outlives its first process.
-        What ``files`` has must lie in ``sources_directory``.
+        It gets its own mount and process namespaces, so that nothing of it outlives its first process. The
+        files of ``files`` must be in ``sources_directory``.
         """
         options = [f"--aptopt={sources_directory / APT_OPTIONS}"]
         options += [f"--dpkgopt={option}" for option in _DPKG_OPTIONS]
@@ -118,15 +118,13 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def digest(fingerprint: str, installed: Iterable[str]) -> str:
-    """The image's name by content: ``sha256-`` and 64 hexadecimal digits of the recipe and what it
-    installed.
-    """
+    """Return the image's digest, ``sha256-`` and 64 hexadecimal digits, of recipe and installed packages."""
     text = "\n".join((fingerprint, *sorted(installed)))
     return "sha256-" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def installed_packages(dpkg_status: str) -> list[str]:
-    """``name version architecture`` of each installed package, from the text of dpkg's status file."""
+    """Return ``name version architecture`` of each installed package, from the text of dpkg's status file."""
     found = []
     for stanza in dpkg_status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[0] != " ")

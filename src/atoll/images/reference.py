@@ -1,4 +1,7 @@
-"""Names of images: ``base``, which atoll builds, and those that a registry has. Nothing here touches the host."""
+"""Names of images: ``base``, which atoll builds, and references to registries.
+
+Nothing here touches the host.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ _DIGEST = re.compile(r"sha256-[0-9a-f]{64}")
 
 
 def image_name(text: str) -> str:
-    """What an image is kept under: the reference itself, with the tag ``latest`` where it says nothing else.
+    """Return the name that an image is stored under: the reference, with the tag ``latest`` if it has none.
 
-    ``@TEAM/`` may come before it for an image that is a team's alone, and ``@/`` for one of all teams.
+    ``@TEAM/`` may come before it for an image that belongs to one team, and ``@/`` for one of all teams.
 
     Raises:
-        InvalidSpecError: It is no reference.
+        InvalidSpecError: It is not a reference.
     """
     if text == BASE or _DIGEST.fullmatch(text):
         return text
@@ -42,31 +45,31 @@ def image_name(text: str) -> str:
 
 
 def is_digest(name: str) -> bool:
-    """Whether a name is that of a content in this home."""
+    """Whether a name is the digest of an image in this home."""
     return bool(_DIGEST.fullmatch(name))
 
 
 def is_pinned(name: str) -> bool:
-    """Whether a name can never mean another content than today."""
+    """Whether a name can never mean other content than today."""
     return "@sha256:" in name or bool(_DIGEST.fullmatch(name))
 
 
 def pinned(name: str, digest: str) -> str:
-    """The reference by which the registry of ``name`` always gives the image with that ``sha256:…``."""
+    """Return the reference for which the registry of ``name`` always returns the image ``sha256:…``."""
     return f"{repository(name)}@{digest}"
 
 
 def repository(name: str) -> str:
-    """Registry and repository of a reference, as it has them."""
+    """Return the registry and repository of a reference, as the registry has them."""
     match = _REFERENCE.fullmatch(name)
     return match["repository"] if match else name
 
 
 def directory_name(digest: str) -> str:
-    """The name of a directory for what has the digest ``sha256:…``.
+    """Return the name of the directory for what has the digest ``sha256:…``.
 
     Raises:
-        ImagePullError: It is no digest, but something that a registry or an image says instead.
+        ImagePullError: It is not a digest, but other text from a registry or an image.
     """
     name = digest.replace(":", "-")
     if not _DIGEST.fullmatch(name):

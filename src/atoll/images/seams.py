@@ -1,7 +1,7 @@
-"""Directories that a layer names only by what is in them.
+"""Directories that a layer has only as parents of its files.
 
-Whose such a directory is, and its mode, the layers below say, but the kernel shows what the top one has. One more layer
-on top of all, a seam, says it again; the puller makes it.
+The layers below know such a directory's owner and mode, but the kernel shows those of the top layer. A seam
+is one more layer on top of all that sets them again; the puller makes it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ _IMPLIES = "overlay.atoll.implies"
 
 
 def may_need_seam(layers: Iterable[Path], prefix: str) -> bool:
-    """Whether one of them has such directories, by the mark that unpacking has left on it.
+    """Whether one of the layers has such directories. Unpacking has marked it then.
 
     Args:
-        prefix: Of the attributes that the overlay reads: ``trusted.`` or ``user.``.
+        prefix: The prefix of the attributes that the overlay reads: ``trusted.`` or ``user.``.
     """
     return any(_has(layer, prefix + _IMPLIES) for layer in layers)
 
 
 def seam_name(layers: Sequence[str]) -> str:
-    """The name of the layer that lies on these: like theirs, but of no content that could be asked for."""
+    """Return the name of the seam for these layers.
+
+    It looks like their names, but no content has that digest.
+    """
     return f"sha256-{hashlib.sha256(' '.join(('seam', *layers)).encode()).hexdigest()}"
 
 

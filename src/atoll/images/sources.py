@@ -8,7 +8,7 @@ from pathlib import Path
 
 from atoll.images.recipe import Recipe
 
-# What a distribution calls the parts of its own archive; others' archives have other suites or components.
+# The components of a distribution's own archive. Other archives have other suites or components.
 _OWN_COMPONENTS = {"main", "contrib", "non-free", "non-free-firmware"}
 _DEFAULT_SUITE = "bookworm"
 
@@ -20,7 +20,7 @@ _FOR_THE_GUEST = re.compile(r"^Acquire::(Retries|ForceIPv[46]|Check-Valid-Until|
 
 
 def recipe_of_host(etc: Path, apt_config: str) -> Recipe:
-    """The recipe that suits this host.
+    """Return the recipe for this host.
 
     Args:
         etc: The host's /etc.
@@ -43,12 +43,12 @@ def recipe_of_host(etc: Path, apt_config: str) -> Recipe:
 
 
 def suite_of_host(etc: Path) -> str:
-    """The release that images are made of here: the host's own on Debian, else the default."""
+    """Return the release to build images of: the host's own on Debian, otherwise the default."""
     return _debian_suite(_text(etc / "os-release")) or _DEFAULT_SUITE
 
 
 def one_line_entries(text: str, suite: str) -> str:
-    """The entries of a ``.list`` file that are the distribution's own archive of that release."""
+    """Return the entries of a ``.list`` file for the distribution's own archive of that release."""
     kept = []
     for line in text.splitlines():
         words = re.sub(r"\[[^]]*\]", " ", line.split("#")[0]).split()
@@ -58,7 +58,7 @@ def one_line_entries(text: str, suite: str) -> str:
 
 
 def stanzas(text: str, suite: str) -> str:
-    """The stanzas of a ``.sources`` file that are the distribution's own archive of that release."""
+    """Return the stanzas of a ``.sources`` file for the distribution's own archive of that release."""
     kept = []
     for stanza in re.split(r"\n[ \t]*\n", text):
         lines = [line for line in stanza.splitlines() if line.strip() and not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""The way in and out of sandboxes: namespaces, the relay of TCP and DNS, and what may be reached."""
+"""The network of sandboxes: namespaces, the relay of TCP and DNS, and the egress policy."""
 
 from atoll.network.addresses import (
     GATEWAY_ADDRESS,

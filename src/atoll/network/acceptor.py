@@ -1,4 +1,4 @@
-"""Accepts connections: not more often than is fair to other guests, and also when descriptors run out."""
+"""Accepts connections at a rate that is fair to other guests, and copes with a lack of descriptors."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Callable
 
 from atoll.network.pace import Pace
 
-# Between two turns of the event loop, in which everybody else gets one.
+# This many between two turns of the event loop, in which all other tasks run.
 _ACCEPTS = 8
 _PAUSE_S = 0.25
 _SHORTEST_PAUSE_S = 0.02
 
 
 class Acceptor:
-    """Hands over each connection that comes to a listener.
+    """Passes on each connection that comes to a listener.
 
     Args:
-        listener: Non-blocking; it belongs to the acceptor from now on.
-        take: Called with the connection, non-blocking, and the address it came from.
-        pace: How often; meanwhile connections wait in the kernel's queue, and what finds it full asks again later.
+        listener: Non-blocking; the acceptor owns it from now on.
+        take: Called with the non-blocking connection and the address it came from.
+        pace: The allowed rate. Connections beyond it wait in the kernel's queue; when it is full, clients try
+            again later.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Acceptor:
         self._loop.add_reader(listener, self._on_connection)
 
     def close(self) -> None:
-        """Accept no more and close the listener."""
+        """Stop accepting and close the listener."""
         if self._resumption:
             self._resumption.cancel()
         self._loop.remove_reader(self._listener)
@@ -44,7 +45,7 @@ class Acceptor:
         try:
             for _ in range(_ACCEPTS):
                 if (wait_s := self._pace.wait_s()) > 0:
-                    # A few at once, rather than one turn of the event loop for each.
+                    # Accept a few at once, and not one per turn of the event loop.
                     return self._pause(max(wait_s, _SHORTEST_PAUSE_S))
                 connection, peer = self._listener.accept()
                 self._pace.take()
@@ -53,7 +54,7 @@ class Acceptor:
         except (BlockingIOError, ConnectionAbortedError):
             return None
         except OSError:
-            # Out of descriptors or memory: the connection stays in the queue, so look again a little later.
+            # Descriptors or memory are short. The connection stays in the queue, so try again a little later.
             self._pause(_PAUSE_S)
         return None
 

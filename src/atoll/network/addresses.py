@@ -1,4 +1,7 @@
-"""The addresses and ports of a link, the same in every sandbox: a restored copy needs no renumbering."""
+"""The addresses and ports of a link.
+
+They are the same in every sandbox, so a restored copy keeps its addresses.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ GUEST_ADDRESS = "10.254.0.2"
 GATEWAY_ADDRESS = "10.254.0.1"
 PREFIX_BITS = 30
 
-# Fixed as well: a restored guest still has the gateway's hardware address in its neighbour table.
+# This is fixed too: a restored guest still has the gateway's hardware address in its neighbour table.
 GUEST_HARDWARE = bytes.fromhex("02a7011e0002")
 GATEWAY_HARDWARE = bytes.fromhex("02a7011e0001")
 
@@ -14,6 +17,6 @@ GUEST_INTERFACE = "eth0"
 EDGE_INTERFACE = "guest"
 INTERFACE_INDEX = 100
 
-# Below the ports that the kernel gives to dialled connections.
+# These are below the ports that the kernel gives to dialled connections.
 RELAY_PORT = 15001
 DNS_PORT = 53

@@ -1,4 +1,4 @@
-"""May a sandbox connect there? The one place that says so."""
+"""Decides whether a sandbox may connect to an address. No other code decides this."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from atoll.types import EgressPolicy
 
-# Our own list, not `ipaddress.is_private`: that one holds the documentation ranges, into which some gateways
-# resolve public names on purpose.
+# atoll's own list, not `ipaddress.is_private`: that includes the documentation ranges, into which some
+# gateways resolve public names on purpose.
 _REFUSED_V4 = {
     "0.0.0.0/8": "this network",
     "10.0.0.0/8": "private",
@@ -46,18 +46,18 @@ _CARRIERS = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a connection is not made."""
+    """The reason why a connection is refused."""
 
     reason: str
 
 
 def decide(policy: EgressPolicy, address: str, port: int) -> Refusal | None:
-    """Say why a sandbox under ``policy`` must not connect to ``address``, or None when it may.
+    """Return why a sandbox under ``policy`` must not connect to ``address``, or None if it may.
 
     Args:
-        policy: ``"none"`` refuses everything; ``"internet"`` refuses what is not public.
+        policy: ``"none"`` refuses everything; ``"internet"`` refuses every address that is not public.
         address: What the name was resolved to, never a name.
-        port: Any port is as good as another so far; 0 is none.
+        port: All ports are treated alike so far; 0 is no port.
     """
     if policy == "none":
         return Refusal("the sandbox has no network")
@@ -67,9 +67,9 @@ def decide(policy: EgressPolicy, address: str, port: int) -> Refusal | None:
 
 
 def decide_here(policy: EgressPolicy, address: str, port: int) -> Refusal | None:
-    """Decide as ``decide``, and refuse this host's own public addresses too.
+    """Decide like ``decide``, and also refuse this host's own public addresses.
 
-    To reach them from outside one passes the firewall in front of the host; from here one would not.
+    A connection to them from outside passes the firewall in front of the host; one from here would not.
     """
     refusal = decide(policy, address, port)
     if refusal is None and _is_own(address):
@@ -92,7 +92,8 @@ def _refuse(address: IPv4Address | IPv6Address) -> Refusal | None:
 
 
 def _is_own(address: str) -> bool:
-    # Connecting a datagram socket sends nothing; for an own address the kernel picks that address as source.
+    # Connecting a datagram socket sends nothing. If the address is the host's own, the kernel picks it as the
+    # source.
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((address, 9))

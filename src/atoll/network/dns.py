@@ -1,4 +1,4 @@
-"""Answers the guest's DNS questions with what the host's nameservers say."""
+"""Answers the guest's DNS questions with the answers of the host's nameservers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Nameservers = Callable[[], Sequence[tuple[str, int]]]
 MAX_QUESTIONS = 256
 MAX_STREAMS = 32
 STREAMS_PER_S = 50
-# More than that has a guest's neighbours wait for this process.
+# A guest that asks more often would delay other guests in this process.
 QUESTIONS_PER_S = 500
 QUESTIONS_AT_ONCE = 512
 _SERVER_TIMEOUT_S = 2.5
@@ -32,13 +32,13 @@ _SHORTEST_PAUSE_S = 0.02
 class NameForwarder:
     """The nameserver of one sandbox. It understands only enough of a message to pass it on safely.
 
-    Each question goes to the host's nameservers, in turn, from a socket and with an id of its own. Only an
-    answer of the nameserver that was asked, with that id and that question, goes back, to who asked.
+    Each question goes to the host's nameservers in turn, with its own socket and id. Only an answer from the
+    nameserver that was asked, with that id and that question, is sent back to the guest.
 
     Args:
-        datagrams: Bound in the edge for questions by UDP; it belongs to the forwarder from now on.
-        listener: Listens in the edge for questions by TCP; likewise.
-        nameservers: Says whom to ask: addresses and ports.
+        datagrams: Bound in the edge for questions by UDP; the forwarder owns it from now on.
+        listener: Listens in the edge for questions by TCP; the forwarder owns it too.
+        nameservers: Returns the addresses and ports to ask.
     """
 
     def __init__(self, datagrams: socket.socket, listener: socket.socket, nameservers: Nameservers) -> None:
@@ -54,7 +54,7 @@ class NameForwarder:
         self._acceptor = Acceptor(listener, self._take, Pace(STREAMS_PER_S, MAX_STREAMS))
 
     async def aclose(self) -> None:
-        """Close both sockets and leave open questions without an answer."""
+        """Close both sockets and leave open questions unanswered."""
         self._acceptor.close()
         if self._resumption:
             self._resumption.cancel()
@@ -71,7 +71,7 @@ class NameForwarder:
     def _on_datagram(self) -> None:
         for _ in range(_RECEIVES):
             if (wait_s := self._pace.wait_s()) > 0:
-                # Meanwhile they wait in the kernel's queue, and what finds it full is lost.
+                # Meanwhile questions wait in the kernel's queue; when it is full, more are lost.
                 self._loop.remove_reader(self._datagrams)
                 self._resumption = self._loop.call_later(max(wait_s, _SHORTEST_PAUSE_S), self._listen)
                 return
@@ -92,7 +92,7 @@ class NameForwarder:
     def _reply(self, answer: bytes | None, asker: tuple[str, int]) -> None:
         if answer is None:
             return
-        # A guest that does not take its answers loses them, as on any network.
+        # A guest that does not read its answers loses them, as on any network.
         with contextlib.suppress(OSError):
             self._datagrams.sendto(answer, asker)
 
@@ -116,14 +116,14 @@ class NameForwarder:
         if len(self._streams) >= MAX_STREAMS:
             return guest.close()
         serving = _spawn(self._streams, self._serve_stream(guest))
-        # Not in the task itself: one that is cancelled early never runs.
+        # Not in the task itself: a task that is cancelled early never runs.
         serving.add_done_callback(lambda _: guest.close())
         return None
 
     async def _serve_stream(self, guest: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
-                # A socket that is ready does not wait: a guest that floods would keep the loop to itself.
+                # A ready socket does not wait, so a guest that floods would keep the event loop to itself.
                 await asyncio.sleep(self._pace.wait_s())
                 async with asyncio.timeout(_STREAM_IDLE_S):
                     query = await _receive_framed(guest)
@@ -140,7 +140,7 @@ class NameForwarder:
 
 
 async def ask_by_datagram(query: bytes, server: tuple[str, int]) -> bytes:
-    """Ask one nameserver by UDP and return its answer, which may be a truncated one.
+    """Ask one nameserver by UDP and return its answer, which may be truncated.
 
     Raises:
         OSError: It cannot be asked.
@@ -160,7 +160,7 @@ async def ask_by_stream(query: bytes, server: tuple[str, int]) -> bytes:
 
     Raises:
         OSError: It cannot be asked, or answers another question.
-        EOFError: It hung up.
+        EOFError: It closed the connection.
     """
     loop = asyncio.get_running_loop()
     with socket.socket(_family(server), socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as asking:

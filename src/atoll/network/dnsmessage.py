@@ -13,7 +13,7 @@ _LONGEST_NAME_BYTES = 255
 
 
 def is_query(message: bytes) -> bool:
-    """Say whether this is a standard query with one question."""
+    """Whether this is a standard query with one question."""
     if len(message) < _HEADER.size:
         return False
     _, flags, questions, *_ = _HEADER.unpack_from(message)
@@ -27,7 +27,7 @@ def with_id(message: bytes, number: int) -> bytes:
 
 
 def answers(query: bytes, reply: bytes) -> bool:
-    """Say whether ``reply`` has the id and the question of ``query``."""
+    """Whether ``reply`` has the id and the question of ``query``."""
     if len(reply) < _HEADER.size or reply[:2] != query[:2]:
         return False
     _, flags, questions, *_ = _HEADER.unpack_from(reply)
@@ -44,7 +44,7 @@ def code(reply: bytes) -> int:
 
 
 def failure(query: bytes, response_code: int) -> bytes | None:
-    """Return the answer that says no, or None for what deserves no answer: a fragment or a response."""
+    """Return a negative answer, or None for a message that deserves no answer: a fragment or a response."""
     if len(query) < _HEADER.size:
         return None
     number, flags, *_ = _HEADER.unpack_from(query)
@@ -68,5 +68,5 @@ def _question(message: bytes) -> bytes | None:
 
 
 def _same(one: bytes | None, other: bytes | None) -> bool:
-    # A name's letters are alike in either case. That type and class are lowered too does no harm.
+    # Names are equal in upper and lower case. That type and class are lowered too does no harm.
     return one is not None and other is not None and one.lower() == other.lower()

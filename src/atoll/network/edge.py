@@ -20,7 +20,7 @@ _READY_SOCKETS = 4
 
 @dataclass(frozen=True)
 class Pins:
-    """The two files that a link's namespaces are pinned at."""
+    """The two files at which a link's namespaces are pinned."""
 
     inner: Path
     edge: Path
@@ -28,7 +28,7 @@ class Pins:
 
 @dataclass(frozen=True)
 class EdgeSockets:
-    """What a supervisor holds in an edge."""
+    """The sockets that a supervisor has in an edge."""
 
     relay: socket.socket
     dns: socket.socket
@@ -46,7 +46,7 @@ class EdgeSockets:
 
 
 def make(pins: Pins) -> EdgeSockets:
-    """Make both namespaces, the cable between them and the edge's sockets. Takes about 5 ms.
+    """Make both namespaces, the pair of interfaces between them and the edge's sockets. Takes about 5 ms.
 
     Raises:
         OSError: The kernel refused it; nothing is left.
@@ -71,10 +71,10 @@ def _make(pins: Pins) -> EdgeSockets:
 
 
 def reopen(pins: Pins) -> EdgeSockets:
-    """Make the sockets of a supervisor again in an edge that lives on.
+    """Make a supervisor's sockets again in an edge that still exists.
 
     Raises:
-        OSError: There is no such link, or another supervisor holds it.
+        OSError: There is no such link, or another supervisor has it.
     """
     in_netns(pins.inner, lambda: None)
     return in_netns(pins.edge, _open_sockets)
@@ -84,13 +84,13 @@ def dial_sockets(pins: Pins) -> list[socket.socket]:
     """Make a few unconnected, non-blocking TCP sockets in the edge.
 
     Raises:
-        OSError: There is no such edge, or no descriptor left.
+        OSError: There is no such edge, or no descriptor is left.
     """
     return in_netns(pins.edge, _dial_sockets)
 
 
 def address_guest(pins: Pins) -> None:
-    """Give the guest's interface its address and route again: a machine takes them away when it starts.
+    """Set the address and route of the guest's interface again: a machine removes them when it starts.
 
     Raises:
         OSError: There is no such namespace.
@@ -108,7 +108,7 @@ def open_uplink(pins: Pins) -> OpenUplink:
 
 
 def shape(pins: Pins, rate_bytes_s: int | None) -> None:
-    """Limit what passes each way; None takes the limit away.
+    """Limit what passes in each direction. None removes the limit.
 
     Raises:
         OSError: The kernel cannot do that, or there is no such link.
@@ -118,7 +118,7 @@ def shape(pins: Pins, rate_bytes_s: int | None) -> None:
 
 
 def dialled_flows(pins: Pins) -> list[flows.Flow]:
-    """Return the connections that were dialled into the guest; none where the kernel cannot tell.
+    """Return the connections that were dialled into the guest; none where the kernel cannot list them.
 
     Raises:
         OSError: There is no such edge.
@@ -136,7 +136,7 @@ def challenger(pins: Pins) -> socket.socket:
 
 
 def remove(pins: Pins) -> None:
-    """Let both namespaces go. They end with their last socket. Idempotent."""
+    """Unpin both namespaces. They end with their last socket. Idempotent."""
     unpin(pins.edge)
     unpin(pins.inner)
 

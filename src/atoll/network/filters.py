@@ -1,9 +1,9 @@
-"""What may pass between a guest and its edge.
+"""The packet filter between a guest and its edge.
 
 In the edge every TCP connection and every DNS question of the guest ends at the relay's ports, and nothing
-else is let in. Connections that are dialled into the guest stay out of connection tracking; only packets to
-the gateway's own address belong to them. So a packet of a connection that the edge does not know, such as one
-of a restored guest, reaches a port where nobody knows it and is answered with a reset.
+else is let in. Connections that are dialled into the guest are not tracked, and only packets to the gateway's
+own address belong to them. So a packet of a connection that the edge does not know, such as one of a restored
+guest, reaches a port without that connection and is answered with a reset.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def closed_chains() -> list[Chain]:
 
 
 def filter_edge() -> None:
-    """Filter the calling thread's network namespace as an edge.
+    """Install the filter of an edge in the calling thread's network namespace.
 
     Raises:
         OSError: The kernel refused it.
@@ -115,7 +115,7 @@ def filter_edge() -> None:
 def filter_inner() -> None:
     """Silence the host's own network stack in the calling thread's namespace.
 
-    The guest has a stack of its own on the same interface. The host's must not answer for it, above all not
+    The guest has its own stack on the same interface. The host's stack must not answer for it, above all not
     with resets while the guest is suspended.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The TCP connections that a guest believes to have, and how a restored guest learns that they are gone."""
+"""TCP connections that a guest believes to be open, and how a restored guest learns that they are gone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def dialled_flows() -> list[Flow]:
     """Return the connections that were dialled into the guest from the calling thread's namespace, an edge.
 
     Raises:
-        OSError: The kernel cannot tell.
+        OSError: The kernel cannot list them.
     """
     with NetlinkSocket(netlink.SOCK_DIAG) as kernel:
         found = [_ports(body) for body in _dialled(kernel)]
@@ -47,11 +47,11 @@ def dialled_flows() -> list[Flow]:
 class Dialled:
     """The connections that were dialled into one guest.
 
-    Few are noted one by one: to list those of one edge, the kernel goes through a table for all of the host's.
+    A few are recorded one by one, because the kernel lists those of one edge from a table of all on the host.
 
     Args:
-        kernel: A conversation of protocol SOCK_DIAG that was opened in the edge.
-        known: Whether there are none yet; else somebody else may have dialled.
+        kernel: A SOCK_DIAG conversation that was opened in the edge.
+        known: True if there are none yet; False if another process may have dialled.
     """
 
     def __init__(self, kernel: NetlinkSocket, *, known: bool) -> None:
@@ -59,14 +59,14 @@ class Dialled:
         self._ports: set[tuple[int, int]] | None = set() if known else None
 
     def note(self, own_port: int, port: int) -> None:
-        """A connection from ``own_port`` to the guest's ``port`` is there."""
+        """Record a connection from ``own_port`` to the guest's ``port``."""
         if self._ports is not None:
             self._ports.add((own_port, port))
             if len(self._ports) > _FEW:
                 self._ports = None
 
     def end(self) -> None:
-        """End them, whoever holds their sockets now: both ends get an error.
+        """End them, whichever process has their sockets now: both ends get an error.
 
         Raises:
             OSError: The kernel cannot do that.
@@ -81,9 +81,10 @@ class Dialled:
             try:
                 self._kernel.change([Message(_DESTROY, ACK, _request(_STATES, socket_id))])
             except FileNotFoundError:
-                pass  # it has ended by itself, which is what was wanted
+                pass  # it has already ended by itself
             except OSError as error:
-                # Before Linux 6.0 also for one that nobody holds any more; the others are to be ended all the same.
+                # Before Linux 6.0 this also happens for a connection without an owner. The others must still
+                # be ended.
                 refusal = error
         if refusal is not None and _dialled(self._kernel, _HELD):
             raise refusal
@@ -113,29 +114,29 @@ def challenger() -> socket.socket:
     """Make the socket that ``challenge`` sends with, in the calling thread's namespace, an edge.
 
     Raises:
-        OSError: The kernel lets no such packets be sent.
+        OSError: The kernel does not allow such packets.
     """
     kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK
     return socket.socket(socket.AF_INET, kind, socket.IPPROTO_RAW)
 
 
 def challenge(raw: socket.socket, flows: Iterable[Flow]) -> None:
-    """Send one packet of each flow that cannot be right, with a socket of ``challenger``.
+    """Send one packet of each flow with wrong numbers, on a socket from ``challenger``.
 
-    A guest that has the connection answers with what it expects instead, and the edge, which does not know
-    the connection, answers that with a fitting reset. A guest that does not have it answers with a reset.
+    A guest that has the connection answers with the numbers it expects. The edge, which does not know the
+    connection, answers that with a matching reset. A guest that does not have it answers with a reset.
 
     Raises:
-        OSError: The kernel lets no such packets be sent.
+        OSError: The kernel does not allow such packets.
     """
     for flow in flows:
         packet = challenge_packet(flow, secrets.randbits(32), secrets.randbits(32))
-        with contextlib.suppress(BlockingIOError):  # what is lost is sent again
+        with contextlib.suppress(BlockingIOError):  # a lost packet is sent again
             raw.sendto(packet, (GUEST_ADDRESS, 0))
 
 
 def challenge_packet(flow: Flow, sequence: int, acknowledged: int) -> bytes:
-    """Return an IPv4 packet of ``flow`` from afar to the guest with these numbers and no data."""
+    """Return an IPv4 packet of ``flow`` from the remote side to the guest, with these numbers and no data."""
     source, target = socket.inet_aton(flow.address), socket.inet_aton(GUEST_ADDRESS)
     segment = struct.pack(
         ">HHIIBBHHH", flow.port, flow.guest_port, sequence, acknowledged, 5 << 4, _ACK_FLAG, 0, 0, 0
@@ -144,7 +145,7 @@ def challenge_packet(flow: Flow, sequence: int, acknowledged: int) -> bytes:
     checksum = struct.pack(">H", _checksum(pseudo + segment))
     header = struct.pack(
         ">BBHHHBBH4s4s", 0x45, 0, 40, 0, 0, 64, socket.IPPROTO_TCP, 0, source, target
-    )  # The kernel fills in the header's own checksum.
+    )  # The kernel fills in the checksum of the header.
     return header + segment[:16] + checksum + segment[18:]
 
 

@@ -1,4 +1,4 @@
-"""The link of one sandbox: its way in and its way out."""
+"""The link of one sandbox: its traffic in and out."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from atoll.network.relay import Decide, Relay
 from atoll.network.uplink import OpenUplink
 from atoll.types import EgressPolicy
 
-# After the guest runs again its stack takes a moment to look at its interface, and packets may get lost.
+# After a resume the guest's stack takes a moment to look at its interface, and packets may get lost.
 _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Where a guest may connect to, and whom its questions go to."""
+    """Decides where a guest may connect, and which nameservers get its questions."""
 
     decide: Decide
     nameservers: Nameservers
 
 
 class Link:
-    """Made by ``Links`` only. Its namespaces outlive this process until ``aclose``.
+    """One sandbox's link. Only ``Links`` makes it. Its namespaces outlive this process until ``aclose``.
 
     Args:
         link_id: Names its two pins.
         pins: Where they are.
-        sockets: What was opened in the edge; they belong to the link from now on.
-        judge: What it asks about connections and names.
+        sockets: The sockets opened in the edge; the link owns them from now on.
+        judge: Decides about connections and names.
         closed: Called when the link is closed.
         adopted: Whether an earlier supervisor may have dialled on it.
     """
@@ -72,12 +72,12 @@ class Link:
         return self._pins.inner
 
     def set_policy(self, policy: EgressPolicy) -> None:
-        """Say what the sandbox may reach from now on. ``"none"`` also resets what it has open."""
+        """Set what the sandbox may reach from now on. ``"none"`` also resets its open connections."""
         self._relay.policy = policy
         self._names.answering = policy != "none"
 
     async def set_rate(self, mib_s: float | None) -> None:
-        """Limit what the guest sends and receives, each, in MiB a second; None is no limit.
+        """Limit what the guest sends and what it receives, each, in MiB per second. None is no limit.
 
         Raises:
             OSError: The kernel cannot do that, or the link's namespaces are gone.
@@ -87,7 +87,7 @@ class Link:
             self._rate_mib_s = mib_s
 
     async def prepare(self) -> None:
-        """Make the link ready for a machine where another ran: a machine takes the interface's address away.
+        """Make the link ready for another machine, because a machine removes the interface's address.
 
         Call it when no machine runs on the link. A link that was just taken is ready.
 
@@ -97,18 +97,20 @@ class Link:
         await asyncio.to_thread(edge.address_guest, self._pins)
 
     async def open_uplink(self) -> OpenUplink:
-        """Take the guest's interface for a machine that does not take it by itself; the socket is the caller's.
+        """Take the guest's interface for a machine that does not take it by itself. The caller owns the
+        socket.
 
-        Call ``prepare`` if none gets it after all.
+        Call ``prepare`` if no machine gets it after all.
 
         Raises:
             OSError: The link's namespaces are gone.
         """
-        # Not cut short: a thread that goes on would take the address from whom ``prepare`` gives it next.
+        # Not cancelled: a thread that went on could remove the address after ``prepare`` has set it for
+        # another machine.
         return await to_the_end(asyncio.to_thread(edge.open_uplink, self._pins))
 
     async def dial(self, port: int, timeout_s: float) -> socket.socket:
-        """Connect to a port of the guest; the socket is non-blocking and the caller's.
+        """Connect to a port of the guest. The socket is non-blocking, and the caller owns it.
 
         Raises:
             ConnectionRefusedError: Nothing listens there.
@@ -122,9 +124,10 @@ class Link:
             raise TimeoutError(f"the guest did not answer on port {port} within {timeout_s:g} s") from error
 
     def end_dialled(self) -> None:
-        """End every connection that was dialled, whoever holds its socket now.
+        """End every dialled connection, whichever process has its socket now.
 
-        A paused guest's network stack still takes connections and data, so a client would wait on one for ever.
+        A paused guest's network stack still accepts connections and data, so a client would wait on one for
+        ever.
 
         Raises:
             OSError: The kernel cannot do that, or the link is closed.
@@ -140,7 +143,7 @@ class Link:
         return veth.traffic(self._counters)
 
     def hold(self) -> None:
-        """Let no byte through while the guest is suspended; its connections stay open."""
+        """Pass no bytes while the guest is suspended; its connections stay open."""
         self._relay.hold()
 
     def release(self) -> None:
@@ -148,7 +151,7 @@ class Link:
         self._relay.release()
 
     async def flows(self) -> list[Flow]:
-        """Return the guest's open TCP connections: note them with a snapshot, for ``reset_connections``.
+        """Return the guest's open TCP connections. Store them with a snapshot, for ``reset_connections``.
 
         Raises:
             OSError: The link's namespaces are gone.
@@ -156,11 +159,12 @@ class Link:
         return self._relay.flows() + await asyncio.to_thread(edge.dialled_flows, self._pins)
 
     async def reset_connections(self, gone: Iterable[Flow] = ()) -> None:
-        """Reset every TCP connection of the guest with the outside.
+        """Reset every TCP connection between the guest and the outside.
 
         Args:
-            gone: What a restored guest still believes to have, as ``flows`` told when its snapshot was made.
-                It gets resets for these once it runs; for others it gets one when it next sends something.
+            gone: Connections that a restored guest believes to be open, as ``flows`` returned them when its
+                snapshot was made. The guest gets resets for these once it runs. For any other it gets one
+                when it next sends something.
 
         Raises:
             OSError: The link's namespaces are gone.
@@ -174,12 +178,12 @@ class Link:
             challenge(raw, flows)
 
     async def aclose(self) -> None:
-        """Close everything and let both namespaces go. Idempotent."""
+        """Close everything and remove both namespaces. Idempotent."""
         await self.leave()
         await asyncio.to_thread(edge.remove, self._pins)
 
     async def leave(self) -> None:
-        """Close what this process holds; the namespaces stay for the next one. Idempotent."""
+        """Close what this process has open; the namespaces stay for the next process. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -224,14 +228,14 @@ class Link:
         return self._ready.pop()
 
     async def _refill(self) -> None:
-        # Without a spare the next dial makes its own and says what is wrong.
+        # Without a prepared socket the next dial makes its own and reports the error.
         with contextlib.suppress(OSError):
             await self._fill()
 
     async def _challenge_again(self, raw: socket.socket, flows: list[Flow]) -> None:
         for pause_s in _CHALLENGE_PAUSES_S:
             await asyncio.sleep(pause_s)
-            # The link may be closed meanwhile, and then the guest is gone too.
+            # The link may have been closed meanwhile, and then the guest is gone too.
             with contextlib.suppress(OSError):
                 challenge(raw, flows)
 

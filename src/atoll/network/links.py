@@ -19,7 +19,7 @@ from atoll.network.relay import Decide
 from atoll.network.resolvers import HostNameservers
 
 SPARES = 2
-# What a process lacks for a moment; what it asked for is there all the same.
+# A short-term shortage in this process; what it asked for exists all the same.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
@@ -29,7 +29,7 @@ class Links:
     Args:
         pins: An existing directory, in this process's mount namespace, where namespaces are pinned.
         decide: Judges the guests' connections.
-        nameservers: Says whom to ask for the guests' names; None means the host's own.
+        nameservers: Returns the nameservers for the guests' questions; None means the host's own.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Links:
         self._closed = False
 
     async def start(self) -> None:
-        """Begin to keep spare links."""
+        """Begin to keep links ready."""
         self._fill()
 
     async def take(self) -> Link:
-        """Return a new link with policy ``"internet"``: a spare, or one made now, in a few milliseconds.
+        """Return a new link with policy ``"internet"``: a ready one, or one made now, in a few milliseconds.
 
         Raises:
             OSError: The kernel refused it; nothing is left.
@@ -60,10 +60,10 @@ class Links:
         return link
 
     async def adopt(self, link_id: str) -> Link | None:
-        """Return the link that an earlier supervisor left, with policy ``"internet"``; None if gone.
+        """Return the link that an earlier supervisor left, with policy ``"internet"``; None if it is gone.
 
         Raises:
-            OSError: There is too little of something here to take it up: descriptors, memory.
+            OSError: This process lacks descriptors or memory to take it over.
         """
         if link_id in self._links:
             return self._links[link_id]
@@ -79,10 +79,10 @@ class Links:
         return link
 
     def sweep(self, keep: Collection[str]) -> list[str]:
-        """Remove the pins of all links but those in ``keep`` and those that this process has open.
+        """Remove the pins of all links except those in ``keep`` and those that this process has open.
 
         Returns:
-            The ids of the removed, sorted.
+            The ids of the removed links, sorted.
         """
         own = {*keep, *self._links, *self._making, *(link.link_id for link in self._spares)}
         found = {path.stem for path in self._directory.iterdir() if path.suffix in (".inner", ".edge")}
@@ -91,7 +91,10 @@ class Links:
         return sorted(found - own)
 
     async def aclose(self) -> None:
-        """Close what this process holds. Pins of taken links stay for the next supervisor; spares go."""
+        """Close what this process has open.
+
+        Pins of taken links stay for the next supervisor; ready ones are removed.
+        """
         self._closed = True
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for link in self._spares:
@@ -127,7 +130,7 @@ class Links:
             self._spawn(self._fill_spares())
 
     async def _fill_spares(self) -> None:
-        # When it fails here it fails again where a link is taken, and there somebody can be told.
+        # If it fails here, it fails again where a link is taken, and there the caller gets the error.
         with contextlib.suppress(OSError):
             while len(self._spares) < SPARES and not self._closed:
                 self._spares.append(await self._make())

@@ -31,7 +31,7 @@ _RECEIVE_BYTES = 1 << 18
 
 @dataclass(frozen=True)
 class Message:
-    """One message: its type, its flags beside REQUEST, and what follows the header."""
+    """One message: its type, its flags besides REQUEST, and what follows the header."""
 
     kind: int
     flags: int
@@ -54,7 +54,7 @@ def text(kind: int, value: str) -> bytes:
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield type and value of each attribute in ``data``."""
+    """Yield the type and value of each attribute in ``data``."""
     at = 0
     while at + 4 <= len(data):
         length, kind = struct.unpack_from("=HH", data, at)
@@ -75,13 +75,13 @@ def encode(messages: Sequence[Message]) -> bytes:
 
 
 class NetlinkSocket(contextlib.AbstractContextManager["NetlinkSocket"]):
-    """A conversation with the kernel about the network namespace of the thread that opened it, for life.
+    """A conversation with the kernel about the network namespace of the thread that opened it, for good.
 
     Args:
         protocol: ROUTE, SOCK_DIAG or NETFILTER.
 
     Raises:
-        OSError: The kernel does not speak that protocol.
+        OSError: The kernel does not support that protocol.
     """
 
     def __init__(self, protocol: int) -> None:
@@ -97,10 +97,10 @@ class NetlinkSocket(contextlib.AbstractContextManager["NetlinkSocket"]):
         self._socket.close()
 
     def change(self, messages: Sequence[Message]) -> None:
-        """Send messages in one go and wait until each that asks for an ACK has it.
+        """Send messages together and wait until each that asks for an ACK has it.
 
         Raises:
-            OSError: The kernel refused one; those after it may have been carried out.
+            OSError: The kernel refused one; later ones may have been carried out.
         """
         self._socket.send(encode(messages))
         missing = {number for number, message in enumerate(messages) if message.flags & ACK}
@@ -109,7 +109,7 @@ class NetlinkSocket(contextlib.AbstractContextManager["NetlinkSocket"]):
                 missing.discard(number)
 
     def ask(self, message: Message) -> list[bytes]:
-        """Send one message and return the bodies of what comes back: one, or with DUMP all.
+        """Send one message and return the bodies of the answers: one, or with DUMP all of them.
 
         Raises:
             OSError: The kernel refused it.

@@ -1,7 +1,7 @@
-"""Packet filters, spoken to the kernel directly: a table is one atomic batch of netlink messages.
+"""Packet filters, set directly in the kernel: a table is one atomic batch of netlink messages.
 
-An expression is a small machine step on register 1; a rule is the list of its steps, and the first step that
-does not match ends it.
+An expression is a small machine step on register 1. A rule is the list of its steps, and ends at the first
+step that does not match.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EQUAL, _NOT_EQUAL = 0, 1
 class Chain:
     """Rules at one point of a packet's way.
 
-    ``kind`` is ``filter`` or ``nat``; ``policy`` is for packets that no rule took.
+    ``kind`` is ``filter`` or ``nat``; ``policy`` is for packets that no rule has decided.
     """
 
     name: str
@@ -87,12 +87,15 @@ def destination(address: str) -> list[Expression]:
 
 
 def source_port(number: int) -> list[Expression]:
-    """Match the port that a TCP or UDP packet comes from; say ``protocol`` first."""
+    """Match the source port of a TCP or UDP packet; put ``protocol`` before it."""
     return [_payload(_TRANSPORT_HEADER, 0, 2), _compare(_EQUAL, struct.pack(">H", number))]
 
 
 def port(number: int, *, other: bool = False) -> list[Expression]:
-    """Match the port that a TCP or UDP packet goes to, or any other; say ``protocol`` first."""
+    """Match the destination port of a TCP or UDP packet; with ``other``, any other port.
+
+    Put ``protocol`` before it.
+    """
     return [
         _payload(_TRANSPORT_HEADER, 2, 2),
         _compare(_NOT_EQUAL if other else _EQUAL, struct.pack(">H", number)),
@@ -100,13 +103,13 @@ def port(number: int, *, other: bool = False) -> list[Expression]:
 
 
 def tracked(states: int) -> list[Expression]:
-    """Match what connection tracking says of the packet: any of NEW, ESTABLISHED, UNTRACKED."""
+    """Match the packet's state in connection tracking: any of NEW, ESTABLISHED, UNTRACKED."""
     mask = struct.pack("=I", states)
     return [_expression("ct", _u32(2, 0), _u32(1, 1)), _masked(mask), _compare(_NOT_EQUAL, bytes(4))]
 
 
 def no_first_packet() -> list[Expression]:
-    """Match a TCP packet that does not ask for a new connection."""
+    """Match a TCP packet that does not open a new connection."""
     return [
         _payload(_TRANSPORT_HEADER, 13, 1),
         _masked(struct.pack("B", SYN | ACKNOWLEDGED)),
@@ -120,12 +123,12 @@ def accept() -> list[Expression]:
 
 
 def untrack() -> list[Expression]:
-    """Keep connection tracking away from the packet."""
+    """Exclude the packet from connection tracking."""
     return [_expression("notrack")]
 
 
 def redirect(to_port: int) -> list[Expression]:
-    """Send the packet's connection to that port of this namespace."""
+    """Send the packet's connection to this port of this namespace."""
     value = nested(2, attribute(1, struct.pack(">H", to_port)))
     return [
         _expression("immediate", attribute(1, _REGISTER), value),

@@ -1,4 +1,4 @@
-"""How often one guest may have something done for it."""
+"""Rates at which something is done for one guest."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 
 class Pace:
-    """A token bucket: ``burst`` times at once, and ``per_s`` times a second after that.
+    """A token bucket: allows ``burst`` times at once, and ``per_s`` times per second after that.
 
     Args:
-        per_s: How many times a second in the long run.
+        per_s: How many times per second in the long run.
         burst: How many times at once, after a rest.
-        clock: Tells the time in seconds.
+        clock: Returns the time in seconds.
     """
 
     def __init__(self, per_s: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -23,12 +23,12 @@ class Pace:
         self._as_of_s = clock()
 
     def wait_s(self) -> float:
-        """Return after how many seconds it may be done again; 0 is now."""
+        """Return the seconds until the next time is allowed; 0 is now."""
         now_s = self._clock()
         self._left = min(self._burst, self._left + (now_s - self._as_of_s) * self._per_s)
         self._as_of_s = now_s
         return max(0.0, (1 - self._left) / self._per_s)
 
     def take(self) -> None:
-        """Note that it was done."""
+        """Count one time."""
         self._left -= 1

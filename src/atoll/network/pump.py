@@ -11,18 +11,19 @@ from atoll.network.room import Room
 _BUFFER_BYTES = 1 << 18
 _TURNS = 4
 
-# One for all pumps: it never holds anything between two turns of the event loop.
+# One for all pumps: it is empty between two turns of the event loop.
 _buffer = memoryview(bytearray(_BUFFER_BYTES))
 
 
 class Pump:
-    """One direction of a connection. It holds at most one buffer of bytes that the target did not take yet.
+    """One direction of a connection. It holds at most one buffer of bytes that the target has not accepted
+    yet.
 
     Args:
         source: Where bytes come from; non-blocking.
         target: Where they go; non-blocking. Its sending side is shut down when the source has ended.
-        room: What the connections of this guest may hold together.
-        ended: Called once at the end: with None when all went through, else with what broke.
+        room: How much data the connections of this guest may hold together.
+        ended: Called once at the end: with None if all bytes went through, otherwise with the error.
     """
 
     def __init__(
@@ -43,11 +44,11 @@ class Pump:
 
     @property
     def done(self) -> bool:
-        """Whether it has come to its end."""
+        """Whether it has ended."""
         return self._done
 
     def start(self) -> None:
-        """Begin, or go on after ``stop``. Idempotent."""
+        """Begin, or continue after ``stop``. Idempotent."""
         if self._running or self._done:
             return
         self._running = True

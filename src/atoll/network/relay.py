@@ -1,4 +1,4 @@
-"""Takes the guest's TCP connections in the edge and makes them again from the host."""
+"""Accepts the guest's TCP connections in the edge and connects them from the host."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ Decide = Callable[[EgressPolicy, str, int], Refusal | None]
 
 MAX_CONNECTIONS = 1024
 CONNECT_TIMEOUT_S = 10.0
-# From so many on, guests are asked about those that only the server may still keep.
+# From this number on, guests are asked about connections that perhaps only the server still has.
 ASK_FROM = 128
 _ASK_S = 5.0
-# A browser opens a few hundred at once. A guest that opens them all the time has its neighbours wait for this process.
+# A browser opens a few hundred at once. A guest that opens this many all the time would delay other guests in
+# this process.
 CONNECTIONS_PER_S = 250
 CONNECTIONS_AT_ONCE = 512
 
@@ -30,12 +31,13 @@ _SO_ORIGINAL_DST = 80
 
 
 class Relay:
-    """The relay of one sandbox. A connection's listener says which sandbox it is from.
+    """The relay of one sandbox. A connection's listener tells which sandbox it is from.
 
-    It never ends a connection by itself: a guest may be suspended for days. Whatever it gives up is reset.
+    It never ends a connection by itself, because a guest may be suspended for days. A connection that it
+    gives up is reset.
 
     Args:
-        listener: Listens in the edge where all TCP of the guest goes; it is the relay's from now on.
+        listener: The socket in the edge that gets all TCP of the guest; the relay owns it from now on.
         decide: Judges each connection by policy and original destination.
     """
 
@@ -67,7 +69,7 @@ class Relay:
         return [*self._splices.values(), *self._connecting.values()]
 
     def hold(self) -> None:
-        """Move no bytes until ``release``; connections stay open."""
+        """Pass no bytes until ``release``; connections stay open."""
         self._held = True
         for splice in self._splices:
             splice.hold()
@@ -76,7 +78,7 @@ class Relay:
         """Undo ``hold``."""
         self._held = False
         if self._policy == "none":
-            # Not when that was said: one that sleeps hears no reset.
+            # Not when the policy was set: a sleeping guest does not receive a reset.
             return self.reset()
         self._close_refused()
         for splice in self._splices:
@@ -93,7 +95,7 @@ class Relay:
             splice.reset()
 
     async def aclose(self) -> None:
-        """Reset every connection and take no new ones."""
+        """Reset every connection and accept no new ones."""
         self._acceptor.close()
         if self._asking:
             self._asking.cancel()
@@ -116,7 +118,8 @@ class Relay:
             return self._refuse(guest)
         task = self._loop.create_task(self._connect(flow))
         self._connecting[task] = flow
-        # Not in the task itself: one that is cancelled early never runs, and the guest's end would stay open.
+        # Not in the task itself: a task that is cancelled early never runs, and the guest's end would stay
+        # open.
         task.add_done_callback(lambda connected: self._on_connected(guest, connected))
         return None
 
@@ -146,7 +149,7 @@ class Relay:
         return None
 
     def _ask_no_more(self) -> None:
-        # A question later on would be taken for traffic that a paused guest is to be woken for.
+        # A later question would be taken for traffic for which a paused guest must wake.
         self._asking = None
         self._ask(wanted=False)
 
@@ -156,7 +159,7 @@ class Relay:
 
     def _refuse(self, guest: socket.socket) -> None:
         if self._held:
-            # A reset is sent once: one that sleeps would never hear of it, and wait for ever when it wakes.
+            # A reset is sent once. A sleeping guest would miss it, and then wait for ever after it wakes.
             self._refused.append(guest)
         else:
             guest.close()

@@ -10,7 +10,7 @@ _DNS_PORT = 53
 
 
 class HostNameservers:
-    """Those of /etc/resolv.conf, read again when it has changed."""
+    """The nameservers of /etc/resolv.conf, which is read again when it changes."""
 
     def __init__(self, path: Path = _RESOLV_CONF) -> None:
         self._path = path
@@ -18,7 +18,10 @@ class HostNameservers:
         self._servers: list[tuple[str, int]] = []
 
     def __call__(self) -> list[tuple[str, int]]:
-        """Return addresses and ports in the order to ask them. Without the file it is this host itself."""
+        """Return addresses and ports in the order to ask them.
+
+        Without the file the host itself is the nameserver.
+        """
         try:
             status = self._path.stat()
             if (status.st_mtime_ns, status.st_ino) != self._seen:
@@ -30,7 +33,10 @@ class HostNameservers:
 
 
 def parse(text: str) -> list[tuple[str, int]]:
-    """Return the nameservers of a resolv.conf; without any it is this host, as for the C library."""
+    """Return the nameservers of a resolv.conf.
+
+    If it has none, the host itself is it, as for the C library.
+    """
     servers = []
     for line in text.splitlines():
         words = line.split()

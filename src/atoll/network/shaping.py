@@ -1,4 +1,4 @@
-"""The rate of an interface: a token bucket of the kernel's (``tbf``) on what it sends."""
+"""The rate of an interface, limited by the kernel's token bucket (``tbf``) on what it sends."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HANDLE = 0x10000
 _ETHERNET = 1
 _LOOPBACK_INDEX = 1
 _MOST_U32 = 0xFFFFFFFF
-# One packet of the guest's may be 64 KiB.
+# One packet of the guest may have 64 KiB.
 _BURST_LEAST_BYTES = 128 << 10
 _BURST_S = 0.02
 _QUEUE_S = 0.2
 
 
 def shape(rate_bytes_s: int | None, interface_index: int = INTERFACE_INDEX) -> None:
-    """Limit what an interface of the calling thread's namespace sends; None takes the limit away. Idempotent.
+    """Limit what an interface of the calling thread's namespace sends. None removes the limit. Idempotent.
 
     Raises:
         OSError: The kernel refused it.
@@ -37,15 +37,15 @@ def shape(rate_bytes_s: int | None, interface_index: int = INTERFACE_INDEX) -> N
         if rate_bytes_s is not None:
             kernel.change([_limiting(rate_bytes_s, interface_index)])
             return
-        # There is none, which is what was wanted.
+        # There is no limit to remove.
         with contextlib.suppress(FileNotFoundError):
             kernel.change([Message(_DELETE_DISCIPLINE, ACK, _discipline(interface_index))])
 
 
 def can_shape(directory: Path) -> bool:
-    """Whether the kernel can do that, tried in a namespace that is pinned in ``directory`` for the moment."""
+    """Whether the kernel can do that. It is tried in a namespace that is briefly pinned in ``directory``."""
     pin = directory / "shaping.trial"
-    unpin(pin)  # of one that was killed meanwhile
+    unpin(pin)  # left by a process that was killed during the trial
     try:
         new_netns(pin)
         in_netns(pin, lambda: shape(1 << 20, _LOOPBACK_INDEX))

@@ -1,4 +1,4 @@
-"""Two sockets joined into one connection."""
+"""Joins two sockets into one connection."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FLUSH_ON_CLOSE = struct.pack("ii", 0, 0)
 
 
 def tune(end: socket.socket) -> None:
-    """Prepare one end: no delay, no patience limit, and a reset when this process dies or gives it up.
+    """Prepare one end: no delay, no timeout, and a reset when this process dies or closes it.
 
-    A suspended guest answers nothing for days and then goes on. Until then the kernel sends again what is not
-    acknowledged; where it can (Linux 6.15) every second, so that it soon notices the waking.
+    A suspended guest answers nothing for days and then continues. Until then the kernel retransmits what is
+    not acknowledged. Where it can (Linux 6.15) it does so every second, so that it soon notices the waking.
     """
     end.setblocking(False)
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -32,12 +32,12 @@ def tune(end: socket.socket) -> None:
 
 
 class Splice:
-    """A guest's connection and the one that stands for it on the host, joined both ways with half-close.
+    """A guest's connection and its counterpart on the host, joined both ways with half-close.
 
     Args:
-        guest: The guest's end; both ends belong to the splice from now on.
+        guest: The guest's end; the splice owns both ends from now on.
         remote: The other end.
-        room: What the connections of this guest may hold together.
+        room: How much data the connections of this guest may hold together.
         ended: Called once, when both ends are closed.
     """
 
@@ -50,12 +50,12 @@ class Splice:
         self._pumps = (Pump(guest, remote, room, self._on_end), Pump(remote, guest, room, self._on_end))
 
     def start(self) -> None:
-        """Let bytes flow, also after ``hold``."""
+        """Let bytes pass, also after ``hold``."""
         for pump in self._pumps:
             pump.start()
 
     def hold(self) -> None:
-        """Let no byte flow until ``start``; both ends stay open."""
+        """Let no bytes pass until ``start``; both ends stay open."""
         for pump in self._pumps:
             pump.stop()
 
@@ -67,13 +67,14 @@ class Splice:
         self._close()
 
     def ask(self, wanted: bool) -> None:
-        """Have the guest asked whether it still knows the connection, if it has ended its side, or no more.
+        """Ask the guest whether it still knows the connection, if it has ended its side. False stops asking.
 
-        One that has closed it forgets it after a minute, and then answers with a reset, which ends it here too.
+        A guest that has closed the connection forgets it after a minute. It then answers with a reset, which
+        ends the connection here too.
         """
         if self._open > 0 and self._pumps[0].done:
             guest = self._ends[0]
-            # Nothing is read from it any more, so nobody is told of the reset.
+            # Nothing is read from it any more, so the reset is not reported.
             if guest.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 return self.reset()
             guest.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, wanted)

@@ -1,4 +1,4 @@
-"""The guest's end of a link, opened for the guest's own network stack: gVisor's start does the same by itself."""
+"""The guest's end of a link, opened for the guest's own network stack as gVisor's start does it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atoll.network.netlink import NetlinkSocket
 
 _ALL_PROTOCOLS = 3
 _SOL_PACKET, _PACKET_VNET_HDR = 263, 15
-# To be forced, which takes a right, and to be asked for.
+# The forced option, which needs a right, and the ordinary one.
 _BUFFERS = ((33, socket.SO_RCVBUF), (32, socket.SO_SNDBUF))
 _BUFFER_BYTES = 4 << 20
 _SIOCETHTOOL, _ETHTOOL_GGSO = 0x8946, 0x23
@@ -22,9 +22,9 @@ _SIOCETHTOOL, _ETHTOOL_GGSO = 0x8946, 0x23
 
 @dataclass(frozen=True)
 class OpenUplink:
-    """A packet socket that has what the guest is sent, and what the interface can do.
+    """A packet socket that receives what is sent to the guest, and what the interface can do.
 
-    ``gso_bytes`` is the most that can be sent at once, with headers of PACKET_VNET_HDR; 0 is without them.
+    ``gso_bytes`` is the most that can be sent at once, with PACKET_VNET_HDR headers; 0 is without them.
     """
 
     socket: socket.socket
@@ -33,7 +33,7 @@ class OpenUplink:
 
 
 def open_uplink() -> OpenUplink:
-    """Take the guest's interface, in the calling thread's namespace: the host has no address on it any more.
+    """Take the guest's interface, in the calling thread's namespace, and remove the host's address from it.
 
     Raises:
         OSError: The kernel refused it.
@@ -41,7 +41,7 @@ def open_uplink() -> OpenUplink:
     with NetlinkSocket(netlink.ROUTE) as kernel:
         veth.forget_guest(kernel)
         mtu, gso_bytes = veth.sizes(kernel)
-    # Bound to a protocol only with the interface, which spares the kernel a wait.
+    # The protocol is set only when the socket is bound to the interface, which saves a wait in the kernel.
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     try:
         opened.bind((GUEST_INTERFACE, _ALL_PROTOCOLS))
@@ -49,11 +49,11 @@ def open_uplink() -> OpenUplink:
             gso_bytes = 0
         else:
             opened.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
-        # A bigger one than programs get without asking: else packets are lost at a high rate.
+        # With the default size packets are lost at a high rate.
         for forced, option in _BUFFERS:
             try:
                 opened.setsockopt(socket.SOL_SOCKET, forced, _BUFFER_BYTES)
-            except PermissionError:  # of an ordinary user's namespace some kernels want more
+            except PermissionError:  # some kernels require more than an ordinary user's namespace gives
                 opened.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
     except BaseException:
         opened.close()
@@ -62,7 +62,7 @@ def open_uplink() -> OpenUplink:
 
 
 def _segments(opened: socket.socket) -> bool:
-    """Whether the interface takes what is to be cut into packets by whoever sends it on."""
+    """Whether the interface accepts packets that must be split on the way."""
     value = array("I", [_ETHTOOL_GGSO, 0])
     request = struct.pack("@16sP16x", GUEST_INTERFACE.encode(), value.buffer_info()[0])
     fcntl.ioctl(opened, _SIOCETHTOOL, request)

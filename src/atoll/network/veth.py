@@ -1,4 +1,4 @@
-"""The cable between a link's two namespaces: a pair of interfaces with addresses, routes and counters."""
+"""The pair of interfaces between a link's two namespaces, with addresses, routes and counters."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NEIGHBOUR_ADDRESS, _NEIGHBOUR_HARDWARE, _PERMANENT = 1, 2, 0x80
 
 
 def lay(inner_fd: int) -> None:
-    """Make the pair: one end in the calling thread's namespace, the other in that of ``inner_fd``.
+    """Make the pair: one end in the calling thread's namespace, the other in the one of ``inner_fd``.
 
     Raises:
         OSError: The kernel refused it.
@@ -72,7 +72,7 @@ def lay(inner_fd: int) -> None:
 
 
 def address_guest() -> None:
-    """Give the guest's end, in the calling thread's namespace, its address and default route. Idempotent.
+    """Set the address and default route of the guest's end, in the calling thread's namespace. Idempotent.
 
     Raises:
         OSError: The kernel refused it.
@@ -82,7 +82,7 @@ def address_guest() -> None:
 
 
 def forget_guest(kernel: NetlinkSocket) -> None:
-    """Undo ``address_guest``; ``kernel`` is opened in the guest's namespace. Idempotent.
+    """Undo ``address_guest``. ``kernel`` was opened in the guest's namespace. Idempotent.
 
     Raises:
         OSError: The kernel refused it.
@@ -95,7 +95,8 @@ def forget_guest(kernel: NetlinkSocket) -> None:
 
 
 def sizes(kernel: NetlinkSocket) -> tuple[int, int]:
-    """Return the bytes that a packet on the interface can have, and that can be sent at once to be cut into packets.
+    """Return the interface's largest packet, and the most that can be sent at once to be split into packets,
+    in bytes.
 
     Raises:
         OSError: The pair is gone.
@@ -111,7 +112,8 @@ def sizes(kernel: NetlinkSocket) -> tuple[int, int]:
 
 
 def traffic(kernel: NetlinkSocket) -> tuple[int, int]:
-    """Return the bytes that the guest has received and sent, as ``kernel``, opened in the edge, counts them.
+    """Return the bytes that the guest has received and sent, by the counters of ``kernel``, opened in the
+    edge.
 
     Raises:
         OSError: The pair is gone.
@@ -128,7 +130,7 @@ def _end(own: str, other: str, other_hardware: bytes) -> list[Message]:
     messages = [
         Message(_NEW_ADDRESS, ACK | CREATE | REPLACE, _address(own)),
         Message(_NEW_LINK, ACK, _interface(_IFF_UP)),
-        # Known from the start: a guest that is not up yet is then simply silent.
+        # Set from the start: a guest that is not up yet is then simply silent.
         Message(
             _NEW_NEIGHBOUR,
             ACK | CREATE | REPLACE,

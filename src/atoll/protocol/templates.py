@@ -10,9 +10,7 @@ from atoll.types import Limits, Service
 
 
 class TemplateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/templates``: makes a build of the template ``name``; the build
-    waits to be started.
-    """
+    """Body of ``POST /v1/templates``: makes a build of the template ``name``, not yet started."""
 
     name: str
     tags: list[str] = []

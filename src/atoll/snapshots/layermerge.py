@@ -70,9 +70,7 @@ class LayerMerge:
                 waiting += self._merge(waiting.pop(), target)
 
     def _merge(self, directory: _Directory, target: int) -> list[_Directory]:
-        """Copy the content of a directory without that of its subdirectories, and return
-        the subdirectories.
-        """
+        """Copy a directory's content, except that of its subdirectories, and return the subdirectories."""
         found: dict[str, tuple[int, str, os.stat_result]] = {}
         for layer, at in directory.sources:
             with open_below(self._tops[layer], at) as fd, os.scandir(fd) as entries:

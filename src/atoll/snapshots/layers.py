@@ -210,8 +210,9 @@ class Layers(LayerStore):
 
     @staticmethod
     def noted_freeze(sandbox_dir: Path) -> str | None:
-        """Return the layer that the sandbox's last freeze made or was making; None if it was undone or
-        forgotten.
+        """Return the layer of the sandbox's last freeze, finished or not.
+
+        None if it was undone or forgotten.
         """
         return _note(sandbox_dir) or None
 

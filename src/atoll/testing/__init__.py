@@ -1,4 +1,4 @@
-"""For tests of atoll and of engines: an engine without a host, what every engine must do, and the host's books."""
+"""For tests of atoll and of engines: a fake engine, the engine contract, and the host's ledger."""
 
 from atoll.testing.conformance import PATIENCE_S, EngineConformance, Tick, Workshop, ticks_beyond
 from atoll.testing.fake_engine import Call, FakeEngine, FakeHost, FakeMachine, FakePrestarted

@@ -1,4 +1,4 @@
-"""What every engine must do, as one test class that each engine's tests inherit."""
+"""The engine contract, as one test class that each engine's tests inherit."""
 
 # ruff: noqa: D102  (the names of the tests say it)
 
@@ -22,46 +22,46 @@ PATIENCE_S = 120.0
 
 
 class Tick(NamedTuple):
-    """A line that the guest wrote: its host name then, and how often it had written before."""
+    """A line that the guest wrote: its host name at that time, and how many lines it had written before."""
 
     hostname: str
     number: int
 
 
 class Workshop(Protocol):
-    """What the tests of one engine bring along.
+    """What the tests of one engine provide.
 
-    The guest that a plan describes has a process 1 that never ends: several times a second it appends a line with its
-    host name and a number to a file on its disk; the number is kept in memory, and counts up by one.
+    The guest of a plan has a process 1 that never ends. Several times a second it appends a line with its
+    host name and a number to a file on its disk. The number is kept in memory and counts up by one.
     """
 
     def engine(self) -> Engine:
-        """A new engine object for this host."""
+        """Return a new engine object for this host."""
 
     def plan(self, machine_id: str, *, like: MachinePlan | None = None) -> MachinePlan:
-        """A plan that boots that guest, named ``machine_id``, in a network namespace and directory of its own.
+        """Return a plan that boots that guest as ``machine_id``, in its own network namespace and directory.
 
-        Its disk is new or, given ``like``, a copy of that plan's disk as it is now, at another path.
+        Its disk is new. With ``like`` it is a copy of that plan's disk as it is now, at another path.
         """
 
     def directory(self) -> Path:
-        """A new empty directory."""
+        """Return a new empty directory."""
 
     def ticks(self, plan: MachinePlan) -> list[Tick]:
-        """What the guest has written so far to the disk of ``plan``."""
+        """Return what the guest has written so far to the disk of ``plan``."""
 
     def ledger(self) -> Ledger:
-        """What of this workshop's machines is on the host now."""
+        """Return what this workshop's machines have on the host now."""
 
     def run(self, test: Callable[[], Awaitable[None]]) -> None:
-        """Run the test in an event loop, where engines of this kind can work."""
+        """Run the test in an event loop in which engines of this kind can work."""
 
 
 async def ticks_beyond(workshop: Workshop, plan: MachinePlan, number: int) -> Tick:
     """Wait until the guest has counted beyond ``number``, and return its newest line.
 
     Raises:
-        TimeoutError: It did not in ``PATIENCE_S``.
+        TimeoutError: It did not within ``PATIENCE_S``.
     """
     async with asyncio.timeout(PATIENCE_S):
         while True:
@@ -72,7 +72,7 @@ async def ticks_beyond(workshop: Workshop, plan: MachinePlan, number: int) -> Ti
 
 
 class FilesConformance:
-    """Inherited by ``EngineConformance``: a machine lets go of its files, and finds them again."""
+    """Tests that a machine closes its files and opens them again. ``EngineConformance`` inherits them."""
 
     def test_a_paused_machine_goes_on_upon_another_root_with_the_same_files(self, workshop: Workshop) -> None:
         async def test() -> None:
@@ -152,7 +152,10 @@ class FilesConformance:
 
 
 class EngineConformance(FilesConformance):
-    """Inherit it and provide the fixture ``workshop``. It pauses, checkpoints and kills real machines."""
+    """Tests of the engine contract, which pause, checkpoint and kill real machines.
+
+    Inherit it and provide the fixture ``workshop``.
+    """
 
     def test_a_booted_machine_runs_process_1_until_it_is_killed(self, workshop: Workshop) -> None:
         async def test() -> None:
@@ -200,7 +203,7 @@ class EngineConformance(FilesConformance):
             last = workshop.ticks(plan)[-1].number
             copy_plan = _restoring(workshop, "m2", plan, into)
             copy = await workshop.engine().start(copy_plan)
-            # The guest may have asked for the name of the next line before it stood still.
+            # The guest may have read the host name for the next line before it was frozen.
             assert (await ticks_beyond(workshop, copy_plan, last + 1)).hostname == "m2"
             assert _counts_without_a_gap(workshop.ticks(copy_plan))
             await _assert_frozen(workshop, plan)
@@ -312,7 +315,7 @@ class EngineConformance(FilesConformance):
             last = workshop.ticks(plan)[-1].number
             woken_plan = _restoring(workshop, "m2", plan, into)
             woken = await workshop.engine().start(woken_plan)
-            # The guest may have asked for the name of the next line before it was suspended.
+            # The guest may have read the host name for the next line before it was suspended.
             assert (await ticks_beyond(workshop, woken_plan, last + 1)).hostname == "m2"
             assert _counts_without_a_gap(workshop.ticks(woken_plan))
             again = workshop.directory()
@@ -419,7 +422,7 @@ def _restoring(workshop: Workshop, machine_id: str, like: MachinePlan, checkpoin
 
 
 async def _assert_frozen(workshop: Workshop, plan: MachinePlan) -> None:
-    """A guest that ran would write several lines in that time; one that stands still never does."""
+    """Check that the guest stands still. A running guest would write several lines in that time."""
     before = workshop.ticks(plan)
     until_s = time.monotonic() + 0.3
     while time.monotonic() < until_s:

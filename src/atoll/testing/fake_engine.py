@@ -1,4 +1,4 @@
-"""An engine without a host: machines that live in this process and do as a test says."""
+"""An engine without a host: its machines live in this process and do what a test says."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CHECKPOINT_FILE = "memory.json"
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One call of an engine or machine: the method's name and the machine's id."""
+    """One call to an engine or machine: the method's name and the machine's id."""
 
     method: str
     machine_id: str
 
 
 class FakeHost:
-    """What outlives a fake engine: the machines that run, and what was asked of them.
+    """What outlives a fake engine: the machines that run, and the calls they got.
 
     Give one host to two engines to test adoption.
     """
@@ -46,11 +46,11 @@ class FakeHost:
         self._holds: dict[str, asyncio.Event] = {}
 
     def fail_next(self, method: str, error: BaseException | None = None) -> None:
-        """Let the next call of ``method`` raise; by default an EngineError."""
+        """Make the next call of ``method`` raise an error, by default an EngineError."""
         self._failures.setdefault(method, []).append(error or EngineError(f"the test lets {method} fail"))
 
     def hold(self, method: str) -> asyncio.Event:
-        """Let calls of ``method`` wait until the returned event is set."""
+        """Make calls of ``method`` wait until the returned event is set."""
         return self._holds.setdefault(method, asyncio.Event())
 
     def methods(self, machine_id: str) -> list[str]:
@@ -67,7 +67,7 @@ class FakeHost:
 
 
 class FakeDisk(Machine):
-    """What a machine without processes is told of its disk."""
+    """A machine without processes that records what it is told about its disk."""
 
     growth: DiskGrowth | None = None
     event_fd: int | None = None
@@ -93,9 +93,9 @@ class FakeDisk(Machine):
 
 
 class FakeMachine(FakeDisk):
-    """A guest that is only a word of memory. ``memory`` goes into a checkpoint and comes back from it.
+    """A guest that is only a word of memory. ``memory`` goes into a checkpoint and is restored from it.
 
-    With ``doomed`` its agent was killed while it stood still: it ends as soon as it goes on.
+    With ``doomed`` its agent was killed while the guest was frozen: the guest ends as soon as it continues.
     """
 
     def __init__(self, host: FakeHost, plan: MachinePlan, memory: str) -> None:
@@ -115,7 +115,7 @@ class FakeMachine(FakeDisk):
         self._ended = asyncio.Event()
 
     def crash(self) -> None:
-        """Die as if somebody had killed the processes; ``kill`` still has to be called."""
+        """End as if the processes had been killed from outside; ``kill`` must still be called."""
         self.alive = False
         self._ended.set()
 
@@ -189,7 +189,7 @@ class FakeMachine(FakeDisk):
 
 
 class FakePrestarted(PrestartedMachine):
-    """A machine without memory. With ``lost`` it is of no use any more."""
+    """A prestarted machine without memory. With ``lost`` it cannot be used any more."""
 
     def __init__(self, host: FakeHost, plan: PrestartPlan) -> None:
         self.machine_id = plan.machine_id
@@ -204,10 +204,10 @@ class FakePrestarted(PrestartedMachine):
 
 
 class FakeEngine(Engine):
-    """See the module. ``host.calls`` has what was asked, ``host.machines`` what runs.
+    """Starts fake machines. ``host.calls`` has the calls so far, ``host.machines`` the running machines.
 
     Args:
-        host: Shared with another engine, or None for one of its own.
+        host: Shared with another engine; None makes a new one.
     """
 
     name: ClassVar[str] = "fake"
@@ -233,7 +233,7 @@ class FakeEngine(Engine):
         return machine
 
     async def prestart(self, plan: PrestartPlan) -> FakePrestarted:
-        """See ``Engine.prestarted machine``."""
+        """See ``Engine.prestart``."""
         await self.host.note("prestart", plan.machine_id)
         prestarted = FakePrestarted(self.host, plan)
         self.host.prestarted_machines[plan.machine_id] = prestarted

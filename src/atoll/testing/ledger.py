@@ -1,4 +1,4 @@
-"""The host's books: what of ours is on it, so that a test can show that it left nothing."""
+"""A ledger of what atoll has on the host, with which a test can show that it left nothing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Ledger(msgspec.Struct, frozen=True):
-    """Facts about one home at one instant; two equal ledgers mean that nothing was left behind.
+    """Facts about one home at one moment; two equal ledgers mean that nothing was left behind.
 
-    ``processes`` are living ones with its directory on their command line, as numbers and program names;
-    ``mounts`` lie below it, in this mount namespace; ``cgroups`` are those of its machines.
+    ``processes`` are living ones with the home's directory on their command line, as pids and program names.
+    ``mounts`` are below it, in this mount namespace. ``cgroups`` are those of its machines.
     """
 
     processes: frozenset[str]
@@ -27,7 +27,7 @@ class Ledger(msgspec.Struct, frozen=True):
 
 
 def take_ledger(home: Home) -> Ledger:
-    """Read the books of a home that no other test uses."""
+    """Take the ledger of a home that no other test uses."""
     groups = [str(group) for root in group_roots(home) for group in _directories(root)]
     return Ledger(
         processes=frozenset(_processes(os.fsencode(home.path))),
@@ -37,9 +37,9 @@ def take_ledger(home: Home) -> Ledger:
 
 
 def group_roots(home: Home) -> list[Path]:
-    """The directories below which the home's control groups are, of each hierarchy that has one."""
+    """Return the directories below which the home's cgroups are, one for each hierarchy that has one."""
     name = hashlib.sha256(os.fsencode(home.path)).hexdigest()[:12]
-    # Groups of others come and go while this looks, which only a walk takes as it is.
+    # Other cgroups come and go during this search; only a walk tolerates that.
     found = (Path(path) / name for path, names, _ in os.walk(_CGROUPS) if name in names)
     return [path for path in found if path.parent.name == "atoll"]
 

@@ -1,4 +1,4 @@
-"""What an engine must do that keeps prestarted machines."""
+"""The contract of an engine that keeps prestarted machines, as tests."""
 
 # ruff: noqa: D102  (the names of the tests say it)
 
@@ -17,13 +17,16 @@ from atoll.testing.conformance import PATIENCE_S, Workshop, ticks_beyond
 
 
 class PrestartWorkshop(Workshop, Protocol):
-    """What these tests need beside."""
+    """What these tests need in addition."""
 
     def prestarted_plan(self, machine_id: str, like: MachinePlan) -> PrestartPlan:
-        """A plan for a prestarted machine that ``like`` can be restored into, but for its name, paths and network."""
+        """Return a plan for a prestarted machine in which ``like`` can be restored.
+
+        Only its name, paths and network differ.
+        """
 
     def end_a_process_of(self, prestarted: PrestartedMachine) -> None:
-        """Kill one of the host's processes that a prestarted machine consists of."""
+        """Kill one of the host processes of a prestarted machine."""
 
 
 class _Asleep(NamedTuple):
@@ -35,7 +38,7 @@ class _Asleep(NamedTuple):
 
 
 class PrestartedConformance:
-    """Inherit it and provide the fixture ``workshop``."""
+    """Tests of prestarted machines. Inherit it and provide the fixture ``workshop``."""
 
     def test_a_guest_goes_on_in_a_prestarted_machine_under_its_own_name(
         self, workshop: PrestartWorkshop
@@ -44,7 +47,7 @@ class PrestartedConformance:
             before = workshop.ledger()
             asleep = await _asleep(workshop)
             engine = workshop.engine()
-            # Two at once: each has its own disk.
+            # Two at once, because each has its own disk.
             plans = []
             for name in ("m2", "m3"):
                 prestarted, plan = await _prestarted(workshop, engine, name, asleep)
@@ -65,7 +68,7 @@ class PrestartedConformance:
             before = workshop.ledger()
             engine = workshop.engine()
             prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
-            # Its owner may die before it says what to restore: it is no machine then.
+            # Its owner may die before it says what to restore: then it is not a machine.
             assert await engine.started("m2", plan.state_dir, plan.limits) is None
             await prestarted.kill()
             await prestarted.kill()
@@ -132,7 +135,7 @@ class PrestartedConformance:
                 for machine in await asyncio.gather(restoring, return_exceptions=True):
                     if isinstance(machine, Machine):
                         await machine.kill()
-                # Cancelled before it began, it is still the caller's.
+                # If the restore is cancelled before it began, the caller still owns it.
                 await prestarted.kill()
             assert workshop.ledger() == before, (before, workshop.ledger())
 
@@ -182,7 +185,7 @@ async def _asleep(workshop: Workshop) -> _Asleep:
 async def _prestarted(
     workshop: PrestartWorkshop, engine: Engine, machine_id: str, asleep: _Asleep
 ) -> tuple[PrestartedMachine, MachinePlan]:
-    """A prestarted machine, and the plan that has the guest go on in it."""
+    """Make a prestarted machine, and the plan that restores the guest in it."""
     prestarted_plan = workshop.prestarted_plan(machine_id, asleep.plan)
     prestarted = await engine.prestart(prestarted_plan)
     plan = msgspec.structs.replace(
