@@ -1,4 +1,4 @@
-"""The host's own things: paths, processes, namespaces, mounts, control groups, copies of directory trees."""
+"""Access to the host: paths, processes, namespaces, mounts, cgroups, and copies of directory trees."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ __all__ = [
     "write_seal",
 ]
 
-# loaded when first asked for: the SDK needs only the paths, and quickly
+# loaded on first use, because the SDK needs only the paths, and quickly
 _MODULES = {
     "agent_path": "binaries",
     "puller_path": "binaries",

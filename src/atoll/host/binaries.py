@@ -21,7 +21,7 @@ def _program(name: str) -> Path:
 
 
 def runsc_path() -> Path:
-    """The gVisor program of this version.
+    """Return the gVisor program of this version.
 
     Raises:
         HostError: The package was installed without it.
@@ -30,7 +30,7 @@ def runsc_path() -> Path:
 
 
 def puller_path() -> Path:
-    """The program that talks to registries and unpacks layers.
+    """Return the program that talks to registries and unpacks layers.
 
     Raises:
         HostError: The package was installed without it.
@@ -39,7 +39,7 @@ def puller_path() -> Path:
 
 
 def agent_path() -> Path:
-    """The program that is process 1 of every sandbox.
+    """Return the program that is process 1 of every sandbox.
 
     Raises:
         HostError: The package was installed without it.

@@ -1,4 +1,4 @@
-"""What can stop a sandbox from running on this host: looked at one by one, each with the command that mends it."""
+"""Checks of what can stop a sandbox from running on this host, each with the command that fixes it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from atoll.host.trees.operations import open_top, remove_tree
 GIB = 1 << 30
 _TRIAL = Path(__file__).parent / "namespaces" / "trial_program.py"
 _OLDEST_KERNEL = (5, 11)
-# Before, mounts cannot be made read-only in one step, which the server's enclosure takes.
+# Older kernels cannot make mounts read-only in one step, which the server's confinement needs.
 _OLDEST_KERNEL_TO_SERVE = (5, 12)
 _LEAST_DISK_BYTES = 2 * GIB
 _SMALL_DISK_BYTES = 10 * GIB
 _TRIAL_S = 15.0
-# A sandbox's disk cannot lie on these: they cannot be the upper layer of an overlay.
+# A sandbox's disk cannot be on these, because they cannot be the upper layer of an overlay.
 _UNFIT_KINDS = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "vfat", "exfat", "ecryptfs")
 
 _ENGINE_COSTS = (
@@ -48,7 +48,7 @@ _USERNS_SETTINGS = {
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at. With level "error" no sandbox can run; ``remedy`` is one command or sentence."""
+    """One check. With level "error" no sandbox can run; ``remedy`` is one command or sentence."""
 
     name: str
     level: Literal["ok", "note", "warning", "error"]
@@ -57,7 +57,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 async def check_host(home: Home) -> list[Check]:
-    """Look at all of it, trying for real where that is possible. Takes about a tenth of a second."""
+    """Run all checks, with real trials where possible. Takes about a tenth of a second."""
     try:
         home.make()
     except HostError as error:
@@ -87,10 +87,10 @@ async def check_host(home: Home) -> list[Check]:
 
 
 def kernel_check(release: str, machine: str, *, is_root: bool) -> Check:
-    """Whether the kernel is new enough, and of a processor that the engine is built for.
+    """Check that the kernel is new enough, and that the engine is built for its processor.
 
     Args:
-        is_root: Whether this is root, whose server takes a newer one.
+        is_root: Whether this is root, whose server needs a newer kernel.
     """
     numbers = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     if machine not in ("x86_64", "aarch64"):
@@ -104,7 +104,7 @@ def kernel_check(release: str, machine: str, *, is_root: bool) -> Check:
 
 
 def namespaces_check(outcome: str, settings: Mapping[str, str | None]) -> Check:
-    """Whether namespaces can be made.
+    """Check whether namespaces can be made.
 
     Args:
         outcome: "ok", or why the trial failed.
@@ -129,11 +129,11 @@ def namespaces_check(outcome: str, settings: Mapping[str, str | None]) -> Check:
 
 
 def ids_check(lacks_ids: str | None, least: int) -> Check:
-    """Whether an ordinary user has numbers to give to the users of a sandbox.
+    """Check whether an ordinary user has ids for the users of a sandbox.
 
     Args:
-        lacks_ids: Why there is one only, see ``Holder``; None when there are many.
-        least: How many there are.
+        lacks_ids: Why there is only one, see ``Holder``; None if there are many.
+        least: The smaller number of ids.
     """
     remedy = range_remedy(user_name()).removeprefix("run: ")
     if lacks_ids is not None:
@@ -150,14 +150,14 @@ def ids_check(lacks_ids: str | None, least: int) -> Check:
 def disk_kind_check(
     outcome: str | None, *, lacks_ids: bool, forced: bool, home: Home, kind: str
 ) -> Check | None:
-    """How disks of sandboxes are kept in the home, and what a snapshot of one costs there.
+    """Check how disks of sandboxes are kept in the home, and what a snapshot costs there.
 
     Args:
-        outcome: What a trial of a mount said; None when it was not tried.
-        lacks_ids: Whether this user has one number of the host only.
-        forced: Whether the engine's own disks are asked for.
-        home: Where they lie.
-        kind: Its kind of file system.
+        outcome: The result of a trial mount; None if it was not tried.
+        lacks_ids: Whether this user has only one id of the host.
+        forced: Whether the engine's own disks were requested.
+        home: Where the disks are.
+        kind: The kind of its file system.
     """
     if outcome is None:
         return None
@@ -189,7 +189,7 @@ def disk_kind_check(
 
 
 def nftables_check(outcome: str | None) -> Check | None:
-    """Whether the kernel has nftables for the network of sandboxes."""
+    """Check whether the kernel has nftables for the network of sandboxes."""
     if outcome is None or outcome == "ok":
         return None if outcome is None else Check("nftables", "ok", "the kernel has nftables")
     return Check(
@@ -201,14 +201,14 @@ def nftables_check(outcome: str | None) -> Check | None:
 
 
 def shaping_check(outcome: str | None) -> Check | None:
-    """Whether the kernel can limit the rate of a network interface."""
+    """Check whether the kernel can limit the rate of a network interface."""
     if outcome is None or outcome == "ok":
         return None if outcome is None else Check("shaping", "ok", "the kernel can limit network rates")
     return Check("shaping", "note", f"network rates cannot be limited: {outcome}", "sudo modprobe sch_tbf")
 
 
 def disk_check(free: int, path: Path) -> Check:
-    """Whether the home has room."""
+    """Check whether the home has enough space."""
     text = f"{free / GIB:.1f} GiB free in {path}"
     if free < _LEAST_DISK_BYTES:
         return Check("disk space", "error", text, "free some space, or set ATOLL_HOME to a larger disk")
@@ -217,7 +217,10 @@ def disk_check(free: int, path: Path) -> Check:
 
 
 def clock_check(now_s: float, installed_s: float) -> Check:
-    """Whether the clock can be right: a sandbox takes it over, and no certificate is valid under a wrong one."""
+    """Check whether the clock can be right.
+
+    A sandbox takes its time, and no certificate is valid under a wrong one.
+    """
     if now_s < installed_s - 86400:
         day = time.strftime("%Y-%m-%d", time.gmtime(now_s))
         message = f"the clock says {day}, which is before atoll was installed"
@@ -226,7 +229,10 @@ def clock_check(now_s: float, installed_s: float) -> Check:
 
 
 def ptrace_check(scope: str | None) -> Check | None:
-    """Whether the engine may trace its own processes, which is how it catches a guest's system calls."""
+    """Check whether the engine may trace its own processes.
+
+    Tracing is how it catches a guest's system calls.
+    """
     if scope != "3":
         return None
     message = "this host forbids every use of ptrace (kernel.yama.ptrace_scope is 3)"
@@ -234,7 +240,7 @@ def ptrace_check(scope: str | None) -> Check | None:
 
 
 def latency_check(device: Path) -> Check | None:
-    """Whether this user may keep idle processors quick to wake."""
+    """Check whether this user may keep idle processors quick to wake."""
     if not device.exists():
         return None
     if request := open_cpu_latency(device):
@@ -249,7 +255,7 @@ def latency_check(device: Path) -> Check | None:
 
 
 def filesystem_kind(path: Path) -> str:
-    """The kind of the file system that a path lies on, as in the kernel's table of mounts."""
+    """Return the kind of the file system of a path, as in the kernel's table of mounts."""
     device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     best, kind = "", "unknown"
@@ -258,7 +264,7 @@ def filesystem_kind(path: Path) -> str:
         fields = before.split(" ")
         point = fields[4].rstrip("/") + "/"
         if fields[2] == wanted or f"{path}/".startswith(point):
-            # btrfs has device numbers of its own: the deepest mount point above the path decides then.
+            # btrfs has its own device numbers; then the deepest mount point above the path decides.
             if fields[2] == wanted and not f"{path}/".startswith(point):
                 continue
             if len(point) >= len(best):
@@ -267,7 +273,7 @@ def filesystem_kind(path: Path) -> str:
 
 
 def _tried_ids(home: Home) -> tuple[Check | None, bool]:
-    """What is to be said of this user's numbers, and whether there is one only; nothing as root, who has all."""
+    """Check this user's ids, and return also whether there is only one. Root has all, so it gets no check."""
     if is_host_root():
         return None, False
     try:

@@ -1,4 +1,4 @@
-"""Single files: written so that a power cut leaves the old or the new one, and locked."""
+"""Single files: locked, and written so that a power cut leaves the old or the new one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Replace a file's content at once: readers see the old or the new, also after a power cut.
+    """Replace a file's content at once. Readers see the old or the new one, even after a power cut.
 
     Raises:
-        OSError: It could not be written; then the old file is untouched.
+        OSError: It could not be written; then the old file is unchanged.
     """
     fd, aside = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
     try:
@@ -27,7 +27,7 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             os.fsync(fd)
         os.rename(aside, path)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):  # the rename may have been done
+        with contextlib.suppress(FileNotFoundError):  # the rename may already have happened
             os.unlink(aside)
         raise
     sync_directory(path.parent)
@@ -43,26 +43,26 @@ def sync_directory(path: Path) -> None:
 
 
 class DiskUsage(NamedTuple):
-    """A file system in bytes: all of it, and what this user may still write to it."""
+    """A file system in bytes: its size, and what this user may still write to it."""
 
     total: int
     free: int
 
 
 def disk_usage(path: Path) -> DiskUsage:
-    """The file system of ``path``."""
+    """Return the size and free space of the file system of ``path``."""
     usage = shutil.disk_usage(path)
     return DiskUsage(usage.total, usage.free)
 
 
 def free_bytes(path: Path) -> int:
-    """Bytes that this user may still write to the file system of ``path``."""
+    """Return the bytes that this user may still write to the file system of ``path``."""
     return shutil.disk_usage(path).free
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file, made if missing and never removed. Waits without a bound."""
+    """Hold an exclusive lock on a file, which is made if missing and never removed. Waits without a limit."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

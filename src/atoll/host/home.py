@@ -1,4 +1,4 @@
-"""Where everything of one user's atoll lies."""
+"""The places of all files of one user's atoll."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 
 from atoll.errors import HostError
 
-# A socket's path has at most 107 bytes; engines put names of up to 45 bytes below the run directory.
+# A socket's path has at most 107 bytes, and engines put names of up to 45 bytes below the run directory.
 _LONGEST_RUN_BYTES = 60
 _HINT = "set ATOLL_HOME to a directory that this user can write to"
 
 
 class Home:
-    """The paths of one state directory. Making one touches nothing on the disk; ``make`` does.
+    """The paths of one state directory. Making this object does not touch the disk; ``make`` does.
 
-    ``run`` holds sockets and locks. It is ``path/run`` when that is short enough for a socket's path, else
-    a directory below /tmp. It depends on nothing but the path and the user, so that a login shell, a cron
-    job and a CI step find the same supervisor, and nothing takes it away at logout.
+    ``run`` holds sockets and locks. It is ``path/run`` if that is short enough for a socket's path, otherwise
+    a directory below /tmp. It depends only on the path and the user. So a login shell, a cron job and a CI
+    step find the same supervisor, and a logout does not remove it.
 
     Args:
         path: The state directory; made absolute.
-        run: The run directory. Give it where the process may be inside a user namespace, since the user's
-            number is another one there.
+        run: The run directory. Give it if the process may be inside a user namespace, because the user's id
+            differs there.
 
     Attributes:
         api_socket: The supervisor's HTTP API.
@@ -52,7 +52,7 @@ class Home:
 
     @classmethod
     def default(cls) -> Home:
-        """The home that ``ATOLL_HOME`` names, else ``~/.local/share/atoll``."""
+        """Return the home that ``ATOLL_HOME`` names, or ``~/.local/share/atoll``."""
         named = os.environ.get("ATOLL_HOME")
         return cls(Path(named)) if named else cls(Path.home() / ".local/share/atoll")
 
@@ -67,7 +67,7 @@ class Home:
 
     @property
     def database(self) -> Path:
-        """The one truth about sandboxes, snapshots and images."""
+        """The database of sandboxes, snapshots and images, the only authority on them."""
         return self.path / "state.db"
 
     @property
@@ -121,10 +121,10 @@ class Home:
         return self.path / "supervisor.log"
 
     def make(self) -> None:
-        """Make every directory that is missing, for this user alone.
+        """Make every missing directory, accessible to this user only.
 
         Raises:
-            HostError: One of them cannot be made, or belongs to somebody else.
+            HostError: One of them cannot be made, or belongs to another user.
         """
         self.make_top()
         try:
@@ -147,10 +147,10 @@ class Home:
             raise self.unusable(error) from error
 
     def make_top(self) -> None:
-        """Make the directory of the home alone, for this user.
+        """Make only the top directory of the home, accessible to this user only.
 
         Raises:
-            HostError: It cannot be made, or belongs to somebody else.
+            HostError: It cannot be made, or belongs to another user.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -159,12 +159,12 @@ class Home:
             raise self.unusable(error) from error
 
     def of_other(self, owner: int) -> HostError:
-        """What a home or a supervisor of the user with that number is to this one."""
+        """Return the error for a home or a supervisor that belongs to the user with that id."""
         name = _user_name(owner)
         return HostError(f"the supervisor of {self.path} belongs to user {name}", hint=_other_hint(name))
 
     def unusable(self, error: OSError) -> HostError:
-        """What an error of the operating system means to the user who wanted to use this home."""
+        """Explain an error of the operating system to the user who wanted to use this home."""
         where = error.filename if isinstance(error.filename, str) else str(self.path)
         at = "" if where == str(self.path) else f": {where}"
         told = f"the state directory {self.path} cannot be used: {error.strerror or error}{at}"
@@ -179,7 +179,7 @@ def _run_directory(path: Path) -> Path:
     near = path / "run"
     if len(os.fsencode(near)) <= _LONGEST_RUN_BYTES:
         return near
-    # imported here, since most homes need it not and clients start often
+    # imported here, because most homes do not need it and clients start often
     import hashlib
 
     name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:12]
@@ -187,7 +187,8 @@ def _run_directory(path: Path) -> Path:
 
 
 def _make_private(directory: Path, *, links: bool) -> None:
-    # A user may put parts of the home elsewhere by symlinks; below /tmp a symlink would be somebody's trap.
+    # A user may put parts of the home elsewhere by symlinks; below /tmp a symlink would be another user's
+    # trap.
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.stat() if links else directory.lstat()
     if found.st_uid != os.geteuid():
@@ -203,16 +204,16 @@ def _make_private(directory: Path, *, links: bool) -> None:
 
 
 def _nearest(path: Path) -> tuple[Path, str] | None:
-    """The nearest directory at or above a path that can be looked at, with its owner; None when this user owns it."""
+    """Return the nearest visible directory at or above a path, with its owner; None if this user owns it."""
     for place in (path, *path.parents):
-        with contextlib.suppress(OSError):  # what hides it lies above
+        with contextlib.suppress(OSError):  # the directory that hides it is further up
             owner = place.stat().st_uid
             return None if owner == os.geteuid() else (place, _user_name(owner))
     return None
 
 
 def _user_name(number: int) -> str:
-    # imported here, since clients start often
+    # imported here, because clients start often
     import pwd
 
     try:

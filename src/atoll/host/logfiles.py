@@ -1,4 +1,4 @@
-"""Log files that others hold open and append to, kept small without moving what they write."""
+"""Keeps log files small that other processes have open and append to, without moving their content."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from atoll.host.syscalls import punch_hole
 
 _SECTOR_BYTES = 512
-# Whole blocks of any file system: parts of one would only be zeroed.
+# Whole blocks of any file system: a part of a block would only be zeroed.
 _BLOCK_BYTES = 1 << 16
 
 
 def append_log(path: Path, line: str) -> None:
-    """Add one line at the end, in one write. A symlink or anything but a plain file is refused.
+    """Add one line at the end, in one write. A symlink, or anything but a plain file, is refused.
 
     Raises:
         OSError: It could not be written.
@@ -27,12 +27,12 @@ def append_log(path: Path, line: str) -> None:
 
 
 def forget_log_head(path: Path, *, most_bytes: int, keep_bytes: int) -> bool:
-    """Give the disk back all but the newest ``keep_bytes`` of a log that takes more than ``most_bytes`` of it.
+    """Free the disk space of a log larger than ``most_bytes``, except its newest ``keep_bytes``.
 
-    What remains stays at its offset: writers go on appending, and readers at where they were.
+    What remains stays at its offset: writers continue to append, and readers continue where they were.
 
     Returns:
-        Whether there was too much. A log that is not there is small.
+        Whether it was larger. A missing log is small.
 
     Raises:
         OSError: The file system cannot make holes.
@@ -53,9 +53,10 @@ def forget_log_head(path: Path, *, most_bytes: int, keep_bytes: int) -> bool:
 
 
 def read_log(path: Path, offset: int, most_bytes: int) -> tuple[bytes, int]:
-    """Some bytes from an offset on, and the offset of the first: past what was forgotten, at the start of a line.
+    """Return some bytes from an offset on, and the offset of the first of them.
 
-    Nothing is read of a log that is not there, nor past its end.
+    It is past what was forgotten, at the start of a line. Nothing is read from a missing log, or past its
+    end.
     """
     offset = max(offset, 0)
     try:
@@ -65,7 +66,7 @@ def read_log(path: Path, offset: int, most_bytes: int) -> tuple[bytes, int]:
     try:
         try:
             start = os.lseek(fd, offset, os.SEEK_DATA)
-        except OSError:  # nothing is written there yet
+        except OSError:  # nothing has been written yet
             return b"", offset
         data = os.pread(fd, most_bytes, start)
     finally:

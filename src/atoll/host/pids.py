@@ -1,4 +1,4 @@
-"""Processes of others, told apart from later ones of the same number by their start time."""
+"""Processes by pid and start time, which tells them from later ones with the same pid."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from pathlib import Path
 
 
 def boot_id() -> str:
-    """Differs after each boot of the host."""
+    """Return an id that is new after each boot of the host."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None when it does not run (or is a zombie)."""
+    """Return when the process started, in clock ticks since boot.
+
+    None if it does not run (or is a zombie).
+    """
     fields = _stat(pid)
     return None if fields is None or fields[0] in b"ZX" else int(fields[19])
 
 
 def parent_of(pid: int) -> int | None:
-    """The parent of a process; None when there is no such process."""
+    """Return the parent of a process; None if there is no such process."""
     fields = _stat(pid)
     return None if fields is None else int(fields[1])
 
 
 def children_by_parent() -> dict[int, list[int]]:
-    """The processes of this host that there are now, by their parents."""
+    """Return the processes of this host at this moment, by their parents."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (parent := parent_of(int(entry))) is not None:
@@ -36,22 +39,22 @@ def children_by_parent() -> dict[int, list[int]]:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of a process's ``stat`` from its state on; None when there is no such process."""
+    """Return the fields of a process's ``stat`` from its state on; None if there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    # The second field is the program's own name and may hold spaces and brackets.
+    # The second field is the program's name and may contain spaces and brackets.
     return text[text.rindex(b")") + 2 :].split()
 
 
 def process_alive(pid: int, started_ticks: int) -> bool:
-    """Whether that very process still runs."""
+    """Whether exactly this process still runs."""
     return start_ticks(pid) == started_ticks
 
 
 def open_process(pid: int, started_ticks: int) -> int | None:
-    """A pidfd of that very process, which the caller closes; None when it has ended."""
+    """Return a pidfd of exactly this process, which the caller closes; None if it has ended."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -63,16 +66,16 @@ def open_process(pid: int, started_ticks: int) -> int | None:
 
 
 def kill_process(pid: int, started_ticks: int, *, timeout_s: float = 10) -> bool:
-    """Kill that very process, never another that got its number, and wait for its end.
+    """Kill exactly this process, never another with the same pid, and wait for its end.
 
     Returns:
-        True when it has ended, False when it still runs after ``timeout_s`` (it is stuck in the kernel).
+        True if it has ended, False if it still runs after ``timeout_s`` (it is stuck in the kernel).
     """
     fd = open_process(pid, started_ticks)
     if fd is None:
         return True
     try:
-        with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
+        with contextlib.suppress(ProcessLookupError):  # it just ended by itself
             signal.pidfd_send_signal(fd, signal.SIGKILL)
         return wait_pidfd(fd, timeout_s)
     finally:
@@ -80,7 +83,7 @@ def kill_process(pid: int, started_ticks: int, *, timeout_s: float = 10) -> bool
 
 
 def wait_pidfd(fd: int, timeout_s: float) -> bool:
-    """Whether the process of a pidfd ended within ``timeout_s``."""
+    """Whether the process of a pidfd has ended within ``timeout_s``."""
     waiter = select.poll()
     waiter.register(fd, select.POLLIN)
     return bool(waiter.poll(timeout_s * 1000))

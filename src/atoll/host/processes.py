@@ -1,4 +1,4 @@
-"""Programs of the host that atoll runs."""
+"""Runs programs of the host."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _T = TypeVar("_T")
 class RunProgramError(Exception):
     """A program of the host could not be started, or ran too long and was killed.
 
-    Callers make their own room's error of it.
+    Callers turn it into an error of their own room.
     """
 
 
 class ProgramResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program ended. ``exit_code`` is minus the signal's number when a signal ended it."""
+    """How a program ended. ``exit_code`` is the negative signal number if a signal ended it."""
 
     exit_code: int
     stdout: bytes
@@ -36,7 +36,7 @@ class ProgramResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Program:
-    """A running program, leader of its own session. Whoever started it waits for it or kills it."""
+    """A running program, leader of its own session. Its starter waits for it or kills it."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -45,7 +45,7 @@ class Program:
         self.start_ticks = start_ticks(process.pid) or 0
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended: minus the signal's number when a signal ended it."""
+        """Wait for its end and return the exit code: the negative signal number if a signal ended it."""
         if self._process.returncode is None:
             await _readable(self._pidfd)
             self._reap()
@@ -54,7 +54,7 @@ class Program:
     async def kill(self) -> None:
         """Kill it and every process of its session's group. Idempotent."""
         if self._process.returncode is None:
-            # Not reaped yet, so the number is still its own.
+            # It has not been reaped yet, so the pid is still its own.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
             await to_the_end(_readable(self._pidfd))
@@ -76,7 +76,7 @@ def start_program(
     env: Mapping[str, str] | None = None,
     cwd: str = "/",
 ) -> Program:
-    """Start a program in a session of its own, with these descriptors as its stdio and no others.
+    """Start a program in its own session, with these descriptors as its stdio and no others.
 
     Args:
         pass_fds: Further descriptors that it gets, under the same numbers.
@@ -115,11 +115,11 @@ async def run_program(
 ) -> ProgramResult:
     """Run a program to its end. A non-zero exit is a result, not an error. Cancelling kills it.
 
-    What it starts and leaves behind does not delay the answer.
+    Processes that it leaves behind do not delay the answer.
 
     Args:
         stdin: What it reads; None is the empty file.
-        timeout_s: Wall seconds until it is killed; None waits for ever.
+        timeout_s: Seconds until it is killed; None waits for ever.
         env: Its whole environment; None is this process's.
         on_stderr: Called with each piece of its stderr as it comes.
 
@@ -155,7 +155,7 @@ async def run_program(
 
 
 class _MemoryFile:
-    """A file in memory. Not a pipe, which a child that outlives the program would keep open."""
+    """A file in memory. A pipe would be kept open by a child that outlives the program."""
 
     def __init__(self, name: str) -> None:
         self.fd = os.memfd_create(name)
@@ -183,7 +183,7 @@ class _MemoryFile:
 
 
 class _Follower:
-    """Passes a pipe's content on while the program writes it."""
+    """Passes on a pipe's content while the program writes it."""
 
     def __init__(self, tell: Callable[[bytes], None], keep: _MemoryFile) -> None:
         self._tell = tell
@@ -241,9 +241,9 @@ async def _readable(fd: int) -> None:
 
 
 async def to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """Finish ``work`` even when this task is cancelled meanwhile, and only then be cancelled; else give its result.
+    """Finish ``work`` even if this task is cancelled meanwhile, and only then raise the cancellation.
 
-    A thread goes on anyway when its task is cancelled, and would make what was removed meanwhile.
+    A thread continues when its task is cancelled, and would create again what was removed meanwhile.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

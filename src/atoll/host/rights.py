@@ -1,4 +1,4 @@
-"""The rights of this process: what it can do without is given away, for itself and all that it starts."""
+"""The rights of this process. It gives up what it does not need, for itself and everything it starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from atoll.errors import HostError
 from atoll.host import syscalls
 
-# Of root's rights, what keeping sandboxes never takes. By number, as in linux/capability.h.
+# Rights of root that keeping sandboxes never needs. By number, as in linux/capability.h.
 NEEDLESS = {
     "linux_immutable": 9,
     "ipc_owner": 15,
@@ -34,12 +34,12 @@ NEEDLESS = {
 
 
 def lower_rights() -> None:
-    """Give away for good what a supervisor does not need.
+    """Give up permanently what a supervisor does not need.
 
-    Afterwards no program that it starts gains rights by being setuid, neither it nor they leave core files, no other
-    process of the same user can look into its memory, and of root's rights those in ``NEEDLESS`` are gone. Call it in
-    a process with one thread, after it has entered its namespaces: rights belong to a thread, and entering a user
-    namespace gives all of them.
+    Afterwards no program that it starts gains rights by being setuid, and neither it nor they leave core
+    files. No other process of the same user can read its memory, and it loses the rights of root that are in
+    ``NEEDLESS``. Call it in a process with one thread, after it has entered its namespaces: rights belong to
+    a thread, and entering a user namespace gives all of them.
 
     Raises:
         OSError: The kernel refuses it.
@@ -53,10 +53,10 @@ def lower_rights() -> None:
 
 
 def give_up_rights() -> None:
-    """Give away for good whatever this process may do beyond its user's own files and sockets.
+    """Give up permanently whatever this process may do beyond its user's own files and sockets.
 
-    For a process that faces strangers and starts no program. As root, all of root's rights are gone: what is left is
-    what any user has, over files that are root's. Call it in a process with one thread.
+    For a process that serves strangers and starts no program. As root it loses all of root's rights. What is
+    left is what any user has, over files that belong to root. Call it in a process with one thread.
 
     Raises:
         OSError: The kernel refuses it.
@@ -70,10 +70,11 @@ def give_up_rights() -> None:
 
 
 def write_nowhere_but(directories: Iterable[Path]) -> None:
-    """As root, give away for good whatever this process may write but what is in ``directories``, and all devices.
+    """As root, permanently forbid writes outside ``directories``, and all devices.
 
-    What root owns needs no rights to be written: without this, a process that gave them all up could still change
-    programs, disks and the kernel's settings. Call it before ``give_up_rights``, in a process with one thread.
+    Root needs no rights to write its own files. Without this, a process that gave up all rights could still
+    change programs, disks and the kernel's settings. Call it before ``give_up_rights``, in a process with one
+    thread.
 
     Raises:
         HostError: The kernel refuses it.
@@ -82,7 +83,7 @@ def write_nowhere_but(directories: Iterable[Path]) -> None:
         return
     try:
         syscalls.unshare(syscalls.CLONE_NEWNS)
-        # what the host unmounts later goes here, too
+        # what the host unmounts later is unmounted here, too
         syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_SLAVE, "")
         places = [os.path.realpath(directory) for directory in directories]
         for place in places:

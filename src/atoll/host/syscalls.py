@@ -1,4 +1,4 @@
-"""The system calls that Python 3.11 does not have, by ctypes. Each raises OSError with the path concerned."""
+"""System calls that Python 3.11 lacks, by ctypes. Each raises OSError with the path concerned."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def _check(result: int, name: str | None = None) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Give the calling thread (for users and mounts: the single-threaded process) new namespaces."""
+    """Give the calling thread new namespaces. For users and mounts the process must have one thread."""
     _check(_libc.unshare(flags))
 
 
 def setns(fd: int, flags: int) -> None:
-    """Enter the namespaces named by ``flags`` that the namespace file or pidfd ``fd`` stands for."""
+    """Enter the namespaces selected by ``flags`` of the namespace file or pidfd ``fd``."""
     _check(_libc.setns(fd, flags))
 
 
@@ -91,9 +91,9 @@ def prctl(option: int, value: int) -> None:
 
 
 def drop_capabilities(numbers: Iterable[int]) -> None:
-    """Take capabilities from the calling thread and from all that it starts, for good."""
+    """Remove capabilities from the calling thread and everything it starts, permanently."""
     head = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    # Effective, permitted and inheritable ones: first the lower halves, then the upper.
+    # Effective, permitted and inheritable sets: first the lower halves, then the upper.
     sets = (ctypes.c_uint32 * 6)()
     _check(_libc.capget(head, sets))
     for number in numbers:
@@ -117,12 +117,12 @@ def mount(source: str, target: str, kind: str, flags: int, options: str) -> None
 
 
 def lock_mounts(target: str) -> None:
-    """Let nobody write through a mount of this namespace and those below it, nor use devices there."""
+    """Forbid writes and devices in a mount of this namespace and the mounts below it."""
     _set_mount(target, _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOSUID, 0, _AT_RECURSIVE)
 
 
 def let_write(target: str) -> None:
-    """Let others write through one mount again."""
+    """Allow writes in one mount again."""
     _set_mount(target, 0, _MOUNT_ATTR_RDONLY, 0)
 
 
@@ -133,10 +133,10 @@ def _set_mount(target: str, more: int, less: int, flags: int) -> None:
 
 
 def bind_read_only(source: str, below: int, path: str) -> None:
-    """Make ``source`` appear, read-only, at ``path`` below the directory ``below``: through no symlink.
+    """Make ``source`` appear, read-only, at ``path`` below the directory ``below``, through no symlink.
 
-    It is read-only wherever it appears: what a bind is remounted as holds for that one mount, not for those that it has
-    propagated to.
+    It is read-only wherever it appears. A remount of a bind would apply only to that one mount, not to those
+    that it has propagated to.
     """
     how = _OpenHow(os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH)
     name = os.fsencode(path)
@@ -162,25 +162,25 @@ def umount(target: str, flags: int) -> None:
 
 
 def syncfs(fd: int) -> None:
-    """Write all that the file system of ``fd`` holds in memory to its disk."""
+    """Write everything that the file system of ``fd`` holds in memory to its disk."""
     _check(_libc.syncfs(fd))
 
 
 def begin_flush(fd: int) -> None:
-    """Have the kernel begin to write what it holds of a file, and wait for nothing but room in the disk's queue.
+    """Make the kernel begin to write the cached pages of a file. It waits only for room in the disk's queue.
 
-    Nothing is durable by that: ``fsync`` has the less to do.
+    Nothing is durable after that, but ``fsync`` has less to do.
     """
     _check(_libc.sync_file_range(fd, ctypes.c_int64(0), ctypes.c_int64(0), _SYNC_FILE_RANGE_WRITE))
 
 
 def take_room(fd: int, size: int) -> None:
-    """Take the blocks for so many bytes of a file, whose size stays what it is."""
+    """Allocate the blocks for ``size`` bytes of a file without changing its size."""
     _check(_libc.fallocate(fd, _FALLOC_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size)))
 
 
 def punch_hole(fd: int, start: int, length: int) -> None:
-    """Give back the disk's blocks of a part of a file, which reads as zeroes from now on."""
+    """Free the disk blocks of a part of a file, which reads as zeros from now on."""
     mode = _FALLOC_PUNCH_HOLE | _FALLOC_KEEP_SIZE
     _check(_libc.fallocate(fd, mode, ctypes.c_int64(start), ctypes.c_int64(length)))
 
@@ -190,7 +190,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_directory_below(fd: int, path: str) -> int:
-    """Open a directory below the directory ``fd`` for reading: through no symlink, into no other mount."""
+    """Open a directory below the directory ``fd`` for reading, through no symlink and into no other mount."""
     resolve = _RESOLVE_NO_XDEV | _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH
     how = _OpenHow(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, resolve)
     name = os.fsencode(path)
@@ -198,8 +198,9 @@ def open_directory_below(fd: int, path: str) -> int:
 
 
 def open_in_root(fd: int, path: str, flags: int) -> int:
-    """Open what has that path when the directory ``fd`` is the root: symlinks and ``..`` do not lead out of it,
-    nor into another mount.
+    """Open a path with the directory ``fd`` as root.
+
+    Symlinks and ``..`` do not leave it, nor does another mount.
     """
     resolve = _RESOLVE_NO_XDEV | _RESOLVE_NO_MAGICLINKS | _RESOLVE_IN_ROOT
     how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
@@ -209,14 +210,14 @@ def open_in_root(fd: int, path: str, flags: int) -> int:
             opened = _libc.syscall(_OPENAT2, fd, name, ctypes.byref(how), ctypes.sizeof(how))
             return _check(opened, path)
         except BlockingIOError:
-            # Somebody renames directories meanwhile, so the kernel cannot be sure.
+            # Directories are being renamed meanwhile, so the kernel cannot be sure.
             if tries_left == 1:
                 raise
     raise AssertionError("unreachable")
 
 
 class FilesystemContext:
-    """A file system being configured by fsopen(2), for options too long for mount(2); closed by ``with``."""
+    """A file system being configured by fsopen(2), for options too long for mount(2). ``with`` closes it."""
 
     def __init__(self, kind: str) -> None:
         self._fd = _check(_libc.syscall(_FSOPEN, os.fsencode(kind), 1), kind)
@@ -228,7 +229,7 @@ class FilesystemContext:
         os.close(self._fd)
 
     def option(self, key: str, value: str | None = None) -> None:
-        """Set one option; without a value a flag."""
+        """Set one option; without a value it is a flag."""
         command = _FSCONFIG_SET_FLAG if value is None else _FSCONFIG_SET_STRING
         text = None if value is None else os.fsencode(value)
         _check(_libc.syscall(_FSCONFIG, self._fd, command, os.fsencode(key), text, 0), f"{key}={value}")

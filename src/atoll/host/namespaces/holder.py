@@ -1,4 +1,4 @@
-"""The holder: a process without logic that keeps a home's user and mount namespace alive."""
+"""The holder: a process without logic that keeps a home's user and mount namespaces alive."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MOST_ANSWER_BYTES = 65536
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """A living holder.
+    """A running holder.
 
-    ``user_namespace``: its mounts belong to a user namespace, not to the host's root. ``lacks_ids`` says why it
-    has one number of the host only, and None that it has many.
+    ``user_namespace``: its mounts belong to a user namespace, not to the host's root. ``lacks_ids`` says why
+    it has only one id of the host; None means that it has many.
     """
 
     pid: int
@@ -38,7 +38,8 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ensure_holder(home: Home) -> Holder:
-    """The home's holder, started if there is none. Any number of processes may call it at once: they get one.
+    """Return the home's holder; start one if there is none. Concurrent callers in any processes get the same
+    one.
 
     Raises:
         HostError: The host does not let this user make the namespaces.
@@ -52,7 +53,8 @@ def ensure_holder(home: Home) -> Holder:
 
 
 def replace_holder(home: Home) -> Holder:
-    """The home's holder; when it has died, a new one that keeps the namespaces of this process, which had joined it.
+    """Return the home's holder. If it has died, start one that keeps the namespaces of this process, which
+    had joined it.
 
     Raises:
         HostError: It does not start.
@@ -62,7 +64,7 @@ def replace_holder(home: Home) -> Holder:
 
 
 def find_holder(home: Home) -> Holder | None:
-    """The home's holder, if it lives. Changes nothing."""
+    """Return the home's holder if it lives. Changes nothing."""
     try:
         holder = msgspec.json.decode(_record(home).read_bytes(), type=Holder)
     except (OSError, ValueError):
@@ -97,7 +99,9 @@ def join_holder(holder: Holder) -> None:
 
 
 def end_holder(home: Home) -> None:
-    """End the home's holder, and with it the mounts and pins that nobody else keeps. No holder is no error.
+    """End the home's holder, and with it the mounts and pins that no other process keeps.
+
+    Does nothing if there is no holder.
 
     Raises:
         HostError: It does not end.
@@ -124,7 +128,7 @@ def _same_user_namespace(pid: int) -> bool:
 
 
 def _start(home: Home, kind: str) -> Holder:
-    # No buffering: the child's lines are read from the descriptor itself.
+    # No buffering, because the child's lines are read from the descriptor itself.
     with subprocess.Popen(
         [sys.executable, "-I", "-S", str(_PROGRAM), kind, str(home.run)],
         stdin=subprocess.PIPE,
@@ -165,7 +169,7 @@ def _start(home: Home, kind: str) -> Holder:
 
 
 class _Talk:
-    """Lines to and from the holder while it starts, all before one deadline."""
+    """Exchanges lines with the holder while it starts, all before one deadline."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin and process.stdout
@@ -211,7 +215,7 @@ class _Talk:
         return line.decode(errors="replace")
 
     def _read(self) -> bytes:
-        """What came next; nothing at the end, or at the deadline."""
+        """Return the next bytes; nothing at the end or after the deadline."""
         waiter = select.poll()
         waiter.register(self._out, select.POLLIN)
         left_s = self._until_s - time.monotonic()

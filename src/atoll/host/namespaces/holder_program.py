@@ -1,10 +1,12 @@
-"""The holder's own program: it makes the namespaces, says so on its stdout, and then only lives.
+"""The holder's program. It makes the namespaces, reports that on its stdout, and then only stays alive.
 
-Run as a script, isolated (`python -I -S`), and imports nothing of atoll, so that it stays small and
-outlives an upgrade. Arguments: `user` or `root`, or `heir` of one that died, which
-makes none and keeps those it was started in; and the run directory. It speaks in lines with
-`ensure_holder` over its stdin and stdout: its pid, then (for `user`) waits for the line that says that its
-numbers are mapped, then `ready` or `error TEXT`; told that it is written down, it closes both.
+Run as a script, isolated (`python -I -S`). It imports nothing of atoll, so that it stays small and outlives
+an upgrade. Arguments: the run directory, after `user`, `root` or `heir`. An heir replaces a holder that died:
+it makes no namespaces and keeps those it was started in.
+
+It exchanges lines with `ensure_holder` over its stdin and stdout. It sends its pid. With `user` it then waits
+for the line that says that its ids are mapped. It sends `ready` or `error TEXT`. When it is told that it has
+been recorded, it closes both.
 """
 
 import ctypes
@@ -16,11 +18,12 @@ import sys
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
 _MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
-# Pins of namespaces, and the machines' own directories: both mean nothing after the namespaces' end, and what a machine
-# makes, a dozen files, costs milliseconds on a disk. And checkpoints of forks, but not their memory.
+# Pins of namespaces and the machines' own directories, both useless after the namespaces' end; and
+# checkpoints of forks without their memory. A machine makes a dozen files, which would cost milliseconds on a
+# disk.
 _IN_MEMORY = ("pins", "m", "forks")
-# That, which lives as long as copies that have not read all of it: see ``MemoryPlace``. Big pages are given and taken
-# back a hundred times as fast as small ones.
+# That memory, which lives until all copies have read all of it: see ``MemoryPlace``. Huge pages are allocated
+# and freed a hundred times as fast as small ones.
 _PAGES = "pages"
 _PAGES_OPTIONS = (b"mode=0700,size=25%,huge=always", b"mode=0700,size=25%")
 _MS_REC_SLAVE = 16384 | 1 << 19
@@ -28,7 +31,7 @@ _MS_REC_SLAVE = 16384 | 1 << 19
 
 def _main(kind: str, run: str) -> None:
     if os.fork():
-        os._exit(0)  # so that init, and not a client, is the parent
+        os._exit(0)  # so that init, not a client, is the parent
     _be_nobodys()
     _say(str(os.getpid()))
     try:
@@ -39,7 +42,7 @@ def _main(kind: str, run: str) -> None:
         os._exit(1)
     _say("ready")
     if not sys.stdin.readline():
-        os._exit(1)  # whoever asked for a holder is gone and has not written down where it is
+        os._exit(1)  # the process that asked for a holder died before it recorded where the holder is
     _keep_from_cleaners(run)
     _set_title(b"atoll-holder " + os.fsencode(run))
     _forget_stdio()
@@ -77,7 +80,7 @@ def _make_namespaces(kind: str, run: str) -> None:
         os.setresuid(0, 0, 0)
     else:
         check(libc.unshare(_CLONE_NEWNS), "making a mount namespace")
-    # What the host mounts and unmounts later is seen here too, and nothing goes the other way.
+    # Later mounts and unmounts of the host appear here too; those made here do not appear on the host.
     check(libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None), "separating the mounts")
     flags = ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC)
 
@@ -86,7 +89,7 @@ def _make_namespaces(kind: str, run: str) -> None:
 
     for place in places:
         check(mount(place, b"mode=0700"), f"mounting {place}")
-    # A kernel without huge pages refuses the option.
+    # Kernels without huge pages refuse the option.
     if all(mount(pages, options) for options in _PAGES_OPTIONS):
         check(-1, f"mounting {pages}")
 
@@ -104,7 +107,7 @@ def _forget_stdio() -> None:
 
 
 def _keep_from_cleaners(run: str) -> None:
-    # systemd-tmpfiles leaves a directory alone, with all that is in it, while somebody holds a lock on it.
+    # systemd-tmpfiles leaves a directory and its content alone while a process holds a lock on it.
     fcntl.flock(os.open(run, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_SH)
 
 
@@ -113,7 +116,7 @@ def _set_title(title: bytes) -> None:
         comm.write(b"atoll-holder")
     with open("/proc/self/stat", "rb") as stat:
         fields = stat.read().rpartition(b")")[2].split()
-    # Fields 48 and 49 of proc(5): where the arguments lie.
+    # Fields 48 and 49 of proc(5): where the arguments are in memory.
     start, end = int(fields[45]), int(fields[46])
     if 0 < start < end - 1:
         room = end - start - 1

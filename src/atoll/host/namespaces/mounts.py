@@ -13,7 +13,7 @@ from pathlib import Path
 from atoll.errors import HostError
 from atoll.host import syscalls
 
-# The kernel takes one page of options; some of it goes to the other options.
+# The kernel accepts one page of options, and the other options need some of it.
 _LONGEST_LOWERS_BYTES = 3400
 _PAGE_BYTES = 4096
 _BUSY_S = 5.0
@@ -22,15 +22,15 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class Mounts:
-    """What atoll does with mount(2). Stateless; blocking, but only ``unmount`` can take long."""
+    """atoll's uses of mount(2). Stateless. All methods block, but only ``unmount`` can take long."""
 
     @staticmethod
     def overlay(lowers: Sequence[Path], upper: Path, work: Path, at: Path, *, complete: bool) -> None:
         """Mount an overlay: ``lowers`` (the first one on top) below the writable ``upper``.
 
         Args:
-            complete: As root of the host: renamed directories and hard links of lower layers behave as on a
-                plain disk. In a user namespace give False: the kernel has only the lesser kind there.
+            complete: True as root of the host: renamed directories and hard links of lower layers behave as
+                on a plain disk. Give False in a user namespace, where the kernel has only a limited overlay.
 
         Raises:
             HostError: The kernel refuses it; the message has its reason.
@@ -69,9 +69,10 @@ class Mounts:
 
     @staticmethod
     def bind_below(source: Path, top: Path, path: str) -> None:
-        """Make ``source`` appear at ``path`` below ``top`` too, read-only there and wherever that mount propagates to.
+        """Make ``source`` appear at ``path`` below ``top`` too, read-only there and in all mounts it
+        propagates to.
 
-        What is below ``top`` may be anybody's, so no symbolic link in it is followed.
+        The content below ``top`` is untrusted, so no symbolic link in it is followed.
 
         Raises:
             OSError: The kernel refuses it; then nothing is mounted.
@@ -84,9 +85,9 @@ class Mounts:
 
     @staticmethod
     def unmount(at: Path) -> None:
-        """Unmount what is on top at ``at``; nothing mounted there is no error.
+        """Unmount the topmost mount at ``at``. If nothing is mounted there, that is not an error.
 
-        Waits up to 5 s while it is in use, then detaches it, so that it goes once its last user has gone.
+        Waits up to 5 s while it is in use, then detaches it, so that it ends with its last user.
 
         Raises:
             OSError: The kernel refuses it.
@@ -108,7 +109,8 @@ class Mounts:
 
     @staticmethod
     def share(at: Path) -> None:
-        """Have a place in memory whose mounts appear wherever it is mounted too. Nothing happens when ``at`` is one.
+        """Make a place in memory whose mounts appear wherever it is mounted too. Does nothing if ``at`` is
+        one.
 
         Raises:
             OSError: The kernel refuses it.
@@ -121,7 +123,7 @@ class Mounts:
 
     @staticmethod
     def detach(at: Path) -> None:
-        """Unmount all that is mounted at ``at``, and go on without waiting for who uses it.
+        """Unmount everything that is mounted at ``at`` without waiting for its users.
 
         Raises:
             OSError: The kernel refuses it.
@@ -136,7 +138,7 @@ class Mounts:
 
     @staticmethod
     def clear(place: Path) -> None:
-        """Unmount all that is mounted at ``place``, and remove the empty directories that this was for.
+        """Unmount everything that is mounted at ``place``, and remove the empty directories made for it.
 
         Raises:
             OSError: The kernel refuses it.
@@ -146,7 +148,8 @@ class Mounts:
 
     @staticmethod
     def leave(at: Path) -> int:
-        """Unmount what is on top at ``at``; what its end takes is done when the descriptor that is returned is closed.
+        """Unmount the topmost mount at ``at``. The rest of the work happens when the returned descriptor is
+        closed.
 
         Raises:
             OSError: The kernel refuses it; then it is still mounted.
@@ -161,7 +164,7 @@ class Mounts:
 
 
 def is_mounted(path: Path) -> bool:
-    """Whether a file system of its own begins at ``path``: a look takes microseconds, however many mounts there are."""
+    """Whether a mount begins at ``path``. This takes microseconds, however many mounts there are."""
     try:
         return os.lstat(path).st_dev != os.lstat(path.parent).st_dev
     except FileNotFoundError:
@@ -169,7 +172,10 @@ def is_mounted(path: Path) -> bool:
 
 
 def remove_empty_place(place: Path) -> None:
-    """Remove a directory, and those in it, where something was mounted; what is not empty or a mount stays."""
+    """Remove a directory, and those in it, that was a mount point.
+
+    What is not empty or still a mount stays.
+    """
     if is_mounted(place):
         return
     with contextlib.suppress(OSError):
@@ -179,7 +185,7 @@ def remove_empty_place(place: Path) -> None:
 
 
 def mounts_below(path: Path) -> list[Path]:
-    """The mount points at and below ``path``, in the order in which they can be unmounted."""
+    """Return the mount points at and below ``path``, in an order in which they can be unmounted."""
     top = os.fsencode(os.path.realpath(path))
     inside = top.rstrip(b"/") + b"/"
     with open("/proc/thread-self/mountinfo", "rb") as table:
@@ -197,7 +203,7 @@ def _escaped(path: Path) -> str:
 
 
 def _kept_flags(at: Path) -> int:
-    # In a user namespace the kernel refuses a remount that drops one of these from what the host had set.
+    # In a user namespace the kernel refuses a remount that drops a flag that the host had set.
     found = os.statvfs(at).f_flag
     same = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     same |= syscalls.MS_NOATIME | syscalls.MS_NODIRATIME
@@ -209,7 +215,7 @@ def _overlay_of_many(lowers: Sequence[Path], upper: Path, work: Path, at: Path, 
     try:
         _overlay_one_by_one(lowers, upper, work, at, flags)
     except OSError as error:
-        # A kernel before 6.5 does not know the option.
+        # Kernels before 6.5 do not know the option.
         if error.errno not in (errno.EINVAL, errno.ENOSYS):
             raise
         _overlay_by_descriptors(lowers, upper, work, at, flags)
@@ -218,7 +224,7 @@ def _overlay_of_many(lowers: Sequence[Path], upper: Path, work: Path, at: Path, 
 def _overlay_by_descriptors(
     lowers: Sequence[Path], upper: Path, work: Path, at: Path, flags: Sequence[str]
 ) -> None:
-    """Name each layer by a descriptor, the shortest name that it can have."""
+    """Name each layer by a descriptor, which gives the shortest possible name."""
     with contextlib.ExitStack() as stack:
         names = []
         for lower in lowers:

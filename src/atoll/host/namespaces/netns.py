@@ -23,7 +23,7 @@ _thread = threading.local()
 
 
 def new_netns(pin: Path) -> None:
-    """Make a network namespace, with its loopback up, that lives until ``unpin``.
+    """Make a network namespace with its loopback up. It lives until ``unpin``.
 
     Args:
         pin: A file that does not exist yet; it becomes a mount point.
@@ -46,9 +46,9 @@ def new_netns(pin: Path) -> None:
 
 
 def in_netns(pin: Path, function: Callable[[], _T]) -> _T:
-    """Call ``function`` in a fresh thread inside the namespace; return what it returns, raise what it raises.
+    """Call ``function`` in a new thread inside the namespace. Its result or exception is passed on.
 
-    Sockets made in it belong to that namespace for life and can be used anywhere.
+    Sockets made in it belong to that namespace for good and can be used anywhere.
 
     Raises:
         OSError: There is no such namespace.
@@ -66,9 +66,9 @@ def in_netns(pin: Path, function: Callable[[], _T]) -> _T:
 
 
 def in_spare_thread(function: Callable[[], _T]) -> _T:
-    """Call ``function`` in a fresh thread, in which ``new_netns`` and ``in_netns`` need none of their own.
+    """Call ``function`` in a new thread, in which ``new_netns`` and ``in_netns`` need no thread of their own.
 
-    Whatever namespace it leaves the thread in, nothing else runs there.
+    Nothing else runs in the thread, whatever namespace it ends up in.
     """
 
     def call() -> _T:
@@ -79,8 +79,8 @@ def in_spare_thread(function: Callable[[], _T]) -> _T:
 
 
 def unpin(pin: Path) -> None:
-    """Let the namespace go: it ends when its last process and socket have. Idempotent."""
-    # EINVAL: a plain file, whose pinning failed or whose holder died.
+    """Release the namespace: it ends with its last process and socket. Idempotent."""
+    # EINVAL: a plain file, because pinning failed or the holder died.
     with contextlib.suppress(OSError):
         syscalls.umount(str(pin), syscalls.MNT_DETACH | syscalls.UMOUNT_NOFOLLOW)
     pin.unlink(missing_ok=True)
@@ -94,7 +94,7 @@ def _bring_loopback_up() -> None:
 
 
 def _in_fresh_thread(function: Callable[[], _T]) -> _T:
-    # A thread that has changed its namespace must never serve anything else, so it is used once.
+    # A thread that has changed its namespace must not run anything else, so it is used only once.
     if getattr(_thread, "is_spare", False):
         return function()
     results: list[_T] = []

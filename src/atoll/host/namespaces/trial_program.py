@@ -1,8 +1,8 @@
-"""Tries, in namespaces of its own that end with it, what a sandbox needs of the kernel.
+"""Tries what a sandbox needs from the kernel, in its own namespaces, which end with it.
 
-Run as a script, isolated (`python -I -S`), so that it is quick and disturbs nobody. Arguments: `user` or `root`,
-and a directory with empty `lower`, `upper`, `work` and `at` in it. It prints a line for each step: its name and `ok`
-or the reason why not; steps that build on a failed one are not tried.
+Run as a script, isolated (`python -I -S`), so that it is quick and has no side effects. Arguments: `user` or
+`root`, and a directory with empty `lower`, `upper`, `work` and `at` in it. It prints a line for each step:
+its name and `ok`, or the reason of the failure. Steps that depend on a failed one are not tried.
 """
 
 import ctypes
@@ -58,7 +58,7 @@ def _use_overlay(kind: str, place: str) -> None:
 
 
 def _use_nftables() -> None:
-    """Make a table and a chain that changes addresses, as the network of a sandbox needs."""
+    """Make a table and a chain that changes addresses, as the network of a sandbox needs them."""
     table = _attribute(1, b"atoll\0")
     hook = _attribute(1, struct.pack(">I", 0)) + _attribute(2, struct.pack(">i", -100))
     chain = _attribute(1, b"atoll\0") + _attribute(3, b"trial\0") + _attribute(4 | 0x8000, hook)
@@ -83,7 +83,7 @@ def _use_nftables() -> None:
 
 
 def _use_shaping() -> None:
-    """Limit the rate of an interface by a token bucket."""
+    """Limit the rate of an interface with a token bucket."""
     rate = struct.pack("=BBHhHI", 0, 1, 0, 0, 0, 1 << 20)
     parameters = rate + bytes(12) + struct.pack("=III", 1 << 20, 0, 0)
     options = _attribute(1, parameters) + _attribute(6, struct.pack("=I", 1 << 17))

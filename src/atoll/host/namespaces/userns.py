@@ -1,4 +1,4 @@
-"""User namespaces: which numbers of the host a user may give to sandboxes, and giving them."""
+"""User namespaces: finds which ids of the host a user may give to sandboxes, and maps them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WHOLE_RANGE = 4294967295
 
 
 class IdRange(msgspec.Struct, frozen=True):
-    """A run of user or group numbers of the host that a user may use."""
+    """A range of user or group ids of the host that a user may use."""
 
     first: int
     count: int
@@ -37,12 +37,12 @@ def _id_map(table: str) -> list[str]:
 
 
 def subordinate_range(table: Path, name: str, number: int) -> IdRange | None:
-    """The first run of numbers that /etc/subuid or /etc/subgid gives to a user, None when it gives none.
+    """Return the first range that /etc/subuid or /etc/subgid gives to a user; None if there is none.
 
     Args:
         table: The file.
         name: The user's name.
-        number: The user's number, which may stand in place of the name.
+        number: The user's id, which the file may have in place of the name.
     """
     try:
         lines = table.read_text(errors="replace").splitlines()
@@ -57,7 +57,7 @@ def subordinate_range(table: Path, name: str, number: int) -> IdRange | None:
 
 
 def own_ranges() -> tuple[IdRange, IdRange]:
-    """The user and group numbers that this user may give to sandboxes.
+    """Return the ranges of user and group ids that this user may give to sandboxes.
 
     Raises:
         HostError: The host gives this user none.
@@ -72,12 +72,12 @@ def own_ranges() -> tuple[IdRange, IdRange]:
 
 
 def range_remedy(name: str) -> str:
-    """The command that gives a user its ranges."""
+    """Return the command that gives a user its ranges."""
     return f"run: sudo usermod --add-subuids 200000-265535 --add-subgids 200000-265535 {name}"
 
 
 def user_name() -> str:
-    """The name of this process's user; its number when it has none."""
+    """Return the name of this process's user, or its id if it has no name."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -85,10 +85,11 @@ def user_name() -> str:
 
 
 def map_ids(pid: int) -> HostError | None:
-    """Map a process's fresh user namespace: root inside is this user, the numbers from 1 on are its ranges.
+    """Map the ids of a process's new user namespace: root inside is this user, the ids from 1 on are its
+    ranges.
 
-    Where the host gives no ranges, or newuidmap is missing or refuses, root is the only number inside; the
-    error that says so is returned.
+    If the host gives no ranges, or newuidmap is missing or refuses, root is the only id inside. The error
+    that says so is returned.
 
     Raises:
         HostError: Not even that is possible.

@@ -1,1 +1,1 @@
-"""The host's memory, processors and disks, and the control groups that share them out."""
+"""The host's memory, processors and disks, and the cgroups that limit them."""

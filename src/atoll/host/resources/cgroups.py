@@ -1,4 +1,4 @@
-"""Control groups: limits of memory, processor time and processes, where this host lets us make them."""
+"""Cgroups: limits of memory, processor time and processes, where this host allows them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ from atoll.errors import HostError
 from atoll.host.home import Home
 from atoll.types import Limits
 
-# Short, since a group may use all processors for as long as its share of a period lasts, and others wait.
+# Short, because a cgroup may use all processors until its share of a period is used up, and others wait.
 _PERIOD_US = 20_000
 _REMOVAL_S = 10.0
 _FROZEN_S, _LOOK_S = 5.0, 0.005
-# Half of what one program of the host has: sandboxes together give way to the supervisor and to the host.
+# Half of the weight of one program of the host, so that all sandboxes together give way to the supervisor and
+# the host.
 _WEIGHT_V1, _WEIGHT_V2 = 512, 50
 _V1_CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
-# Used where there is one; version 2 freezes without a controller.
+# Used where it exists; version 2 freezes without a controller.
 _V1_FREEZER = "freezer"
 _V2_CONTROLLERS = ("memory", "cpu", "pids")
-# A wall behind the sentry's own limit: a guest process is two of the host, a thread that waits for the disk one more.
+# A backstop behind the sentry's own limit: a guest process is two processes of the host, and a thread that
+# waits for the disk is one more.
 _ENGINE_PROCESSES = 1024
 
 
 class MemoryFiles(NamedTuple):
-    """What the kernel calls the limit of a group, what it uses, and what of that can be dropped at once."""
+    """The kernel's names of a cgroup's limit, its usage, and the part of it that can be dropped at once."""
 
     limit: str
     usage: str
@@ -45,32 +47,32 @@ V2_MEMORY = MemoryFiles("memory.max", "memory.current", "inactive_file")
 
 
 def memory_used(directory: Path, files: MemoryFiles) -> int:
-    """Bytes that a group uses, without file cache that the kernel can drop at once.
+    """Return the bytes that a cgroup uses, without file cache that the kernel can drop at once.
 
     Raises:
-        OSError, ValueError: It is no group of that version, or gone.
+        OSError, ValueError: It is not a cgroup of that version, or is gone.
     """
     used = int((directory / files.usage).read_text())
     return max(0, used - read_stat(directory / "memory.stat").get(files.droppable, 0))
 
 
 class Cgroup:
-    """One control group (in version 1: one in each of the hierarchies)."""
+    """One cgroup (in version 1: one in each of the hierarchies)."""
 
     def __init__(self, directories: Mapping[str, Path], *, unified: bool) -> None:
         self._directories = directories
         self._unified = unified
 
     def entry_files(self) -> list[Path]:
-        """Files to which a process with one thread writes ``0`` to enter.
+        """Return the files to which a process with one thread writes ``0`` to enter the cgroup.
 
-        That takes 20 µs each, where ``add`` may wait some milliseconds for the kernel.
+        That takes 20 µs each. ``add`` may wait some milliseconds for the kernel.
         """
         name = "cgroup.procs" if self._unified else "tasks"
         return [directory / name for directory in self._distinct()]
 
     def add(self, pid: int) -> None:
-        """Move a process, with its threads, into the group. Children made later are born in it.
+        """Move a process, with its threads, into the cgroup. Its later children start in it.
 
         Raises:
             OSError: The process is gone, or the kernel refuses.
@@ -79,37 +81,37 @@ class Cgroup:
             (directory / "cgroup.procs").write_text(str(pid))
 
     def pids(self) -> list[int]:
-        """The processes in it."""
-        with contextlib.suppress(FileNotFoundError):  # removed
+        """Return the processes in it."""
+        with contextlib.suppress(FileNotFoundError):  # the cgroup was removed
             return [int(line) for line in (self._directories["memory"] / "cgroup.procs").read_text().split()]
         return []
 
     def memory_bytes(self) -> int:
-        """Memory in use, without file cache that the kernel can drop at once."""
+        """Return the memory in use, without file cache that the kernel can drop at once."""
         return memory_used(self._directories["memory"], V2_MEMORY if self._unified else V1_MEMORY)
 
     def cpu_s(self) -> float:
-        """Processor time used by all its processes so far, in seconds."""
+        """Return the processor time that all its processes have used so far, in seconds."""
         if self._unified:
             return read_stat(self._directories["cpu"] / "cpu.stat").get("usage_usec", 0) / 1e6
         return int((self._directories["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
 
     def oom_kills(self) -> int:
-        """How many of its processes the kernel ended for want of memory; 0 where it does not count them."""
+        """Return how many of its processes the kernel killed for lack of memory; 0 if it does not count."""
         directory = self._directories["memory"]
-        with contextlib.suppress(OSError):  # removed
+        with contextlib.suppress(OSError):  # the cgroup was removed
             return read_stat(directory / ("memory.events" if self._unified else "memory.oom_control")).get(
                 "oom_kill", 0
             )
         return 0
 
     def freeze(self) -> bool:
-        """Have none of its processes run any more, whatever they do; whether this host can do that.
+        """Stop all its processes, whatever they do. Returns whether this host can do that.
 
-        A process that waits in the kernel is frozen when it comes back from there.
+        A process that waits in the kernel is frozen when it returns from there.
 
         Raises:
-            OSError: The kernel refuses, or the group is gone.
+            OSError: The kernel refuses, or the cgroup is gone.
         """
         file = self._freezer()
         if file is None:
@@ -121,18 +123,18 @@ class Cgroup:
         return True
 
     def thaw(self) -> None:
-        """Undo ``freeze``; nothing happens without one."""
+        """Undo ``freeze``; does nothing if it is not frozen."""
         file = self._freezer()
         if file is not None:
-            with contextlib.suppress(FileNotFoundError):  # removed
+            with contextlib.suppress(FileNotFoundError):  # the cgroup was removed
                 file.write_text("0" if self._unified else "THAWED")
 
     def is_frozen(self) -> bool:
-        """Whether it was frozen and not thawed since."""
+        """Whether it was frozen and has not been thawed since."""
         file = self._freezer()
         if file is None:
             return False
-        with contextlib.suppress(FileNotFoundError):  # removed
+        with contextlib.suppress(FileNotFoundError):  # the cgroup was removed
             return file.read_text().strip() not in ("0", "THAWED")
         return False
 
@@ -148,9 +150,9 @@ class Cgroup:
         return (self._directories[_V1_FREEZER] / "freezer.state").read_text().strip() == "FROZEN"
 
     def kill(self) -> None:
-        """Send SIGKILL to all processes in it at once, frozen or not; returns before they have ended.
+        """Send SIGKILL to all its processes at once, frozen or not. Returns before they have ended.
 
-        A process needs processor time to end, so the group has all that there is from now on.
+        A process needs processor time to end, so the cgroup has no limit of it from now on.
         """
         with contextlib.suppress(OSError):  # it is being removed, or has no such limit
             name, value = ("cpu.max", "max") if self._unified else ("cpu.cfs_quota_us", "-1")
@@ -165,17 +167,17 @@ class Cgroup:
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        # In version 1 what is frozen does not even end.
+        # In version 1 a frozen process does not even end.
         self.thaw()
 
     def remove(self) -> None:
-        """Kill what is left in it and remove it. Idempotent.
+        """Kill its remaining processes and remove it. Idempotent.
 
         Raises:
             HostError: A process in it does not end.
         """
         until_s = time.monotonic() + _REMOVAL_S
-        # The first one last: by it a group is found again whose removal was cut short.
+        # The first directory goes last: with it a cgroup is found whose removal was interrupted.
         for directory in reversed(self._distinct()):
             while not _removed(directory):
                 self._kill_each()
@@ -210,7 +212,7 @@ class Cgroup:
 
 
 class CgroupRoot:
-    """The group below which a home's groups lie."""
+    """The cgroup below which a home's cgroups are."""
 
     def __init__(self, directories: Mapping[str, Path], *, unified: bool) -> None:
         self._directories = directories
@@ -218,7 +220,7 @@ class CgroupRoot:
         self._is_made = False
 
     def make(self, name: str, limits: Limits) -> Cgroup:
-        """Make a group with these limits (None: no limit). One of that name that is left over is replaced.
+        """Make a cgroup with these limits (None is no limit). A leftover one with that name is replaced.
 
         Raises:
             HostError: The kernel refuses it; then nothing is left.
@@ -229,7 +231,7 @@ class CgroupRoot:
             self._make_directories(name)
             cgroup.limit(limits)
         except OSError as error:
-            with contextlib.suppress(OSError):  # the first failure is the one to tell
+            with contextlib.suppress(OSError):  # the first failure is the one to report
                 cgroup.remove()
             raise HostError(
                 f"the control group {name} cannot be made: {error}", hint="see `atoll doctor`"
@@ -237,25 +239,25 @@ class CgroupRoot:
         return cgroup
 
     def find(self, name: str) -> Cgroup | None:
-        """The group of that name, if there is one."""
+        """Return the cgroup with that name, if there is one."""
         return self._cgroup(name) if (self._directories["memory"] / name).is_dir() else None
 
     def names(self) -> list[str]:
-        """The names of the groups that there are."""
-        with contextlib.suppress(FileNotFoundError):  # nothing was made yet
+        """Return the names of the existing cgroups."""
+        with contextlib.suppress(FileNotFoundError):  # nothing has been made yet
             return sorted(entry.name for entry in self._directories["memory"].iterdir() if entry.is_dir())
         return []
 
     def cpu_s(self) -> float:
-        """Processor time used by all groups that there are, in seconds."""
-        with contextlib.suppress(OSError):  # nothing was made yet
+        """Return the processor time that all existing cgroups have used, in seconds."""
+        with contextlib.suppress(OSError):  # nothing has been made yet
             return Cgroup(self._directories, unified=self._unified).cpu_s()
         return 0.0
 
     def remove(self) -> None:
-        """Remove the root itself, if it has no group left; it is made again when needed."""
+        """Remove the root itself if it has no cgroup left. It is made again when needed."""
         for directory in dict.fromkeys(self._directories.values()):
-            with contextlib.suppress(OSError):  # not there, or in use
+            with contextlib.suppress(OSError):  # it does not exist, or is in use
                 directory.rmdir()
                 directory.parent.rmdir()
 
@@ -266,7 +268,7 @@ class CgroupRoot:
             try:
                 (directory / name).mkdir(exist_ok=True)
             except FileNotFoundError:
-                # Those above were removed just now by another process, being empty.
+                # Another process has just removed the empty directories above.
                 self._make_above(directory)
                 (directory / name).mkdir(exist_ok=True)
         self._is_made = True
@@ -287,7 +289,7 @@ class CgroupRoot:
 
 
 class CgroupMount(msgspec.Struct, frozen=True):
-    """A hierarchy, of which ``root`` is mounted at ``point``; ``controllers`` is empty for version 2."""
+    """A hierarchy whose ``root`` is mounted at ``point``. ``controllers`` is empty for version 2."""
 
     point: Path
     root: str
@@ -295,7 +297,7 @@ class CgroupMount(msgspec.Struct, frozen=True):
 
 
 def cgroup_root(home: Home) -> CgroupRoot | None:
-    """Where this home's groups can be made, tried for real; None where that is nowhere."""
+    """Return where this home's cgroups can be made, after a real trial; None if there is no such place."""
     name = hashlib.sha256(os.fsencode(home.path)).hexdigest()[:12]
     mounts = cgroup_mounts(Path("/proc/self/mountinfo").read_text())
     for root in (_v2_root(mounts, name), _v1_root(mounts, name)):
@@ -305,7 +307,7 @@ def cgroup_root(home: Home) -> CgroupRoot | None:
 
 
 def cgroup_mounts(mountinfo: str) -> list[CgroupMount]:
-    """The hierarchies in the text of a mountinfo file."""
+    """Return the hierarchies in the text of a mountinfo file."""
     found = []
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
@@ -341,7 +343,10 @@ def _v2_root(mounts: list[CgroupMount], name: str) -> CgroupRoot | None:
 
 
 def paths_of(groups: str) -> dict[str, PurePosixPath]:
-    """The groups in the text of a process's ``cgroup`` file, by controller; that of version 2 has an empty name."""
+    """Return the cgroups in the text of a process's ``cgroup`` file, by controller.
+
+    The controller of version 2 has an empty name.
+    """
     found = {}
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -350,9 +355,9 @@ def paths_of(groups: str) -> dict[str, PurePosixPath]:
 
 
 def _candidates(point: Path, own: PurePosixPath) -> list[Path]:
-    # A group with processes in it cannot give its controllers to children, unless it is the root: so our
-    # own never can. Processes may be moved from our own group to a sibling's when the common parent is
-    # ours too. The topmost is best: it outlives a login session.
+    # A cgroup with processes in it cannot give its controllers to children, unless it is the root. So this
+    # process's own never can. Processes may move from their own cgroup to a sibling if this user owns the
+    # common parent too. The topmost is best, because it outlives a login session.
     above = [point / parent for parent in reversed(own.parents)] or [point]
     return [parent for parent in above if os.access(parent / "cgroup.procs", os.W_OK)]
 
@@ -396,6 +401,6 @@ def _removed(directory: Path) -> bool:
 
 
 def read_stat(path: Path) -> dict[str, int]:
-    """The numbers in a file of a group that has a name and a number in each line."""
+    """Return the numbers in a cgroup file that has a name and a number in each line."""
     pairs = (line.split() for line in path.read_text().splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}

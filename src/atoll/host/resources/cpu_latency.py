@@ -1,7 +1,7 @@
-"""How fast an idle processor of the host wakes: the kernel's latency request for processors (PM QoS).
+"""Keeps idle processors of the host quick to wake, with the kernel's latency request (PM QoS).
 
-A command in a sandbox is dozens of wake-ups from one thread to another. Where an idle processor has gone to sleep, each
-of them costs what its waking costs: 50 µs and more in a virtual machine, 100 in a deep state of a real one. See
+A command in a sandbox causes dozens of wake-ups from one thread to another. If an idle processor sleeps, each
+of them costs its wake-up time: 50 µs and more in a virtual machine, 100 µs in a deep state of a real one. See
 ``Documentation/power/pm_qos_interface.rst`` of Linux.
 """
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 DEVICE = Path("/dev/cpu_dma_latency")
 _DRIVER = Path("/sys/devices/system/cpu/cpuidle/current_driver")
-# In a virtual machine the only state beside polling gives the processor back, whatever that costs. Elsewhere the
-# shallow states (C1, C1E) wake within this, and the deep ones do not.
+# In a virtual machine the only state besides polling gives the processor back, whatever that costs. Elsewhere
+# the shallow states (C1, C1E) wake within this time, and the deep ones do not.
 _VIRTUAL = ("haltpoll",)
 _VIRTUAL_US = 0
 _REAL_US = 10
-# PM_QOS_CPU_LATENCY_DEFAULT_VALUE: any latency will do.
+# PM_QOS_CPU_LATENCY_DEFAULT_VALUE: any latency is allowed.
 _ANY_US = 2_000_000_000
 
 
@@ -28,7 +28,7 @@ class CpuLatency:
 
     Args:
         fd: The open device; this object closes it.
-        wanted_us: The latency to ask for, in microseconds.
+        wanted_us: The latency to request, in microseconds.
     """
 
     def __init__(self, fd: int, wanted_us: int) -> None:
@@ -36,26 +36,26 @@ class CpuLatency:
         self._wanted_us = wanted_us
 
     def request(self) -> None:
-        """Ask for it from now on; idle processors then use more power."""
+        """Activate the request; idle processors then use more power."""
         self._write(self._wanted_us)
 
     def withdraw(self) -> None:
-        """Ask for nothing any more."""
+        """Withdraw the request."""
         self._write(_ANY_US)
 
     def close(self) -> None:
-        """Withdraw it and close the device. What is asked for later is not asked for."""
-        # An operation may begin after the watch has ended, and then the number is another file's.
+        """Withdraw the request and close the device. Later requests do nothing."""
+        # An operation may begin after the watch has ended, when another file may have this descriptor.
         fd, self._fd = self._fd, -1
         os.close(fd)
 
     def _write(self, latency_us: int) -> None:
-        with contextlib.suppress(OSError):  # what is asked for here is a favour
+        with contextlib.suppress(OSError):  # the request is optional, so a failure is ignored
             os.write(self._fd, struct.pack("=i", latency_us))
 
 
 def open_cpu_latency(device: Path = DEVICE, driver: Path = _DRIVER) -> CpuLatency | None:
-    """A request that asks for nothing yet; None where this process may make none, or where it would change nothing."""
+    """Return an inactive request; None if this process may make none, or if it would change nothing."""
     try:
         name = driver.read_text().strip()
         if name == "none":

@@ -1,4 +1,4 @@
-"""How the disks of sandboxes can be kept in a home."""
+"""Which kinds of sandbox disks a home supports."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ DiskKind = Literal["frozen", "reflinked", "copied", "engine"]
 
 
 def disk_kind(home: Path, holder: Holder) -> DiskKind:
-    """The best kind that the home has. Try it where disks are mounted: in the holder's namespaces.
+    """Return the best kind that the home supports. Try it where disks are mounted: in the holder's
+    namespaces.
 
-    With one number of the host no second user inside could own a file of a layer, so the engine keeps the disk.
+    With only one id of the host no second user inside could own a file of a layer, so the engine keeps the
+    disk.
     """
     if holder.lacks_ids is not None or not _mounts(home, complete=not holder.user_namespace):
         return "engine"
@@ -52,5 +54,8 @@ def _mounts(home: Path, *, complete: bool) -> bool:
 
 
 def _is_full(error: Exception) -> bool:
-    """Whether a trial told nothing: on a full disk nothing can be made, but what is there can be used and erased."""
+    """Whether the disk was too full for the trial to say anything.
+
+    What exists on a full disk can still be used and erased.
+    """
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -1,4 +1,4 @@
-"""The memory of the host, as far as this process may use it."""
+"""The memory of the host that this process may use."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from atoll.host.resources.cgroup_memory import read_group_memory
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Memory in bytes: of the host, or what the control groups of this process leave of it, as in a container."""
+    """Memory in bytes: the host's, or what the cgroups of this process allow of it, as in a container."""
 
     total_bytes: int
     available_bytes: int
 
 
 def read_memory(meminfo: Path = Path("/proc/meminfo")) -> Memory:
-    """What the host has and what is free for new work."""
+    """Return how much memory there is, and how much is available for new work."""
     kib = {}
     for line in meminfo.read_text("ascii").splitlines():
         name, _, rest = line.partition(":")

@@ -1,1 +1,1 @@
-"""Directory trees: copies, checksums, and use of trees that are not trusted."""
+"""Directory trees: copies, checksums, and safe access to untrusted trees."""

@@ -1,4 +1,4 @@
-"""Seals made and compared by a program that gives way to others."""
+"""Writes and checks checksum files in a separate process with low priority."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class _Done(msgspec.Struct, frozen=True):
 async def seal_tree(
     tree: Path, seal: Path, *, bytes_s: float = 0, came: Callable[[int], None] | None = None
 ) -> SealedTree:
-    """Note in the file ``seal`` what a tree is, which nobody changes. Cancelling ends it.
+    """Write the checksum file ``seal`` of a tree, which must not change. Cancelling ends it.
 
-    The file is complete only when this returns without damages, so give it a name of its own until then.
+    The file is complete only if this returns without damages, so use a temporary name until then.
 
     Args:
-        bytes_s: The most bytes a second to read, small files counted as 32 KiB more; 0 is no bound.
-        came: Called with how many bytes have been read, twice a second.
+        bytes_s: The most bytes to read per second, counting 32 KiB extra for each small file; 0 is no limit.
+        came: Called with the number of bytes read, twice per second.
 
     Raises:
         NoSpaceError: The disk is full.
-        HostError: It could not be done.
+        HostError: It failed.
     """
     return await _run("seal", tree, seal, bytes_s, came)
 
 
 async def check_tree(tree: Path, seal: Path, *, came: Callable[[int], None] | None = None) -> SealedTree:
-    """Compare a tree with its seal, reading what the disk has. Cancelling ends it.
+    """Compare a tree with its checksum file. The tree is read from the disk. Cancelling ends it.
 
     Raises:
-        HostError: It could not be done.
+        HostError: It failed.
     """
     return await _run("check", tree, seal, 0, came)
 
@@ -78,7 +78,7 @@ async def _run(
 
 
 class _Counts:
-    """Reads the newest count out of pieces of lines."""
+    """Reads the newest count from pieces of lines."""
 
     def __init__(self, tell: Callable[[int], None] | None) -> None:
         self._tell = tell

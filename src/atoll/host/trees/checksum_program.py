@@ -1,8 +1,9 @@
-"""Seals a tree or compares it with its seal, in a process of its own: it takes long, and the tree may be of any size.
+"""Writes or checks the checksum file of a tree in its own process, because it takes long and a tree may be of
+any size.
 
-Run as `python -P -m atoll.host.trees.checksum_program seal|check TREE SEAL BYTES_S`; a rate of 0 is none. Standard
-error gets a line of JSON now and then, `{"done": BYTES}`, standard output what came out. The exit code is 3 when the
-disk is full.
+Run as `python -P -m atoll.host.trees.checksum_program seal|check TREE SEAL BYTES_S`; a rate of 0 is no limit.
+From time to time it writes a line of JSON, `{"done": BYTES}`, to standard error, and the result to standard
+output. The exit code is 3 if the disk is full.
 """
 
 import errno
@@ -18,7 +19,7 @@ from atoll.host.trees.checksums import BrokenSealError, SealedTree, check_seal, 
 from atoll.host.trees.facts import Pace
 from atoll.types import Damage
 
-# Enough to give way; much more would be for ever on a busy machine.
+# Enough to give way to others. A much higher value would take for ever on a busy machine.
 _NICENESS = 10
 DISK_FULL = 3
 

@@ -1,4 +1,4 @@
-"""The seals of trees that lie in one directory and never change."""
+"""The checksum files of trees that are in one directory and never change."""
 
 from __future__ import annotations
 
@@ -15,41 +15,43 @@ _SEAL, _ASIDE = ".seal-", ".part-.seal-"
 
 
 class TreeSeals:
-    """Seals, each a file beside its tree.
+    """Checksum files, each next to its tree.
 
     Args:
-        directory: Where the trees lie.
+        directory: Where the trees are.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def tree(self, name: str) -> Path:
-        """Where a tree lies."""
+        """Return where a tree is."""
         return self._directory / name
 
     def path(self, name: str) -> Path:
-        """Where the seal of a tree is, or will be."""
+        """Return where the checksum file of a tree is, or will be."""
         return self._directory / f"{_SEAL}{name}"
 
     def has(self, name: str) -> bool:
-        """Whether a tree is sealed."""
+        """Whether a tree has a checksum file."""
         return self.path(name).exists()
 
     def size_bytes(self, name: str) -> int:
-        """How many bytes checking a tree reads; 0 when it is not sealed."""
+        """Return how many bytes a check of a tree reads; 0 if it has no checksum file."""
         return sealed_bytes(self.path(name))
 
     async def make(
         self, name: str, *, bytes_s: float = 0, came: Callable[[int], None] | None = None
     ) -> SealedTree:
-        """Seal a tree, unless it is removed meanwhile. With damages, what could not be read, there is no seal.
+        """Write a tree's checksum file, unless the tree is removed meanwhile.
+
+        If something cannot be read, that is a damage, and there is no checksum file.
 
         Raises:
             NoSpaceError: The disk is full.
-            HostError: It could not be done.
+            HostError: It failed.
         """
-        # Homes may share images, and so their seals.
+        # Homes may share images, and so their checksum files.
         aside = self._directory / f"{_ASIDE}{name}-{os.getpid()}"
         tree = self._directory / name
         try:
@@ -62,24 +64,27 @@ class TreeSeals:
         return sealed
 
     async def check(self, name: str, *, came: Callable[[int], None] | None = None) -> SealedTree:
-        """Compare a tree with its seal, reading what the disk has.
+        """Compare a tree with its checksum file. The tree is read from the disk.
 
         Raises:
-            HostError: It could not be done.
+            HostError: It failed.
         """
         return await check_tree(self._directory / name, self.path(name), came=came)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Forget the seals of trees that are gone."""
+        """Remove the checksum files of trees that are gone."""
         for name in names:
             self.path(name).unlink(missing_ok=True)
 
     def halves(self) -> list[Path]:
-        """Seals that are being made, or that a crash left so."""
+        """Return unfinished checksum files: those being written, and those that a crash left."""
         return sorted(self._directory.glob(f"{_ASIDE}*"))
 
     def sweep(self) -> None:
-        """Erase seals that crashes left without a tree, and halves. For the start, when none is being made."""
+        """Erase unfinished checksum files and those without a tree.
+
+        Call it at the start, when none is being written.
+        """
         for name in os.listdir(self._directory) if self._directory.exists() else ():
             without = name.startswith(_SEAL) and not (self._directory / name.removeprefix(_SEAL)).exists()
             if without or name.startswith(_ASIDE):

@@ -1,4 +1,7 @@
-"""Seals of trees: what each entry was, in one file with a checksum of its own, and what has become of it."""
+"""Checksum files of trees.
+
+A file records each entry and has its own checksum; a later check compares the tree with it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from atoll.host.trees.operations import open_below, open_top
 from atoll.types import Damage
 
 _MAGIC = b"atoll tree seal 1\n"
-# After the records: how many entries, how many bytes were read of them, SHA-256 of all before.
+# After the records: the number of entries, the bytes that were read of them, and the SHA-256 of all before.
 _END = struct.Struct(">QQ32s")
 _LENGTH = struct.Struct(">I")
 _LONGEST_RECORD = 4096
@@ -30,7 +33,10 @@ _decode = msgspec.msgpack.Decoder(Entry | Group).decode
 
 
 class SealedTree(msgspec.Struct, frozen=True):
-    """How much a seal covers, and how many of its entries are damaged; ``damages`` are the first of those."""
+    """How much a checksum file covers, and how many of its entries are damaged.
+
+    ``damages`` has the first of them.
+    """
 
     entries: int
     size_bytes: int
@@ -39,14 +45,14 @@ class SealedTree(msgspec.Struct, frozen=True):
 
 
 class BrokenSealError(Exception):
-    """A seal is not what was written."""
+    """A checksum file is not what was written."""
 
 
 def write_seal(tree: Path, seal: Path, pace: Pace) -> SealedTree:
-    """Note what a tree is, which nobody changes. The file is on the disk when this returns.
+    """Record the entries of a tree, which must not change. The file is on the disk when this returns.
 
     Raises:
-        OSError: Something cannot be read, or the seal not be written.
+        OSError: Something cannot be read, or the checksum file cannot be written.
     """
     total = hashlib.sha256(_MAGIC)
     entries = 0
@@ -68,7 +74,7 @@ def write_seal(tree: Path, seal: Path, pace: Pace) -> SealedTree:
 
 
 def sealed_bytes(seal: Path) -> int:
-    """How many bytes are to be read to compare a tree with its seal; 0 when that cannot be told."""
+    """Return how many bytes a check of the tree reads; 0 if that is unknown."""
     try:
         with seal.open("rb") as file:
             file.seek(-_END.size, os.SEEK_END)
@@ -78,11 +84,11 @@ def sealed_bytes(seal: Path) -> int:
 
 
 def check_seal(tree: Path, seal: Path, pace: Pace) -> SealedTree:
-    """Compare a tree with its seal, reading what the disk has.
+    """Compare a tree with its checksum file. The tree is read from the disk.
 
     Raises:
-        BrokenSealError: The seal itself is damaged, so that nothing can be said of the tree.
-        OSError: The seal, or the top of the tree, cannot be read.
+        BrokenSealError: The checksum file itself is damaged, so nothing is known about the tree.
+        OSError: The checksum file, or the top of the tree, cannot be read.
     """
     with seal.open("rb") as file, open_top(tree) as top:
         entries, records_end = _whole(file)
@@ -94,7 +100,7 @@ def check_seal(tree: Path, seal: Path, pace: Pace) -> SealedTree:
 
 
 def _whole(file: BinaryIO) -> tuple[int, int]:
-    """How many entries a seal has, and where its records end."""
+    """Return the number of entries in a checksum file, and where its records end."""
     end = os.fstat(file.fileno()).st_size - _END.size
     if end < len(_MAGIC) or file.read(len(_MAGIC)) != _MAGIC:
         raise BrokenSealError("it is no seal")
@@ -128,7 +134,7 @@ def _records(file: BinaryIO, end: int) -> Iterator[Entry | Group]:
 
 
 class _Comparison:
-    """Compares a tree with the records of a seal as they come, one directory at a time."""
+    """Compares a tree with the records of a checksum file as they are read, one directory at a time."""
 
     def __init__(self, top: int, facts: Facts) -> None:
         self._top = top
@@ -141,7 +147,7 @@ class _Comparison:
         self.damaged = 0
 
     def add(self, record: Entry | Group) -> None:
-        """Compare what the record is of."""
+        """Compare the entry of one record."""
         if isinstance(record, Group):
             self._leave()
             self._enter(record)
@@ -151,7 +157,7 @@ class _Comparison:
             self._entry(self._directory, record)
 
     def end(self) -> None:
-        """There are no more records."""
+        """Finish after the last record."""
         self._leave()
 
     def _enter(self, group: Group) -> None:
@@ -162,7 +168,7 @@ class _Comparison:
                 self._left = set(os.listdir(fd))
                 self._directory = os.dup(fd)
         except OSError as error:
-            # One that is not there any more has been told of in its own directory.
+            # A directory that is gone has been reported by its parent directory.
             if not isinstance(error, FileNotFoundError | NotADirectoryError):
                 self._tell(None, f"it cannot be read: {error.strerror}")
 
@@ -192,7 +198,7 @@ class _Comparison:
             self._tell(name, f"it is {_kind(status.st_mode)} instead of {_kind(wanted.mode)}")
             return
         again = self._links.setdefault(wanted.link, status.st_ino) if wanted.link else status.st_ino
-        # What has a wrong length need not be read.
+        # A file of the wrong length need not be read.
         content = bool(wanted.content) and status.st_size == wanted.size
         try:
             found = self._facts.of(directory, name, status, link=wanted.link, content=content)
@@ -245,6 +251,6 @@ def _kind(mode: int) -> str:
 
 
 def _readable(path: str) -> str:
-    """A path as text, at most so long; bytes that are no text are spelled out."""
+    """Return a path as text of limited length; bytes that are not text are spelled out."""
     text = os.fsencode(path or ".").decode("utf-8", "backslashreplace")
     return text if len(text) <= _LONGEST_PATH else f"…{text[-_LONGEST_PATH:]}"

@@ -1,4 +1,4 @@
-"""Exact copies of directory trees, such as disk layers, also of one that is in use meanwhile."""
+"""Copies directory trees, such as disk layers, exactly, even while they are in use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import NamedTuple
 from atoll.host.trees.file_copy import FileCopy, copy_attributes, copy_node
 from atoll.host.trees.operations import open_below, open_top, remove_entry, sync_tree
 
-# A change within one tick of the kernel's clock leaves the change time as it is.
+# A change within one tick of the kernel's clock does not alter the change time.
 _CLOCK_REALTIME_COARSE = 5
 _CLOCK_NS = 2 * int(time.clock_getres(_CLOCK_REALTIME_COARSE) * 1e9)
-# What it looks like when somebody renames, replaces or removes what is being copied.
+# The errors if an entry is renamed, replaced or removed while it is copied.
 _CAUGHT = (
     errno.ENOENT,
     errno.ENOTDIR,
@@ -26,12 +26,12 @@ _CAUGHT = (
     errno.EEXIST,
     errno.EINVAL,  # a symlink became a file
     errno.ENXIO,  # a file became a socket
-    errno.ENODATA,  # an extended attribute went
+    errno.ENODATA,  # an extended attribute is gone
 )
 
 
 class _Mark(NamedTuple):
-    """What tells that an entry has changed since it was copied."""
+    """The facts that show whether an entry has changed since it was copied."""
 
     inode: int
     mode: int
@@ -41,29 +41,29 @@ class _Mark(NamedTuple):
     changed_ns: int
 
 
-# Nothing has these, so an entry with this mark counts as changed.
+# No entry has these, so one with this mark counts as changed.
 _UNKNOWN = _Mark(0, 0, (0, 0), 0, 0, 0)
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Make ``target`` an exact copy of a directory that nobody changes meanwhile.
+    """Make ``target`` an exact copy of a directory that does not change meanwhile.
 
-    Kept are owners, modes, times, extended attributes, holes, hard links within the tree, devices (so the
-    whiteouts of an overlay), fifos and sockets. File contents are shared with the original where the file
-    system can do that.
+    The copy keeps owners, modes, times, extended attributes, holes, hard links within the tree, devices
+    (including an overlay's whiteouts), fifos and sockets. It shares file contents with the original where the
+    file system can.
 
     Args:
         source: A directory.
-        target: Made if missing; else it must be an empty directory.
+        target: Made if missing; otherwise it must be an empty directory.
 
     Raises:
-        OSError: The copy failed; what was copied so far is left to the caller.
+        OSError: The copy failed. The caller must remove what was copied so far.
     """
     TreeCopy(source, target).copy()
 
 
 class TreeCopy:
-    """A copy of a tree in two steps: ``first`` while others change it, ``last`` when they stand still."""
+    """Copies a tree in two steps: ``first`` while others change it, ``last`` when nothing changes it."""
 
     def __init__(self, source: Path, target: Path) -> None:
         self._source = source
@@ -75,18 +75,18 @@ class TreeCopy:
         self._settled_ns = 0
 
     def copy(self) -> None:
-        """Copy all of it at once."""
+        """Copy the whole tree at once."""
         self._target.mkdir(mode=0o700, exist_ok=True)
         with open_top(self._source) as source, open_top(self._target) as target:
             self._copy_directories(source, target, [""])
 
     def first(self) -> None:
-        """Copy it while it may change: what is caught in the middle of a change is put right by ``last``."""
+        """Copy the tree while it may change. ``last`` corrects what changed during the copy."""
         self._live = True
-        # What was written just before the call would count as too young, and be copied twice.
+        # Otherwise what was written just before the call would count as too recent, and be copied twice.
         time.sleep(_CLOCK_NS / 1e9)
-        # Pages that a program has mapped and written to show their next change only after they have
-        # reached the disk.
+        # Pages that a program has mapped and written show their next change only after they have reached the
+        # disk.
         began_ns = time.time_ns()
         sync_tree(self._source)
         self._settled_ns = began_ns - _CLOCK_NS
@@ -96,7 +96,7 @@ class TreeCopy:
             self._live = False
 
     def last(self) -> None:
-        """Bring the copy up to date with the tree, which nobody changes meanwhile."""
+        """Update the copy. The tree must not change meanwhile."""
         self._links.clear()
         with open_top(self._source) as source, open_top(self._target) as target:
             waiting = [""]
@@ -107,11 +107,11 @@ class TreeCopy:
                     known, new_directories = self._update_entries(old, new, target, at)
                 waiting += known
                 fresh += new_directories
-            # After all that stays: what was moved may be linked with it.
+            # After everything that stays, because a moved file may be hard-linked with it.
             self._copy_directories(source, target, fresh)
 
     def _update_entries(self, old: int, new: int, target: int, at: str) -> tuple[list[str], list[str]]:
-        """Update one directory; give the paths of its directories, the known ones and the new ones."""
+        """Update one directory and return the paths of its subdirectories: the known ones, the new ones."""
         before = self._marks.pop(at, {})
         marks = self._marks[at] = {}
         known: list[str] = []
@@ -150,7 +150,7 @@ class TreeCopy:
                 with self._tolerant():
                     status = entry.stat(follow_symlinks=False)
                     path = _join(at, entry.name)
-                    # Noted first: what fails halfway may have left something, which ``last`` has to remove.
+                    # Recorded first: a failed copy may have left something, which ``last`` has to remove.
                     marks[entry.name] = _UNKNOWN
                     if self._copy_entry((old, new, target), entry.name, status, path):
                         deeper.append(path)
@@ -160,7 +160,7 @@ class TreeCopy:
         return deeper
 
     def _copy_entry(self, places: tuple[int, int, int], name: str, status: os.stat_result, path: str) -> bool:
-        """Copy one entry; True for a directory, whose content is still to be copied."""
+        """Copy one entry. Returns True for a directory, whose content must still be copied."""
         old, new, target = places
         if _is_directory(status):
             os.mkdir(name, 0o700, dir_fd=new)
@@ -196,12 +196,12 @@ def _is_directory(status: os.stat_result) -> bool:
 
 
 def _same_directory(had: _Mark, mark: _Mark) -> bool:
-    # The kernel gives the number of a removed file to the next thing that is made, which may be a directory.
+    # The kernel may give the inode number of a removed file to the next new file or directory.
     return stat.S_ISDIR(had.mode) and stat.S_ISDIR(mark.mode) and had.inode == mark.inode
 
 
 def _is_whiteout(status: os.stat_result) -> bool:
-    # The kernel makes all whiteouts of an overlay as names of one file; that means nothing.
+    # The kernel makes all whiteouts of an overlay as names of one file; that has no meaning.
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 

@@ -1,4 +1,4 @@
-"""What a tree holds, entry by entry and in one order: what a seal is made of, and what it is compared with."""
+"""Reads the entries of a tree in a fixed order, to write a checksum file or to compare with it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BLOCK_BYTES = 1 << 20
 _ZEROS = bytes(_BLOCK_BYTES)
 _DIGEST_BYTES = 16
-# What a file takes to be looked at, beside its content.
+# The cost of looking at a file, apart from its content.
 _ENTRY_BYTES = 32 << 10
-# The host's own labels, and what the kernel notes for one mount of an overlay: they may change with the place.
+# The host's own labels, and what the kernel records for one mount of an overlay. They may change with the
+# place.
 _NOT_KEPT = (
     "security.selinux",
     "security.SMACK64",
@@ -37,9 +38,9 @@ _SHORT_S = 0.01
 class Entry(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     """One name in a directory, or with an empty name the top itself.
 
-    ``size`` and ``content`` are those of regular files, ``content`` of symlinks too. Names of one file have the same
-    ``link``, which is 0 for a file with one name; only the first of them has the content. ``modified`` is in seconds
-    and nanoseconds: a guest may set times that are no 64-bit number of nanoseconds.
+    ``size`` and ``content`` are for regular files, ``content`` also for symlinks. Names of one file have the
+    same ``link``, which is 0 for a file with one name; only the first of them has the content. ``modified``
+    is in seconds and nanoseconds, because a guest may set times that do not fit 64 bits of nanoseconds.
     """
 
     name: bytes
@@ -54,18 +55,18 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, tag="e"):
 
 
 class Group(msgspec.Struct, frozen=True, array_like=True, tag="d"):
-    """The directory that the entries which follow are in: its name, and how deep it lies below the top."""
+    """The directory of the entries that follow: its name, and its depth below the top."""
 
     depth: int
     name: bytes
 
 
 class Pace:
-    """Keeps a reader to a rate.
+    """Limits the rate of a reader.
 
     Args:
-        bytes_s: The rate; None is none.
-        tell: Called with how many bytes have been read, now and then.
+        bytes_s: Bytes per second; None is no limit.
+        tell: Called from time to time with the number of bytes read so far.
     """
 
     def __init__(self, bytes_s: float | None = None, tell: Callable[[int], None] | None = None) -> None:
@@ -76,11 +77,11 @@ class Pace:
         self.read_bytes = 0
 
     def entry(self) -> None:
-        """An entry is looked at."""
+        """Count one entry."""
         self._spend(_ENTRY_BYTES)
 
     def read(self, count: int) -> None:
-        """So many bytes were read."""
+        """Count bytes that were read."""
         self.read_bytes += count
         self._spend(count)
 
@@ -97,11 +98,11 @@ class Pace:
 
 
 class Facts:
-    """Looks at entries. FIFOs, sockets and devices are never opened.
+    """Reads entries. Fifos, sockets and devices are never opened.
 
     Args:
-        pace: Is told of all that is read.
-        from_disk: Read what the disk has, not what memory still has of it.
+        pace: Counts everything that is read.
+        from_disk: Read from the disk, not from the page cache.
     """
 
     def __init__(self, pace: Pace, *, from_disk: bool = False) -> None:
@@ -109,12 +110,12 @@ class Facts:
         self._from_disk = from_disk
 
     def of(self, directory: int, name: str, status: os.stat_result, *, link: int, content: bool) -> Entry:
-        """All that a seal keeps of what a directory, given by its descriptor, has under a name.
+        """Return the facts about a name in a directory, which is given by its descriptor.
 
         Args:
-            status: What the kernel says of it.
+            status: The entry's status from the kernel.
             link: See ``Entry``.
-            content: Whether its content is wanted.
+            content: Whether to read its content.
 
         Raises:
             OSError: It cannot be read.
@@ -138,7 +139,10 @@ class Facts:
         )
 
     def _content(self, directory: int, name: str) -> bytes:
-        """A digest of the blocks that are not only zeros, each with its place: holes cost nothing and mean nothing."""
+        """Return a digest of the blocks that are not all zeros, each with its place.
+
+        Holes cost nothing and do not count.
+        """
         fd = os.open(name, _READ, dir_fd=directory)
         try:
             status = os.fstat(fd)
@@ -159,9 +163,9 @@ class Facts:
 
 
 def walk(top: int, facts: Facts) -> Iterator[Group | Entry]:
-    """The top itself, then each directory followed by what it holds, in the order of names.
+    """Yield the top itself, then each directory followed by its entries, in the order of names.
 
-    Keeps in memory the names of the directories on the way only, and the numbers of files with several names.
+    Memory holds only the names of directories on the way, and the numbers of files with several names.
 
     Raises:
         OSError: Something cannot be read.
@@ -186,7 +190,7 @@ def walk(top: int, facts: Facts) -> Iterator[Group | Entry]:
 
 
 def _next(waiting: list[list[str]], at: list[str]) -> str | None:
-    """Go on to the next directory: changes ``at`` to where it is; None when there is none left."""
+    """Move ``at`` to the next directory and return its name; None if none is left."""
     while not waiting[-1]:
         waiting.pop()
         if not waiting:
@@ -198,14 +202,14 @@ def _next(waiting: list[list[str]], at: list[str]) -> str | None:
 
 
 class _Links:
-    """Numbers for the files that have several names; each is forgotten with its last name."""
+    """Numbers files that have several names; each number is forgotten with the last name."""
 
     def __init__(self) -> None:
         self._known: dict[int, list[int]] = {}
         self._count = 0
 
     def of(self, status: os.stat_result) -> tuple[int, bool]:
-        """The number, and whether this is the first of its names."""
+        """Return the file's number, and whether this is the first of its names."""
         if not _has_links(status):
             return 0, True
         known = self._known.get(status.st_ino)
@@ -220,13 +224,13 @@ class _Links:
 
 
 def _has_links(status: os.stat_result) -> bool:
-    """Whether a file has several names that mean something: the whiteouts of an overlay are one file by chance."""
+    """Whether a file has several names that matter. The whiteouts of an overlay are one file by chance."""
     whiteout = stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
     return status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode) and not whiteout
 
 
 def _blocks(fd: int, size: int) -> Iterator[int]:
-    """Where the blocks begin that are not holes."""
+    """Yield the positions of blocks that are not holes."""
     at = 0
     while at < size:
         try:
@@ -234,7 +238,7 @@ def _blocks(fd: int, size: int) -> Iterator[int]:
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return
-            if error.errno != errno.EINVAL:  # this file system does not tell
+            if error.errno != errno.EINVAL:  # this file system does not report holes
                 raise
         at -= at % _BLOCK_BYTES
         yield at
@@ -249,7 +253,7 @@ def _read_block(fd: int, at: int) -> bytes:
 
 
 def _attributes(place: str) -> bytes:
-    """A digest of the extended attributes that matter; empty when there are none."""
+    """Return a digest of the extended attributes that matter; empty if there are none."""
     try:
         names = sorted(set(os.listxattr(place, follow_symlinks=False)).difference(_NOT_KEPT))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Exact copies of single files, between two directories given by their descriptors."""
+"""Copies single files exactly, between two directories given by their descriptors."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SMALL_BYTES = 64 << 10
 _CHUNK_BYTES = 64 << 20
-# Labels that the host's own security modules give to places; what they say of a copy is theirs to decide.
+# Labels that the host's own security modules set by place; they decide about the labels of a copy.
 _NOT_COPIED = ("security.selinux", "security.SMACK64", "security.ima", "security.evm")
 _NO_CLONE = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM)
 
 
 class FileCopy:
-    """Copies regular files; remembers what this file system cannot do."""
+    """Copies regular files; remembers what this file system does not support."""
 
     def __init__(self) -> None:
         self._clones = True
         self._in_kernel = True
 
     def copy(self, old: int, new: int, name: str) -> None:
-        """Copy the regular file ``name`` of the directory ``old`` into the directory ``new``, where it is
-        not yet.
+        """Copy the regular file ``name`` from the directory ``old`` into ``new``, which must not have it yet.
 
         Raises:
-            OSError: It failed; a part of the file may be there.
+            OSError: It failed; a part of the file may exist.
         """
         source = os.open(name, _READ, dir_fd=old)
         try:
@@ -69,7 +68,7 @@ class FileCopy:
         while at < end:
             count = self._copy_some(source, target, at, min(end - at, _CHUNK_BYTES))
             if not count:
-                break  # it became shorter
+                break  # the file became shorter
             at += count
         return end
 
@@ -97,7 +96,7 @@ class FileCopy:
 
 
 def copy_node(old: int, new: int, name: str, status: os.stat_result) -> None:
-    """Copy a symlink, fifo, socket or device, which the status is of."""
+    """Copy a symlink, fifo, socket or device with this status."""
     if stat.S_ISLNK(status.st_mode):
         os.symlink(os.readlink(name, dir_fd=old), name, dir_fd=new)
     else:
@@ -117,7 +116,7 @@ def copy_node(old: int, new: int, name: str, status: os.stat_result) -> None:
 def copy_attributes(source: int, target: int, status: os.stat_result) -> None:
     """Give the open file ``target`` the owner, mode, extended attributes and times of ``source``."""
     os.fchown(target, status.st_uid, status.st_gid)
-    # After the owner, whose change takes the setuid bit away.
+    # After the owner, because changing it removes the setuid bit.
     os.fchmod(target, stat.S_IMODE(status.st_mode))
     wanted = _attributes(os.listxattr(source))
     for key in _attributes(os.listxattr(target)):
@@ -133,7 +132,7 @@ def _attributes(names: list[str]) -> list[str]:
 
 
 def reflinks(directory: int) -> bool:
-    """Whether files of this directory can share their contents, tried with two unnamed ones."""
+    """Whether files of this directory can share their contents. It is tried with two unnamed files."""
     kind = os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC
     try:
         source = os.open(".", kind, 0o600, dir_fd=directory)

@@ -1,6 +1,4 @@
-"""Whole directory trees: removing, measuring and syncing them. Nothing here follows a symlink or enters a
-mount.
-"""
+"""Removes, measures and syncs whole directory trees. Nothing here follows a symlink or enters a mount."""
 
 from __future__ import annotations
 
@@ -16,14 +14,14 @@ from atoll.host import syscalls
 from atoll.host.namespaces.mounts import mounts_below
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Well below the 4096 bytes that the kernel takes at once.
+# Well below the 4096 bytes that the kernel accepts at once.
 _LONGEST_STEP = 1000
-# A small file costs as much time to copy as so many bytes of a big one.
+# Copying a small file takes as long as copying this many bytes of a big one.
 _ENTRY_BYTES = 32 << 10
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or a directory with all that is in it, whatever its modes; nothing there is no error.
+    """Remove a file, or a directory with everything in it, whatever its modes. A missing one is not an error.
 
     Raises:
         HostError: Something is still mounted below it; then nothing was removed.
@@ -48,7 +46,7 @@ def remove_tree(path: Path) -> None:
 
 
 def remove_entry(directory: int, name: str) -> None:
-    """Remove what a directory, given by its descriptor, holds under that name, with all that is in it."""
+    """Remove an entry of a directory, given by its descriptor, with everything in it."""
     try:
         os.unlink(name, dir_fd=directory)
     except IsADirectoryError:
@@ -61,8 +59,9 @@ def remove_entry(directory: int, name: str) -> None:
 
 
 def tree_bytes(path: Path) -> int:
-    """Bytes of disk that a tree takes; a file with several names counts once. What vanishes meanwhile is
-    left out.
+    """Return the bytes of disk that a tree uses. A file with several names counts once.
+
+    What vanishes meanwhile is left out.
     """
     total = path.lstat().st_blocks * 512
     linked: set[int] = set()
@@ -76,9 +75,9 @@ def tree_bytes(path: Path) -> int:
 
 
 def tree_outgrows(path: Path, most_bytes: int) -> bool:
-    """Whether a tree takes more than so many bytes of disk, each of its entries counted as 32 KiB more.
+    """Whether a tree uses more than ``most_bytes`` of disk, counting 32 KiB extra for each entry.
 
-    Looks at no more of it than it needs to know.
+    It reads no more of the tree than it needs.
     """
     total = 0
     with contextlib.closing(stats_below(path)) as below:
@@ -90,7 +89,7 @@ def tree_outgrows(path: Path, most_bytes: int) -> bool:
 
 
 def stats_below(path: Path) -> Generator[os.stat_result, None, None]:
-    """What the kernel knows of each name in a tree, itself not included. What vanishes meanwhile is left out."""
+    """Yield the status of each name in a tree, without its top. What vanishes meanwhile is left out."""
     with open_top(path) as top:
         waiting = [""]
         while waiting:
@@ -109,7 +108,7 @@ def stats_below(path: Path) -> Generator[os.stat_result, None, None]:
 
 @contextlib.contextmanager
 def _unless_caught() -> Iterator[None]:
-    """Go on behind this where somebody has renamed, replaced or removed what was to be opened."""
+    """Skip the block if the entry was renamed, replaced or removed before it was opened."""
     try:
         yield
     except OSError as error:
@@ -118,7 +117,7 @@ def _unless_caught() -> Iterator[None]:
 
 
 def sync_tree(path: Path) -> None:
-    """Make everything below ``path`` durable: all that its file system holds in memory is written."""
+    """Make everything below ``path`` durable: its file system writes everything that it holds in memory."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         syscalls.syncfs(fd)
@@ -128,7 +127,7 @@ def sync_tree(path: Path) -> None:
 
 @contextlib.contextmanager
 def open_top(path: Path) -> Iterator[int]:
-    """A descriptor of a directory that is no symlink."""
+    """Open a directory that is not a symlink."""
     fd = os.open(path, _OPEN_DIRECTORY)
     try:
         yield fd
@@ -138,10 +137,10 @@ def open_top(path: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def open_below(top: int, at: str) -> Iterator[int]:
-    """A descriptor of the directory ``at``, a path of any length below ``top``, reached through no symlink.
+    """Open the directory ``at``, a path of any length below ``top``, through no symlink.
 
     Raises:
-        OSError: There is none, or it is reached through a symlink (ELOOP) or a mount (EXDEV).
+        OSError: It does not exist, or is reached through a symlink (ELOOP) or a mount (EXDEV).
     """
     fd = os.dup(top) if not at else -1
     try:
@@ -157,9 +156,10 @@ def open_below(top: int, at: str) -> Iterator[int]:
 
 
 def read_below(top: Path, at: str, most_bytes: int) -> bytes | None:
-    """A regular file below ``top``, reached through no symlink; None when there is none or it is longer.
+    """Read a regular file below ``top`` through no symlink. None if it does not exist or is longer than
+    ``most_bytes``.
 
-    For trees whose content is not to be trusted.
+    For trees whose content is untrusted.
     """
     directory, _, name = at.rpartition("/")
     try:
@@ -187,8 +187,7 @@ def _steps(at: str) -> Iterator[str]:
 
 
 def _remove_content(top: int) -> None:
-    # Directories that are not empty are moved up to the top, so that no depth needs many descriptors or
-    # long paths.
+    # Non-empty directories are moved up to the top, so that no depth needs many descriptors or long paths.
     waiting = _empty(top, top, 0)
     count = len(waiting)
     while waiting:
@@ -204,8 +203,9 @@ def _remove_content(top: int) -> None:
 
 
 def _empty(directory: int, top: int, count: int) -> list[str]:
-    """Remove all that is in a directory but full directories: these move to ``top``, under the names
-    returned.
+    """Remove everything in a directory except non-empty directories.
+
+    Those move to ``top``, under the returned names.
     """
     moved: list[str] = []
     with os.scandir(directory) as entries:
@@ -226,7 +226,7 @@ def _empty(directory: int, top: int, count: int) -> list[str]:
 def _move_up(directory: int, name: str, top: int, count: int) -> str:
     if directory == top:
         return name
-    # To move a directory one must be able to write to it.
+    # Moving a directory requires write access to it.
     os.close(_open_forced(directory, name))
     new = f".removed-{os.getpid()}-{count}"
     os.rename(name, new, src_dir_fd=directory, dst_dir_fd=top)
@@ -234,7 +234,7 @@ def _move_up(directory: int, name: str, top: int, count: int) -> str:
 
 
 def _open_forced(directory: int, name: str) -> int:
-    """Open a directory after making sure that we may read and change it."""
+    """Open a directory after making sure that it can be read and changed."""
     fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:
         if os.fstat(fd).st_mode & 0o700 != 0o700:

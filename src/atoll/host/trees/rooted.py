@@ -1,7 +1,7 @@
-"""A directory tree that others change and that is not to be trusted, used as if it were all there is.
+"""Access to an untrusted directory tree that others change, as if it were the whole file system.
 
-Whatever lies in it, and however it is changed meanwhile: nothing outside is touched or told of, no pipe or device is
-opened, and no symlink is followed but inside the tree, an absolute one from its top.
+Whatever the tree contains, and however it changes meanwhile, nothing outside is touched or reported. No pipe
+or device is opened. Symlinks are followed only within the tree, absolute ones from its top.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALL_MAY = 0o666
 
 
 class RootedEntry(NamedTuple):
-    """Something in the tree: its path from the top, what the kernel says of it, and where a symlink points."""
+    """An entry of the tree: its path from the top, its kernel status, and the target of a symlink."""
 
     path: str
     status: os.stat_result
@@ -35,21 +35,21 @@ class RootedEntry(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Numbers of a user and a group; None is what whoever asks has as a default."""
+    """A user and a group by number; None is the caller's default."""
 
     uid: int | None = None
     gid: int | None = None
 
 
 class RootedTree:
-    """See the module. All methods block, and raise OSError when the kernel refuses.
+    """One untrusted tree; see the module. All methods block, and raise OSError when the kernel refuses.
 
     Paths are absolute and normal: ``/a/b``; ``/`` is the top.
 
     Args:
-        top: The tree, which those who are not trusted reach.
-        aside: A directory beside it, on the same file system, which they do not; made when it is needed.
-        default: Who owns what is made for nobody in particular.
+        top: The tree, which untrusted processes can reach.
+        aside: A directory next to it, on the same file system, which they cannot reach; made when needed.
+        default: The owner of new files for which no other is given.
     """
 
     def __init__(self, top: Path, aside: Path, default: tuple[int, int]) -> None:
@@ -58,7 +58,7 @@ class RootedTree:
         self._default = default
 
     def stat(self, path: str) -> RootedEntry:
-        """What has that path; a symlink is not followed."""
+        """Return the entry with that path; a symlink is not followed."""
         if path == "/":
             with self._opened() as top:
                 return RootedEntry(path, os.fstat(top), None)
@@ -66,14 +66,16 @@ class RootedTree:
             return _seen(directory, name, path)
 
     def list(self, path: str, *, depth: int, most: int, most_chars: int) -> list[RootedEntry]:
-        """All below a directory, down to so many levels, in lexical order; what vanishes meanwhile is left out.
+        """List everything below a directory, to a depth of ``depth`` levels, in lexical order.
+
+        What vanishes meanwhile is left out.
 
         Args:
-            most: Entries that may be there.
-            most_chars: Characters that their paths and targets may have together.
+            most: The most entries allowed.
+            most_chars: The most characters that their paths and targets may have together.
 
         Raises:
-            OSError: It is no directory; EFBIG: there is more than that.
+            OSError: It is not a directory; EFBIG: there is more than allowed.
         """
         listing = _Listing(path, most, most_chars)
         with self._opened() as top:
@@ -85,7 +87,7 @@ class RootedTree:
         return listing.found
 
     def make_directory(self, path: str, *, parents: bool, mode: int | None, owner: Owner) -> RootedEntry:
-        """Make a directory; with ``parents`` those above it too, and one that is there will do."""
+        """Make a directory. With ``parents`` also make those above it, and accept one that exists."""
         if path == "/":
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         if parents:
@@ -99,7 +101,7 @@ class RootedTree:
             return _seen(directory, name, path)
 
     def open_file(self, path: str) -> int:
-        """A descriptor to read a regular file with; a symlink is followed.
+        """Open a regular file for reading and return its descriptor; a symlink is followed.
 
         Raises:
             OSError: EISDIR: it is a directory; EINVAL: it is a pipe, a socket or a device.
@@ -117,7 +119,10 @@ class RootedTree:
             os.close(place)
 
     def begin_file(self) -> tuple[Path, int]:
-        """A new file aside, to be written and then given to ``end_file`` or unlinked, and its descriptor."""
+        """Make a new file aside and return it with its descriptor.
+
+        Write it, then pass it to ``end_file`` or unlink it.
+        """
         self._aside.mkdir(mode=0o700, exist_ok=True)
         path = self._aside / secrets.token_hex(16)
         return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -125,7 +130,8 @@ class RootedTree:
     def end_file(
         self, written: tuple[Path, int], path: str, *, replace: bool, mode: int | None, owner: Owner
     ) -> RootedEntry:
-        """Give a file that is written its name, all at once and durably; it takes after the one that it replaces.
+        """Give a written file its name, atomically and durably. It takes mode and owner from the file that it
+        replaces.
 
         Raises:
             OSError: EEXIST: something has the name, without ``replace``; EISDIR: a directory has it.
@@ -152,11 +158,11 @@ class RootedTree:
             return _seen(directory, name, path)
 
     def make_above(self, path: str, owner: Owner) -> None:
-        """Make the directories above a path that are missing."""
+        """Make the missing directories above a path."""
         self._make_above(path, owner)
 
     def set_attributes(self, path: str, *, mode: int | None, owner: Owner) -> RootedEntry:
-        """Change mode and owner of a file or directory; None leaves them.
+        """Change mode and owner of a file or directory; None leaves them unchanged.
 
         Raises:
             OSError: EINVAL: it is something else, or there is no such user here.
@@ -171,7 +177,7 @@ class RootedTree:
             if owner != Owner():
                 uid, gid = (-1 if number is None else number for number in owner)
                 os.chown(itself, uid, gid)
-                # Which takes the setuid bit away.
+                # The change of the owner has removed the setuid bit.
                 mode = stat.S_IMODE(status.st_mode) if mode is None else mode
             if mode is not None:
                 os.chmod(itself, mode)
@@ -180,7 +186,10 @@ class RootedTree:
             os.close(place)
 
     def remove(self, path: str) -> None:
-        """Remove what has that path, with all that is in it; it is gone at once, and its files soon."""
+        """Remove the entry with that path and everything in it.
+
+        The name is gone at once, the files soon after.
+        """
         if path == "/":
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
         self._aside.mkdir(mode=0o700, exist_ok=True)
@@ -188,7 +197,8 @@ class RootedTree:
         with self._above(path) as (directory, name):
             os.rename(name, aside, src_dir_fd=directory)
             _sync(directory)
-        # Who is still in such a directory may add to it: what is left goes when the tree is not used any more.
+        # A process that is still in such a directory may add to it. What is left goes when the tree is no
+        # longer used.
         with contextlib.suppress(OSError):
             remove_tree(aside)
 
@@ -202,7 +212,7 @@ class RootedTree:
 
     @contextlib.contextmanager
     def _above(self, path: str) -> Iterator[tuple[int, str]]:
-        """The directory that has the last part of the path, and that part."""
+        """Yield the directory that has the last part of the path, and that part."""
         above, _, name = path.rpartition("/")
         with self._opened() as top:
             fd = syscalls.open_in_root(top, above or "/", _PLACE)
@@ -238,7 +248,7 @@ class RootedTree:
         _sync(directory)
 
     def _own(self, fd: int, mode: int, owner: Owner) -> None:
-        """Give a new file or directory its owner and mode; where only root is known here, everybody may use it."""
+        """Set owner and mode of a new file or directory. Where only root exists here, everyone may use it."""
         uid = self._default[0] if owner.uid is None else owner.uid
         gid = self._default[1] if owner.gid is None else owner.gid
         try:
@@ -267,7 +277,10 @@ def _regular(directory: int, name: str) -> os.stat_result | None:
 
 
 class _Listing:
-    """What is found below a directory, as long as it is not too much. Names deep down repeat all those above them."""
+    """Collects what is found below a directory, up to the limits.
+
+    Each deep path repeats the names above it.
+    """
 
     def __init__(self, path: str, most: int, most_chars: int) -> None:
         self.found: list[RootedEntry] = []
@@ -299,7 +312,8 @@ class _Listing:
         names = []
         with os.scandir(fd) as entries:
             for entry in entries:
-                # Now: those of all directories above are kept while one deep down is read.
+                # Counted now, because the paths of all directories above stay in memory while a deep one is
+                # read.
                 self._count(1, len(path) + 1 + len(entry.name))
                 names.append(entry.name)
         return sorted(names)

@@ -1,4 +1,4 @@
-"""How much is in a tree, counted as the limits of a disk count."""
+"""The size of a tree, counted as the limits of a disk count it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ _PAGE_BYTES = 4096
 
 
 class TreeUse(NamedTuple):
-    """The sizes of its files in pages, holes included, and a page for each name; and how many names it has."""
+    """The sizes of its files in pages, including holes, plus one page per name; and the number of names."""
 
     size_bytes: int
     files: int
 
 
 def tree_use(path: Path) -> TreeUse:
-    """How much is in a tree, itself not counted; the size of a file with several names counts once. What vanishes
-    is left out.
+    """Measure a tree without its top directory. A file with several names counts once.
+
+    What vanishes meanwhile is left out.
     """
     pages = files = 0
     linked: set[int] = set()
