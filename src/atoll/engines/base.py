@@ -160,11 +160,11 @@ class Machine(ABC):
         """Undo ``pause``. A running guest goes on."""
 
     async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:  # noqa: B027
-        """Make the next checkpoint shorter while the guest runs: read the memory that a restore left in its
-        file.
+        """Make the next checkpoint shorter: read the memory that a restore left in its file.
 
-        With ``into``, an empty directory, memory is also written there. The caller must then pause the
-        machine soon and make that checkpoint into the same directory. ``resume`` discards what was written.
+        Call it while the guest runs. With ``into``, an empty directory, memory is also written there. The
+        caller must then pause the machine soon and make that checkpoint into the same directory. ``resume``
+        discards what was written.
 
         With ``room`` as well, an empty directory on a file system in memory, only space for the checkpoint's
         memory is reserved there. That checkpoint then refers to it. The space counts as atoll's memory: a
@@ -176,10 +176,9 @@ class Machine(ABC):
         """
 
     async def checkpoint(self, into: Path, *, durable: bool = False, late: bool = False) -> None:
-        """Write the guest's memory and state into the directory ``into``, which is empty or was given to
-        ``prepare``.
+        """Write the guest's memory and state into the directory ``into``.
 
-        The disk is included only if the plan had ``changes``.
+        It is empty or was given to ``prepare``. The disk is included only if the plan had ``changes``.
 
         The machine continues, even after an error; a paused guest stays paused. With ``durable`` the files
         are on the disk when this returns, not only in its cache. With ``late`` the state is of this moment,
@@ -211,10 +210,10 @@ class Machine(ABC):
 
     @abstractmethod
     async def limit(self, limits: Limits, *, keep_free_percent: int = 0) -> None:
-        """Apply other limits from now on. A limit on the disk's size applies as far as ``limit_growth`` has
-        measured.
+        """Apply other limits from now on.
 
-        For ``keep_free_percent`` see ``MachinePlan``.
+        A limit on the disk's size applies as far as ``limit_growth`` has measured. For ``keep_free_percent``
+        see ``MachinePlan``.
 
         Raises:
             UnsupportedError: One of them cannot change while the machine runs; then none has changed.
@@ -296,8 +295,8 @@ class Engine(ABC):
             MachineEndedError: Its guest may have run for a moment.
             EngineError: The machine did not start; the message has the engine's own words.
 
-        Postcondition: on any exception, cancellation included, nothing remains on
-        the host: no process, mount, cgroup or tap device.
+        Postcondition: on any exception, cancellation included, nothing remains on the host: no process,
+        mount, cgroup or tap device.
         """
 
     async def prestart(self, plan: PrestartPlan) -> PrestartedMachine:
@@ -333,11 +332,10 @@ class Engine(ABC):
         raise UnsupportedError(f"the engine keeps no prestarted machine for {plan.machine_id}")
 
     async def detach_files(self, machine: Machine) -> None:
-        """Make a paused machine of this engine close all its files on the host, so that its root can be
-        unmounted.
+        """Make a paused machine of this engine close all its files on the host.
 
-        It stays paused until ``attach_files`` has returned or the machine is killed. ``Machine.wait`` does
-        not return meanwhile.
+        Its root can then be unmounted. The machine stays paused until ``attach_files`` has returned or the
+        machine is killed. ``Machine.wait`` does not return meanwhile.
 
         Raises:
             UnsupportedError: The engine cannot do that; nothing has changed.
@@ -360,10 +358,10 @@ class Engine(ABC):
 
     @abstractmethod
     async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
-        """Return the record of a machine that a process, now dead, was starting by such a plan, if it runs
-        now.
+        """Return the record of a running machine whose starting process has died.
 
-        Waits until the start is over. Returns None if the start has failed.
+        The plan of the start had this id, directory and limits. Waits until the start is over. Returns None
+        if the start has failed.
 
         Raises:
             EngineError: One of its processes does not end.

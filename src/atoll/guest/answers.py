@@ -42,11 +42,11 @@ _HINT_OF = {
 
 
 class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program ended. ``exit_code`` is 128 + N after signal N; ``error`` is the agent's own failure with
-    it.
+    """How a program ended.
 
-    ``missed`` means that the guest dropped output before this client began to follow. ``memory_kill`` is set
-    if the program, or one that it had started, was killed when memory was nearly used.
+    ``exit_code`` is 128 + N after signal N; ``error`` is the agent's own failure with it. ``missed`` means
+    that the guest dropped output before this client began to follow. ``memory_kill`` is set if the program,
+    or one that it had started, was killed when memory was nearly used.
     """
 
     exit_code: Annotated[int, Meta(ge=0, le=255)]

@@ -155,8 +155,7 @@ class Catalog:
         remove_tree(self.directory / digest)
 
     def unneeded(self, in_use: Collection[str], *, now_s: float | None = None) -> Sequence[Path]:
-        """Return what nothing needs: images without a name, layers of no image, and stale downloads and
-        checksums.
+        """Return what nothing needs: images without a name, layers of no image, and stale files.
 
         Downloads and half-written checksums are stale after a day without progress. Returns nothing where
         homes share their images. The caller holds the lock on layers.
@@ -219,10 +218,9 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def try_lock(path: Path) -> int | None:
-    """Return a descriptor with the exclusive lock on a file, which is made if missing; None if another
-    process has it.
+    """Return a descriptor with the exclusive lock on a file, which is made if missing.
 
-    The owner of the lock may remove the file.
+    None if another process has it. The owner of the lock may remove the file.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     while True:

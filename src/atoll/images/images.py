@@ -68,8 +68,9 @@ class Images:
         return self._catalog.get(image_name(name))
 
     def found(self, name: str, access: ImageAccess) -> Image | None:
-        """Return the image with that name or digest if these rights allow its use; None if there is none
-        here.
+        """Return the image with that name or digest if these rights allow its use.
+
+        None if there is none here.
 
         Raises:
             InvalidSpecError: It is not a name of an image.

@@ -77,11 +77,11 @@ class Pulls:
     async def pull(
         self, name: str, progress: Report, access: ImageAccess, *, newest: bool, most_bytes: int | None = None
     ) -> Image:
-        """Return the image with that name. With ``newest`` it is what the registry has now, otherwise of any
-        age.
+        """Return the image with that name.
 
-        If several callers ask at once, in any processes, one pulls and the others wait. The next pull
-        continues what an error or a cancellation interrupted.
+        With ``newest`` it is what the registry has now, otherwise of any age. If several callers ask at once,
+        in any processes, one pulls and the others wait. The next pull continues what an error or a
+        cancellation interrupted.
 
         Raises:
             ImageNotFoundError: Its registry has none.

@@ -97,10 +97,9 @@ class Link:
         await asyncio.to_thread(edge.address_guest, self._pins)
 
     async def open_uplink(self) -> OpenUplink:
-        """Take the guest's interface for a machine that does not take it by itself. The caller owns the
-        socket.
+        """Take the guest's interface for a machine that does not take it by itself.
 
-        Call ``prepare`` if no machine gets it after all.
+        The caller owns the socket. Call ``prepare`` if no machine gets it after all.
 
         Raises:
             OSError: The link's namespaces are gone.

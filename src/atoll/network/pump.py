@@ -16,8 +16,9 @@ _buffer = memoryview(bytearray(_BUFFER_BYTES))
 
 
 class Pump:
-    """One direction of a connection. It holds at most one buffer of bytes that the target has not accepted
-    yet.
+    """One direction of a connection.
+
+    It holds at most one buffer of bytes that the target has not accepted yet.
 
     Args:
         source: Where bytes come from; non-blocking.

@@ -95,8 +95,7 @@ def forget_guest(kernel: NetlinkSocket) -> None:
 
 
 def sizes(kernel: NetlinkSocket) -> tuple[int, int]:
-    """Return the interface's largest packet, and the most that can be sent at once to be split into packets,
-    in bytes.
+    """Return the interface's largest packet and its largest segmented send, in bytes.
 
     Raises:
         OSError: The pair is gone.
@@ -112,8 +111,9 @@ def sizes(kernel: NetlinkSocket) -> tuple[int, int]:
 
 
 def traffic(kernel: NetlinkSocket) -> tuple[int, int]:
-    """Return the bytes that the guest has received and sent, by the counters of ``kernel``, opened in the
-    edge.
+    """Return the bytes that the guest has received and sent.
+
+    ``kernel`` was opened in the edge and reads the counters there.
 
     Raises:
         OSError: The pair is gone.

@@ -82,10 +82,9 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class TimeoutRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/sandboxes/REF/timeout``: the lease ends in this many seconds. None is no lease, 0 is
-    now.
+    """Body of ``POST /v1/sandboxes/REF/timeout``: the lease ends in this many seconds.
 
-    With ``extend_only`` a lease that ends later, or never, is not changed.
+    None is no lease, 0 is now. With ``extend_only`` a lease that ends later, or never, is not changed.
     """
 
     timeout_s: float | None
@@ -216,10 +215,10 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of an answer requested with ``accept: application/x-ndjson``: progress, then one result or
-    error.
+    """A line of an answer requested with ``accept: application/x-ndjson``.
 
-    The HTTP status is 200 as soon as the stream begins; an error is its last line.
+    Progress comes first, then one result or error. The HTTP status is 200 as soon as the stream begins; an
+    error is its last line.
     """
 
     progress: Progress | None = None

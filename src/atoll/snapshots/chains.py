@@ -12,11 +12,10 @@ _RUNS = range(8, 3, -1)
 
 
 def run_to_merge(stack: Stack, size_bytes: Mapping[str, int]) -> Stack | None:
-    """Return the neighbouring layers of a stack to merge, at most 8; None if it is not longer than
-    ``LONGEST``.
+    """Return the neighbouring layers of a stack to merge, at most 8.
 
-    It picks the run whose biggest layer is smallest. In 1,000 layers of one size, each byte is then copied
-    four times.
+    None if it is not longer than ``LONGEST``. It picks the run whose biggest layer is smallest. In 1,000
+    layers of one size, each byte is then copied four times.
     """
     if len(stack) <= LONGEST:
         return None

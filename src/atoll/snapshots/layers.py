@@ -111,12 +111,11 @@ class Layers(LayerStore):
         return partial(os.close, left)
 
     def settle(self, sandbox_dir: Path) -> None:
-        """Complete what the kernel has half done on a mounted disk: names of hard-linked files of lower
-        layers.
+        """Complete what the kernel has half done on a mounted disk.
 
-        The guest, which may be running, sees the same files, but times in the writable layer change.
-        Unmounting does this too. If times must not change from now on, call it first: a second call does
-        nothing unless more such files were written.
+        It adds the other names of hard-linked files of lower layers. The guest, which may be running, sees
+        the same files, but times in the writable layer change. Unmounting does this too. If times must not
+        change from now on, call it first: a second call does nothing unless more such files were written.
 
         Raises:
             OSError: Not everything was done.
@@ -126,11 +125,10 @@ class Layers(LayerStore):
             settle_links(root, sandbox_dir / _UPPER, sandbox_dir / _WORK, sandbox_dir / _LINKED)
 
     def freeze(self, sandbox_dir: Path) -> str:
-        """Make the sandbox's writable layer immutable without a copy, and return its id. The disk must not be
-        mounted.
+        """Make the sandbox's writable layer immutable without a copy, and return its id.
 
-        Call ``branch`` next, which gives the sandbox a new writable layer. If the process dies before the
-        caller has recorded the new stack, the next ``mount`` undoes the freeze.
+        The disk must not be mounted. Call ``branch`` next, which gives the sandbox a new writable layer. If
+        the process dies before the caller has recorded the new stack, the next ``mount`` undoes the freeze.
         """
         if mounts_below(sandbox_dir):
             raise InternalError(f"the disk in {sandbox_dir} is mounted")

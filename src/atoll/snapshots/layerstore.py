@@ -19,8 +19,9 @@ _ID_BYTES = 10
 
 
 class LayerStore:
-    """The frozen layers of a home. Each is a directory named by its id. Methods block like those of
-    ``Layers``.
+    """The frozen layers of a home.
+
+    Each is a directory named by its id. Methods block like those of ``Layers``.
 
     Args:
         directory: Where the layers are, on the file system of the sandboxes.

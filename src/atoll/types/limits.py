@@ -60,8 +60,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         return Limits(**{**others.given(), **self.given()})  # type: ignore[arg-type]
 
     def check(self) -> Limits:
-        """Return these limits if a sandbox can live with them. Clients check too, since JSON has neither NaN
-        nor infinity.
+        """Return these limits if a sandbox can live with them.
+
+        Clients check too, since JSON has neither NaN nor infinity.
 
         Raises:
             InvalidSpecError: A limit is invalid; the message says which.

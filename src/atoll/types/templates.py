@@ -77,8 +77,9 @@ Step = RunStep | CopyStep | EnvStep | WorkdirStep | UserStep
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A program that keeps running in every sandbox of a template. If only the disk was kept, it is started
-    again.
+    """A program that keeps running in every sandbox of a template.
+
+    If only the disk was kept, it is started again.
 
     Args:
         start: A shell line that keeps running.

@@ -17,9 +17,9 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
 class VerifiedPart(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint, a layer of a disk or a layer of an image, and what the check found.
 
-    ``sealed`` means that no checksum existed, so nothing could be compared; it has now been recorded.
-    ``needed_by`` are the snapshots, sandboxes or images that depend on the part. ``damaged`` counts the
-    damaged files, and ``damages`` has the first of them.
+    ``sealed`` means that there was no checksum to compare with; it has been recorded now. ``needed_by`` are
+    the snapshots, sandboxes or images that depend on the part. ``damaged`` counts the damaged files, and
+    ``damages`` has the first of them.
     """
 
     kind: Literal["memory", "layer", "image"]

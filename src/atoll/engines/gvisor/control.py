@@ -1,8 +1,8 @@
-"""The sentry's control socket. Each connection has one JSON request and one JSON answer; descriptors are sent
-as SCM_RIGHTS.
+"""The sentry's control socket.
 
-The protocol is internal to gVisor, so this module works with the pinned version only. The conformance tests
-fail if it changes.
+Each connection has one JSON request and one JSON answer; descriptors are sent as SCM_RIGHTS. The protocol is
+internal to gVisor, so this module works with the pinned version only. The conformance tests fail if it
+changes.
 """
 
 from __future__ import annotations

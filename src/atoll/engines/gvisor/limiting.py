@@ -35,8 +35,9 @@ def guest_limits(
 
 
 async def limit_guest(control: ControlSocket, limits: Limits, keep_free_percent: int | None) -> None:
-    """Set the limits of a guest that may already run. A ``keep_free_percent`` of None leaves that setting as
-    it is.
+    """Set the limits of a guest that may already run.
+
+    A ``keep_free_percent`` of None leaves that setting as it is.
 
     Raises:
         EngineError: The sentry does not answer.

@@ -86,7 +86,7 @@ class GvisorMachine(Machine):
 
     async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
         """See ``Machine.prepare``."""
-        # A pause would otherwise wait for the pages of a checkpoint that nobody needs any more.
+        # A pause would otherwise wait for the pages of a checkpoint that is no longer needed.
         with contextlib.suppress(EngineError):
             await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_TIMEOUT_S)
         # Memory that is still in the file of a restore counts as memory too.
@@ -155,7 +155,7 @@ class GvisorMachine(Machine):
                 if durable:
                     await asyncio.to_thread(files.sync)
             except BaseException:
-                # In a thread of its own, because everything else waits for this one.
+                # In another thread, because everything else waits for this one.
                 await to_the_end(asyncio.to_thread(files.end_flusher))
                 raise
 

@@ -9,10 +9,10 @@ from atoll.types import Limits
 
 
 class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a machine is. ``*_started`` are ticks since boot, which tell a process from a later one with the
-    same pid.
+    """Where a machine is.
 
-    ``place`` is where its root appears if it was a prestarted machine.
+    ``*_started`` are ticks since boot, which tell a process from a later one with the same pid. ``place`` is
+    where its root appears if it was a prestarted machine.
     """
 
     machine_id: str

@@ -38,8 +38,9 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ensure_holder(home: Home) -> Holder:
-    """Return the home's holder; start one if there is none. Concurrent callers in any processes get the same
-    one.
+    """Return the home's holder.
+
+    Start one if there is none. Concurrent callers in any processes get the same one.
 
     Raises:
         HostError: The host does not let this user make the namespaces.
@@ -53,8 +54,9 @@ def ensure_holder(home: Home) -> Holder:
 
 
 def replace_holder(home: Home) -> Holder:
-    """Return the home's holder. If it has died, start one that keeps the namespaces of this process, which
-    had joined it.
+    """Return the home's holder.
+
+    If it has died, start one that keeps the namespaces of this process, which had joined it.
 
     Raises:
         HostError: It does not start.

@@ -1,7 +1,7 @@
 """The holder's program. It makes the namespaces, reports that on its stdout, and then only stays alive.
 
 Run as a script, isolated (`python -I -S`). It imports nothing of atoll, so that it stays small and outlives
-an upgrade. Arguments: the run directory, after `user`, `root` or `heir`. An heir replaces a holder that died:
+an upgrade. Arguments: `user`, `root` or `heir`, and the run directory. An heir replaces a holder that died:
 it makes no namespaces and keeps those it was started in.
 
 It exchanges lines with `ensure_holder` over its stdin and stdout. It sends its pid. With `user` it then waits

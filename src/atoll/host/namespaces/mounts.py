@@ -69,10 +69,10 @@ class Mounts:
 
     @staticmethod
     def bind_below(source: Path, top: Path, path: str) -> None:
-        """Make ``source`` appear at ``path`` below ``top`` too, read-only there and in all mounts it
-        propagates to.
+        """Make ``source`` appear at ``path`` below ``top`` too, read-only.
 
-        The content below ``top`` is untrusted, so no symbolic link in it is followed.
+        It is read-only also where that mount propagates to. The content below ``top`` is untrusted, so no
+        symbolic link in it is followed.
 
         Raises:
             OSError: The kernel refuses it; then nothing is mounted.
@@ -109,8 +109,9 @@ class Mounts:
 
     @staticmethod
     def share(at: Path) -> None:
-        """Make a place in memory whose mounts appear wherever it is mounted too. Does nothing if ``at`` is
-        one.
+        """Make a place in memory whose mounts appear wherever it is mounted too.
+
+        Does nothing if ``at`` is one.
 
         Raises:
             OSError: The kernel refuses it.
@@ -148,8 +149,9 @@ class Mounts:
 
     @staticmethod
     def leave(at: Path) -> int:
-        """Unmount the topmost mount at ``at``. The rest of the work happens when the returned descriptor is
-        closed.
+        """Unmount the topmost mount at ``at``.
+
+        The rest of the work happens when the returned descriptor is closed.
 
         Raises:
             OSError: The kernel refuses it; then it is still mounted.

@@ -85,11 +85,10 @@ def user_name() -> str:
 
 
 def map_ids(pid: int) -> HostError | None:
-    """Map the ids of a process's new user namespace: root inside is this user, the ids from 1 on are its
-    ranges.
+    """Map the ids of a process's new user namespace.
 
-    If the host gives no ranges, or newuidmap is missing or refuses, root is the only id inside. The error
-    that says so is returned.
+    Root inside is this user, and the ids from 1 on are this user's ranges. If the host gives no ranges, or
+    newuidmap is missing or refuses, root is the only id inside. The error that says so is returned.
 
     Raises:
         HostError: Not even that is possible.

@@ -18,11 +18,10 @@ DiskKind = Literal["frozen", "reflinked", "copied", "engine"]
 
 
 def disk_kind(home: Path, holder: Holder) -> DiskKind:
-    """Return the best kind that the home supports. Try it where disks are mounted: in the holder's
-    namespaces.
+    """Return the best kind that the home supports.
 
-    With only one id of the host no second user inside could own a file of a layer, so the engine keeps the
-    disk.
+    Try it where disks are mounted: in the holder's namespaces. With only one id of the host no second user
+    inside could own a file of a layer, so the engine keeps the disk.
     """
     if holder.lacks_ids is not None or not _mounts(home, complete=not holder.user_namespace):
         return "engine"

@@ -1,5 +1,6 @@
-"""Writes or checks the checksum file of a tree in its own process, because it takes long and a tree may be of
-any size.
+"""Writes or checks the checksum file of a tree in its own process.
+
+The work takes long, and a tree may be of any size.
 
 Run as `python -P -m atoll.host.trees.checksum_program seal|check TREE SEAL BYTES_S`; a rate of 0 is no limit.
 From time to time it writes a line of JSON, `{"done": BYTES}`, to standard error, and the result to standard

@@ -156,10 +156,9 @@ def open_below(top: int, at: str) -> Iterator[int]:
 
 
 def read_below(top: Path, at: str, most_bytes: int) -> bytes | None:
-    """Read a regular file below ``top`` through no symlink. None if it does not exist or is longer than
-    ``most_bytes``.
+    """Read a regular file below ``top`` through no symlink.
 
-    For trees whose content is untrusted.
+    None if it does not exist or is longer than ``most_bytes``. For trees whose content is untrusted.
     """
     directory, _, name = at.rpartition("/")
     try:

@@ -130,8 +130,9 @@ class RootedTree:
     def end_file(
         self, written: tuple[Path, int], path: str, *, replace: bool, mode: int | None, owner: Owner
     ) -> RootedEntry:
-        """Give a written file its name, atomically and durably. It takes mode and owner from the file that it
-        replaces.
+        """Give a written file its name, atomically and durably.
+
+        It takes mode and owner from the file that it replaces.
 
         Raises:
             OSError: EEXIST: something has the name, without ``replace``; EISDIR: a directory has it.
