@@ -6,8 +6,9 @@ import faulthandler
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TextIO, cast
 
 import pytest
 
@@ -39,7 +40,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show with a failure what the supervisor and the sandboxes of the test's home have logged."""
     report = yield
     path = getattr(item, "funcargs", {}).get("home") or getattr(item, "funcargs", {}).get("module_home")
@@ -51,8 +54,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Tell of a failure at once: a run that is cut short has no summary."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
-        sys.__stderr__.write(f"\n{report.when} of {report.nodeid} failed:\n{report.longreprtext}\n")
-        sys.__stderr__.flush()
+        cast(TextIO, sys.__stderr__).write(
+            f"\n{report.when} of {report.nodeid} failed:\n{report.longreprtext}\n"
+        )
+        cast(TextIO, sys.__stderr__).flush()
 
 
 @pytest.fixture

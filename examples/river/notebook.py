@@ -9,7 +9,7 @@ import io
 import socketserver
 import traceback
 
-VARIABLES: dict = {}
+VARIABLES: dict[str, object] = {}
 
 
 class Cell(socketserver.StreamRequestHandler):

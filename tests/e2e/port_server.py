@@ -1,10 +1,13 @@
 """Runs inside a sandbox: a server whose answers a proxy can get wrong, each as raw bytes. Only the standard library."""
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import socket
 import sys
 import threading
+from typing import BinaryIO
 
 ANSWERS = {
     "/plain": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Two: a\r\nX-Two: b\r\n"
@@ -26,14 +29,14 @@ ANSWERS = {
 HEAD_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\nX-Head: yes\r\n\r\n"
 
 
-def read_head(file):
+def read_head(file: BinaryIO) -> list[str]:
     lines = []
     while (line := file.readline()) not in (b"\r\n", b""):
         lines.append(line.decode("latin-1").rstrip("\r\n"))
     return lines
 
 
-def serve(connection):
+def serve(connection: socket.socket) -> None:
     with connection, connection.makefile("rb") as file:
         lines = read_head(file)
         if not lines:
@@ -67,7 +70,7 @@ def serve(connection):
             connection.sendall(ANSWERS.get(path, b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"))
 
 
-def websocket(connection, file, named):
+def websocket(connection: socket.socket, file: BinaryIO, named: dict[str, str]) -> None:
     key = named["sec-websocket-key"].encode() + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
     accept = base64.b64encode(hashlib.sha1(key).digest())
     head = (
@@ -88,7 +91,7 @@ def websocket(connection, file, named):
             return
 
 
-def main():
+def main() -> None:
     listener = socket.create_server(("0.0.0.0", int(sys.argv[1])), backlog=128)
     print("listening", flush=True)
     while True:

@@ -153,7 +153,7 @@ def test_an_async_watch_streams_its_events(sandbox: Sandbox, directory: str) -> 
                 event = await found.get()
                 if (event.type, event.name) == (FilesystemEventType.WRITE, "note"):
                     break
-        await handle.stop()
+        await handle.stop()  # type: ignore[no-untyped-call]  # E2B's own
 
     asyncio.run(main())
 

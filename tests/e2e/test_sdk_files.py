@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import anyio
@@ -134,7 +134,7 @@ def test_the_async_files_do_the_same(sandbox: Sandbox, tmp_path: Path) -> None:
         async with await AsyncSandbox.connect(sandbox.id) as twin:
             files = twin.files
 
-            async def pieces():
+            async def pieces() -> AsyncIterator[str]:
                 for number in range(3):
                     yield f"{number}\n"
 

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import cast
 
 import anyio
 import pytest
@@ -19,6 +20,7 @@ from tests.waiting import until
 from atoll import AsyncSandbox, AtollError, Lifecycle, Sandbox, SandboxNotFoundError, StateError, Supervisor
 from atoll.cli.atoll import atoll
 from atoll.errors import AsleepError
+from atoll.protocol import Hello
 
 PATIENCE_S = 120.0
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -132,7 +134,7 @@ def test_leases_outlive_their_supervisor(home: Path) -> None:
     ends_at = kept.info().ends_at
     gone.set_timeout(2)
     over_at = slept.set_timeout(2).ends_at or 0
-    os.kill(Supervisor.hello().pid, signal.SIGKILL)
+    os.kill(cast(Hello, Supervisor.hello()).pid, signal.SIGKILL)
     until(lambda: time.time() > over_at)
     until(lambda: is_gone(gone))
     until(lambda: slept.info().state == "suspended")

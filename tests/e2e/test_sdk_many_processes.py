@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.e2e.counter import BOUND_S
@@ -81,6 +82,7 @@ def test_every_process_goes_on_where_it_was(home: Path) -> None:
             sandbox.suspend()
             before = go_on(sandbox, before)
         snapshot = sandbox.snapshot()
+        make: Callable[[], Sandbox]
         for make in (lambda: sandbox.fork(1)[0], lambda: Sandbox.create(from_snapshot=snapshot)):
             with make() as copy:
                 after = go_on(copy, before)

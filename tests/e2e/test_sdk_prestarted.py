@@ -24,7 +24,7 @@ MADE_AHEAD = re.compile(rb"--gofer-network-namespace=[^\0]*/pins/([a-z0-9]{20})\
 def made_ahead(home: Path, command: bytes = b"boot") -> dict[str, int]:
     """The sentries (or with ``gofer`` the gofers) of machines that are prestarted, or were: names and numbers."""
     run = os.fsencode(Home(home).run)
-    found = {}
+    found: dict[str, int] = {}
     for pid in sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import until
 
-from atoll import Sandbox, TerminalSize
+from atoll import Sandbox, Terminal, TerminalSize
 from atoll.errors import ProcessNotFoundError, StateError
 
 
@@ -113,7 +113,7 @@ def test_a_sandbox_sleeps_on_when_its_terminal_is_left_and_a_handle_finds_its_pr
     sandbox.attach(terminal.pid).kill()
 
 
-def read_until(terminal, wanted: bytes) -> bytes:
+def read_until(terminal: Terminal, wanted: bytes) -> bytes:
     seen = b""
     for data in terminal:
         seen += data

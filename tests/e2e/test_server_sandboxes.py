@@ -177,7 +177,7 @@ def test_snapshots_are_named_made_again_listed_started_from_and_deleted(sandbox:
     assert sandbox.create_snapshot(name="state").snapshot_id == first.snapshot_id
     unnamed = sandbox.create_snapshot()
     assert unnamed.names == []
-    pages = sandbox.list_snapshots()
+    pages = sandbox.list_snapshots()  # type: ignore[misc]  # E2B's overloads
     assert {one.snapshot_id for one in pages.next_items()} == {first.snapshot_id, unnamed.snapshot_id}
     assert [one.snapshot_id for one in Sandbox.list_snapshots(name="state").next_items()] == [
         first.snapshot_id
@@ -188,7 +188,7 @@ def test_snapshots_are_named_made_again_listed_started_from_and_deleted(sandbox:
     for snapshot in (first, unnamed):
         assert Sandbox.delete_snapshot(snapshot.snapshot_id) is True
         assert Sandbox.delete_snapshot(snapshot.snapshot_id) is False
-    assert sandbox.list_snapshots().next_items() == []
+    assert sandbox.list_snapshots().next_items() == []  # type: ignore[misc]  # E2B's overloads
     with pytest.raises(e2b.SandboxException, match="not found"):
         Sandbox.create(first.snapshot_id)
 
@@ -257,7 +257,7 @@ def test_a_wrong_key_opens_nothing_whether_a_sandbox_is_there_or_not(sandbox: Sa
     told = []
     for sandbox_id in (sandbox.sandbox_id, "a" * 20, "../secrets"):
         with pytest.raises(e2b.AuthenticationException) as refused:
-            Sandbox.get_info(sandbox_id, api_key=wrong)  # type: ignore[call-arg]
+            Sandbox.get_info(sandbox_id, api_key=wrong)
         told.append(str(refused.value))
     assert len(set(told)) == 1
     with pytest.raises(e2b.AuthenticationException):

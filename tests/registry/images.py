@@ -104,8 +104,8 @@ class ImageSource:
         tars = [layer if isinstance(layer, bytes) else archive(layer) for layer in layers]
         hows = [how[index % len(how)] for index in range(len(tars))]
         self.architecture = architecture
-        self.blobs = {}
-        self.layers = []
+        self.blobs: dict[str, bytes] = {}
+        self.layers: list[dict[str, Any]] = []
         for tar, way in zip(tars, hows, strict=True):
             blob = packed(tar, way)
             suffix = {"gzip": "+gzip", "zstd": "+zstd", "plain": ""}[way]

@@ -4,6 +4,8 @@
 Until it is told its environment it is an honest agent; the variable EVIL there says what it does from then on.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import socket
@@ -13,7 +15,7 @@ import time
 MODE = {"evil": os.environ.get("EVIL", "")}
 
 
-def read_request(connection):
+def read_request(connection: socket.socket) -> tuple[str, bytes] | None:
     data = b""
     while b"\r\n\r\n" not in data:
         more = connection.recv(65536)
@@ -31,24 +33,24 @@ def read_request(connection):
     return head.split(b"\r\n")[0].decode(), body
 
 
-def answer(connection, body):
+def answer(connection: socket.socket, body: bytes) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
 
-def chunked(connection, piece):
+def chunked(connection: socket.socket, piece: bytes) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
     row = b"%x\r\n%b\r\n" % (len(piece), piece)
     while True:
         connection.sendall(row * (65536 // len(row) + 1))
 
 
-def slowly(connection):
+def slowly(connection: socket.socket) -> None:
     for byte in b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n" + b"x" * 1000:
         connection.sendall(bytes([byte]))
         time.sleep(0.2)
 
 
-def misbehave(connection, mode):
+def misbehave(connection: socket.socket, mode: str) -> None:
     if mode == "silent":
         time.sleep(3600)
     elif mode == "slow":
@@ -73,7 +75,7 @@ def misbehave(connection, mode):
         connection.sendall(b"HTTP/1.1 409 x\r\ncontent-length: %d\r\n\r\n%b" % (len(text), text))
 
 
-def serve(connection):
+def serve(connection: socket.socket) -> None:
     with connection:
         while True:
             request = read_request(connection)
@@ -95,19 +97,19 @@ def serve(connection):
                 connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
 
 
-def quietly(connection):
+def quietly(connection: socket.socket) -> None:
     try:
         serve(connection)
     except OSError:
         return
 
 
-def flood_log():
+def flood_log() -> None:
     while True:
         os.write(2, b"\x1b]0;owned\x07 2026-01-02T03:04:05Z program 1 ended\n" * 100)
 
 
-def main():
+def main() -> None:
     if os.fork() == 0:
         os.execv("/bin/sleep", ["sleep", "1000000"])
     listener = socket.create_server(("", 49983), backlog=128)
@@ -117,7 +119,7 @@ def main():
         threading.Thread(target=quietly, args=(connection,), daemon=True).start()
 
 
-def watch_mode():
+def watch_mode() -> None:
     while MODE["evil"] != "log":
         time.sleep(0.05)
     MODE["evil"] = ""

@@ -1,35 +1,39 @@
 """Run inside a sandbox as root: pull every lever by which containers were left. Prints what looked like a success."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import json
 import os
 import sys
+from collections.abc import Callable
+from typing import cast
 
 libc = ctypes.CDLL(None, use_errno=True)
 mark, boot_id = sys.argv[1:]
-found = []
+found: list[str] = []
 
 
-def attempt(name, work, *arguments):
+def attempt(name: str, work: Callable[..., bool], *arguments: object) -> None:
     with contextlib.suppress(OSError):
         if work(*arguments):
             found.append(name)
 
 
-def overwrite(path):
+def overwrite(path: str) -> bool:
     """Put a program of ours where a kernel would run it. That the guest's own copy changes does no harm."""
     with open(path, "w") as file:
         file.write(f"|/bin/touch /{mark}\n")
     return False
 
 
-def called(number, *arguments):
+def called(number: int, *arguments: int) -> bool:
     """Whether a system call that must not work does."""
-    return libc.syscall(number, *arguments) >= 0
+    return cast(bool, libc.syscall(number, *arguments) >= 0)
 
 
-def handle_of_root(number):
+def handle_of_root(number: int) -> bool:
     """The file behind a made-up handle: inode 2 is the root of many file systems."""
     handle = (ctypes.c_uint32 * 4)(8, 1, number, 0)
     top = os.open("/", os.O_RDONLY)
@@ -40,12 +44,12 @@ def handle_of_root(number):
         os.close(top)
 
 
-def same_kernel():
+def same_kernel() -> bool:
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip() == boot_id
 
 
-def foreign_processes():
+def foreign_processes() -> bool:
     """Processes that are none of this sandbox: there are far fewer than a hundred here."""
     return len([name for name in os.listdir("/proc") if name.isdigit()]) > 100
 

@@ -1,5 +1,7 @@
 """Run inside a sandbox as root: try everything that could reach another machine. Prints what did, as JSON."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import json
@@ -9,22 +11,23 @@ import stat
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 
 # Nothing is there that could answer, so this is how long each attempt takes that nobody refuses.
 PATIENCE_S = 3
 ANSWER_S = 30
 libc = ctypes.CDLL(None, use_errno=True)
 targets = json.loads(sys.argv[1])
-found = []
+found: list[str] = []
 
 
-def attempt(name, work, *arguments):
+def attempt(name: str, work: Callable[..., bool], *arguments: object) -> None:
     with contextlib.suppress(OSError):
         if work(*arguments):
             found.append(name)
 
 
-def talks(family, address, port):
+def talks(family: int, address: str, port: int) -> bool:
     """Whether anybody says anything there, or takes what we say: the relay takes a connection, then resets it."""
     with socket.socket(family) as probe:
         probe.settimeout(PATIENCE_S)
@@ -33,20 +36,20 @@ def talks(family, address, port):
         return bool(probe.recv(1))
 
 
-def datagram(family, address, port):
+def datagram(family: int, address: str, port: int) -> bool:
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.sendto(b"?", (address, port))
     return False
 
 
-def checksum(data):
-    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+def checksum(data: bytes) -> int:
+    total: int = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
 
 
-def ip_packet(source, destination, protocol, payload):
+def ip_packet(source: bytes, destination: bytes, protocol: int, payload: bytes) -> bytes:
     head = struct.pack(
         ">BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 7, 0, 64, protocol, 0, source, destination
     )
@@ -54,12 +57,12 @@ def ip_packet(source, destination, protocol, payload):
     return head + payload
 
 
-def echo():
+def echo() -> bytes:
     head = struct.pack(">BBHHH", 8, 0, 0, 7, 7)
     return head[:2] + struct.pack(">H", checksum(head)) + head[4:]
 
 
-def raw_frames(source, destination):
+def raw_frames(source: str, destination: str) -> bool:
     """Send an echo, a datagram and a SYN as our own frames, then ask the nameserver; listen until it answers."""
     with socket.socket(17, socket.SOCK_RAW, socket.htons(0x0800)) as wire:
         wire.bind(("eth0", 0x0800))
@@ -83,7 +86,7 @@ def raw_frames(source, destination):
                     return True
 
 
-def mounted(kind, options=b""):
+def mounted(kind: str, options: bytes = b"") -> bool:
     os.makedirs("/m", exist_ok=True)
     if libc.mount(b"none", b"/m", kind.encode(), 0, options):
         raise OSError(ctypes.get_errno(), kind)
@@ -94,7 +97,7 @@ def mounted(kind, options=b""):
         libc.umount2(b"/m", 2)
 
 
-def mark_in(path):
+def mark_in(path: str) -> bool:
     try:
         # Not of what waits for a writer, such as our own output.
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -105,7 +108,7 @@ def mark_in(path):
         return False
 
 
-def device(kind, number):
+def device(kind: int, number: int) -> bool:
     path = f"/device-{number}"
     os.mknod(path, kind | 0o666, number)
     try:
@@ -115,19 +118,19 @@ def device(kind, number):
         os.unlink(path)
 
 
-def unix(name):
+def unix(name: str) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         probe.connect(name)
         return True
 
 
-def vsock():
+def vsock() -> bool:
     with socket.socket(40, socket.SOCK_STREAM) as probe:
         probe.connect((2, 22))
         return True
 
 
-def quiet(*argv):
+def quiet(*argv: str) -> None:
     subprocess.run(argv, capture_output=True, check=False)
 
 

@@ -65,6 +65,7 @@ def test_what_a_team_has_is_as_if_it_were_not_there_for_others(teams: tuple[Serv
     server, red, blue = teams
     made = built(server, red, "hidden", [{"type": "RUN", "args": ["echo secret > ~/s"]}])
     one, build = f"/templates/{made['templateID']}", made["buildID"]
+    body: object
     for method, path, body in [
         ("GET", one, None),
         ("DELETE", one, None),

@@ -121,7 +121,7 @@ class Trials:
 
 
 def _chosen(steps: list[str], seen: set[str], most: int) -> Collection[int]:
-    chosen = []
+    chosen: list[int] = []
     for number, step in enumerate(steps, 1):
         if step not in seen and len(chosen) < most:
             chosen.append(number)

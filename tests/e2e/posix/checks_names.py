@@ -30,7 +30,7 @@ def refused(*wanted: str) -> Iterator[None]:
         raise AssertionError(f"no error instead of {' or '.join(wanted)}")
 
 
-def seen(path: str) -> tuple[object, ...]:
+def seen(path: str) -> tuple[int, int, int, object]:
     """What a file is, whatever its name."""
     info = os.lstat(path)
     content: object = None
@@ -205,6 +205,7 @@ def sticky(name: str, allowed: bool) -> Callable[[str], None]:
     def check(d: str) -> None:
         os.setegid(1000)
         os.seteuid(1000)
+        act: Callable[[str], None]
         for act in (lambda p: os.rename(p, f"{p}2"), lambda p: os.unlink(f"{p}2" if allowed else p)):
             if allowed:
                 act(f"{d}/sticky/{name}")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import cast
 from unittest.mock import patch
 
 import msgspec
@@ -18,6 +19,7 @@ from atoll.engines.gvisor import prestarted as prestarted_module
 from atoll.engines.gvisor.checkpoint_files import reserve
 from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.places import Places
+from atoll.engines.gvisor.prestarted import GvisorPrestarted
 from atoll.engines.gvisor.processes import _starting, pids_of
 from atoll.errors import NoSpaceError
 from atoll.testing import PATIENCE_S, EngineConformance, PrestartedConformance, ticks_beyond
@@ -148,7 +150,7 @@ def test_the_disk_has_its_limit_before_it_was_measured(workshop: GvisorWorkshop)
         late = filling(workshop.plan("m3", like=plan), 3, checkpoint=into)
         prestarted_plan = workshop.prestarted_plan("m4", late)
         late = msgspec.structs.replace(late, machine_id="m4", state_dir=prestarted_plan.state_dir)
-        machine = await (await engine.prestart(prestarted_plan)).restore(late, None)
+        machine = await cast(GvisorPrestarted, await engine.prestart(prestarted_plan)).restore(late, None)
         assert 2.9 < await filled(machine, late) <= 3
 
         growth = DiskGrowth(size_bytes=1 << 20, files=90)
@@ -423,7 +425,7 @@ def test_a_prestarted_machine_that_is_slow_to_go_on_runs_no_guest_after_it_was_f
             workshop.plan("m2", like=asleep), state_dir=prestarted_plan.state_dir, checkpoint=memory
         )
         before = workshop.ticks(plan)
-        telling = asyncio.ensure_future(prestarted.restore(plan, None))
+        telling = asyncio.ensure_future(cast(GvisorPrestarted, prestarted).restore(plan, None))
         await asyncio.sleep(0.01)
         assert await engine.started("m2", plan.state_dir, plan.limits) is None
         await asyncio.gather(telling, return_exceptions=True)

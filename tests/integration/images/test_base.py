@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -93,7 +94,7 @@ def test_the_build_told_how_far_it_was(shared: Path) -> None:
         each.step for each in reports
     }
     assert all(each.done <= each.total for each in reports if each.total)
-    wholes = [each.whole for each in reports]
+    wholes: list[Any] = [each.whole for each in reports]
     assert wholes == sorted(wholes) and wholes[-1] == 0.97
 
 

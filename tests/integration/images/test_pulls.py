@@ -468,5 +468,5 @@ async def test_progress_tells_bytes_and_layers(tmp_path: Path) -> None:
     downloads = [report for report in reports if report.unit == "bytes"]
     assert downloads[-1].done == downloads[-1].total == total
     assert [report.done for report in reports if report.unit == "layers"] == [0, 1, 2]
-    wholes = [report.whole for report in reports]
+    wholes: list[Any] = [report.whole for report in reports]
     assert wholes == sorted(wholes) and (wholes[0], wholes[-1]) == (0, 1)

@@ -32,6 +32,7 @@ PATIENCE_S = 90.0
 _NEW_USER, _NEW_NET, _NEW_MOUNT, _PRIVATE_MOUNTS = 0x10000000, 0x40000000, 0x00020000, 1 << 18 | 1 << 14
 
 
+Socket = socket.socket
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -42,15 +43,13 @@ class Guest:
         self.link = link
         in_netns(link.netns, lambda: nftables.delete_table(socket.AF_INET, filters.TABLE))
 
-    def socket(
-        self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, proto: int = 0
-    ) -> socket.socket:
+    def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, proto: int = 0) -> Socket:
         """Return a socket that is patient."""
         made = in_netns(self.link.netns, lambda: socket.socket(family, kind, proto))
         made.settimeout(PATIENCE_S)
         return made
 
-    async def connect(self, address: str, port: int) -> socket.socket:
+    async def connect(self, address: str, port: int) -> Socket:
         """Connect to the outside."""
         made = self.socket()
         try:
@@ -68,7 +67,7 @@ class Guest:
         except ConnectionError:
             return True
 
-    def listen(self, port: int) -> socket.socket:
+    def listen(self, port: int) -> Socket:
         """Listen inside."""
         listener = in_netns(self.link.netns, lambda: socket.create_server(("0.0.0.0", port)))
         listener.settimeout(PATIENCE_S)

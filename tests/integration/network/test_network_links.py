@@ -5,7 +5,7 @@ import socket
 import struct
 from pathlib import Path
 
-from tests.integration.network.island import PATIENCE_S, Guest, reset_comes, serving
+from tests.integration.network.island import PATIENCE_S, Guest, Island, reset_comes, serving
 
 from atoll.host import in_netns
 from atoll.network import Flow, Links, decide, edge
@@ -15,11 +15,11 @@ from atoll.network.flows import challenge
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-def pinned(island) -> set[str]:
+def pinned(island: Island) -> set[str]:
     return {path.name for path in island.pins.iterdir()}
 
 
-async def test_two_prestarted_machines_are_kept_and_go_in_the_end(island):
+async def test_two_prestarted_machines_are_kept_and_go_in_the_end(island: Island) -> None:
     links = Links(island.pins, decide=decide)
     await links.start()
     link = await links.take()
@@ -33,7 +33,7 @@ async def test_two_prestarted_machines_are_kept_and_go_in_the_end(island):
     assert pinned(island) == set()
 
 
-async def test_a_closed_link_leaves_no_pin(island):
+async def test_a_closed_link_leaves_no_pin(island: Island) -> None:
     async with island.links() as links:
         link = await links.take()
         assert {f"{link.link_id}.inner", f"{link.link_id}.edge"} <= pinned(island)
@@ -42,7 +42,7 @@ async def test_a_closed_link_leaves_no_pin(island):
         assert not {f"{link.link_id}.inner", f"{link.link_id}.edge"} & pinned(island)
 
 
-async def test_a_new_supervisor_adopts_a_link_that_works_on(island):
+async def test_a_new_supervisor_adopts_a_link_that_works_on(island: Island) -> None:
     first = Links(island.pins, decide=decide)
     async with serving() as port:
         link = await first.take()
@@ -62,7 +62,7 @@ async def test_a_new_supervisor_adopts_a_link_that_works_on(island):
                     assert await asyncio.to_thread(new.recv, 1) == b"x"
 
 
-async def test_a_link_that_is_gone_is_not_adopted(island):
+async def test_a_link_that_is_gone_is_not_adopted(island: Island) -> None:
     async with island.links() as links:
         assert await links.adopt("abc") is None
         (island.pins / "abc.inner").touch()
@@ -70,7 +70,7 @@ async def test_a_link_that_is_gone_is_not_adopted(island):
         assert await links.adopt("abc") is None
 
 
-async def test_a_sweep_removes_what_nobody_keeps(island):
+async def test_a_sweep_removes_what_nobody_keeps(island: Island) -> None:
     first = Links(island.pins, decide=decide)
     kept, lost = [(await first.take()).link_id for _ in range(2)]
     await first.aclose()
@@ -83,7 +83,7 @@ async def test_a_sweep_removes_what_nobody_keeps(island):
         assert f"{lost}.inner" not in pinned(island)
 
 
-async def test_reset_connections_resets_what_the_guest_has_open(island):
+async def test_reset_connections_resets_what_the_guest_has_open(island: Island) -> None:
     async with serving() as port, island.guest() as guest:
         with await guest.connect(island.public, port) as connected:
             connected.sendall(b"x")
@@ -92,7 +92,7 @@ async def test_reset_connections_resets_what_the_guest_has_open(island):
             assert await reset_comes(connected)
 
 
-async def test_a_restored_guest_that_sends_on_a_lost_connection_gets_a_reset(island):
+async def test_a_restored_guest_that_sends_on_a_lost_connection_gets_a_reset(island: Island) -> None:
     async with serving() as port, island.guest() as guest:
         with await guest.connect(island.public, port) as connected:
             await forget_unheard(guest)
@@ -100,7 +100,7 @@ async def test_a_restored_guest_that_sends_on_a_lost_connection_gets_a_reset(isl
             assert await reset_comes(connected)
 
 
-async def test_a_restored_guest_that_only_waits_on_a_lost_connection_gets_a_reset(island):
+async def test_a_restored_guest_that_only_waits_on_a_lost_connection_gets_a_reset(island: Island) -> None:
     async with serving() as port, island.guest() as guest:
         with await guest.connect(island.public, port) as connected:
             connected.sendall(b"x")
@@ -112,7 +112,7 @@ async def test_a_restored_guest_that_only_waits_on_a_lost_connection_gets_a_rese
             assert await reset_comes(connected)
 
 
-async def test_a_restored_guest_loses_dialled_connections_too(island):
+async def test_a_restored_guest_loses_dialled_connections_too(island: Island) -> None:
     async with island.guest() as guest:
         with guest.listen(5000) as listener:
             dialled = await guest.link.dial(5000, PATIENCE_S)
@@ -129,7 +129,7 @@ async def test_a_restored_guest_loses_dialled_connections_too(island):
                 assert await reset_comes(accepted)
 
 
-async def test_challenges_leave_living_connections_alone(island):
+async def test_challenges_leave_living_connections_alone(island: Island) -> None:
     async with serving() as port, island.guest() as guest:
         with await guest.connect(island.public, port) as connected, guest.listen(5000) as listener:
             with await guest.link.dial(5000, PATIENCE_S) as dialled:
@@ -151,7 +151,7 @@ async def forget_unheard(guest: Guest) -> None:
     guest.unmute()
 
 
-async def test_an_uplink_has_what_the_guest_is_sent_and_the_host_has_no_address_there(island):
+async def test_an_uplink_has_what_the_guest_is_sent_and_the_host_has_no_address_there(island: Island) -> None:
     async with island.links() as links:
         link = await links.take()
         for _ in range(2):

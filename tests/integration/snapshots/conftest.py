@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.snapshots.disks import Disks
@@ -34,7 +35,9 @@ def disks(complete: bool, tmp_path: Path, layers_holder: Holder) -> Disks:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
-    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    arguments: dict[str, Any] = {
+        name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters
+    }
     disks = arguments["disks"]
     failure = in_joined_child(disks.holder, pyfuncitem.obj, arguments, disks.close)
     if failure:

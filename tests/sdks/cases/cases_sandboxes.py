@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import e2b
 import pytest
@@ -97,7 +97,7 @@ async def test_auto_resume_wakes_a_sandbox_that_its_timeout_put_to_sleep(face: F
 
 
 async def paused(face: Face, sandbox: Any) -> bool:
-    return (await face.do(sandbox.get_info())).state == e2b.SandboxState.PAUSED
+    return cast(bool, (await face.do(sandbox.get_info())).state == e2b.SandboxState.PAUSED)
 
 
 async def test_without_auto_resume_a_paused_sandbox_stays_so(face: Face, anew: Any) -> None:

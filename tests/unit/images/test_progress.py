@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from atoll.images.progress import BuildProgress
 from atoll.types import Progress
 
@@ -48,7 +50,7 @@ def test_each_round_is_named_and_counts_its_packages() -> None:
 
 
 def test_the_whole_goes_once_from_beginning_to_end_whatever_apt_repeats() -> None:
-    wholes = [each.whole for each in reports(OUTPUT + OUTPUT)]
+    wholes: list[Any] = [each.whole for each in reports(OUTPUT + OUTPUT)]
     assert wholes == sorted(wholes)
     assert wholes[0] == 0 and wholes[7] == 0.4 and wholes[10] == wholes[11] == 0.97
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -54,7 +55,7 @@ async def test_base_is_unpacked_when_a_package_brings_it_ready_made(tmp_path: Pa
     assert (rootfs / "etc/link").readlink() == Path("/etc/tool")
     assert image.owners() == ()
     assert any(report.step == "unpacking the image" for report in reports)
-    wholes = [report.whole for report in reports]
+    wholes: list[Any] = [report.whole for report in reports]
     assert wholes == sorted(wholes) and wholes[0] == 0
     assert await images.ensure("base", reports.append) == image
 

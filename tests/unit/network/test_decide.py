@@ -35,12 +35,12 @@ BORDERS = {
 }
 
 
-def test_every_refused_range_has_its_borders_tested():
+def test_every_refused_range_has_its_borders_tested() -> None:
     assert set(BORDERS) == set(REFUSED)
 
 
 @pytest.mark.parametrize("text", sorted(REFUSED))
-def test_a_refused_range_is_refused_up_to_its_borders_and_no_further(text):
+def test_a_refused_range_is_refused_up_to_its_borders_and_no_further(text: str) -> None:
     network = ipaddress.ip_network(text)
     before, after = BORDERS[text]
     assert decide("internet", str(network[0]), 443)
@@ -58,31 +58,33 @@ def test_a_refused_range_is_refused_up_to_its_borders_and_no_further(text):
     "address",
     ["127.0.0.1", "10.254.0.1", "169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192", "::1"],
 )
-def test_what_must_never_be_reached_is_refused(address):
+def test_what_must_never_be_reached_is_refused(address: str) -> None:
     assert decide("internet", address, 80)
 
 
 @pytest.mark.parametrize("address", ["203.0.113.10", "198.51.100.10", "192.0.2.10", "2001:db8::1"])
-def test_documentation_ranges_pass_because_gateways_resolve_public_names_into_them(address):
+def test_documentation_ranges_pass_because_gateways_resolve_public_names_into_them(address: str) -> None:
     assert decide("internet", address, 443) is None
 
 
 @pytest.mark.parametrize("carrier", ["::ffff:", "64:ff9b::"])
-def test_an_ipv4_address_inside_an_ipv6_one_is_judged_as_itself(carrier):
+def test_an_ipv4_address_inside_an_ipv6_one_is_judged_as_itself(carrier: str) -> None:
     assert decide("internet", f"{carrier}10.0.0.1", 443)
     assert decide("internet", f"{carrier}8.8.8.8", 443) is None
 
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(st.ip_addresses(), st.integers(1, 65535))
-def test_without_a_network_everything_is_refused(address, port):
+def test_without_a_network_everything_is_refused(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int
+) -> None:
     assert decide("none", str(address), port)
 
 
-def test_port_0_is_refused():
+def test_port_0_is_refused() -> None:
     assert decide("internet", "8.8.8.8", 0)
 
 
-def test_the_hosts_own_addresses_are_refused_where_the_host_is_known():
+def test_the_hosts_own_addresses_are_refused_where_the_host_is_known() -> None:
     assert decide_here("internet", "127.0.0.1", 80)
     assert decide_here("none", "8.8.8.8", 80)

@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = 60
-    server: Server
+    server: Server  # type: ignore[assignment]  # not a server of the standard library
 
     def setup(self) -> None:
         super().setup()
@@ -173,7 +173,7 @@ class FakeSupervisor:
         self.agent = Server({})
         self.dials: list[tuple[str, int]] = []
         self.dial_error: ErrorBody | None = None
-        self.dial = self._dial_agent
+        self.dial: Callable[[int], socket.socket] = self._dial_agent
         self._listeners: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 import anyio.lowlevel
@@ -96,7 +96,7 @@ def test_input_may_come_from_an_async_iterable_and_output_go_to_a_coroutine(
         read.set(),
     )
 
-    async def source():
+    async def source() -> AsyncIterator[str | bytes]:
         yield "a"
         await anyio.lowlevel.checkpoint()
         yield b"b"
@@ -155,7 +155,7 @@ def test_files_stream_in_both_directions(supervisor: FakeSupervisor) -> None:
     supervisor.agent.routes["PUT", "/atoll/file"] = put
     supervisor.agent.routes["GET", "/atoll/file"] = get
 
-    async def pieces():
+    async def pieces() -> AsyncIterator[bytes]:
         for at in range(0, len(content), 70_000):
             yield content[at : at + 70_000]
 

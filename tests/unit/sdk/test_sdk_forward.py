@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 import anyio
 import pytest
@@ -15,7 +16,7 @@ from atoll import AsyncSandbox, Sandbox
 from atoll.protocol import ErrorBody
 
 
-def serve(supervisor: FakeSupervisor, answer) -> list[threading.Thread]:
+def serve(supervisor: FakeSupervisor, answer: Callable[[bytes], bytes]) -> list[threading.Thread]:
     """Let each dial reach a thread that reads to the end and then answers."""
     threads: list[threading.Thread] = []
 

@@ -9,6 +9,7 @@ import shutil
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -49,7 +50,7 @@ def members(draw: st.DrawFn) -> tuple[tarfile.TarInfo, bytes]:
 def archives(draw: st.DrawFn) -> bytes:
     rows = io.BytesIO()
     for info, content in draw(st.lists(members(), max_size=6)):
-        kind = draw(st.sampled_from([tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT]))
+        kind: Any = draw(st.sampled_from([tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT]))
         with contextlib.suppress(ValueError, UnicodeError, OverflowError):  # the format has no such header
             rows.write(info.tobuf(kind))
             rows.write(content + bytes(-len(content) % 512))

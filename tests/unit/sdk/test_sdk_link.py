@@ -6,12 +6,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info, sent
 
 from atoll import Images, Limits, Sandbox, Snapshots, Supervisor
 from atoll.errors import (
+    AtollError,
     ImageBuildError,
     InvalidSpecError,
     NameTakenError,
@@ -125,7 +127,7 @@ def test_a_failed_dial_is_the_supervisors_own_error(supervisor: FakeSupervisor, 
     supervisor.dial_error = ErrorBody(code="sandbox_crashed", message="it crashed", sandbox_id=SANDBOX_ID)
     with pytest.raises(Exception, match="it crashed") as raised:
         sandbox.dial(80)
-    assert raised.value.code == "sandbox_crashed"
+    assert cast(AtollError, raised.value).code == "sandbox_crashed"
 
 
 def test_logs_are_read_from_offset_to_offset_up_to_where_they_ended(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,8 @@ def test_callbacks_get_whole_characters_and_every_byte_of_text(
 ) -> None:
     pieces = [("o", bytes([byte])) for byte in "aé€🏝".encode()]
     supervisor.agent.routes[PROCESSES] = process(*pieces, ("e", b"oops"), ("o", b"\xf0\x9f"))
+    stdout: list[str]
+    stderr: list[str]
     stdout, stderr = [], []
     result = sandbox.run("x", on_stdout=stdout.append, on_stderr=stderr.append)
     assert stdout == ["a", "é", "€", "🏝", "\ufffd"]
@@ -260,7 +263,7 @@ def test_an_error_of_the_callers_own_input_kills_the_program_and_is_raised(
         handler.frames(("x", {"exit_code": 137, "signal": 9}))
         handler.chunk(b"")
 
-    def broken():
+    def broken() -> Iterator[bytes]:
         yield b"a"
         raise ZeroDivisionError
 
@@ -344,7 +347,7 @@ def test_a_terminal_gives_and_takes_raw_bytes(supervisor: FakeSupervisor, sandbo
 
 def test_a_line_and_a_list_are_not_mixed_up(sandbox: Sandbox) -> None:
     with pytest.raises(InvalidSpecError, match="shell line"):
-        sandbox.exec("rm -r /tmp/x")  # type: ignore[arg-type]
+        sandbox.exec("rm -r /tmp/x")
     with pytest.raises(InvalidSpecError, match="list"):
         sandbox.run(["ls"])  # type: ignore[arg-type]
     with pytest.raises(InvalidSpecError):

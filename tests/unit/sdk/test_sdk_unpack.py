@@ -6,6 +6,7 @@ import shutil
 import stat
 import tarfile
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -211,7 +212,7 @@ def test_a_file_of_zeroes_takes_no_disk(tmp_path: Path) -> None:
         lambda data: archive(member("x", b"0" * (1 << 20), type=b"x")) + data,
     ],
 )
-def test_a_damaged_archive_is_an_error(tmp_path: Path, damage) -> None:
+def test_a_damaged_archive_is_an_error(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     with pytest.raises(AgentError):
         unpack(damage(archive(member("a", b"hello"))), tmp_path / "out")
 

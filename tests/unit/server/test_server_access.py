@@ -7,7 +7,7 @@ import errno
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.applications import Starlette
@@ -270,8 +270,8 @@ def test_a_full_disk_costs_lines_and_no_request(tmp_path: Path, caplog: pytest.L
     with pytest.raises(InvalidSpecError, match="symbolic links"):
         AccessLog(tmp_path / "access.log")
     log = AccessLog(tmp_path / "other.log")
-    log._file.stream.close()
-    log._file.stream = Full()
+    cast(Any, log._file).stream.close()
+    cast(Any, log._file).stream = Full()
     app = logged(Starlette(), log)
     assert asyncio.run(_asked(app, "/")) == 404
     assert asyncio.run(_asked(app, "/")) == 404

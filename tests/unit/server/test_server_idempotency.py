@@ -10,7 +10,8 @@ from unittest.mock import patch
 import pytest
 
 from atoll.server.e2b.answers import Refusal
-from atoll.server.e2b.creation import IDEMPOTENCY, Creation
+from atoll.server.e2b.attributes import IDEMPOTENCY
+from atoll.server.e2b.creation import Creation
 from atoll.server.e2b.idempotency import KEEP_S, Idempotency
 from atoll.server.e2b.wire import Sandbox
 
@@ -93,6 +94,7 @@ def test_what_a_server_made_before_it_was_started_again_is_known_for_a_day_too()
             return sandbox_id
 
     creation = Creation(Views(), Idempotency(time.monotonic))  # type: ignore[arg-type]
+    found: Any
     for age_s, found in ((KEEP_S - 600, "s1"), (KEEP_S + 1, None)):
 
         async def those_there_are(team: str, age_s: float = age_s) -> list[Any]:

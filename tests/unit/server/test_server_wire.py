@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -193,7 +194,7 @@ def test_a_running_sandbox_is_told_with_the_hosts_means_where_it_has_no_limits()
 
 
 def test_a_sleeping_sandbox_says_what_was_kept_of_it() -> None:
-    def mode(**more: object) -> str:
+    def mode(**more: Any) -> str:
         return str(
             json.loads(msgspec.json.encode(VIEWS.detail(sandbox(1, state="suspended", **more))))["pauseMode"]
         )

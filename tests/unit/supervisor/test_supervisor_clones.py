@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
@@ -110,7 +110,7 @@ async def test_a_copy_gets_an_identity_of_its_own_and_forgets_connections(world:
     assert told.generation == 2
     assert told.entropy
     assert told.env == {"LANG": "C", "A": "1", "B": "2"}
-    running = world.system.registry.sandbox(made["sandbox_id"]).running
+    running: Any = world.system.registry.sandbox(made["sandbox_id"]).running
     assert running.link.calls == ["reset 1"]
 
 
@@ -314,7 +314,7 @@ async def test_a_rollback_goes_back_along_the_sandbox_s_own_line_only(world: Wor
 
     async def back(sandbox_id: str, name: str) -> str:
         answer = await world.ask("POST", f"/v1/sandboxes/{sandbox_id}/rollback", {"snapshot": name})
-        return answer.json.get("code", "done")
+        return cast(str, answer.json.get("code", "done"))
 
     one, other = (await world.create())["sandbox_id"], (await world.create())["sandbox_id"]
     for name in ("first", "second"):
@@ -357,7 +357,7 @@ async def test_what_starts_from_a_snapshot_of_a_closed_sandbox_is_closed_unless_
     for asked, network in (({}, "none"), ({"network": "internet"}, "internet")):
         made = await world.create(from_snapshot="closed", **asked)
         assert made["network"] == network
-        assert world.system.registry.sandbox(made["sandbox_id"]).running.link.policy == network
+        assert cast(Any, world.system.registry.sandbox(made["sandbox_id"]).running).link.policy == network
     assert (await world.create())["network"] == "internet"
 
 
@@ -415,7 +415,7 @@ async def test_a_rollback_to_an_unknown_snapshot_is_not_found(world: World) -> N
 async def test_an_operation_goes_on_when_its_client_leaves(world: World) -> None:
     sandbox_id, one = await _made(world)
     going_on = world.host.hold("checkpoint")
-    asking = world.system.tasks.watch(world.ask("POST", f"{one}/suspend"))
+    asking = world.system.tasks.watch(cast(Any, world.ask("POST", f"{one}/suspend")))
     await world.until(lambda: any(call.method == "checkpoint" for call in world.host.calls))
     asking.cancel()
     await world.until(asking.done)

@@ -5,6 +5,7 @@ import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -83,8 +84,8 @@ def test_what_may_be_added_at_first_is_known_wherever_no_memory_knows_it(
         "disk": Path("disk"),
         **changes,
     }
-    layers = SimpleNamespace(use=lambda _: TreeUse(0, 7), outgrows=lambda *_: not is_empty)
-    growth = growth_at_start(layers, SimpleNamespace(**plan))
+    layers: Any = SimpleNamespace(use=lambda _: TreeUse(0, 7), outgrows=lambda *_: not is_empty)
+    growth = growth_at_start(layers, cast(Any, SimpleNamespace(**plan)))
     assert (growth and growth.files) == files
 
 
@@ -121,8 +122,8 @@ def test_a_disk_with_the_default_limit_is_measured_only_when_its_kernel_asks(tmp
             raise EngineError("it has ended")
 
     gone = asyncio.Event()
-    layers = SimpleNamespace(use=lambda _: TreeUse(5 << 30, 0))
-    running = SimpleNamespace(
+    layers: Any = SimpleNamespace(use=lambda _: TreeUse(5 << 30, 0))
+    running: Any = SimpleNamespace(
         machine=Machine(), disk=tmp_path, gone=gone, leaving=False, limits_changed=asyncio.Event()
     )
     watch = DiskMonitor(running, layers, lambda: Limits(disk_mib=20_480), lambda: True)
@@ -142,7 +143,7 @@ def test_what_doctor_says_of_the_default_limits() -> None:
     assert (engine.level, "no limit of the disk" in engine.message) == ("note", True)
 
 
-def test_a_tree_counts_every_name_and_the_pages_of_hard_links_once(tmp_path) -> None:
+def test_a_tree_counts_every_name_and_the_pages_of_hard_links_once(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "small").write_bytes(b"x")
     (tmp_path / "again").hardlink_to(tmp_path / "sub" / "small")
@@ -166,7 +167,7 @@ def test_a_directory_that_becomes_a_link_while_it_is_measured_is_left_out(tmp_pa
     assert len(found) == 2
 
 
-def test_a_disk_that_could_not_be_measured_is_measured_again(monkeypatch) -> None:
+def test_a_disk_that_could_not_be_measured_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[object, ...]] = []
     gone = asyncio.Event()
 
@@ -188,16 +189,18 @@ def test_a_disk_that_could_not_be_measured_is_measured_again(monkeypatch) -> Non
         return TreeUse(0, 0)
 
     monkeypatch.setattr(diskwatch, "_AGAIN_S", 0.01)
-    running = SimpleNamespace(
+    running: Any = SimpleNamespace(
         machine=Machine(), disk=Path(), gone=gone, leaving=False, limits_changed=asyncio.Event()
     )
-    asyncio.run(DiskMonitor(running, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
+    asyncio.run(DiskMonitor(running, cast(Any, SimpleNamespace(use=use)), lambda: Limits(disk_mib=1)).run())
     ((growth, event_fd),) = told
     assert growth == DiskGrowth(size_bytes=1 << 20, files=1 << 60)
     assert event_fd is not None
 
 
-def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_again(monkeypatch) -> None:
+def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Machine:
         machine_id = "m"
 
@@ -215,10 +218,10 @@ def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_agai
         pauses.append(seconds)
         raise OSError("enough")
 
-    running = SimpleNamespace(machine=Machine(), disk=Path(), gone=asyncio.Event(), leaving=False)
+    running: Any = SimpleNamespace(machine=Machine(), disk=Path(), gone=asyncio.Event(), leaving=False)
     running.gone.set()
-    monkeypatch.setattr(diskwatch.asyncio, "sleep", paused)
-    asyncio.run(DiskMonitor(running, SimpleNamespace(use=use), lambda: Limits(disk_mib=1)).run())
+    monkeypatch.setattr(cast(Any, diskwatch).asyncio, "sleep", paused)
+    asyncio.run(DiskMonitor(running, cast(Any, SimpleNamespace(use=use)), lambda: Limits(disk_mib=1)).run())
     assert [pause < 1 for pause in pauses] == [True]
 
 
@@ -233,7 +236,7 @@ def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_agai
 def test_the_reason_of_a_crash_names_the_memory_limit_that_was_reached(
     limits: Limits, hit: bool, said: str
 ) -> None:
-    running = SimpleNamespace(reason=None, machine=SimpleNamespace(hit_memory_limit=lambda: hit))
-    assert said in crash_reason(SimpleNamespace(limits=limits), running)
+    running: Any = SimpleNamespace(reason=None, machine=SimpleNamespace(hit_memory_limit=lambda: hit))
+    assert said in crash_reason(cast(Any, SimpleNamespace(limits=limits)), running)
     running.reason = "somebody knows better"
-    assert crash_reason(SimpleNamespace(limits=limits), running) == "somebody knows better"
+    assert crash_reason(cast(Any, SimpleNamespace(limits=limits)), running) == "somebody knows better"

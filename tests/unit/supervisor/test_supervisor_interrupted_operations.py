@@ -188,7 +188,7 @@ def test_a_write_that_finds_the_disk_full_says_so_and_the_next_one_works(tmp_pat
             connection.execute("CREATE TABLE big (content BLOB)")
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             connection.execute(f"PRAGMA max_page_count={pages}")
-            statement = ("INSERT INTO big VALUES (zeroblob(1000000))", [])
+            statement: tuple[str, list[object]] = ("INSERT INTO big VALUES (zeroblob(1000000))", [])
             with pytest.raises(NoSpaceError):
                 database._transact([statement], durable=True)
             connection.execute(f"PRAGMA max_page_count={pages + 1000}")

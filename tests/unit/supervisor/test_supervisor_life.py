@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from atoll.errors import EngineError, SandboxNotFoundError
 from atoll.supervisor.settings import Settings
@@ -277,7 +278,7 @@ async def test_the_second_create_takes_a_warm_machine(world: World) -> None:
     assert made["sandbox_id"] == ready
     assert len([call for call in world.host.calls if call.method == "start"]) == starts
     assert world.agents.inits[-1].hostname == "two"
-    running = world.system.registry.sandbox("two").running
+    running: Any = world.system.registry.sandbox("two").running
     assert running.link.policy == "none"
     await world.until(lambda: world.system.pool.ids())
 

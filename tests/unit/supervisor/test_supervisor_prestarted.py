@@ -7,7 +7,7 @@ import functools
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 from atoll.errors import EngineError, UnsupportedError
@@ -121,7 +121,7 @@ async def test_one_that_is_of_no_use_costs_only_time(world: World) -> None:
     prestarted.lost = True
     assert (await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/resume")).status == 200
     assert world.host.methods(prestarted.machine_id) == ["prestart", "restore", "start"]
-    link = world.system.registry.sandbox(made["sandbox_id"]).running.link
+    link = cast(Any, world.system.registry.sandbox(made["sandbox_id"]).running).link
     assert link.calls[-3:-1] == ["open_uplink", "prepare"]
 
 

@@ -22,8 +22,8 @@ def test_who_has_no_limit_of_its_own_counts_as_the_whole_host() -> None:
 
 @pytest.mark.parametrize("name", ["running", "suspended", "vcpus", "memory_mib"])
 def test_each_quota_holds_to_the_last_one_and_no_further(name: str) -> None:
-    quotas = Quotas(**{name: 2})  # type: ignore[arg-type]
-    one, two, three = (TeamUse(**{name: count}) for count in (1, 2, 3))  # type: ignore[arg-type]
+    quotas = Quotas(**{name: 2})
+    one, two, three = (TeamUse(**{name: count}) for count in (1, 2, 3))
     check_growth("reef", quotas, one, two)
     with pytest.raises(QuotaError, match="reef.* 3 .* 2"):
         check_growth("reef", quotas, two, three)

@@ -109,6 +109,7 @@ async def test_lists_show_the_sandboxes_and_snapshots_of_a_team_alone(world: Wor
 
 @in_world
 async def test_a_name_or_a_number_that_makes_no_sense_is_refused(world: World) -> None:
+    body: dict[str, Any]
     for body in ({"name": "../up"}, {"name": "a" * 33}, {"name": "a", "quotas": {"running": -1}}):
         assert (await world.ask("POST", "/v1/teams", body)).status == 400
     await world.ask("POST", "/v1/teams", {"name": "reef"})

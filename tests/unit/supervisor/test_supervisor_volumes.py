@@ -238,7 +238,7 @@ async def test_a_team_that_has_used_up_its_disk_uploads_no_more(world: World) ->
 
 
 @in_world
-async def test_a_volume_that_is_listed_often_waits_for_itself_and_lets_others_go_first(_: World) -> None:
+async def test_a_volume_that_is_listed_often_waits_for_itself_and_lets_others_go_first(_: object) -> None:
     lists, running = VolumeLists(), list[str]()
     go_on = asyncio.Event()
 

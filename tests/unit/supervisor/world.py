@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import functools
 import inspect
 import json
@@ -13,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -259,7 +260,7 @@ class FakeImages:
     async def forget_team(self, team: str) -> None:
         pass
 
-    def pulled_for(self, team: str) -> list[Image]:
+    def pulled_for(self, team: str) -> builtins.list[Image]:
         return self.pulled.get(team, [])
 
     def give_up(self, digest: str) -> bool:
@@ -289,7 +290,7 @@ class FakeImages:
         assert image
         return image
 
-    def unneeded(self, in_use: set[str]) -> list[Path]:
+    def unneeded(self, in_use: set[str]) -> builtins.list[Path]:
         return []
 
     def is_only_name(self, name: str) -> bool:
@@ -369,14 +370,14 @@ class World:
         rooms = Rooms(
             engine=lambda _: FakeEngine(self.host),
             programs=Programs(self.home.bin, self.home.path / "runsc", self.home.path / "atoll-agent"),
-            images=self.images,
-            layers=self.layers,
-            links=self.links,
+            images=cast(Any, self.images),
+            layers=cast(Any, self.layers),
+            links=cast(Any, self.links),
             cgroups=None,
             nameserver="192.0.2.53",
             complete=self.complete,
             prestarted_machines=self.prestarted_machines,
-            agents=self.agents,
+            agents=cast(Any, self.agents),
         )
         self.system = System(
             self.home, self.settings, rooms, clock=Clock(self._tick, lambda: self.boot_s, self.boot)
