@@ -8,8 +8,8 @@ from tests.compat import refused
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 WRAPPED = [
-    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
-    *sorted(ROOT.glob("docs/**/*.md")),
+    *PAGES,
+    *sorted(ROOT.glob("native/**/*.md")),
 ]
 LINE_CHARACTERS = 100
 
