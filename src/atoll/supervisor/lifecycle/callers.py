@@ -1,4 +1,4 @@
-"""Who waits for sandboxes that are made: whoever goes away before it has them leaves none behind."""
+"""Tracks the clients that wait for new sandboxes: a client that leaves early leaves none behind."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 class Caller:
-    """Who asked for sandboxes, and may go away before it has them.
+    """Represents a client that asked for sandboxes, and may leave before it has them.
 
     Args:
-        token: What it chose to be named by from other connections.
+        token: The name that the client chose, so that other connections can refer to it.
 
     Attributes:
-        made: The ids of what it was given.
-        over: Set when it was given nothing, or nothing is left of that.
+        made: The ids of the sandboxes that it was given.
+        over: Set when it was given none, or none of them is left.
     """
 
     def __init__(self, token: str | None = None) -> None:
@@ -40,24 +40,24 @@ class Caller:
 
     @property
     def has_left(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether the client has left."""
         return self._left.is_set()
 
     def leave(self) -> None:
-        """Note that nobody waits any more."""
+        """Note that the client has left."""
         self._left.set()
 
     def check(self) -> None:
-        """Stop here if nobody waits any more: what would be made now were only to be killed.
+        """Stop here if the client has left: what would be made now would only be killed.
 
         Raises:
-            StateError: It has left.
+            StateError: The client has left.
         """
         if self.has_left:
             raise StateError("whoever asked for it has gone away")
 
     async def unless_left(self, work: asyncio.Task[_T]) -> _T:
-        """The result of a work that others may wait for, too: it goes on when this caller leaves.
+        """The result of a task that others may wait for too: it continues when this caller leaves.
 
         Raises:
             StateError: The caller left meanwhile.
@@ -72,13 +72,13 @@ class Caller:
 
 
 class Callers:
-    """Kills what was made for those who left without it.
+    """Kills what was made for callers that left before they got it.
 
     Args:
         registry: All sandboxes.
         kills: Ends them.
-        tasks: Owner of what goes on after somebody has left.
-        now_s: Seconds, never going back.
+        tasks: Owner of the work that continues after a caller has left.
+        now_s: A clock in seconds that never goes back.
     """
 
     def __init__(self, registry: Registry, kills: Kills, tasks: Tasks, now_s: Callable[[], float]) -> None:
@@ -87,13 +87,15 @@ class Callers:
         self._tasks = tasks
         self._now_s = now_s
         self._waiting: dict[str, Caller] = {}
-        # Those who have been answered can still say for a minute that they were interrupted while they read it.
+        # For a minute after an answer, its caller can still say that it was interrupted while reading it.
         self._answered: OrderedDict[str, tuple[Caller, float]] = OrderedDict()
 
     async def make(
         self, caller: Caller, work: Callable[[], Coroutine[Any, Any, Sequence[SandboxInfo]]]
     ) -> Sequence[SandboxInfo]:
-        """Do what the caller asked for, in a task that goes on without it; what is made for nobody is killed.
+        """Do what the caller asked for, in a task that outlives it.
+
+        If the caller leaves, the results are killed.
 
         Raises:
             StateError: The caller left meanwhile.
@@ -115,7 +117,7 @@ class Callers:
                 self._remember(caller.token, caller)
 
     def leave(self, caller: Caller) -> None:
-        """The caller has gone away without what it asked for. Idempotent."""
+        """Note that the caller has left without what it asked for. Idempotent."""
         if caller.has_left:
             return
         caller.leave()
@@ -123,7 +125,7 @@ class Callers:
             self._tasks.spawn(self._undo(caller, caller.made))
 
     async def undo(self, token: str) -> None:
-        """Do what ``leave`` does for whoever named itself so, now or soon, and wait until nothing is left.
+        """Do what ``leave`` does for the caller with this token, now or soon, and wait until nothing is left.
 
         Raises:
             InvalidSpecError: The token is too long.
@@ -158,7 +160,7 @@ class Callers:
         _check(caller.token)
         before = self._answered.pop(caller.token, None)
         if before is not None and before[0].has_left:
-            caller.leave()  # the news that it left has overtaken what it asked for
+            caller.leave()  # the message that it left arrived before its request
         self._waiting[caller.token] = caller
 
     def _remember(self, token: str, caller: Caller) -> None:

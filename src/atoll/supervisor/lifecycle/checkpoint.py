@@ -1,4 +1,4 @@
-"""Memory and disk of a sandbox at one instant, without ending it."""
+"""Captures a sandbox's memory and disk at one moment without ending the sandbox."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.relayer import Relayer
     from atoll.supervisor.machines.running_machine import RunningMachine
 
-# Copying as little takes a millisecond or two: it is done while the guest stands still for its memory.
+# Copying this little takes a millisecond or two, so it is done while the guest is frozen for its memory.
 _AT_ONCE_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
 
 
 class CapturedState(msgspec.Struct, frozen=True):
-    """What was captured: the memory, the layer on top of the sandbox's own stack, and how long the guest stood still.
+    """The result of a capture: memory, the top layer, and how long the guest was frozen.
 
-    There is no layer where the engine keeps the disk: it is captured with the memory. With ``being_written`` the
-    sandbox goes on, and not all of its memory is written yet, see ``Checkpoints.written``.
+    The layer lies above the sandbox's own stack.
+
+    If the engine keeps the disk, there is no layer: the disk is captured with the memory. If
+    ``being_written`` is set, the sandbox goes on before all of its memory is written, see
+    ``Checkpoints.written``.
     """
 
     checkpoint: Path
@@ -46,11 +49,11 @@ class CapturedState(msgspec.Struct, frozen=True):
 
 
 class Checkpoints:
-    """Captures sandboxes; the caller holds the sandbox's lock.
+    """Captures sandboxes. The caller holds the sandbox's lock.
 
     Args:
         parts: What sandboxes are made of.
-        relayer: Have a running sandbox stand beside its disk for a moment, to freeze its layer below it.
+        relayer: Detaches a running sandbox from its disk for a moment, so that its layer can be frozen.
     """
 
     def __init__(self, parts: Parts, relayer: Relayer) -> None:
@@ -68,25 +71,26 @@ class Checkpoints:
         flushed: bool,
         in_memory: bool = True,
     ) -> CapturedState:
-        """Write its memory into the new directory ``into`` and its disk into a layer: of that id where it is copied.
+        """Write the memory into the new directory ``into`` and the disk into a layer, ``layer_id`` if copied.
 
-        What need not be flushed may lie in memory instead, in directories of the same name, see ``forget``, and copies
-        may be begun while it is written: ``CapturedState.being_written``.
+        A running sandbox goes on. A paused or suspended sandbox keeps its state and is not woken.
 
-        A running one goes on; a paused or suspended one stays what it is and is not woken.
+        What need not be flushed may be kept in memory, in directories of the same name, see ``forget``.
+        Copies may then start while it is still being written, see ``CapturedState.being_written``.
 
         Args:
-            copy_most_bytes: A running one that has changed more of its disk than that gets its layer frozen where
-                that can be, which stops it for as long as a suspend and a waking; else the layer is copied.
-            flushed: Whether the caller will have it all on the disk, so that most of it may be written before.
-                Else it is only for copies that are made at once.
-            in_memory: Whether what need not be flushed may lie in memory.
+            copy_most_bytes: If a running sandbox has changed more of its disk than this, its layer is frozen
+                where possible, which stops it for as long as a suspend and a wake. Otherwise the layer is
+                copied.
+            flushed: Whether the caller needs everything on the disk; most of it may then be written in
+                advance. Otherwise the capture serves only copies that are made at once.
+            in_memory: Whether what need not be flushed may be kept in memory.
 
-        Postcondition: on any exception neither directory nor layer is left.
+        Postcondition: on any exception neither the directory nor the layer is left.
         """
         disk = self._parts.paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         freezes = await self._freezes(sandbox, disk, copy_most_bytes)
-        # A machine of an older atoll runs in an engine that cannot tell when copies may begin.
+        # A machine of an older atoll runs in an engine that cannot report when copies may start.
         is_current = sandbox.row.versions.engine == self._parts.programs.current.engine
         on_disk = flushed or freezes or sandbox.row.engine_disk or sandbox.row.state == "suspended"
         if in_memory and is_current and not on_disk:
@@ -111,12 +115,12 @@ class Checkpoints:
             raise
 
     async def written(self, sandbox: Sandbox, capture: CapturedState) -> None:
-        """Return when all of a capture is written. Before, nobody may be told of a copy of it.
+        """Return when a capture is completely written. Until then, no copy of it may be reported to a client.
 
         Raises:
-            OutgrownError: It does not fit into memory.
-            SandboxCrashedError: The sandbox has ended: the capture is of no use.
-            SandboxNotFoundError: It was killed; nor is it then.
+            OutgrownError: The capture does not fit into memory.
+            SandboxCrashedError: The sandbox has ended, so the capture cannot be used.
+            SandboxNotFoundError: The sandbox was killed, so the capture cannot be used.
         """
         if capture.being_written:
             running = self._parts.running_of(sandbox)
@@ -126,18 +130,19 @@ class Checkpoints:
                 raise OutgrownError(error.message, hint=error.hint) from error
 
     def forget(self, into: Path) -> None:
-        """Have what ``capture`` has written erased, in memory too. What copies need of it is theirs."""
+        """Erase what ``capture`` has written, also in memory. Copies keep the parts that they need."""
         paths = self._parts.paths
         for path in (into, paths.forks / into.name, paths.forks_pages / into.name):
             self._parts.trash.take(path)
 
     async def assert_lives(self, sandbox: Sandbox) -> None:
-        """See that the guest of a sandbox that was captured goes on: one that was killed while it stood still ends as
-        soon as it is thawed, and so would each copy of it.
+        """Check that the guest of a captured sandbox goes on.
+
+        A guest that was killed while frozen ends as soon as it is thawed, and so would each copy of it.
 
         Raises:
-            SandboxCrashedError: It has ended.
-            SandboxNotFoundError: It was killed.
+            SandboxCrashedError: The guest has ended.
+            SandboxNotFoundError: The sandbox was killed.
         """
         if sandbox.row.state != "running":
             return
@@ -160,27 +165,27 @@ class Checkpoints:
     async def _frozen_below(
         self, sandbox: Sandbox, into: Path, disk: Path, *, flushed: bool
     ) -> CapturedState:
-        """Freeze the writable layer of a running sandbox, which goes on above it as another machine."""
+        """Freeze the writable layer of a running sandbox, which then goes on above it as another machine."""
 
         async def freeze() -> CapturedState:
             await self._link(sandbox, into)
             return await self._frozen(sandbox, into, disk, durable=False)
 
         if flushed:
-            # Whatever waits for the disk while the guest stands still would wait for all of this.
+            # Anything that waits for the disk while the guest is frozen would also wait for all of this.
             await asyncio.to_thread(sync_tree, disk)
         capture, stopped_ms = await self._relayer.relayer(sandbox, freeze)
-        # The stack may have been shortened meanwhile.
+        # The stack may have been shortened in the meantime.
         return CapturedState(into, capture.layer_id, sandbox.row.stack, stopped_ms)
 
     async def _frozen(
         self, sandbox: Sandbox, into: Path, disk: Path, *, durable: bool = True
     ) -> CapturedState:
-        """Make the writable layer of a sleeping sandbox the layer, and give the sandbox a new one: no copy."""
+        """Turn a sleeping sandbox's writable layer into the layer, without a copy, and give it a new one."""
         layers, old_stack = self._parts.layers, sandbox.row.stack
         async with self._parts.layer_gc.lock:
             try:
-                # Not cut short: nothing may undo it, or mount the disk, while a thread still moves files.
+                # Not cut short: nothing may undo this or mount the disk while a thread still moves files.
                 layer_id = await to_the_end(asyncio.to_thread(layers.freeze, disk))
                 stack = (layer_id, *old_stack)
                 await self._parts.registry.change(sandbox, durable=durable, stack=stack)
@@ -199,9 +204,12 @@ class Checkpoints:
     async def _into_memory(
         self, sandbox: Sandbox, name: str, disk: Path, layer_id: str
     ) -> CapturedState | None:
-        """Do what ``_copied`` does, with the memory in memory; None where it has to lie on the disk."""
+        """Do what ``_copied`` does, with the memory kept in memory.
+
+        Returns None if it has to be on the disk.
+        """
         running = self._parts.running_of(sandbox)
-        # What is still in the file of a restore is not counted.
+        # Pages that a restore has not yet read from its file are not counted.
         await running.alive(running.machine.prepare(), sandbox.sandbox_id)
         with self._memory.room(name, running.machine.memory_bytes()) as room:
             if room is None:
@@ -247,7 +255,7 @@ class Checkpoints:
         paused: bool,
         pages: Path | None = None,
     ) -> tuple[float, bool]:
-        """How long the guest stood still, and whether all is written: with ``pages``, for its memory, it may not be."""
+        """How long the guest was frozen, and whether all memory is written. With ``pages`` it may not be."""
         if pages is not None:
             await running.machine.prepare(into, room=pages)
         elif not paused:

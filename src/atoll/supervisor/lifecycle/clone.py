@@ -1,4 +1,4 @@
-"""Restored copies: a machine that goes on from a checkpoint as somebody else, on a disk of its own."""
+"""Restores copies: a machine continues from a checkpoint with a new identity and its own disk."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Clones:
     async def clone(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], *, being_written: bool = False
     ) -> tuple[Sandbox, RunningMachine]:
-        """Restore a copy on new disk and link. It runs when this returns; its row is not kept yet.
+        """Restore a copy with a new disk and link. It runs when this returns; its row is not stored yet.
 
-        The row's ``stack`` is that of the checkpoint's disk; the sandbox's may be another, see ``Layers.branch``.
-        ``env_inside`` is the sandbox environment that the checkpoint's memory has, ``being_written`` as in
-        ``MachinePlan``.
+        The row's ``stack`` is that of the checkpoint's disk. The sandbox's stack may differ, see
+        ``Layers.branch``. ``env_inside`` is the sandbox environment in the checkpoint's memory;
+        ``being_written`` is as in ``MachinePlan``.
 
         Raises:
-            SandboxCrashedError: Its guest has ended as soon as it ran.
+            SandboxCrashedError: The guest ended as soon as it ran.
 
-        Postcondition: on any exception nothing of it is left.
+        Postcondition: on any exception nothing of the copy is left.
         """
         try:
             try:
@@ -73,7 +73,7 @@ class Clones:
                 row = row.but(stack=tuple(stack))
             link = await self._parts.links.take()
             link.set_policy(row.network)
-            # Copies share the memory that none of them touches.
+            # Copies share the memory pages that none of them touches.
             plan = self._parts.plan(row, checkpoint=checkpoint, read_ahead=False, being_written=being_written)
             running = await self._begin(row, plan, env_inside, link)
         except BaseException:
@@ -82,7 +82,7 @@ class Clones:
         return Sandbox(row.but(**machine_columns(running))), running
 
     async def undo(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Give up a copy that has just been made."""
+        """End a copy that has just been made, and free what it uses."""
         await self._parts.running_machines.end(running)
         await self._give_up(running.link, running.disk)
 
@@ -92,7 +92,7 @@ class Clones:
         wanted = branched_init(row, env_inside, self._parts.images.facts(row.image_digest).env)
         running = await self._parts.running_machines.begin(plan, link, wanted)
         try:
-            # The guest believes in connections that belong to its original.
+            # The guest still considers connections open that belong to its original.
             await link.reset_connections(read_flows(plan.checkpoint) if plan.checkpoint else [])
         except BaseException:
             await to_the_end(self._parts.running_machines.end(running))

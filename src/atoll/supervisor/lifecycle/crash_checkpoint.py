@@ -1,4 +1,4 @@
-"""What a crash leaves of a sandbox whose disk the engine keeps: its newest instant, memory and disk."""
+"""Keeps the newest checkpoint of a sandbox whose disk the engine keeps, for use after a crash."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ _log = logging.getLogger(__name__)
 
 
 def keep_instant(parts: Parts, row: SandboxRow, checkpoint: Path) -> None:
-    """Have the next use of a sandbox after a crash go on from this checkpoint, whoever else owns its files.
+    """Make the next use of a sandbox after a crash go on from this checkpoint.
 
-    Does nothing where the disk is made of layers: a crash leaves it as it is. Where it cannot be done, the
-    instant before stays.
+    Something else may own the checkpoint's files.
+
+    Does nothing if the disk is made of layers: a crash leaves such a disk as it is. If this fails, the
+    previous checkpoint stays.
     """
     if not row.engine_disk:
         return

@@ -1,4 +1,4 @@
-"""What the next use of a crashed sandbox does: what ``on_crash`` says."""
+"""Recovers crashed sandboxes at their next use, as ``on_crash`` says."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _How = Literal["disk", "snapshot", "checkpoint"]
 
 
 class CrashRecovery:
-    """Decides how crashed sandboxes go on; the caller holds the sandbox's lock.
+    """Decides how crashed sandboxes go on. The caller holds the sandbox's lock.
 
     Args:
         registry: The sandboxes and snapshots.
-        roll_back: Brings a snapshot back in place, and changes columns of the row with it.
-        boot: Starts a sandbox from its disk, and changes columns of the row with it.
+        roll_back: Rolls a sandbox back in place, and changes columns of its row with it.
+        boot: Starts a sandbox from its disk, and changes columns of its row with it.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class CrashRecovery:
         self._boot = boot
 
     async def revive(self, sandbox: Sandbox, columns: dict[str, Any], *, by_hand: bool) -> None:
-        """Have a crashed sandbox run again, its lease in ``columns``.
+        """Make a crashed sandbox run again, with the lease in ``columns``.
 
         Args:
-            columns: What the row gets with it.
-            by_hand: Somebody asked for just that.
+            columns: The columns to change in its row with it.
+            by_hand: Whether somebody asked for exactly that.
 
         Raises:
-            SandboxCrashedError: It is to stay as it is until somebody decides.
+            SandboxCrashedError: The sandbox stays crashed until somebody resumes it.
         """
         wanted = sandbox.row.on_crash
         if wanted == "stop" and not by_hand:
@@ -56,7 +56,7 @@ class CrashRecovery:
             await self._boot(sandbox, self._told(sandbox, columns, how))
 
     def _told(self, sandbox: Sandbox, columns: dict[str, Any], how: _How) -> dict[str, Any]:
-        """The columns, and what people are told: nobody's memory is ever lost silently."""
+        """The columns and the message for users: memory is never lost silently."""
         recovery = Recovery(
             at=self._registry.now_s(), how=how, reason=sandbox.row.reason or "it is not known why"
         )

@@ -1,4 +1,4 @@
-"""Sandboxes whose processes died."""
+"""Handles sandboxes whose processes died."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _log = logging.getLogger(__name__)
 
 
 class Crashes:
-    """Notices a machine's unexpected end and makes its sandbox ``crashed``.
+    """Notices when a machine ends unexpectedly, and marks its sandbox ``crashed``.
 
     Args:
         registry: The sandboxes.
-        running_machines: Where the machines are.
-        tasks: Owner of the watching.
+        running_machines: Frees the machines.
+        tasks: Owner of the watchers.
     """
 
     def __init__(self, registry: Registry, running_machines: RunningMachines, tasks: Tasks) -> None:
@@ -30,25 +30,25 @@ class Crashes:
         self._tasks = tasks
 
     def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Watch a running machine that has just become the sandbox's."""
+        """Watch a running machine that a sandbox has just got."""
         self._tasks.watch(self._following(sandbox, running))
 
     async def _following(self, sandbox: Sandbox, running: RunningMachine) -> None:
         await running.gone.wait()
         if not running.leaving:
-            # At once, before anything is waited for: clients hang on these.
+            # At once, before anything is awaited: clients wait on these connections.
             running.hang_up()
         async with sandbox.lock:
-            # Who kills it comes next.
+            # If it was killed, the killing operation comes next.
             if sandbox.running is running and not running.leaving and not running.killed:
                 await self.crashed_locked(sandbox, running, crash_reason(sandbox.row, running))
 
     async def crashed_locked(self, sandbox: Sandbox, running: RunningMachine, reason: str) -> None:
-        """Free what is left of it and mark it; the caller holds the sandbox's lock."""
+        """Free what is left of the sandbox and mark it crashed. The caller holds its lock."""
         reason = with_losses(sandbox.row, reason)
         if not running.killed:
             _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
-        # Whoever asks while the rest is being freed is told already.
+        # Clients that ask while the rest is being freed already get this answer.
         sandbox.row = sandbox.row.but(state="crashed", reason=reason)
         sandbox.running = None
         await self._running_machines.end(running)
@@ -58,5 +58,5 @@ class Crashes:
                 sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None
             )
         except (AtollError, OSError) as error:
-            # It is crashed all the same: a next supervisor sees that nothing runs.
+            # The sandbox has crashed all the same: a restarted supervisor sees that nothing runs.
             _log.warning("the crash of sandbox %s is not written down: %s", sandbox.sandbox_id, error)

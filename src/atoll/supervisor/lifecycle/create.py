@@ -1,4 +1,4 @@
-"""Making sandboxes: from the pool, from an image, from a snapshot."""
+"""Makes sandboxes: from the warm pool, from an image, or from a snapshot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from atoll.network import Link
 
 
-# A boot waits for processes to start half of its time; more of them beside each other only take longer, all of them.
+# A boot waits for processes to start half of its time. More boots at once would only make all of them slower.
 _BOOTS_PER_PROCESSOR = 2
 
 
@@ -43,11 +43,11 @@ class Creation:
     """Makes sandboxes.
 
     Args:
-        parts: What they are made of.
+        parts: What sandboxes are made of.
         pool: Warm machines.
-        clones: Copies of snapshots.
-        templates: What templates stand for.
-        tasks: Owner of pulls and builds of images, which others may wait for.
+        clones: Restores copies of snapshots.
+        templates: Resolves templates to images or snapshots.
+        tasks: Owner of image pulls and builds, which other callers may wait for too.
     """
 
     def __init__(
@@ -58,29 +58,29 @@ class Creation:
         self._clones = clones
         self._templates = templates
         self._tasks = tasks
-        # Not for copies: what a guest was when its memory was kept may keep one waiting for long.
+        # Not for copies: depending on what its guest was doing at the checkpoint, a copy may take long.
         self._starts = asyncio.Semaphore(_BOOTS_PER_PROCESSOR * (os.cpu_count() or 1))
 
     async def create(
         self, spec: SandboxSpec, progress: Callable[[Progress], None], caller: Caller | None = None
     ) -> Sandbox:
-        """Make a sandbox and have it running.
+        """Make a sandbox and start it.
 
         Args:
-            caller: Who waits for it: nothing is begun any more that only it would need once it has left.
+            caller: The client that waits for it: once it has left, no step is started that only it needs.
 
         Raises:
-            InvalidSpecError: The spec makes no sense.
+            InvalidSpecError: The spec is invalid.
             NameTakenError: Another sandbox has the name.
             VolumeNotFoundError: The team has no volume of that name.
             ImageNotFoundError: There is no such image.
             SnapshotNotFoundError: There is no such snapshot.
             TemplateNotFoundError: There is no such template, or it has no such tag.
-            UnsupportedError: This host cannot hold one of the limits.
+            UnsupportedError: This host cannot enforce one of the limits.
             TeamNotFoundError: There is no such team.
-            QuotaError: Its team may have no more.
+            QuotaError: The quota of its team does not allow the sandbox.
 
-        Postcondition: on any exception nothing of it is left.
+        Postcondition: on any exception nothing of the sandbox is left.
         """
         caller = caller or Caller()
         caller.check()
@@ -133,19 +133,19 @@ class Creation:
             self._pool.refill(facts.digest)
 
     def _volumes(self, spec: SandboxSpec) -> dict[str, str]:
-        """The ids of what it mounts, by path."""
+        """The ids of the volumes that the sandbox mounts, by path."""
         if spec.from_snapshot is None:
             return self._parts.volumes.resolve(spec.volumes, spec.team)
         had = self._parts.registry.snapshot(spec.from_snapshot).volumes
         return self._parts.volumes.again(had, spec.volumes, spec.team)
 
     def _resolved(self, spec: SandboxSpec) -> SandboxSpec:
-        """The spec with what its template stands for."""
+        """The spec with its template replaced by the image or snapshot that it stands for."""
         build_id = spec.attributes.get(BUILD_ATTRIBUTE)
         if build_id is not None:
             if not self._templates.is_building(build_id):
                 raise StateError(f"the build {build_id} is over")
-            # who builds it knows nothing of the team's leases
+            # the program that builds a template does not know the team's bounds for leases
             lifecycle = self._parts.quotas.bounded(spec.team, spec.lifecycle)
             spec = msgspec.structs.replace(spec, lifecycle=lifecycle)
         if spec.template is None:
@@ -190,7 +190,10 @@ class Creation:
         )
 
     async def _dress(self, warm: Warm, blank: SandboxRow, facts: ImageFacts) -> Sandbox:
-        """Turn a warm machine into the sandbox that is wanted; its id and disk were chosen when it was made."""
+        """Turn a warm machine into the wanted sandbox.
+
+        Its id and disk were chosen when the machine was made.
+        """
         running = warm.running
         row = blank.but(
             sandbox_id=warm.sandbox_id,
@@ -292,10 +295,10 @@ class Creation:
 
 
 def check_like(spec: SandboxSpec, snapshot: SnapshotRow) -> None:
-    """Refuse what was settled when the sandbox of the snapshot was made.
+    """Refuse values that were fixed when the snapshot's sandbox was made.
 
     Raises:
-        InvalidSpecError: Says what.
+        InvalidSpecError: Names the value.
     """
     for name, asked, settled in (
         ("start", spec.start, snapshot.start),
@@ -309,10 +312,10 @@ def check_like(spec: SandboxSpec, snapshot: SnapshotRow) -> None:
 
 
 def check_spec(spec: SandboxSpec) -> None:
-    """Refuse a spec that makes no sense.
+    """Refuse an invalid spec.
 
     Raises:
-        InvalidSpecError: Says what.
+        InvalidSpecError: Says what is wrong.
     """
     check_name(spec.name)
     check_env(spec.env)
@@ -323,5 +326,5 @@ def check_spec(spec: SandboxSpec) -> None:
 
 
 def from_pool(spec: SandboxSpec) -> bool:
-    """Whether a warm machine, which has the default limits and no volumes, can be what the spec wants."""
+    """Whether a warm machine, with default limits and no volumes, satisfies the spec."""
     return not spec.limits.given() and spec.trust_host_ca is not False and not spec.volumes

@@ -1,4 +1,4 @@
-"""Changing what the programs of a sandbox get: variables, user, directory."""
+"""Changes the defaults of a sandbox's programs: variables, user, directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_SERVICES = 16
 
 
 class Defaults:
-    """Changes defaults.
+    """Changes the defaults of a sandbox's programs.
 
     Args:
         parts: What sandboxes are made of.
@@ -26,11 +26,11 @@ class Defaults:
         self._parts = parts
 
     async def change(self, sandbox: Sandbox, wanted: DefaultsRequest) -> None:
-        """Set what is given, for what is started from now on; snapshots of it and copies have it, too.
+        """Set the given values for programs started from now on, also in later snapshots and copies.
 
         Raises:
-            InvalidSpecError: The variables, the user or the directory make no sense.
-            StateError: It does not run.
+            InvalidSpecError: The variables, the user or the directory are invalid.
+            StateError: The sandbox does not run.
         """
         check_env(wanted.env or {})
         if wanted.user is not None and not 0 < len(wanted.user) <= _LONGEST:

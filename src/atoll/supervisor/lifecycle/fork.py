@@ -1,4 +1,4 @@
-"""Forks: running copies of a sandbox, all or none."""
+"""Forks sandboxes: makes running copies, all or none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from atoll.supervisor.storage.compaction import Compaction
 from atoll.types import OWN_ATTRIBUTES, Lifecycle, SandboxInfo
 
 COUNT_MOST = 100
-# Copying as much takes about as long as a machine's start.
+# Copying this much takes about as long as starting a machine.
 COPY_MOST_BYTES = 64 << 20
 _log = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ class Forks:
     """Forks sandboxes.
 
     Args:
-        parts: What they are made of.
-        checkpoints: How their state is taken.
-        clones: How copies are restored.
-        compaction: Is told that chains may have become longer.
-        at_once: How many copies to restore beside each other.
+        parts: What sandboxes are made of.
+        checkpoints: Captures their state.
+        clones: Restores the copies.
+        compaction: Is told when chains of layers may have become longer.
+        at_once: How many copies to restore at the same time.
     """
 
     def __init__(
@@ -61,18 +61,18 @@ class Forks:
         *,
         names: Sequence[str] = (),
     ) -> list[SandboxInfo]:
-        """Make ``count`` running copies of a sandbox as it is now; it stays what it is.
+        """Make ``count`` running copies of a sandbox as it is now. The sandbox itself does not change.
 
         Args:
-            lifecycle: That of the copies; None is the original's.
-            caller: Who waits for them: no copy is begun any more once it has left.
-            names: One for each copy, in their order; empty is no names.
+            lifecycle: The copies' lifecycle; None takes the original's.
+            caller: The client that waits for the copies: once it has left, no further copy is started.
+            names: One for each copy, in their order; empty gives them no names.
 
         Raises:
-            InvalidSpecError: ``count`` is not between 1 and 100, or the lifecycle or the names make no sense.
+            InvalidSpecError: ``count`` is not between 1 and 100, or the lifecycle or the names are invalid.
             NameTakenError: Another sandbox has one of the names; nothing was done.
-            StateError: It crashed, or has no memory.
-            QuotaError: Its team may have no more.
+            StateError: The sandbox has crashed, or has no memory.
+            QuotaError: The quota of its team does not allow the copies.
 
         Postcondition: on any exception no copy is left.
         """
@@ -92,7 +92,7 @@ class Forks:
     async def _either_way(
         self, sandbox: Sandbox, work: Callable[..., Awaitable[list[SandboxInfo]]]
     ) -> list[SandboxInfo]:
-        """Fork over the host's memory, and over the disk when that does not hold it."""
+        """Fork through the host's memory, or through the disk if the memory is too small."""
         try:
             try:
                 return await work(in_memory=True)
@@ -155,7 +155,8 @@ class Forks:
                     rows = [self._row(original, capture, *named) for named in ids.items()]
                     written = both.create_task(self._checkpoints.written(sandbox, capture))
                     copying = both.create_task(self._copies(rows, capture, caller, written))
-                    # The sandbox is somebody else's again when its memory is written, however long copies take.
+                    # Other operations get the sandbox back once its memory is written, however long the
+                    # copies take.
                     await asyncio.wait({written})
             except BaseExceptionGroup as group:
                 outgrown = (each for each in group.exceptions if isinstance(each, OutgrownError))

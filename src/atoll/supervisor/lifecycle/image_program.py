@@ -1,4 +1,4 @@
-"""The program that an image is for, run where that was asked for: an ordinary process, beside process 1."""
+"""Runs the program of an image where that was asked for: an ordinary process, beside process 1."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TAG = "image"
 
 
 def check_start(spec: SandboxSpec, facts: ImageFacts) -> None:
-    """Refuse to start the program of an image that has none.
+    """Refuse to start an image's program if the image has none.
 
     Raises:
-        InvalidSpecError: It has none.
+        InvalidSpecError: The image has no program.
     """
     if spec.start and not facts.argv:
         raise InvalidSpecError(
@@ -33,10 +33,10 @@ def check_start(spec: SandboxSpec, facts: ImageFacts) -> None:
 async def start_program_of(
     row: SandboxRow, facts: ImageFacts, running: RunningMachine, agents: Agents
 ) -> None:
-    """Start the program of a sandbox's image in a machine that has just booted, if its row wants that.
+    """Start the program of the sandbox's image in a machine that has just booted, if its row asks for it.
 
     Raises:
-        AtollError: It cannot be started.
+        AtollError: The program cannot be started.
     """
     if row.start and facts.argv:
         program = Program(argv=facts.argv, tag=TAG)

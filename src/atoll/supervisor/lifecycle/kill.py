@@ -1,4 +1,4 @@
-"""Ending sandboxes for good."""
+"""Kills sandboxes: ends them and erases their state."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Kills:
     """Kills sandboxes.
 
     Args:
-        parts: What they are made of.
+        parts: What sandboxes are made of.
     """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
     async def kill(self, sandbox: Sandbox) -> None:
-        """End it and erase its disk and memory, whatever state it is in; durable when this returns.
+        """End the sandbox, in any state, and erase its disk and memory. This is durable when it returns.
 
-        Its snapshots stay. An operation that it is in the middle of fails.
+        Its snapshots stay. An operation in progress on it fails.
         """
         if sandbox.lock.locked() and sandbox.running is not None:
-            # Whoever holds the lock may be waiting for this guest.
+            # The holder of the lock may be waiting for this guest.
             sandbox.running.killed = True
             try:
                 await sandbox.running.machine.kill()
@@ -39,7 +39,7 @@ class Kills:
             await self.kill_locked(sandbox)
 
     async def kill_locked(self, sandbox: Sandbox) -> None:
-        """Do what ``kill`` does, for a caller that holds the sandbox's lock."""
+        """Do what ``kill`` does. The caller holds the sandbox's lock."""
         if sandbox.row.state == "killed":
             return
         await self._parts.registry.change(sandbox, durable=True, state="killed", name=None)
@@ -47,11 +47,12 @@ class Kills:
             with self._parts.registry.pins.during(sandbox.sandbox_id):
                 await to_the_end(self.finish(sandbox))
         except (AtollError, OSError) as error:
-            # It never comes back: its row says so, until `gc` or the next supervisor has erased the rest.
+            # The sandbox never comes back: its row says so until `gc` or the next supervisor has erased the
+            # rest.
             _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)
 
     async def finish(self, sandbox: Sandbox) -> None:
-        """Erase what is left of a sandbox whose row says killed."""
+        """Erase what is left of a sandbox whose row says that it was killed."""
         running = sandbox.running
         if running is not None:
             await self._parts.running_machines.end(running)

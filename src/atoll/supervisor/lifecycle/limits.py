@@ -1,4 +1,4 @@
-"""Changing the limits and the network of a sandbox that is there."""
+"""Changes the limits and the network policy of an existing sandbox."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _log = logging.getLogger(__name__)
 
 
 async def tell_changed_memory(parts: Parts, sandbox: Sandbox) -> None:
-    """Tell the guest of one that runs again how much memory it has, if that may have changed while it was paused."""
+    """Tell a guest that runs again how much memory it has, if that may have changed while it was paused."""
     if sandbox.memory_untold:
         try:
             await _tell_memory(parts, sandbox, sandbox.row.limits)
-        except AtollError as error:  # whoever uses it is told, if it has crashed
+        except AtollError as error:  # if it has crashed, its next user is told
             _log.warning("sandbox %s does not know its memory: %s", sandbox.sandbox_id, error)
 
 
 async def _tell_memory(parts: Parts, sandbox: Sandbox, limits: Limits) -> None:
-    """Tell it how much memory it has: it ends its biggest program before that is full."""
+    """Tell the guest how much memory it has: the guest ends its biggest program before that is full."""
     running = parts.running_of(sandbox)
     memory_mib = limits.over(parts.default_limits).memory_mib or 0
     told = parts.agents.init(running.link, GuestInit(memory_bytes=memory_mib << 20))
@@ -39,7 +39,7 @@ async def _tell_memory(parts: Parts, sandbox: Sandbox, limits: Limits) -> None:
 
 
 class LimitChanges:
-    """Changes limits.
+    """Changes the limits and the network policy of sandboxes.
 
     Args:
         parts: What sandboxes are made of.
@@ -49,12 +49,12 @@ class LimitChanges:
         self._parts = parts
 
     async def change(self, sandbox: Sandbox, limits: Limits, *, best_effort: bool = False) -> None:
-        """Set the limits that are given, leave the others; at once where it runs, else with the next start.
+        """Set the given limits, at once if the sandbox runs, otherwise at its next start. Leave the others.
 
         Raises:
-            InvalidSpecError: No sandbox can live with one of them.
-            UnsupportedError: This host cannot hold one, or not change it while the sandbox runs.
-            QuotaError: Its team may not have so much.
+            InvalidSpecError: No sandbox can work with one of the limits.
+            UnsupportedError: This host cannot enforce a limit, or cannot change it while the sandbox runs.
+            QuotaError: The quota of its team does not allow that much.
 
         Postcondition: on any exception all limits are as they were.
         """
@@ -69,7 +69,7 @@ class LimitChanges:
 
     async def _change(self, sandbox: Sandbox, wanted: Limits) -> None:
         old, quotas = sandbox.row.limits, self._parts.quotas
-        # One that sleeps is asked for its place when it wakes.
+        # A sleeping sandbox is checked against the quota when it wakes.
         place = contextlib.nullcontext() if sandbox.running is None else quotas.running(sandbox.row, wanted)
         with place:
             try:
@@ -80,14 +80,14 @@ class LimitChanges:
                 raise
 
     async def change_network(self, sandbox: Sandbox, network: EgressPolicy) -> None:
-        """Say what the sandbox may reach from now on; ``"none"`` resets what it has open to the outside.
+        """Set what the sandbox may reach from now on; ``"none"`` resets its open connections to the outside.
 
-        Postcondition: on any exception it may reach what it could, or nothing.
+        Postcondition: on any exception it may reach what it could before, or nothing.
         """
         async with sandbox.lock:
             row, running = sandbox.row, sandbox.running
             check_action("limit", row.state, sandbox.sandbox_id)
-            # Taken away before the row says so, and given only then: never is there more than the row allows.
+            # Revoked before the row changes and granted only after: it never has more than the row allows.
             if running is not None and network == "none":
                 running.link.set_policy(network)
             await self._parts.registry.change(sandbox, network=network)
@@ -95,7 +95,7 @@ class LimitChanges:
                 running.link.set_policy(network)
 
     async def _put_back(self, sandbox: Sandbox, limits: Limits) -> None:
-        with contextlib.suppress(AtollError, OSError):  # the first failure is the one to tell
+        with contextlib.suppress(AtollError, OSError):  # the first failure is the one to report
             await self._apply(sandbox, limits)
 
     async def _apply(self, sandbox: Sandbox, limits: Limits) -> None:

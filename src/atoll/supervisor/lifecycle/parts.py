@@ -1,4 +1,4 @@
-"""What the operations on sandboxes have in common: the parts that a sandbox is made of."""
+"""Bundles what the operations on sandboxes have in common."""
 
 from __future__ import annotations
 
@@ -36,15 +36,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """One of each. ``watch_paused`` is told of a sandbox that has just been paused, ``watch_limits`` of each that runs.
+    """Holds one of each part that operations on sandboxes use.
+
+    ``watch_paused`` is called with each sandbox that has just been paused, ``watch_limits`` with each that
+    runs.
 
     Args:
         quotas: What teams may have.
         default_limits: Limits of a sandbox that asks for none.
-        means: What this host has to hold limits with.
-        nameserver: Where guests ask for names.
-        complete: Whether a layer can lie below another one, so that freezing saves a copy.
-        engine_disks: Whether new sandboxes get the engine's own disks, since no layer can be mounted here.
+        means: What this host can enforce limits with.
+        nameserver: The name server that guests use.
+        complete: Whether a layer can be stacked below another one, so that freezing saves a copy.
+        engine_disks: Whether the engine keeps the disks of new sandboxes, because this host can mount no
+            layers.
     """
 
     registry: Registry
@@ -74,14 +78,14 @@ class Parts:
         """The running machine of a sandbox that runs or is paused.
 
         Raises:
-            InternalError: It has none.
+            InternalError: The sandbox has no running machine.
         """
         if sandbox.running is None:
             raise InternalError(f"sandbox {sandbox.sandbox_id} has no machine", sandbox_id=sandbox.sandbox_id)
         return sandbox.running
 
     def info(self, sandbox: Sandbox) -> SandboxInfo:
-        """What a client is told of a sandbox."""
+        """The information about a sandbox that clients get."""
         in_force = self.quotas.limits_within(sandbox.row)
         return msgspec.structs.replace(sandbox.info(), limits_in_force=in_force)
 
@@ -93,7 +97,7 @@ class Parts:
         read_ahead: bool = True,
         being_written: bool = False,
     ) -> RunPlan:
-        """How to run what a row describes; for ``read_ahead`` and ``being_written`` see ``MachinePlan``."""
+        """How to run the sandbox of a row. ``read_ahead`` and ``being_written`` are as in ``MachinePlan``."""
         return RunPlan(
             sandbox_id=row.sandbox_id,
             image=self.images.facts(row.image_digest).lowers,
@@ -111,13 +115,13 @@ class Parts:
         )
 
     def mounts_of(self, row: SandboxRow) -> tuple[VolumeMount, ...]:
-        """Which directories appear where in a sandbox, in an order that never changes."""
+        """The directories that a sandbox mounts, and where, in an order that never changes."""
         return tuple(
             VolumeMount(self.paths.volume_data(row.volumes[path]), path) for path in sorted(row.volumes)
         )
 
     async def waiting_link(self, sandbox: Sandbox) -> Link | None:
-        """The link that a sandbox without a machine kept, also one that an earlier supervisor left; None without."""
+        """The link that a sandbox without a machine kept, or None. An earlier supervisor may have left it."""
         link = sandbox.link
         if link is None and sandbox.row.link_id is not None:
             link = await self.links.adopt(sandbox.row.link_id)
@@ -132,20 +136,20 @@ class Parts:
         freeing: bool = False,
         **changes: object,
     ) -> None:
-        """Let a running machine be what runs a sandbox from now on; for ``freeing`` see ``Database.put``."""
+        """Make a running machine the one that runs a sandbox. ``freeing`` is as in ``Database.put``."""
         columns = {**machine_columns(running), "relayering": False, **changes}
         await self.registry.change(sandbox, durable=durable, freeing=freeing, state="running", **columns)
         self.attach(sandbox, running)
 
     def attach(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Do what ``take_up`` does, for a row that says so already."""
+        """Do what ``take_up`` does, for a row that already says so."""
         sandbox.running, sandbox.link = running, None
         self.crashes.follow(sandbox, running)
         self.watch_limits(sandbox, running)
 
 
 def machine_columns(running: RunningMachine) -> dict[str, Any]:
-    """What a row keeps of its running machine."""
+    """The columns of a row that describe its running machine."""
     return {
         "machine_id": running.machine.machine_id,
         "machine": running.machine.record(),

@@ -1,4 +1,4 @@
-"""Tells the client that waits for a state how far a change is, once it takes over a second."""
+"""Reports the progress of a state change to the waiting client once it takes over a second."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ async def told_if_slow(
         yield
     finally:
         telling.cancel()
-        # Not awaited: what cannot be told must not fail what was done.
+        # The report is not awaited: an undeliverable report must not fail the operation.
         await asyncio.wait({telling})
 
 
 def how_far(parts: Parts, sandbox: Sandbox) -> Progress:
-    """How much of the memory of one that is being suspended is in its files. Pages of zeros never are."""
+    """How much of the memory is in its files, for a sandbox being suspended. Pages of zeros never are."""
     running = sandbox.running
     total = running.machine.memory_bytes() if running is not None else None
     if not total:
@@ -55,5 +55,5 @@ def how_far(parts: Parts, sandbox: Sandbox) -> Progress:
 def _files_bytes(directory: Path) -> int:
     try:
         return sum(entry.stat().st_size for entry in os.scandir(directory))
-    except OSError:  # not begun, or whole and in its place already
+    except OSError:  # not started, or complete and already in its place
         return 0

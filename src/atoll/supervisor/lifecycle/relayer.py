@@ -1,4 +1,4 @@
-"""Putting a running sandbox on another disk layer: it stands still for some milliseconds, beside its disk."""
+"""Moves a running sandbox to another disk layer: the guest is frozen for some milliseconds meanwhile."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _log = logging.getLogger(__name__)
 
 
 class Relayer:
-    """Puts running sandboxes on other layers.
+    """Moves running sandboxes to other layers.
 
     Args:
         parts: What sandboxes are made of.
-        sleep: Falls asleep, and wakes when a machine does not find back.
-        compaction: Makes long chains of layers shorter.
-        tasks: Owner of what goes on after that.
+        sleep: Puts the sandbox to sleep, and wakes it if the machine cannot return to its disk.
+        compaction: Shortens long chains of layers.
+        tasks: Owner of the work that continues afterwards.
     """
 
     def __init__(self, parts: Parts, sleep: Sleep, compaction: Compaction, tasks: Tasks) -> None:
@@ -45,16 +45,16 @@ class Relayer:
     async def relayer(
         self, sandbox: Sandbox, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
     ) -> tuple[_T, float]:
-        """Have a running sandbox sleep only while ``meanwhile`` is awaited.
+        """Put a running sandbox to sleep only while ``meanwhile`` is awaited. The caller holds its lock.
 
-        Its machine stands still beside its disk, which is not mounted.
+        Its machine is frozen, and its disk is not mounted.
 
-        Should the machine not find back onto the disk, or the supervisor end, the sandbox goes on as another machine
-        from its memory, which is written for that, but not durably. Clients keep their connections. For a
-        caller that holds the sandbox's lock. Returns what ``meanwhile`` does, and the milliseconds that it slept.
+        If the machine cannot return to the disk, or the supervisor ends, the sandbox continues as another
+        machine from its checkpoint, which is written for this purpose, but not made durable. Clients keep
+        their connections. Returns the result of ``meanwhile``, and the milliseconds that the sandbox slept.
         """
         running = self._parts.running_of(sandbox)
-        with self._parts.quotas.running(sandbox.row):  # lest somebody take its place
+        with self._parts.quotas.running(sandbox.row):  # so that no other sandbox takes its place
             memory = Memory(self._parts, sandbox)
             await memory.begin()
             try:
@@ -64,12 +64,12 @@ class Relayer:
             except BaseException:
                 await to_the_end(memory.undo())
                 raise
-            # As a whole: a guest that stands still may not be forgotten.
+            # Not cancellable: a frozen guest must not be left behind.
             done = await to_the_end(self._beside(sandbox, running, meanwhile))
             return done, (time.perf_counter() - began) * 1000
 
     def end_cut_short(self) -> None:
-        """Have all go on that a supervisor left in the middle of that: nobody has put them to sleep."""
+        """Wake all sandboxes that an earlier supervisor left midway: no client suspended them."""
         for sandbox in self._parts.registry.sandboxes():
             if _is_relayering(sandbox):
                 self._tasks.spawn(self._end_cut_short(sandbox))
@@ -93,7 +93,7 @@ class Relayer:
             return await meanwhile()
         except BaseException:
             if leave is not None:
-                # It goes back to the disk that was left, which is in use until that is done.
+                # The machine goes back to the disk that it left, which stays in use until that is done.
                 await asyncio.to_thread(leave)
                 leave = None
             raise
@@ -105,7 +105,10 @@ class Relayer:
                     self._tasks.spawn(asyncio.to_thread(leave))
 
     async def _step_off(self, running: RunningMachine, plan: RunPlan) -> Callable[[], None] | None:
-        """Have a frozen machine let go of its disk, see ``RunningMachines``; None when it could not, and was ended."""
+        """Detach a frozen machine from its disk, see ``RunningMachines``.
+
+        None if it could not, and was ended.
+        """
         try:
             return await self._parts.running_machines.step_off(running, plan)
         except Exception as error:  # noqa: BLE001 - whatever it is, a guest must not stand still for ever
@@ -120,7 +123,7 @@ class Relayer:
             try:
                 await self._compaction.shorten(sandbox)
                 await self._parts.running_machines.step_on(running, self._parts.plan(sandbox.row))
-                # The row first: a machine that may be frozen is thawed again by whoever adopts it.
+                # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
                 columns = machine_columns(running)
                 await self._parts.registry.change(sandbox, state="running", relayering=False, **columns)
             except Exception as error:  # noqa: BLE001 - as above

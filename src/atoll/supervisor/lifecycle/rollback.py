@@ -1,4 +1,4 @@
-"""Rollback: a sandbox back to a snapshot, in place."""
+"""Rolls a sandbox back to a snapshot, in place."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Rollback:
     """Rolls sandboxes back.
 
     Args:
-        parts: What they are made of.
-        clones: How copies are restored.
+        parts: What sandboxes are made of.
+        clones: Restores copies.
     """
 
     def __init__(self, parts: Parts, clones: Clones) -> None:
@@ -36,20 +36,20 @@ class Rollback:
         self._clones = clones
 
     async def roll_back(self, sandbox: Sandbox, ref: str) -> None:
-        """Have the sandbox go on from a snapshot: same id, name and addresses, memory and disk of the snapshot.
+        """Continue the sandbox from a snapshot's memory and disk; it keeps its id, name and addresses.
 
-        The new machine runs before the old one is given up.
+        The new machine runs before the old one ends.
 
         Raises:
             SnapshotNotFoundError: There is no such snapshot.
-            InvalidSpecError: The snapshot is of another image, or not of the sandbox's line.
-            VolumeNotFoundError: A volume that the snapshot mounts is gone, or is another team's.
-            QuotaError: Its team may have no more that run, or not with the snapshot's limits.
+            InvalidSpecError: The snapshot is of another image, or is not in the sandbox's line.
+            VolumeNotFoundError: A volume that the snapshot mounts is gone, or belongs to another team.
+            QuotaError: The quota of its team allows no more running sandboxes, or not the snapshot's limits.
 
-        Postcondition: on any exception the sandbox is as it was, running included.
+        Postcondition: on any exception the sandbox is as it was; if it ran, it still runs.
         """
         snapshot = self._parts.registry.snapshot(ref)
-        # Held before the lock, for which an operation may have to be waited: the snapshot stays meanwhile.
+        # Pinned before waiting for the lock, which another operation may hold: the snapshot stays until then.
         with self._parts.registry.pins.during(snapshot.snapshot_id, *snapshot.stack):
             async with sandbox.lock:
                 await self.roll_back_locked(sandbox, ref)
@@ -57,10 +57,10 @@ class Rollback:
     async def roll_back_locked(
         self, sandbox: Sandbox, ref: str, columns: dict[str, Any] | None = None
     ) -> None:
-        """Do what ``roll_back`` does, for a caller that holds the sandbox's lock.
+        """Do what ``roll_back`` does. The caller holds the sandbox's lock.
 
         Args:
-            columns: What becomes of its lease; None lets one begin unless it runs.
+            columns: The lease columns to set; None starts a lease unless the sandbox runs.
         """
         row = sandbox.row
         if columns is None and sandbox.running is None:
@@ -77,7 +77,7 @@ class Rollback:
                 f"snapshot {ref!r} is neither of sandbox {sandbox.sandbox_id} nor of what that was made from",
                 hint="make a new sandbox with from_snapshot",
             )
-        # Its memory knows its mounts; they may have been another sandbox's.
+        # The memory refers to its mounts, which may be those of another sandbox.
         volumes = self._parts.volumes.again(snapshot.volumes, {}, sandbox.row.team)
         held = self._parts.registry.pins.during(snapshot.snapshot_id, *snapshot.stack, *volumes.values())
         with held, self._parts.quotas.running(sandbox.row, snapshot.limits):
@@ -85,10 +85,10 @@ class Rollback:
                 await self._switch(sandbox, snapshot, columns or {})
 
     def _line(self, row: SandboxRow) -> set[str]:
-        """The snapshots that a sandbox may go back to.
+        """The ids of the snapshots that a sandbox may be rolled back to.
 
-        They are its own, the one that it came from, and what these stand on, as far as that is its own team's: what a
-        public template was made from is its maker's.
+        These are its own snapshots, the one it was made from, and their ancestors, as long as they belong to
+        the sandbox's team: the snapshots under a public template belong to the template's maker.
         """
         snapshots = self._parts.registry.snapshots()
         seen = {each.snapshot_id for each in snapshots if each.team == row.team}
@@ -120,7 +120,7 @@ class Rollback:
     async def _give_up_old(
         self, sandbox: Sandbox, disk: str, running: RunningMachine | None, link: Link | None
     ) -> None:
-        """Free what the sandbox had before; the rollback is done, so nothing here can make it fail."""
+        """Free what the sandbox had before. The rollback is done, so no failure here makes it fail."""
         if running is not None:
             await self._parts.running_machines.end(running)
             link = running.link
@@ -149,7 +149,7 @@ _CHANGED = (
 
 
 def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
-    """The row of a sandbox that goes on from a snapshot; its generation has never been before."""
+    """The row of a sandbox that continues from a snapshot, with a generation that was never used before."""
     return row.but(
         disk=next_disk(row.disk),
         stack=snapshot.stack,
@@ -165,6 +165,6 @@ def rolled_back(row: SandboxRow, snapshot: SnapshotRow) -> SandboxRow:
 
 
 def next_disk(disk: str) -> str:
-    """The name after ``d1``, ``d2``, …"""
+    """The next name in the series ``d1``, ``d2``, …"""
     number = re.fullmatch(r"d(\d+)", disk)
     return f"d{int(number[1]) + 1}" if number else "d1"

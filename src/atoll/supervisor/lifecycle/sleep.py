@@ -1,4 +1,4 @@
-"""Pause, suspend and waking."""
+"""Pauses, suspends, resumes and wakes sandboxes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.storage.compaction import Compaction
 
-# Whoever pauses a guest wants it to stand still now: one that keeps its kernel busy is stopped by the host.
+# A caller that pauses a guest wants it to stop now. The host stops a guest that keeps its kernel busy.
 _PAUSED_S = 0.5
 Rest = Callable[[], Coroutine[Any, Any, None]]
 _log = logging.getLogger(__name__)
@@ -50,9 +50,9 @@ class Sleep:
 
     Args:
         parts: What sandboxes are made of.
-        compaction: Makes long chains of layers shorter.
-        tasks: Owner of what goes on after a sandbox sleeps.
-        roll_back: Brings a snapshot back in place, for a caller that holds the sandbox's lock.
+        compaction: Shortens long chains of layers.
+        tasks: Owner of the work that continues after a sandbox sleeps.
+        roll_back: Rolls a sandbox back in place; its caller holds the sandbox's lock.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Sleep:
         self._crash_recovery = CrashRecovery(parts.registry, roll_back, self._start_again)
 
     async def pause(self, sandbox: Sandbox) -> None:
-        """Freeze it in memory. A paused one stays so.
+        """Freeze the sandbox in memory. A paused sandbox stays paused.
 
         Raises:
-            StateError: It is suspended or crashed.
+            StateError: The sandbox is suspended or crashed.
         """
         async with sandbox.lock:
             check_action("pause", sandbox.row.state, sandbox.sandbox_id)
@@ -86,25 +86,25 @@ class Sleep:
         self._parts.watch_paused(sandbox, running)
 
     async def suspend(self, sandbox: Sandbox, *, memory: bool = True) -> None:
-        """Write its memory to the disk, durable when this returns, and free everything else soon. Its lease is over.
+        """Write the sandbox's memory to disk and free its other resources.
 
-        Nothing of the guest runs any more, and nobody reaches it. What it ran on ends after this has returned; only
-        then another operation has its turn.
+        The memory is durable when this returns, the lease has ended, and the guest no longer runs or accepts
+        connections. The machine ends after this returns; the next operation on the sandbox waits until then.
 
         Args:
-            memory: False ends its processes instead, and keeps the disk alone.
+            memory: False ends the processes instead and keeps only the disk.
 
         Raises:
-            StateError: It crashed.
-            UnsupportedError: Its disk is in its memory, which was not to be kept.
+            StateError: The sandbox has crashed.
+            UnsupportedError: The engine keeps the disk in the memory, and the memory was not to be kept.
 
-        Postcondition: on any exception it is as it was, or has crashed.
+        Postcondition: on any exception the sandbox is as it was, or has crashed.
         """
         async with sandbox.lock:
             await self.suspend_locked(sandbox, memory=memory)
 
     async def suspend_locked(self, sandbox: Sandbox, *, memory: bool = True) -> None:
-        """Do what ``suspend`` does, for a caller that holds the sandbox's lock."""
+        """Do what ``suspend`` does. The caller holds the sandbox's lock."""
         check_action("suspend", sandbox.row.state, sandbox.sandbox_id)
         if not memory:
             check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
@@ -119,12 +119,12 @@ class Sleep:
                 sandbox.lock.outlast(self._tasks.spawn(_leave(rest, under_way.pop_all())))
 
     async def use(self, sandbox: Sandbox) -> RunningMachine:
-        """Have it running for a use, whatever it was: paused, suspended or crashed.
+        """Make the sandbox run so that it can be used, whether it is paused, suspended or crashed.
 
         Raises:
-            AsleepError: It sleeps, and is not woken by use.
-            QuotaError: Its team may have no more that run.
-            SandboxCrashedError: It crashed and is to stay so until somebody decides.
+            AsleepError: The sandbox sleeps, and use does not wake it.
+            QuotaError: The quota of its team allows no more running sandboxes.
+            SandboxCrashedError: It has crashed and stays crashed until somebody resumes it.
         """
         async with sandbox.lock:
             check_action("wake", sandbox.row.state, sandbox.sandbox_id)
@@ -134,17 +134,17 @@ class Sleep:
     async def resume(
         self, sandbox: Sandbox, timeout_s: float | None = None, *, memory: bool = True, by_hand: bool = True
     ) -> RunningMachine:
-        """Have it running because somebody wants just that.
+        """Make the sandbox run because a client asked for exactly that.
 
         Args:
-            timeout_s: Length of the lease that begins; None is what its lifecycle says. One that runs has its lease
-                extended to that.
-            memory: False drops a memory that is on the disk: it boots from its disk.
-            by_hand: Also one that was to stay crashed until somebody decides.
+            timeout_s: Length of the lease that begins; None takes it from the lifecycle. If the sandbox
+                already runs, its lease is extended to this length.
+            memory: False drops the checkpoint of a sleeping sandbox and boots from its disk.
+            by_hand: Also recover a sandbox that stays crashed until somebody resumes it.
 
         Raises:
-            UnsupportedError: Its disk is in its memory, which was to be dropped.
-            QuotaError: Its team may have no more that run, or no such lease.
+            UnsupportedError: The engine keeps the disk in the memory that was to be dropped.
+            QuotaError: The quota of its team allows no more running sandboxes, or no lease of this length.
         """
         Lifecycle(timeout_s=timeout_s).check()
         async with sandbox.lock:
@@ -162,7 +162,7 @@ class Sleep:
     async def _wake(
         self, sandbox: Sandbox, length_s: float | None, *, by_hand: bool = False, memory: bool = True
     ) -> RunningMachine:
-        """Have it running; unless it runs, a lease of that length begins."""
+        """Make the sandbox run. Unless it already runs, a lease of ``length_s`` begins."""
         running = sandbox.running
         if running is not None and running.gone.is_set():
             await self._parts.crashes.crashed_locked(sandbox, running, crash_reason(sandbox.row, running))
@@ -194,7 +194,7 @@ class Sleep:
         if sandbox.row.state != "paused":
             return await self._power_off.stop(sandbox)
         paused_at = sandbox.row.stopped_at
-        # It has to run for a moment, to write what it has in its caches.
+        # The guest has to run for a moment to write its caches to the disk.
         await self._thaw(sandbox, {})
         try:
             return await self._power_off.stop(sandbox)
@@ -203,7 +203,10 @@ class Sleep:
             raise
 
     async def _freeze_again(self, sandbox: Sandbox, paused_at: float | None) -> None:
-        """Have one be paused again that was thawed for what has failed; one that cannot be frozen runs on."""
+        """Pause a sandbox again that was thawed for a step that failed.
+
+        If it cannot be frozen, it keeps running.
+        """
         running = sandbox.running
         if running is None or sandbox.row.state != "running":
             return  # it has crashed
@@ -217,17 +220,18 @@ class Sleep:
         try:
             await self._parts.registry.change(sandbox, **paused)
         except (AtollError, OSError) as error:
-            # What failed before may be that the disk is full; a next supervisor would have it run.
+            # The disk may be full, which may be why the step failed. A restarted supervisor would let it run.
             _log.warning("sandbox %s is paused, which is not written down: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(**paused)
         self._parts.watch_paused(sandbox, running)
 
     async def fall_asleep(self, sandbox: Sandbox, memory: Memory, *, briefly: bool = False) -> Rest:
-        """Have one that runs or is paused sleep, but for what is left to be done: that is returned.
+        """Put a running or paused sandbox to sleep, and return the work that remains.
 
         Args:
-            memory: Begun.
-            briefly: Its lease and its clients' connections stay, nothing is durable, and its machine is the caller's.
+            memory: The checkpoint to write, already begun.
+            briefly: Keep the lease and the clients' connections, make nothing durable, and leave the machine
+                to the caller.
         """
         running = self._parts.running_of(sandbox)
         paused = sandbox.row.state == "paused"
@@ -238,7 +242,7 @@ class Sleep:
             if not paused:
                 await running.freeze()
             await running.alive(memory.write(running, durable=not briefly), sandbox.sandbox_id)
-            # Until here the frozen guest could go on, from here the memory on the disk counts.
+            # Until here the frozen guest could go on. From here on the checkpoint on the disk counts.
             more: Columns = {"relayering": True} if briefly else NO_LEASE
             await self._parts.registry.change(
                 sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None, **more
@@ -267,7 +271,7 @@ class Sleep:
 
     async def _thaw(self, sandbox: Sandbox, columns: Columns) -> None:
         running = self._parts.running_of(sandbox)
-        # The row first: a machine that may be frozen is thawed again by whoever adopts it.
+        # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
         await self._parts.registry.change(sandbox, state="running", **columns)
         try:
             runs = await running.alive(thaw_or_end(running), sandbox.sandbox_id)
@@ -280,7 +284,7 @@ class Sleep:
         await tell_changed_memory(self._parts, sandbox)
 
     async def restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool = True) -> None:
-        """Have a sleeping one run from its memory, with these columns of its row changed too."""
+        """Restore a sleeping sandbox from its checkpoint, and change these columns of its row with it."""
         try:
             await self._restore(sandbox, columns, durable=durable)
         except PrestartedDiedError:
@@ -306,7 +310,8 @@ class Sleep:
                     else:
                         await link.reset_connections(read_flows(checkpoint))
                     changes = {**columns, "generation": row.generation, "reason": None}
-                    # Its guest runs already: were this not written, its memory would be lost. What follows erases that.
+                    # The guest already runs. If this were not written, its memory would be lost: the next
+                    # step erases the checkpoint.
                     await self._parts.take_up(sandbox, running, durable=durable, freeing=True, **changes)
                 except BaseException:
                     await to_the_end(self._parts.running_machines.end(running))
@@ -317,15 +322,15 @@ class Sleep:
             except BaseException as error:
                 await to_the_end(self._put_back(sandbox, link, kept))
                 raise _woken_badly(sandbox, error) from None
-        if not row.engine_disk:  # else all that a crash would leave
+        if not row.engine_disk:  # with an engine disk, a crash would leave only the checkpoint
             self._parts.trash.take(checkpoint)
 
     async def _put_back(self, sandbox: Sandbox, link: Link, kept: bool) -> None:
-        """Undo a waking: the sandbox sleeps again, unless its guest has changed its disk meanwhile."""
+        """Undo a failed wake: the sandbox sleeps again, unless its guest has changed its disk meanwhile."""
         checkpoint = self._parts.paths.checkpoint(sandbox.sandbox_id)
         disk = self._parts.paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         if sandbox.row.engine_disk or await asyncio.to_thread(same_instant, checkpoint, disk):
-            # Only a link that it slept with has its connections.
+            # Only a link that was kept during the sleep still has the sandbox's connections.
             if kept:
                 sandbox.link = link
             else:
@@ -334,7 +339,10 @@ class Sleep:
         await _give_up_memory(self._parts, sandbox, link, PARTED_REASON)
 
     async def _start_again(self, sandbox: Sandbox, columns: Columns) -> None:
-        """Start a crashed one from its disk, or from its newest instant where the engine kept the disk."""
+        """Start a crashed sandbox from its disk.
+
+        If the engine keeps the disk, restore the newest checkpoint.
+        """
         if sandbox.row.engine_disk and self._parts.paths.checkpoint(sandbox.sandbox_id).is_dir():
             await self.restore(sandbox, columns)
         else:
@@ -344,7 +352,7 @@ class Sleep:
 async def _end_and_seal(
     parts: Parts, running: RunningMachine, checkpoint: Path, row: SandboxRow, *, briefly: bool
 ) -> None:
-    """End what a sandbox ran on that sleeps now; its memory is sealed meanwhile, which takes about as long."""
+    """End the machine of a sandbox that now sleeps. At the same time, compute its memory's checksums."""
     machines = parts.running_machines
     await asyncio.gather(machines.end(running), machines.seal(checkpoint, row.sandbox_id))
     if not briefly:
@@ -352,8 +360,8 @@ async def _end_and_seal(
 
 
 async def _give_up_memory(parts: Parts, sandbox: Sandbox, link: Link, reason: str) -> None:
-    """Let a sandbox whose memory cannot be used any more be a crashed one: ``on_crash`` says how it goes on."""
-    # The memory first: were its row not written, nobody may restore it all the same.
+    """Mark a sandbox whose memory can no longer be used as crashed: ``on_crash`` says how it goes on."""
+    # The memory first: even if the row is not written, nothing may restore this memory.
     parts.trash.take(parts.paths.checkpoint(sandbox.sandbox_id))
     try:
         await parts.registry.change(sandbox, state="crashed", reason=reason, link_id=None)
@@ -364,13 +372,16 @@ async def _give_up_memory(parts: Parts, sandbox: Sandbox, link: Link, reason: st
 
 
 async def _leave(rest: Rest, under_way: contextlib.AsyncExitStack) -> None:
-    """Do what is left, and only then let the operation be over: a next supervisor would do it otherwise."""
+    """Do the remaining work, then end the operation: a restarted supervisor would do what is left of it."""
     async with under_way:
         await rest()
 
 
 def _woken_badly(sandbox: Sandbox, error: BaseException) -> BaseException:
-    """What is told of a waking that failed; a guest that was killed while it stood still always ends with it."""
+    """The error to report for a failed wake.
+
+    A guest that was killed while frozen fails every wake like this.
+    """
     if not isinstance(error, SandboxCrashedError | MachineEndedError) or sandbox.row.state != "suspended":
         return error
     remedy = (

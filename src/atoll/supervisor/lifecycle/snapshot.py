@@ -1,4 +1,4 @@
-"""Snapshots: making, listing, removing."""
+"""Makes, lists and removes snapshots."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from atoll.supervisor.storage.trash import erase, erase_stale
 from atoll.types import SnapshotInfo
 
 COMMENT_LIMIT = 4096
-# A copy stops the guest for less than freezing does, but takes the disk twice.
+# A copy stops the guest for less time than freezing does, but uses the disk space twice.
 COPY_MOST_BYTES = 1 << 30
 
 
 class Snapshots:
-    """The snapshots of a home.
+    """Makes, lists and removes the snapshots of a home.
 
     Args:
         parts: What sandboxes are made of.
-        checkpoints: How their state is taken.
-        compaction: Is told that a chain has become longer.
-        templates: Those that need some of them.
-        steps: Steps of templates that led to some of them.
+        checkpoints: Captures their state.
+        compaction: Is told when a chain of layers has become longer.
+        templates: Templates, which need some of the snapshots.
+        steps: Template steps that led to some of the snapshots.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Snapshots:
         self._steps = steps
 
     def list(self, sandbox_ref: str | None = None, team: str | None = None) -> list[SnapshotInfo]:
-        """All of them, or those made of one sandbox (also of a killed one, by its id) or of one team, oldest first."""
+        """All snapshots, or those of one sandbox or team, oldest first. Give a killed sandbox by its id."""
         rows = self._parts.registry.snapshots()
         if sandbox_ref is not None:
             named = [one for one in self._parts.registry.sandboxes() if one.row.name == sandbox_ref]
@@ -64,15 +64,17 @@ class Snapshots:
     async def make(
         self, sandbox: Sandbox, name: str | None, comment: str, build_id: str | None = None
     ) -> SnapshotInfo:
-        """Keep the sandbox's memory and disk as they are now; it goes on. Durable when this returns.
+        """Store the sandbox's memory and disk as they are now.
 
-        One that belongs to the build of a template goes when no template needs it any more.
+        The sandbox goes on; the snapshot is durable on return.
+
+        A snapshot that belongs to a template build is removed when no template needs it any more.
 
         Raises:
-            InvalidSpecError: The name or the comment is no good.
+            InvalidSpecError: The name or the comment is invalid.
             NameTakenError: Another snapshot has the name.
-            StateError: It crashed.
-            QuotaError: Its team has used up its disk.
+            StateError: The sandbox has crashed.
+            QuotaError: Its team has used up its disk quota.
         """
         check_name(name)
         if len(comment) > COMMENT_LIMIT:
@@ -95,8 +97,8 @@ class Snapshots:
         """Erase a snapshot.
 
         Raises:
-            SnapshotNotFoundError: There is none.
-            InUseError: Child snapshots stand on it, a sandbox stands on its layer, or a template needs it.
+            SnapshotNotFoundError: There is no such snapshot.
+            InUseError: It has child snapshots, a sandbox uses its layer, or a template needs it.
         """
         registry = self._parts.registry
         row = registry.snapshot(ref)

@@ -1,4 +1,4 @@
-"""Starting sandboxes from their disks, as a computer after it was switched off."""
+"""Boots sandboxes from their disks, like a computer that was switched off."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _log = logging.getLogger(__name__)
 
 
 class Starts:
-    """Boots sandboxes; the caller holds the sandbox's lock.
+    """Boots sandboxes. The caller holds the sandbox's lock.
 
     Args:
         parts: What sandboxes are made of.
-        compaction: Makes long chains of layers shorter.
+        compaction: Shortens long chains of layers.
     """
 
     def __init__(self, parts: Parts, compaction: Compaction) -> None:
@@ -34,7 +34,7 @@ class Starts:
         self._compaction = compaction
 
     async def boot(self, sandbox: Sandbox, columns: Columns) -> None:
-        """Have one that has no machine run, from its disk as it is; ``columns`` of its row change with it."""
+        """Boot a sandbox that has no machine from its disk, and change ``columns`` of its row with it."""
         self.assert_disk(sandbox)
         await self._compaction.shorten(sandbox)
         row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._parts.programs.current)
@@ -61,12 +61,12 @@ class Starts:
         try:
             await start_program_of(row, image, running, self._parts.agents)
         except AtollError as error:
-            # The computer has started; its owner can look into what its program lacks.
+            # The sandbox has started; its owner can find out what the program lacks.
             _log.warning("the program of the image of %s did not start: %s", sandbox.sandbox_id, error)
         await start_services(row, running, self._parts.agents)
 
     def assert_disk(self, sandbox: Sandbox) -> None:
-        """Refuse to go on without the disk: an empty one in its place would hide that its files are lost."""
+        """Refuse to start if the disk is missing: an empty one in its place would hide the loss of files."""
         disk = self._parts.paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         if not disk.is_dir():
             raise HostError(
@@ -76,7 +76,7 @@ class Starts:
             )
 
     async def link_of(self, sandbox: Sandbox) -> tuple[Link, bool]:
-        """The link that waits for it and True, else a new one and False."""
+        """The link that waits for the sandbox and True, or a new link and False."""
         link = await self._parts.waiting_link(sandbox)
         kept = link is not None
         if link is None:

@@ -1,4 +1,4 @@
-"""Ending a sandbox's processes and keeping its disk."""
+"""Ends a sandbox's processes and keeps its disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class PowerOff:
-    """Has sandboxes sleep without memory; the caller holds the sandbox's lock.
+    """Puts sandboxes to sleep without their memory. The caller holds the sandbox's lock.
 
     Args:
         parts: What sandboxes are made of.
@@ -32,17 +32,19 @@ class PowerOff:
         self._parts = parts
 
     async def stop(self, sandbox: Sandbox) -> Callable[[], Coroutine[Any, Any, None]]:
-        """Flush what a running one has written, and have it sleep with its disk alone; durable when this returns.
+        """Flush what a running sandbox has written, and put it to sleep with only its disk.
 
-        What is left to be done, which is to end what it ran on, is returned.
+        Durable on return.
 
-        Postcondition: on any exception it runs, or has crashed.
+        Returns the work that remains: ending the machine.
+
+        Postcondition: on any exception the sandbox runs, or has crashed.
         """
         running = self._parts.running_of(sandbox)
         running.hang_up()
         try:
             await running.alive(self._settle(running), sandbox.sandbox_id)
-            # From here on the disk counts: should the supervisor die, the next one ends the machine.
+            # From here on the disk counts: if the supervisor dies, the next one ends the machine.
             await self._parts.registry.change(
                 sandbox,
                 durable=True,
@@ -63,7 +65,7 @@ class PowerOff:
         return partial(self._leave, running)
 
     async def drop_memory(self, sandbox: Sandbox) -> None:
-        """Erase the memory of one that sleeps, and with it the connections that it had."""
+        """Erase the checkpoint of a sleeping sandbox, and the connections that it had."""
         link = await self._parts.waiting_link(sandbox)
         await self._parts.registry.change(sandbox, durable=True, has_memory=False, link_id=None)
         sandbox.link = None
@@ -72,11 +74,11 @@ class PowerOff:
             await link.aclose()
 
     async def _settle(self, running: RunningMachine) -> None:
-        """Have all that the guest has written on the host's disk, and the guest stand still."""
+        """Flush what the guest has written to the host's disk, and freeze the guest."""
         try:
             await self._parts.agents.flush(running.link)
         except (AtollError, OSError) as error:
-            # As at a power cut: what was fsynced is there.
+            # As after a power cut: what was fsynced is there.
             _log.warning("the guest of machine %s did not flush: %s", running.machine.machine_id, error)
         await running.freeze()
         await asyncio.to_thread(sync_tree, running.disk)

@@ -1,4 +1,4 @@
-"""The programs of a template's sandboxes, where a boot from the disk has ended them: started once more."""
+"""Starts a template's services again after a boot from the disk has ended them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from atoll.types import Service
 
 TAG = "service"
-# Waking waits no longer than this, however many there are: whoever wakes it wants to see what is wrong with them.
+# A wake waits no longer than this, however many services there are: its caller wants to see what is wrong.
 _READY_S = 20.0
 _TRY_READY_MS = 5_000
 _BETWEEN_S = 0.2
@@ -24,9 +24,9 @@ _log = logging.getLogger(__name__)
 
 
 async def start_services(row: SandboxRow, running: RunningMachine, agents: Agents) -> None:
-    """Start the services of a sandbox that has just booted, and wait a while until they are usable.
+    """Start the services of a sandbox that has just booted, and wait for a while until they are ready.
 
-    What goes wrong is logged: the sandbox runs all the same.
+    A failure is logged, and the sandbox runs all the same.
     """
     try:
         async with asyncio.timeout(_READY_S):
@@ -43,7 +43,7 @@ async def start_services(row: SandboxRow, running: RunningMachine, agents: Agent
 async def _ready(service: Service, running: RunningMachine, agents: Agents) -> None:
     if service.ready is None:
         return
-    # What it prints is for nobody.
+    # Discard what the check prints.
     line = f"(\n{service.ready}\n) >/dev/null 2>&1"
     program = Program(line=line, user=service.user, cwd=service.cwd, timeout_ms=_TRY_READY_MS)
     while True:

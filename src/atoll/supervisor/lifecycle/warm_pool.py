@@ -1,4 +1,4 @@
-"""Warm machines: booted, their agents ready, waiting to become sandboxes."""
+"""Keeps warm machines: booted, with a ready agent, waiting to become sandboxes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from atoll.supervisor.storage.trash import erase
 if TYPE_CHECKING:
     from atoll.network import Link
 
-# The refill takes a processor for a moment; the command that a new sandbox was made for comes first.
+# The refill uses a processor for a moment. The first command of the new sandbox comes first.
 _REFILL_PAUSE_S = 0.1
 _LOOK_S = 10.0
 _IMAGES_MOST = 4
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Warm:
-    """A machine that is nobody's yet. The sandbox that it becomes gets its id and disk."""
+    """A warm machine that belongs to no sandbox yet. The sandbox that takes it gets its id and disk."""
 
     sandbox_id: str
     machine_uid: str
@@ -46,18 +46,18 @@ class Warm:
 
 
 def missing(size: int, warm: int, making: int) -> int:
-    """How many machines to make for an image that has ``warm`` and gets ``making``."""
+    """How many machines to make for an image that has ``warm`` ready and ``making`` in progress."""
     return max(0, size - warm - making)
 
 
 class WarmPool:
-    """Keeps ``size`` warm machines, with default limits, for each of the four images that were asked for last.
+    """Keeps ``size`` warm machines with default limits for each of the four images used last.
 
     Args:
         parts: What machines are made of.
         tasks: Owner of the refilling.
         size: Machines for each image; 0 keeps none.
-        memory: Tells the host's memory.
+        memory: Reports the host's memory.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class WarmPool:
         self._closed = False
 
     def start(self) -> None:
-        """Begin to look after memory."""
+        """Start to watch the host's memory."""
         self._tasks.watch(self._looking())
 
     def ids(self) -> set[str]:
-        """The sandbox ids that are set aside for warm machines."""
+        """The sandbox ids that are reserved for warm machines."""
         return {warm.sandbox_id for each in list(self._warm.values()) for warm in list(each)}
 
     async def take(self, digest: str) -> Warm | None:
-        """A warm machine of that image for the caller to keep, or None."""
+        """Remove a warm machine of that image from the pool and return it, or return None."""
         ready = self._warm.get(digest, [])
         while ready:
             warm = ready.pop(0)
@@ -92,7 +92,10 @@ class WarmPool:
         return None
 
     def refill(self, digest: str) -> None:
-        """Begin to make what is missing for an image that was asked for; the one that was so longest ago gives way."""
+        """Start to make the machines that a used image lacks.
+
+        The image used longest ago loses its machines.
+        """
         self._used.pop(digest, None)
         self._used[digest] = None
         while len(self._used) > _IMAGES_MOST:
@@ -120,7 +123,10 @@ class WarmPool:
                 await self.discard(ready.pop())
 
     async def forget(self, digest: str) -> None:
-        """End the warm machines of an image, those in the making included, and make no more of it by itself."""
+        """End the warm machines of an image, also unfinished ones.
+
+        No more are made until it is used again.
+        """
         self._used.pop(digest, None)
         while self._making.get(digest):
             self._made.clear()
@@ -129,7 +135,7 @@ class WarmPool:
             await self.discard(warm)
 
     async def aclose(self) -> None:
-        """End all warm machines and make no more."""
+        """End all warm machines and make no more of them."""
         self._closed = True
         await self.drain()
 
@@ -141,7 +147,7 @@ class WarmPool:
     async def _make_soon(self, digest: str) -> None:
         try:
             await asyncio.sleep(_REFILL_PAUSE_S)
-            # Not before: whoever asked for the machine that was taken waits until then.
+            # Not earlier: the caller that has just taken a machine would wait for this check.
             if under_pressure(self._memory()):
                 return
             warm = await self._make(digest)
@@ -160,7 +166,7 @@ class WarmPool:
     async def _make(self, digest: str) -> Warm:
         sandbox_id, machine_uid = new_id(), new_machine_uid()
         directory = self._parts.paths.sandbox(sandbox_id)
-        # Before a link is taken, which would not be given back: an image may be one that cannot be read.
+        # Before a link is taken, because the link would not be given back: the image may be unreadable.
         plan = self._plan(sandbox_id, digest)
         link = await self._parts.links.take()
         running: RunningMachine | None = None
@@ -207,7 +213,7 @@ class WarmPool:
                 _log.warning("the pool cannot be looked after: %s", error)
 
     async def look_after_memory(self) -> None:
-        """End all machines that wait while the host's memory is short, else make what is missing."""
+        """End all warm machines while the host's memory is short; otherwise make those that are missing."""
         if under_pressure(self._memory()):
             await self.drain()
             await self._parts.running_machines.prestarted_machines.drain()
