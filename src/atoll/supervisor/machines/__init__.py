@@ -1,1 +1,1 @@
-"""Running machines: what they are started with, on what they stand, and what is kept ready for them."""
+"""Runs machines: starts and ends them, keeps some ready, and holds them to their limits."""

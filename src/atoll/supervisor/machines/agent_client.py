@@ -1,4 +1,7 @@
-"""The supervisor's calls to guest agents. A guest can answer anything, so each call is bounded in time and size."""
+"""The supervisor's calls to guest agents.
+
+A guest can answer anything, so each call has a time and size limit.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +17,29 @@ from atoll.guest import AgentStats, Body, GuestInit, GuestRequest, HttpClient, P
 from atoll.protocol import AGENT_PORT
 
 _ANSWER_LIMIT_BYTES = 1 << 20
-# What tiny parts of an answer cost between two turns of the event loop stays at some milliseconds.
+# With this size, an answer in tiny parts blocks the event loop for a few milliseconds at most.
 _RECEIVE_BYTES = 8192
-# What an agent may take for new host keys and for hooks after a restore (agent/restore), beyond any other call.
+# The time an agent may take for new host keys and for hooks after a restore (agent/restore), beyond other
+# calls.
 _RESTORED_S = 25.0
-# What a guest may take to write all that it has in its caches.
+# The time a guest may take to write out its caches.
 _FLUSH_S = 30.0
 _RETRY_FIRST_S = 0.001
 _RETRY_MOST_S = 0.02
 
 
 class Dials(Protocol):
-    """What a link can do for an agent's client."""
+    """What an agent's client needs from a link."""
 
     async def dial(self, port: int, timeout_s: float) -> socket.socket:
-        """Give a connected, non-blocking socket to the guest's ``port``."""
+        """Return a connected, non-blocking socket to the guest's ``port``."""
 
 
 class Agents:
-    """HTTP client of all guest agents, one connection a call.
+    """Calls guest agents over HTTP, with one connection for each call.
 
     Args:
-        timeout_s: Bound of each call.
+        timeout_s: Time limit of each call.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -45,74 +49,74 @@ class Agents:
         """Return when the agent answers.
 
         Raises:
-            DeadlineError: It did not within the bound.
+            DeadlineError: The agent did not answer in time.
         """
         await self._until_answered(link, guest.health(), self._timeout_s)
 
     async def first(self, link: Dials, wanted: GuestInit) -> None:
-        """Do what ``init`` does, for an agent that may still be starting, or has hooks to run after a restore.
+        """Do what ``init`` does, for an agent that may still be starting, or may run hooks after a restore.
 
         Raises:
-            AgentError: It refused.
-            DeadlineError: It did not answer within the bound.
+            AgentError: The agent refused.
+            DeadlineError: The agent did not answer in time.
         """
         await self._until_answered(link, guest.init(wanted), self._timeout_s + _RESTORED_S)
 
     async def init(self, link: Dials, wanted: GuestInit) -> None:
-        """Make the guest what ``wanted`` says.
+        """Apply ``wanted`` to the guest.
 
         Raises:
-            AgentError: It refused, or answered nonsense.
-            DeadlineError: It did not answer within the bound.
+            AgentError: The agent refused, or its answer is invalid.
+            DeadlineError: The agent did not answer in time.
         """
         await self._call(link, guest.init(wanted))
 
     async def warm(self, link: Dials, user: str) -> None:
-        """Have the agent take the environment of this user's login shell now.
+        """Have the agent read the environment of this user's login shell now.
 
         Raises:
-            AgentError: It refused, or answered nonsense.
-            DeadlineError: It did not answer within the bound.
+            AgentError: The agent refused, or its answer is invalid.
+            DeadlineError: The agent did not answer in time.
         """
         await self._call(link, guest.warm(user))
 
     async def start(self, link: Dials, program: Program) -> None:
-        """Start a program, whose output the agent keeps, and leave it alone.
+        """Start a program, whose output the agent keeps, and do not wait for it.
 
         Raises:
-            AtollError: It cannot be started.
-            DeadlineError: The agent did not answer within the bound.
+            AtollError: The program cannot be started.
+            DeadlineError: The agent did not answer in time.
         """
         await self._call(link, guest.start_process(program), head_only=True)
 
     async def ends_well(self, link: Dials, program: Program) -> bool:
-        """Run a program, and say whether it ended with exit code 0.
+        """Run a program, and return whether it ended with exit code 0.
 
         Raises:
-            AtollError: It cannot be started, or the agent answered nonsense.
-            DeadlineError: The agent did not answer within the bound.
+            AtollError: The program cannot be started, or the agent's answer is invalid.
+            DeadlineError: The agent did not answer in time.
         """
         frames = guest.FrameReader().feed(await self._call(link, guest.start_process(program)))
         ends = [guest.end_from(frame.payload) for frame in frames if frame.kind == "x"]
         return bool(ends) and not ends[-1].exit_code
 
     async def flush(self, link: Dials) -> None:
-        """Have the guest hand all that its programs have written to the host.
+        """Have the guest write out to the host all that its programs have written.
 
         Raises:
-            AgentError: It refused, or answered nonsense.
-            DeadlineError: It did not answer within the bound.
+            AgentError: The agent refused, or its answer is invalid.
+            DeadlineError: The agent did not answer in time.
         """
         request = guest.flush()
         async with _bounded(request.target, _FLUSH_S):
             _accepted(*await self._exchange(link, request))
 
     async def stats(self, link: Dials) -> AgentStats:
-        """Count what runs inside.
+        """Ask the agent for its counts of what runs in the guest.
 
         Raises:
-            AgentError: It refused, or answered nonsense.
-            DeadlineError: It did not answer within the bound.
+            AgentError: The agent refused, or its answer is invalid.
+            DeadlineError: The agent did not answer in time.
         """
         return guest.stats_from(await self._call(link, guest.stats()))
 
@@ -120,7 +124,7 @@ class Agents:
         wait_s = _RETRY_FIRST_S
         async with _bounded(request.target, timeout_s):
             while True:
-                with contextlib.suppress(OSError, AgentError):  # it is still starting
+                with contextlib.suppress(OSError, AgentError):  # the agent is still starting
                     status, answer = await self._exchange(link, request)
                     break
                 await asyncio.sleep(wait_s)
@@ -166,7 +170,7 @@ async def _exchange(connection: socket.socket, request: GuestRequest, head_only:
     while True:
         event = http.next_event()
         if event is None:
-            # A socket that is ready does not wait: a guest that floods would keep the loop to itself.
+            # A ready socket does not wait: a guest that floods it would keep the event loop to itself.
             await asyncio.sleep(0)
             http.receive(await loop.sock_recv(connection, _RECEIVE_BYTES))
         elif isinstance(event, Body):

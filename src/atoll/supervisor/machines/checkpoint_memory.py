@@ -1,4 +1,4 @@
-"""Where the checkpoint of a fork lies in memory."""
+"""Provides room in memory for the checkpoint of a fork."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ import msgspec
 from atoll.errors import NoSpaceError
 from atoll.host import read_memory
 
-# Of what is free, and of all. What lies there is no cache: it stays until the last copy has read all of it, or has
-# ended.
+# At most this part of the free memory, and of all memory. A checkpoint there is no cache: it stays until the
+# last copy has read all of it, or has ended.
 _PART = 4
-# A guest's memory grows while its checkpoint is begun.
+# A guest's memory grows while its checkpoint is being started.
 _GROWTH_BYTES = 64 << 20
 _log = logging.getLogger(__name__)
 
 
 class OutgrownError(NoSpaceError):
-    """A memory did not fit into its room, which was measured before its guest stood still: it is to go to the disk."""
+    """A guest's memory outgrew its room, measured before the guest was frozen: it has to go to the disk."""
 
 
 class MemoryRoom(msgspec.Struct, frozen=True):
-    """Where a checkpoint lies: in the directory ``into``, with its memory in the directory ``pages``."""
+    """The room of a checkpoint: the directory ``into``, and the directory ``pages`` for its memory."""
 
     into: Path
     pages: Path
 
 
 class MemoryPlace:
-    """Gives checkpoints that nobody keeps a place in memory, where the host has much of it free.
+    """Provides room in memory for temporary checkpoints if the host has much free memory.
 
-    On the disk a gigabyte of memory that was forked would be written out for nothing, and take its room there for
-    as long as copies live.
+    On the disk, a gigabyte of forked memory would be written out for nothing, and would use its space
+    there for as long as copies live.
 
     Args:
-        directory: Where the holder mounts a file system that lies in memory; an older one does not.
-        pages: Another one, of big pages. One is given and taken back a hundred times as fast as so many small ones, but
-            where the host takes free memory back it takes 10 ms, too much for a file of a few bytes.
+        directory: Where the holder mounts a file system in memory; an older holder mounts none.
+        pages: Another one, with huge pages. They are allocated and freed a hundred times as fast as small
+            pages. But if the host reclaims free memory, one takes 10 ms, too long for a file of a few bytes.
     """
 
     def __init__(self, directory: Path, pages: Path) -> None:
@@ -51,9 +51,9 @@ class MemoryPlace:
 
     @contextlib.contextmanager
     def room(self, name: str, memory_bytes: int | None) -> Iterator[MemoryRoom | None]:
-        """New directories for a checkpoint of as much memory; None where it has to lie on the disk.
+        """New directories for a checkpoint of this much memory, or None if it has to be on the disk.
 
-        Until the end its room is promised to nobody else; from then on the file system itself says what is taken.
+        Inside the block its room is reserved. After the block, the file system's own usage accounts for it.
         """
         try:
             yield None if memory_bytes is None else self._make(name, memory_bytes)

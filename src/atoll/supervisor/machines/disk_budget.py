@@ -16,9 +16,10 @@ _ENDLESS = 1 << 60
 
 
 def growth_at_start(layers: Layers, plan: RunPlan) -> DiskGrowth | None:
-    """What may be added to a disk that is mounted for a machine; None without a limit, and where its memory knows it.
+    """What may be added to the disk that is mounted for a machine.
 
-    What a memory knows is of another disk when all that it had has been frozen into a layer below.
+    None if there is no limit, or if the memory of the checkpoint knows it. That memory refers to another
+    disk if everything on the disk was frozen into a layer below.
     """
     if plan.engine_disk or (plan.limits.disk_mib is None and plan.limits.files is None):
         return None
@@ -28,7 +29,7 @@ def growth_at_start(layers: Layers, plan: RunPlan) -> DiskGrowth | None:
 
 
 def growth_left(limits: Limits, use: TreeUse) -> DiskGrowth:
-    """What may be added to a disk that is used so far."""
+    """What may still be added to a disk with this usage."""
     size_bytes = _ENDLESS if limits.disk_mib is None else limits.disk_mib << 20
     files = _ENDLESS if limits.files is None else limits.files
     return DiskGrowth(size_bytes=size_bytes - use.size_bytes, files=files - use.files)

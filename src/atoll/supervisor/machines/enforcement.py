@@ -1,4 +1,4 @@
-"""How each limit holds on this host: the one place that knows."""
+"""Tells how each limit is enforced on this host. No other module decides this."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Hold = Literal["hard", "watched", "unavailable"]
 
 
 class Means(msgspec.Struct, frozen=True, kw_only=True):
-    """What this host has to hold limits with.
+    """What this host can enforce limits with.
 
     Args:
         cgroups: Control groups can be made.
-        layers: Disks are layers of the host, not kept by the engine.
+        layers: Disks are the host's layers; the engine does not keep them.
         shaping: The kernel can shape the traffic of an interface (``sch_tbf``).
     """
 
@@ -27,14 +27,14 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """How one limit holds, and what that means."""
+    """How one limit is enforced, and what that means."""
 
     hold: Hold
     note: str
 
 
 def holding(means: Means) -> dict[str, Held]:
-    """How each limit holds, by its name."""
+    """How each limit is enforced, by its name."""
     sentry = "refused by the guest's kernel"
     disk = Held(
         "hard", "refused by the guest's kernel; what a first change copies from the image counts 10 s later"
@@ -69,17 +69,17 @@ def holding(means: Means) -> dict[str, Held]:
 
 
 def how(name: str, value: float, means: Means) -> Held:
-    """How one limit of this value holds."""
+    """How one limit with this value is enforced."""
     if name == "vcpus" and not means.cgroups and value != int(value):
         return Held("unavailable", "without a cgroup only whole processors")
     return holding(means)[name]
 
 
 def refuse_unheld(limits: Limits, means: Means) -> None:
-    """Refuse limits that this host cannot hold.
+    """Refuse limits that this host cannot enforce.
 
     Raises:
-        UnsupportedError: Says which and why.
+        UnsupportedError: Names the limit and the reason.
     """
     for name, value in limits.given().items():
         held = how(name, value, means)
@@ -91,5 +91,5 @@ def refuse_unheld(limits: Limits, means: Means) -> None:
 
 
 def held_of(limits: Limits, means: Means) -> dict[str, Hold]:
-    """How those of the limits hold that are there."""
+    """How each of the given limits is enforced."""
     return {name: how(name, value, means).hold for name, value in limits.given().items()}

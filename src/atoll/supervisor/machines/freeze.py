@@ -1,4 +1,4 @@
-"""Undoing a freeze, come what may: a guest that should run never stays frozen."""
+"""Undoes a freeze reliably: a guest that should run never stays frozen."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _log = logging.getLogger(__name__)
 
 
 async def thaw_or_end(running: RunningMachine) -> bool:
-    """Have a machine run that is frozen, or may be; end it when it cannot be thawed, which is a crash.
+    """Thaw a machine that is or may be frozen. End it if it cannot be thawed, which is a crash.
 
-    Returns whether it runs.
+    Returns whether the machine runs.
     """
     for _ in range(_TRIES):
         if running.gone.is_set():

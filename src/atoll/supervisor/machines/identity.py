@@ -1,4 +1,4 @@
-"""What makes a guest this sandbox and no other."""
+"""Gives a guest the identity of its sandbox."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _ENTROPY_BYTES = 64
 
 
 def hostname_of(row: SandboxRow) -> str:
-    """The name if it has one, else the id: both are host labels."""
+    """The sandbox's name, or its id if it has none: both are host labels."""
     return row.name or row.sandbox_id
 
 
 def first_init(row: SandboxRow, image: ImageFacts, nameserver: str) -> GuestInit:
-    """All of it, for a guest that has just booted."""
+    """All settings, for a guest that has just booted."""
     return GuestInit(
         generation=row.generation,
         hostname=hostname_of(row),
@@ -33,7 +33,7 @@ def first_init(row: SandboxRow, image: ImageFacts, nameserver: str) -> GuestInit
 
 
 def pool_init(sandbox_id: str, machine_uid: str, image: ImageFacts, nameserver: str) -> GuestInit:
-    """What a machine of the pool gets: all that a sandbox without name and environment needs."""
+    """The settings of a warm machine: all that a sandbox without name and environment needs."""
     return GuestInit(
         generation=1,
         hostname=sandbox_id,
@@ -49,17 +49,17 @@ def pool_init(sandbox_id: str, machine_uid: str, image: ImageFacts, nameserver: 
 
 
 def taken_init(row: SandboxRow, image_env: dict[str, str]) -> GuestInit | None:
-    """What a warm machine of the pool lacks; None when that is nothing. A new environment costs a new login shell."""
+    """The settings that a warm machine lacks, or None. A new environment costs a new login shell."""
     if row.name is None and not row.env:
         return None
     return GuestInit(hostname=row.name, env={**image_env, **row.env} if row.env else None)
 
 
 def branched_init(row: SandboxRow, env_inside: dict[str, str], image_env: dict[str, str]) -> GuestInit:
-    """What a restored copy must not share with its original: identity, random state.
+    """The settings that a restored copy must not share with its original: identity, random state.
 
     Args:
-        env_inside: The sandbox environment that the copy's memory has.
+        env_inside: The sandbox environment in the copy's memory.
     """
     return GuestInit(
         generation=row.generation,
@@ -71,5 +71,5 @@ def branched_init(row: SandboxRow, env_inside: dict[str, str], image_env: dict[s
 
 
 def woken_init(row: SandboxRow) -> GuestInit:
-    """What a sandbox that goes on where it was needs: only to know that time has passed."""
+    """The settings of a sandbox that continues where it was: it only has to learn that time has passed."""
     return GuestInit(generation=row.generation, entropy=secrets.token_bytes(_ENTROPY_BYTES))

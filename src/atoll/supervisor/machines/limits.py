@@ -1,4 +1,4 @@
-"""Limits that a sandbox has when nobody asks for any."""
+"""The default limits of a sandbox."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from atoll.types import Limits
 _PROCESSES = 1024
 _OPEN_FILES = 65_536
 _DISK_MIB = 20_480
-# What sandboxes leave free of the host's disk that have no limit of their own; held by their kernels.
+# Sandboxes without a disk limit of their own leave this much of the host's disk free. Their kernels enforce
+# it.
 KEEP_FREE_PERCENT = 10
 
 
 def default_limits(host_memory_bytes: int, host_disk_bytes: int) -> Limits:
-    """Half of the host's memory, 20 GiB of its disk, and as many processes and open files as a busy desktop has."""
+    """Half of the host's memory, 20 GiB of its disk, as many processes and files as a busy desktop has."""
     most_mib = host_disk_bytes // 100 * (100 - KEEP_FREE_PERCENT) >> 20
     return Limits(
         memory_mib=host_memory_bytes // 2 >> 20,
@@ -24,5 +25,5 @@ def default_limits(host_memory_bytes: int, host_disk_bytes: int) -> Limits:
 
 
 def disk_room(disk: DiskUsage) -> int:
-    """How many bytes all sandboxes without a limit of their own may still write to the host's disk together."""
+    """Bytes that all sandboxes without a disk limit of their own may still write to the host's disk."""
     return max(0, disk.free - disk.total // 100 * KEEP_FREE_PERCENT)

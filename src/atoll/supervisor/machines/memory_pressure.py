@@ -1,4 +1,4 @@
-"""When the host's memory is too short to keep machines for later."""
+"""Tells when the host has too little free memory to keep machines ready."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _SHARE = 0.1
 
 
 def under_pressure(memory: Memory) -> bool:
-    """Whether under 10 % or 512 MiB of the memory is free."""
+    """Whether less than 10 % or 512 MiB of the memory is free."""
     return memory.available_bytes < max(_LEAST_BYTES, memory.total_bytes * _SHARE)

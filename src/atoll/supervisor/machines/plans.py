@@ -1,4 +1,4 @@
-"""What a running machine is to run, and on what."""
+"""Describes what a running machine is to run, and with what."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from atoll.types import Limits
 
 
 class VolumeMount(msgspec.Struct, frozen=True):
-    """A volume's directory, and the path where it appears in the guest."""
+    """A volume's directory, and its path in the guest."""
 
     source: Path
     target: str
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to run where. ``image`` are its layers, the top one first. ``disk`` is the directory of what is changed:
-    a writable layer, or with ``engine_disk`` what the engine keeps there. ``checkpoint`` None boots.
+    """Describes what to run and where.
+
+    ``image`` holds the image's layers, the top one first. ``disk`` is the directory of the changes: a
+    writable layer, or with ``engine_disk`` the engine's own files. ``checkpoint`` None boots.
     """
 
     sandbox_id: str
@@ -38,5 +40,5 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def changes_of(disk: Path) -> Path:
-    """Where an engine keeps what the guest changes, of a disk that is the engine's own."""
+    """Where an engine keeps the guest's changes, for a disk that the engine keeps."""
     return disk / "changes"

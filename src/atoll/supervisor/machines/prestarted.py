@@ -1,4 +1,4 @@
-"""A machine that is made before it is known what will be restored into it, which is half of a waking or a fork."""
+"""Starts a machine before it is known what will be restored into it, which is half of a wake or fork."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.tasks import Tasks
 
-# Its own start takes a processor for a moment: what was restored just now comes first, but one fork after another finds
-# it ready when it has written its memory.
+# Starting one takes a processor for a moment: the machine that was just restored comes first. But a series of
+# forks finds it ready by the time each has written its memory.
 _REFILL_PAUSE_S = 0.03
-# After one that could not be made: each waking takes its usual time meanwhile.
+# The pause after one could not be made: until then each wake takes its usual time.
 _REST_S, _REST_MOST_S = 10.0, 600.0
 _CONSOLE = "console.log"
 _log = logging.getLogger(__name__)
 
 
 class _Shape(msgspec.Struct, frozen=True):
-    """What of a machine cannot be changed after its start."""
+    """The properties of a machine that cannot change after its start."""
 
     versions: Versions
     memory_mib: int | None
@@ -45,20 +45,20 @@ class _Shape(msgspec.Struct, frozen=True):
 
 
 class PrestartedDiedError(EngineError):
-    """A prestarted machine ended while something was restored into it: nothing is wrong with that, try again."""
+    """A prestarted machine ended while something was restored into it: the checkpoint is fine, try again."""
 
 
 class PrestartedMachines:
-    """Keeps one prestarted machine, for sandboxes like those that were expected last.
+    """Keeps one prestarted machine, for sandboxes like the one expected last.
 
     Args:
         paths: Where machines have their directories.
         pins: Where network namespaces are pinned.
-        engine: Gives the engine of a version.
+        engine: Returns the engine of a version.
         programs: The guest agents' binaries.
-        tasks: Owner of the making.
+        tasks: Owner of the task that makes it.
         kept: False keeps none.
-        memory: Tells the host's memory.
+        memory: Reports the host's memory.
     """
 
     def __init__(
@@ -88,22 +88,22 @@ class PrestartedMachines:
         self._rests_until_s = 0.0
 
     def sweep(self) -> None:
-        """Remove what machines that have ended left."""
+        """Remove what ended machines left."""
         for place in self._paths.roots.iterdir() if self._paths.roots.is_dir() else ():
             remove_empty_place(place)
 
     def ids(self) -> set[str]:
-        """The machines that are prestarted machines, or are being made to be one."""
+        """The ids of the prestarted machine, and of one that is being made."""
         return set(self._ids)
 
     def expect(self, plan: RunPlan) -> None:
-        """Have a prestarted machine soon for what is like this plan, which may be restored before long."""
+        """Start to make a prestarted machine that fits this plan, which may be restored soon."""
         if not self._kept or not self._fits(plan) or time.monotonic() < self._rests_until_s:
             return
         shape, before = _shape(plan), self._expected
         self._expected = shape
-        # One that is there is given up for another shape only when that is wanted twice: where sandboxes of several
-        # sizes take turns, making one for each would cost more than they save.
+        # An existing one is replaced by another shape only when that shape is wanted twice in a row: if
+        # sandboxes of several sizes take turns, making one for each would cost more than they save.
         if self._wanted is None or shape == before or not (self._making or self._prestarted):
             self._wanted = shape
         if not self._making and not (self._prestarted and self._prestarted[0] == self._wanted):
@@ -111,7 +111,10 @@ class PrestartedMachines:
             self._tasks.watch(self._make_soon())
 
     def take(self, plan: RunPlan) -> PrestartedMachine | None:
-        """A prestarted machine for a plan with a checkpoint, the caller's to use or end; None without one."""
+        """Hand over the prestarted machine for a plan with a checkpoint, or None if none fits.
+
+        The caller uses it or ends it.
+        """
         if self._prestarted is None or not self._fits(plan) or self._prestarted[0] != _shape(plan):
             return None
         (_, prestarted), self._prestarted = self._prestarted, None
@@ -119,12 +122,12 @@ class PrestartedMachines:
         return prestarted
 
     def _fits(self, plan: RunPlan) -> bool:
-        # An engine that was installed earlier may know no prestarted machines.
+        # An engine that was installed earlier may not support prestarted machines.
         is_current = plan.versions.engine == self._programs.current.engine
         return is_current and not plan.engine_disk and not plan.volumes
 
     async def aclose(self) -> None:
-        """End it, and make no more."""
+        """End the prestarted machine, and make no more."""
         self._kept = False
         await self.drain()
 
@@ -172,10 +175,10 @@ class PrestartedMachines:
                 await to_the_end(asyncio.to_thread(new_netns, pin))
                 prestarted = await self._engine(shape.versions.engine).prestart(plan)
             finally:
-                # Its processes hold it.
+                # Its processes keep the namespace.
                 await to_the_end(asyncio.to_thread(unpin, pin))
         except BaseException:
-            # With a prestarted machine, who wanted it left just then.
+            # If there is a prestarted machine, the error came from the code that wanted it, just then.
             await to_the_end(self._clear(machine_id) if prestarted is None else self._end(prestarted))
             raise
         return prestarted
@@ -183,11 +186,11 @@ class PrestartedMachines:
     def _prepare(self, state_dir: Path) -> None:
         Mounts.share(self._paths.roots)
         state_dir.mkdir(mode=0o700, parents=True)
-        # Nobody's yet: see ``Running machines.strays``.
+        # It belongs to no sandbox yet: see ``RunningMachines.strays``.
         (state_dir / _CONSOLE).symlink_to(os.devnull)
 
     async def drain(self) -> None:
-        """End it; another one is made when something is expected again."""
+        """End the prestarted machine; another is made when a restore is expected again."""
         if self._prestarted is not None:
             (_, prestarted), self._prestarted = self._prestarted, None
             await to_the_end(self._end(prestarted))
@@ -197,7 +200,7 @@ class PrestartedMachines:
             await prestarted.kill()
         except (AtollError, OSError) as error:
             _log.error("the prestarted machine %s does not end: %s", prestarted.machine_id, error)
-            self._ids.discard(prestarted.machine_id)  # what is left of it is for `gc`
+            self._ids.discard(prestarted.machine_id)  # `gc` removes what is left of it
             return
         await self._clear(prestarted.machine_id)
 
@@ -207,7 +210,7 @@ class PrestartedMachines:
 
 
 def agent_binds(programs: Programs, versions: Versions) -> tuple[Bind, ...]:
-    """What every machine has bound in its root: the guest agent."""
+    """The files bound into the root of every machine: the guest agent."""
     return (Bind(source=str(programs.agent_dir(versions.agent)), target="/.atoll"),)
 
 

@@ -1,4 +1,4 @@
-"""A running machine: one machine with the disk and the link that it runs on, begun and given up together."""
+"""Starts and ends machines together with the disk and the link that they run on."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _log = logging.getLogger(__name__)
 _CONSOLE = "console.log"
 _MARK = "frozen"
 _RUNS, _UNSURE, _FROZEN = b"r", b"u", b"f"
-# A machine's death fails what was asked of it a moment before its end is noticed.
+# When a machine dies, calls to it fail a moment before its end is noticed.
 _NOTICED_S = 1.0
 
 
 def crash_error(sandbox_id: str) -> SandboxCrashedError:
-    """What is told to whoever waits for a sandbox that crashed."""
+    """The error for a client that waits for a sandbox that crashed."""
     return SandboxCrashedError(
         f"sandbox {sandbox_id} crashed meanwhile",
         hint="its next use does what its on_crash says; or roll it back to a snapshot",
@@ -57,7 +57,7 @@ def crash_error(sandbox_id: str) -> SandboxCrashedError:
 
 
 def _there(volume: Path) -> Path:
-    """The directory itself, since engines do not follow symbolic links; a user may put volumes elsewhere by one."""
+    """The directory with links resolved: engines follow none, and a user may link volumes from elsewhere."""
     if not volume.is_dir():
         raise HostError(
             f"the volume {volume.parent} is missing",
@@ -67,7 +67,7 @@ def _there(volume: Path) -> Path:
 
 
 def _claim(state_dir: Path, console: Path) -> None:
-    """Let a machine's directory be one of a sandbox: from now on it is found by that sandbox, see ``strays``."""
+    """Make a machine's directory that of a sandbox: from now on ``strays`` finds it for that sandbox."""
     (state_dir / _MARK).write_bytes(_RUNS)
     aside = state_dir / f"{_CONSOLE}.new"
     aside.symlink_to(console)
@@ -78,15 +78,16 @@ def _leads_to(state_dir: Path, console: Path) -> bool:
     """Whether a machine's directory was claimed for the sandbox that has this console."""
     try:
         return (state_dir / _CONSOLE).readlink() == console
-    except OSError:  # it is claimed for none
+    except OSError:  # it is claimed for no sandbox
         return False
 
 
 class RunningMachine:
-    """A running machine and what belongs to it. ``leaving`` is set before it ends on purpose, and ``killed`` before
-    its sandbox is killed in the middle of an operation.
+    """A running machine and what belongs to it.
 
-    ``reason`` says why it was ended for something that it did; ``limits_changed`` that its sandbox has other limits.
+    ``leaving`` is set before the machine is ended on purpose, ``killed`` before its sandbox is killed in the
+    middle of an operation. ``reason`` says why the machine was ended for something that it did.
+    ``limits_changed`` is set when its sandbox gets other limits.
     """
 
     def __init__(self, machine: Machine, link: Link, disk: Path, state_dir: Path) -> None:
@@ -103,10 +104,10 @@ class RunningMachine:
         self._watch = asyncio.create_task(self._watching())
 
     async def alive(self, work: Coroutine[Any, Any, _T], sandbox_id: str) -> _T:
-        """Do the work, but no longer than the machine lives.
+        """Do the work, but stop when the machine ends.
 
         Raises:
-            SandboxCrashedError: The machine ended meanwhile, and not on purpose.
+            SandboxCrashedError: The machine ended meanwhile, not on purpose.
             SandboxNotFoundError: Its sandbox was killed meanwhile.
         """
         task = asyncio.ensure_future(work)
@@ -121,13 +122,13 @@ class RunningMachine:
                 await asyncio.gather(task, return_exceptions=True)
 
     def lost(self, sandbox_id: str) -> AtollError:
-        """What is told to whoever waits for a machine that has ended."""
+        """The error for a client that waits for a machine that has ended."""
         if self.killed:
             return SandboxNotFoundError(f"sandbox {sandbox_id} has been killed", sandbox_id=sandbox_id)
         return crash_error(sandbox_id)
 
     async def _explains(self, failure: BaseException | None) -> bool:
-        """Whether the machine's end is why something failed: the end may be noticed a moment later."""
+        """Whether the machine's end explains a failure: the end may be noticed a moment later."""
         if failure is None or isinstance(failure, ConnectionRefusedError):
             return False
         with contextlib.suppress(TimeoutError):
@@ -135,28 +136,28 @@ class RunningMachine:
         return self.gone.is_set() and not self.leaving
 
     async def freeze(self, *, within_s: float | None = None) -> None:
-        """Freeze the machine, which runs; for ``within_s`` see ``Machine.pause``."""
-        # Written first: who adopts the machine must know that it may be frozen, whatever its row says.
+        """Freeze the machine, which runs. ``within_s`` is as in ``Machine.pause``."""
+        # Written first: a supervisor that adopts it must know that it may be frozen, whatever its row says.
         self._write_mark(_UNSURE)
         await self.machine.pause(within_s=within_s)
         self._write_mark(_FROZEN)
 
     async def thaw(self) -> None:
-        """Undo ``freeze``. A machine that runs goes on."""
+        """Undo ``freeze``. A machine that runs keeps running."""
         self._write_mark(_UNSURE)
         await self.machine.resume()
         self._write_mark(_RUNS)
 
     @property
     def frozen(self) -> bool | None:
-        """Whether the machine is frozen; None when a freeze or thaw was begun and not seen to end."""
+        """Whether the machine is frozen; None if a freeze or thaw was started and not seen to end."""
         try:
             return {_FROZEN: True, _UNSURE: None}.get(self._mark.read_bytes(), False)
         except FileNotFoundError:
             return False
 
     def _write_mark(self, mark: bytes) -> None:
-        # In place: the file has its block from the start, so that a full disk keeps no guest frozen.
+        # In place: the file has its block from the start, so a full disk cannot keep a guest frozen.
         fd = os.open(self._mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.pwrite(fd, mark, 0)
@@ -164,17 +165,17 @@ class RunningMachine:
             os.close(fd)
 
     def hang_up(self) -> None:
-        """End the connections that clients hold into the guest: nothing answers on them any more."""
+        """End the connections that clients hold into the guest, because nothing answers on them any more."""
         try:
             self.link.end_dialled()
         except OSError as error:
             _log.warning("connections into a guest could not be ended: %s", error)
 
     def leave(self, *, hang_up: bool = True) -> None:
-        """Let its end be on purpose from now on. Does nothing the second time.
+        """Mark the machine's end as intended from now on. A second call does nothing.
 
         Args:
-            hang_up: False keeps the connections that clients hold into it, for a guest that goes on in a moment.
+            hang_up: False keeps the clients' connections, for a guest that continues in a moment.
         """
         if not self.leaving:
             self.leaving = True
@@ -195,15 +196,15 @@ class RunningMachine:
 
 
 class RunningMachines:
-    """Begins and gives up running machines.
+    """Starts and ends running machines.
 
     Args:
-        run: Where machines have their own directories; short, since sockets lie in them.
+        run: Where machines have their own directories; a short path, because sockets are made there.
         sandboxes: Where sandboxes have their directories.
-        engine: Gives the engine of a version.
+        engine: Returns the engine of a version.
         programs: The guest agents' binaries.
         layers: The disks.
-        agents: Calls to guest agents.
+        agents: Calls guest agents.
         prestarted machines: The machine that is kept ready.
     """
 
@@ -230,23 +231,23 @@ class RunningMachines:
         self.seals = Seals()
 
     def machine_ids(self) -> set[str]:
-        """The machines that run or are being started, and those that are kept ready."""
+        """The ids of machines that run, are being started, or are kept ready."""
         return set(self._owned) | self.prestarted_machines.ids()
 
     def disks(self) -> set[Path]:
-        """The disks that are mounted for them."""
+        """The disks that are mounted for machines."""
         return set(self._owned.values())
 
     async def begin(self, plan: RunPlan, link: Link, wanted: GuestInit) -> RunningMachine:
-        """Mount the disk, start or restore the machine, and have its agent make of the guest what is ``wanted``.
+        """Mount the disk, start or restore the machine, and have its agent apply ``wanted`` to the guest.
 
         Raises:
             PrestartedDiedError: The machine to restore into has ended. The guest may have run for a moment.
 
-        Postcondition: on any exception the disk is unmounted and nothing runs; the link is still the caller's.
+        Postcondition: on any exception the disk is unmounted and nothing runs. The link stays the caller's.
         """
         if stuck := self._stuck.get(plan.disk):
-            # Two machines that write to one disk would destroy it.
+            # Two machines that write to the same disk would destroy it.
             await stuck.kill()
             del self._stuck[plan.disk]
         prestarted = self.prestarted_machines.take(plan) if plan.checkpoint is not None else None
@@ -279,7 +280,7 @@ class RunningMachines:
     async def _started(
         self, plan: RunPlan, machine_plan: MachinePlan, link: Link, prestarted: PrestartedMachine | None
     ) -> Machine:
-        """Start a machine, in the prestarted machine if there is one."""
+        """Start a machine, using the prestarted machine if there is one."""
         engine = self._engine(plan.versions.engine)
         if prestarted is not None:
             machine = await self._restored(plan, machine_plan, link, prestarted)
@@ -292,7 +293,7 @@ class RunningMachines:
     async def _restored(
         self, plan: RunPlan, machine_plan: MachinePlan, link: Link, prestarted: PrestartedMachine
     ) -> Machine | None:
-        """The machine that a prestarted machine has become; None when it has ended instead."""
+        """Restore into a prestarted machine, and return the machine; None if it has ended instead."""
         try:
             uplink = await link.open_uplink()
         except OSError as error:
@@ -308,14 +309,17 @@ class RunningMachines:
                 raise PrestartedDiedError(error.message, hint=error.hint) from error
 
     async def seal(self, checkpoint: Path, sandbox_id: str) -> None:
-        """Seal the memory of a sleeping sandbox, which counts already: without a seal it would only not be checked."""
+        """Write the checksums of a sleeping sandbox's memory.
+
+        Without them it can be used, but not checked.
+        """
         try:
             await asyncio.to_thread(self.seals.seal, checkpoint)
         except OSError as error:
             _log.warning("the memory of sandbox %s is not sealed: %s", sandbox_id, error)
 
     async def _whole(self, sealed: Path | None, start: Coroutine[Any, Any, Machine]) -> Machine:
-        """Start a machine, and see to it meanwhile that the memory it is restored from is what its seal says."""
+        """Start a machine. Meanwhile, check the memory that it is restored from against its checksums."""
         if sealed is None:
             return await start
         check = asyncio.create_task(asyncio.to_thread(self.seals.check, sealed, small=False))
@@ -334,7 +338,10 @@ class RunningMachines:
         return machine
 
     async def adopt(self, row: SandboxRow, link: Link, disk: Path) -> RunningMachine | None:
-        """Take over the machine that a dead supervisor ran; None when it has ended, and then its remains are gone."""
+        """Take over a machine that a dead supervisor ran.
+
+        If it has ended, remove its remains and return None.
+        """
         state_dir = self._run / (row.machine_id or "")
         machine = await self._engine(row.versions.engine).adopt(row.machine or b"")
         if machine is None:
@@ -350,9 +357,9 @@ class RunningMachines:
         await self._clear(disk, self._run / (row.machine_id or ""))
 
     async def strays(self, plan: RunPlan) -> list[tuple[str, bytes]]:
-        """Ids and records of machines that run, that a dead supervisor started for a sandbox, and that are not owned.
+        """Ids and records of running machines that a dead supervisor started for a sandbox and nothing owns.
 
-        What it only began to start does not run any more when this returns, nor will.
+        A machine that it only began to start does not run when this returns, and never will.
         """
         engine, console = self._engine(plan.versions.engine), self._console(plan.sandbox_id)
         found = []
@@ -365,21 +372,22 @@ class RunningMachines:
         return found
 
     def let_go(self, running: RunningMachine) -> None:
-        """Own a running machine no more, although its machine runs: what is not adopted again is a leftover."""
+        """Disown a machine that keeps running: unless it is adopted again, it is a leftover."""
         running.close()
         self._owned.pop(running.state_dir.name, None)
 
     async def end(self, running: RunningMachine) -> None:
-        """End the machine and unmount its disk, whatever state they are in. The link is still the caller's.
+        """End the machine and unmount its disk, whatever state they are in. The link stays the caller's.
 
-        What the host refuses to end is logged, and nothing is started on that disk before it has ended.
+        If the host refuses to end something, that is logged, and nothing starts on that disk before it has
+        ended.
 
-        Postcondition: no process or mount of it is left; its disk is.
+        Postcondition: no process or mount of the machine is left; its disk is.
         """
         running.leave()
         await self._kill(running.machine, running.disk)
         running.close()
-        # The watch may not have had its turn, and whatever follows a machine until its end would go on for ever.
+        # The watch may not have run yet, and whatever follows the machine until its end would never stop.
         running.gone.set()
         await self._clear(running.disk, running.state_dir)
 
@@ -391,29 +399,29 @@ class RunningMachines:
             self._stuck[disk] = machine
 
     async def step_off(self, running: RunningMachine, plan: RunPlan) -> Callable[[], None]:
-        """Have a frozen machine let go of its disk, and unmount it.
+        """Have a frozen machine let go of its disk, and unmount the disk.
 
-        Returns what is left to be done in a thread, see ``Layers.leave``.
+        Returns the work that remains to be done in a thread, see ``Layers.leave``.
 
         Raises:
-            AtollError, OSError: It cannot; then it is of no use any more.
+            AtollError, OSError: The machine could not; it cannot be used any more.
         """
         await self._engine(plan.versions.engine).detach_files(running.machine)
         return await asyncio.to_thread(self._layers.leave, running.disk)
 
     async def step_on(self, running: RunningMachine, plan: RunPlan) -> None:
-        """Undo ``step_off``, on a disk in the same place that has the same files.
+        """Undo ``step_off``, on a disk in the same place with the same files.
 
         Raises:
-            AtollError: It cannot; then it is of no use any more.
+            AtollError: The machine could not; it cannot be used any more.
         """
         root = await asyncio.to_thread(self._root, plan)
         machine_plan = self._machine_plan(plan, running.machine.machine_id, root, running.link)
         await self._engine(plan.versions.engine).attach_files(running.machine, machine_plan)
-        running.limits_changed.set()  # its disk is measured anew
+        running.limits_changed.set()  # its disk is measured again
 
     def _prepare(self, plan: RunPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:
-        """Mount the disk; what is to be started on it, and whether its memory has a seal."""
+        """Mount the disk. Returns what to start on it, and whether its memory has checksums."""
         sealed = plan.checkpoint is not None and self.seals.check(plan.checkpoint, small=True)
         machine_plan = self._machine_plan(plan, machine_id, self._root(plan), link)
         return msgspec.structs.replace(machine_plan, growth=growth_at_start(self._layers, plan)), sealed
@@ -427,7 +435,7 @@ class RunningMachines:
         if not plan.engine_disk:
             return self._layers.mount(plan.image, plan.stack, plan.disk)
         changes_of(plan.disk).mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A home's images may be reached by a symbolic link, which engines do not follow.
+        # A symbolic link may lead to a home's images, and engines do not follow it.
         if len(plan.image) > 1:
             raise HostError(
                 "the image was pulled as layers to be mounted, which the engine's own disks cannot use",
@@ -456,7 +464,7 @@ class RunningMachines:
         )
 
     def _console(self, sandbox_id: str) -> Path:
-        return self._sandboxes / sandbox_id / _CONSOLE  # one log for all machines that it ever has
+        return self._sandboxes / sandbox_id / _CONSOLE  # one log for all machines of the sandbox
 
     def _make_state_dir(self, state_dir: Path, sandbox_id: str) -> None:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What an engine is told of a guest's network."""
+"""Describes a guest's network to an engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from atoll.network import (
 
 
 def uplink_of(opened: OpenUplink) -> Uplink:
-    """The interface of a link that was opened; its socket stays the caller's."""
+    """The interface of an open link; its socket stays the caller's."""
     return Uplink(
         socket_fd=opened.socket.fileno(),
         name=GUEST_INTERFACE,

@@ -31,13 +31,13 @@ _log = logging.getLogger(__name__)
 
 
 class DiskMonitor:
-    """Measures the disk of one running machine whenever its kernel asks for it, and tells it what may be added.
+    """Measures a running machine's disk whenever its kernel asks, and tells it how much may be added.
 
     Args:
-        running: The machine.
-        layers: Measures.
-        limits: Those of the sandbox now.
-        seldom: Whether its limit is the default one now, which is far for most.
+        running machine: The machine to watch.
+        layers: Measures disks.
+        limits: Returns the sandbox's current limits.
+        seldom: Whether its limit is now the default one, which most sandboxes never come near.
     """
 
     def __init__(
@@ -63,7 +63,8 @@ class DiskMonitor:
         loop.add_reader(event_fd, self._asked, event_fd)
         try:
             while not await self._watched(event_fd):
-                # Without a watch no limit would hold, and what is removed would never be room again.
+                # Without this watch no limit would be enforced, and deleted files would never become free
+                # space.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._running.limits_changed.wait(), _AGAIN_S)
         finally:
@@ -71,13 +72,13 @@ class DiskMonitor:
             os.close(event_fd)
 
     async def _watched(self, event_fd: int) -> bool:
-        """Watch until something fails; whether that is the end, as its machine is gone."""
+        """Watch until something fails. Returns whether the watch is over because the machine is gone."""
         try:
             await self._watching(event_fd)
         except (AtollError, OSError) as error:
             if self._running.gone.is_set():
                 return True
-            if not self._running.leaving:  # else it may be between two disks
+            if not self._running.leaving:  # otherwise it may be between two disks
                 machine_id = self._running.machine.machine_id
                 _log.warning("the disk of machine %s is measured again in a moment: %s", machine_id, error)
         return False
@@ -111,7 +112,7 @@ class DiskMonitor:
         self._running.limits_changed.clear()
 
     async def _renew(self, event_fd: int | None) -> bool:
-        """Measure and tell; whether the guest's kernel has been told at all."""
+        """Measure the disk and tell the guest's kernel. Returns whether the kernel was told any limit."""
         limits, machine = self._limits(), self._running.machine
         if limits.disk_mib is None and limits.files is None:
             if self._limited:

@@ -1,1 +1,1 @@
-"""What the supervisor knows: rows, registry, operation log, and the small things that all rooms stand on."""
+"""Holds what the supervisor knows: rows, registry, operation log, and basics that all other rooms use."""

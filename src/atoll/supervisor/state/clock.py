@@ -1,4 +1,4 @@
-"""The host's clocks."""
+"""Reads the host's clocks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def _since_boot_s() -> float:
 
 @dataclass(frozen=True)
 class Clock:
-    """What time it is.
+    """Tells the time.
 
     Attributes:
-        unix_s: Seconds since 1970 as the host believes, which may jump.
-        boot_s: Seconds since the host booted, its own sleep included; it never jumps.
-        boot: Which boot of the host that was.
+        unix_s: Seconds since 1970 by the host's clock, which may jump.
+        boot_s: Seconds since the host booted, including its sleep; it never jumps.
+        boot: The id of this boot of the host.
     """
 
     unix_s: Callable[[], float] = time.time

@@ -1,4 +1,4 @@
-"""The database: the one truth about sandboxes, snapshots, teams and keys."""
+"""The database: the single source of truth about sandboxes, snapshots, teams and keys."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _R = TypeVar("_R", SandboxRow, SnapshotRow, VolumeRow, TeamRow, KeyRow, Template
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _log = logging.getLogger(__name__)
 _Row = KeptRow | StepRow | OperationRow
-# What is lost with the database and nobody misses.
+# Rows without a copy: nothing is missing if they are lost with the database.
 _UNKEPT = (OperationRow, StepRow)
 _TABLES: dict[type[_Row], str] = {
     SandboxRow: "sandboxes",
@@ -73,14 +73,14 @@ _JSON_FIELDS = frozenset(
 
 
 class Database:
-    """SQLite in WAL mode. A worker thread makes the accesses that may wait for the disk.
+    """Stores rows in SQLite in WAL mode. A worker thread does what may wait for the disk.
 
-    A small write costs a tenth of a thread's hand-over, so it is made at once while the worker has nothing to do.
+    A small write costs a tenth of handing it to a thread, so it is done at once while the worker is idle.
     Copies of rows are written a moment later.
 
     Args:
         path: The database.
-        copies: Keeps a copy of each row, for when the database is lost.
+        copies: Keeps a copy of each row, in case the database is lost.
     """
 
     def __init__(self, path: Path, copies: RowCopies | None = None) -> None:
@@ -95,36 +95,36 @@ class Database:
         self._keeping: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
-        """Open the database, made if missing, and bring it to this version's tables.
+        """Open the database, creating it if it is missing, and migrate it to this version's tables.
 
         Raises:
-            SupervisorError: A newer atoll has made it.
+            SupervisorError: A newer atoll has written it.
         """
         await self._do(self._open)
 
     async def aclose(self) -> None:
-        """Write out what is pending and close."""
+        """Write out what is pending, and close the database."""
         self._keep_pending()
         await self._do(self._close)
         self._worker.shutdown()
 
     async def all(self, kind: type[_R]) -> list[_R]:
-        """All rows of a kind, oldest first."""
+        """All rows of a kind, the oldest first."""
         return await self._do(lambda: self._all(kind))
 
     async def put(self, *rows: _Row, durable: bool = False, freeing: bool = False) -> None:
         """Insert or replace rows, all or none. With ``durable`` they are on the disk when this returns.
 
         Args:
-            freeing: Whether what follows frees room, so that these may take what is kept for that. The rows of what
-                was killed always may.
+            freeing: Whether the next step frees space, so that this write may use the emergency reserve. The
+                rows of killed sandboxes always may.
 
         Raises:
             NameTakenError: Another row has the name.
         """
         if _killed(rows) or any(isinstance(row, TeamRow | KeyRow) for row in rows):
-            # No copy may be on its way any more into a directory that will be erased; and a key that is
-            # revoked may not come back with an older copy.
+            # No pending copy may land in a directory that will be erased, and an older copy must not bring
+            # back a revoked key.
             self._forget_pending(rows)
             await self._do(lambda: self._put_and_keep(rows, durable))
             return
@@ -135,7 +135,10 @@ class Database:
         self._keep_soon(rows)
 
     async def delete(self, *rows: _Row, durable: bool = True) -> None:
-        """Forget rows, all or none; absent ones are no error. With ``durable`` the disk has it on return."""
+        """Delete rows, all or none; missing rows are no error.
+
+        With ``durable`` this is on the disk on return.
+        """
         self._forget_pending(rows)
         if durable or self._waiting:
             await self._do(lambda: self._delete(rows, durable))
@@ -143,7 +146,7 @@ class Database:
             self._delete(rows, durable)
 
     def _keep_soon(self, rows: tuple[_Row, ...]) -> None:
-        """Have copies of rows written in a moment, of each the newest: who pauses and resumes writes few of them."""
+        """Schedule copies of the newest versions of rows, so that a series of changes writes few copies."""
         self._pending.update({_identity(row): row for row in rows if not isinstance(row, _UNKEPT)})
         if self._pending and self._keeping is None:
             self._keeping = asyncio.get_running_loop().call_later(_KEEP_S, self._keep_pending)
@@ -163,7 +166,7 @@ class Database:
         self._waiting += 1
         done = asyncio.get_running_loop().run_in_executor(self._worker, work)
         done.add_done_callback(self._worked)
-        # SQLite's thread goes on anyway: a caller that is cancelled hears of it after it knows what was written.
+        # SQLite's thread continues anyway: a cancelled caller is told after it is known what was written.
         cancelled = False
         while not done.done():
             try:
@@ -219,7 +222,7 @@ class Database:
         return [row for row in rows if row is not None]
 
     def _row(self, kind: type[Any], values: dict[str, Any]) -> Any:
-        """The row with these values; its copy where they are not what was written."""
+        """The row with these values, or its copy if the values are not what was written."""
         key = KEYS[kind]
         try:
             row = _read(kind, dict(values))
@@ -236,7 +239,7 @@ class Database:
             _log.error("the row of %s is not what was written; its copy is", values[key])
             return copy
         if not same_time:
-            # The last supervisor was killed between the row and its copy.
+            # The last supervisor was killed after it wrote the row and before it wrote the copy.
             self._row_copies.keep(row)
         return row
 
@@ -257,13 +260,13 @@ class Database:
         for row in rows:
             registry, key = _TABLES[type(row)], KEYS[type(row)]
             statements.append((f"DELETE FROM {registry} WHERE {key} = ?", [key_of(row)]))
-        # What goes durably has files, which have gone before or go next.
+        # A durable deletion belongs to files that were erased before it, or are erased next.
         self._transact(statements, durable, freeing=durable)
 
     def _transact(
         self, statements: list[tuple[str, list[object]]], durable: bool, *, freeing: bool = False
     ) -> None:
-        """Write all or nothing; what frees room takes the room that is kept for that when there is no other."""
+        """Write all or nothing. A write that frees space uses the emergency reserve when the disk is full."""
         try:
             self._try(statements, durable)
         except NoSpaceError:
@@ -284,7 +287,7 @@ class Database:
                 database.execute(statement, values)
             database.execute("COMMIT")
         except BaseException as error:
-            if database.in_transaction:  # SQLite undoes some by itself, that which finds the disk full too
+            if database.in_transaction:  # SQLite rolls back some errors by itself, also a full disk
                 database.execute("ROLLBACK")
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 raise NoSpaceError(
@@ -310,12 +313,12 @@ def _killed(rows: tuple[_Row, ...]) -> bool:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """The database, made if missing, whole and of this version."""
-    # SQLite would make it readable for all; what it adds beside it gets the same mode.
+    """The database, created if missing, checked, and migrated to this version."""
+    # SQLite would make it readable for everybody. The files that it adds get the same mode.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     os.chmod(path, 0o600)
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    # What is damaged may be no text: it is told from what is whole when the row is read.
+    # Damaged text may not decode: damage is detected when the row is read.
     database.text_factory = _text
     try:
         database.execute("PRAGMA journal_mode=WAL")
@@ -333,14 +336,14 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _put_aside(path: Path) -> None:
-    """Keep a damaged database for whoever wants to look at it; the one before it goes."""
+    """Move a damaged database aside for inspection, replacing an earlier one."""
     for end in ("-wal", "-shm", ""):
         with contextlib.suppress(FileNotFoundError):
             os.replace(f"{path}{end}", f"{path}.{DAMAGED}{end}")
 
 
 def migrations() -> list[tuple[int, str]]:
-    """Number and text of each migration, in order."""
+    """The number and text of each migration, in order."""
     folder = resources.files("atoll.supervisor.state") / "migrations"
     found = []
     for entry in folder.iterdir():
@@ -350,18 +353,18 @@ def migrations() -> list[tuple[int, str]]:
 
 
 def migrate(database: sqlite3.Connection) -> None:
-    """Run the migrations that this database has not seen, each in a transaction of its own.
+    """Run the migrations that this database has not seen, each in its own transaction.
 
-    It has a list of those that it has seen: one of a lower number may come later than one of a higher.
+    The database lists the migrations that it has seen: a lower number may be added later than a higher one.
 
     Raises:
-        SupervisorError: A newer atoll has made it.
+        SupervisorError: A newer atoll has written it.
     """
     steps = migrations()
     database.execute("CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY)")
     seen = {number for (number,) in database.execute("SELECT number FROM migrations")}
     (version,) = database.execute("PRAGMA user_version").fetchone()
-    if not seen and version:  # made before there was a list, and before any came late
+    if not seen and version:  # written before there was a list, and before any number was added late
         seen = {number for number, _ in steps if number <= version}
         database.executemany("INSERT INTO migrations VALUES (?)", [(number,) for number in seen])
     known = {number for number, _ in steps}

@@ -1,4 +1,4 @@
-"""Ids and names: how they look and how new ones are made."""
+"""Ids and names: their form, and how new ones are made."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def new_id() -> str:
 
 
 def new_machine_uid() -> str:
-    """What ``/etc/machine-id`` holds: 32 hexadecimal digits."""
+    """A new value for ``/etc/machine-id``: 32 hexadecimal digits."""
     return secrets.token_hex(16)
 
 
 def check_name(name: str | None) -> None:
-    """Refuse a name that could not be a host label.
+    """Refuse a name that is not a valid host label.
 
     Raises:
-        InvalidSpecError: It is no name.
+        InvalidSpecError: The name is invalid.
     """
     if name is not None and not _NAME.fullmatch(name):
         raise InvalidSpecError(
@@ -44,10 +44,10 @@ def check_name(name: str | None) -> None:
 
 
 def check_env(env: dict[str, str]) -> None:
-    """Refuse variables that no program could be given.
+    """Refuse environment variables that no program can get.
 
     Raises:
-        InvalidSpecError: A name is not a variable's, a value holds a NUL, or all together is over 256 KiB.
+        InvalidSpecError: A name is invalid, a value contains a NUL, or the total size is over 256 KiB.
     """
     for name, value in env.items():
         if not _ENV_NAME.fullmatch(name) or "\0" in value:
@@ -59,10 +59,10 @@ def check_env(env: dict[str, str]) -> None:
 
 
 def check_metadata(metadata: dict[str, str], name: str = "metadata") -> None:
-    """Refuse labels that are too much for a list.
+    """Refuse labels that are too large for a list.
 
     Raises:
-        InvalidSpecError: All together is over 64 KiB.
+        InvalidSpecError: The total size is over 64 KiB.
     """
     if sum(len(key) + len(value) for key, value in metadata.items()) > METADATA_LIMIT_BYTES:
         raise InvalidSpecError(f"{name} is over 64 KiB", hint="keep large values elsewhere")

@@ -1,4 +1,4 @@
-"""What a sandbox's log tells of its life, beside what its guest writes there."""
+"""Writes the events of a sandbox's life into its log, beside what its guest writes there."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Journal:
     A log that cannot be written stops no sandbox.
 
     Args:
-        path: Where a sandbox has its log.
-        clock: Unix seconds.
+        path: Returns the path of a sandbox's log.
+        clock: Returns Unix seconds.
     """
 
     def __init__(self, path: Callable[[str], Path], clock: Callable[[], float]) -> None:
@@ -40,16 +40,16 @@ class Journal:
         self._clock = clock
 
     def changed(self, old: SandboxRow | None, new: SandboxRow) -> None:
-        """A sandbox's row became another one, or is new."""
+        """Log the change of a sandbox's row, or a new row."""
         if line := told(old, new):
             self.tell(new.sandbox_id, line)
 
     def stored(self, snapshot: SnapshotRow) -> None:
-        """A snapshot was made."""
+        """Log that a snapshot was made."""
         self.tell(snapshot.sandbox_id, f"snapshot {snapshot.name or snapshot.snapshot_id} made")
 
     async def keep_small(self, sandbox_ids: Callable[[], Iterable[str]]) -> None:
-        """Have each log's oldest part forgotten whenever it is above 16 MiB. Never returns."""
+        """Drop the oldest part of each log that is over 16 MiB. Never returns."""
         refused: set[str] = set()
         while True:
             await asyncio.sleep(_LOOK_S)
@@ -63,7 +63,7 @@ class Journal:
                     _log.warning("the log of sandbox %s cannot be kept small: %s", sandbox_id, error)
 
     def tell(self, sandbox_id: str, line: str) -> None:
-        """Write a line about a sandbox."""
+        """Write a line about a sandbox into its log."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
         try:
             append_log(self._path(sandbox_id), f"{moment} sandbox {line}")
@@ -72,14 +72,14 @@ class Journal:
 
 
 def told(old: SandboxRow | None, new: SandboxRow) -> str | None:
-    """What people are told of a change; None when it is not worth a line."""
+    """The line for users about a change; None if it is not worth one."""
     if old is None:
         return (
             f"created from image {new.image}" if new.generation == 1 else "created as a copy, memory and disk"
         )
     if old.disk != new.disk and new.recovered == old.recovered:
         return f"rolled back to snapshot {new.snapshot_id}"
-    # A crash shows in the row before it is kept; its machine is given up in the same step.
+    # A crash shows in the row in memory before the row is stored; its machine is removed in the same step.
     if new.state == "crashed" and (old.state != "crashed" or old.machine_id is not None):
         return f"crashed: {new.reason}"
     if new.state == "suspended" and not new.has_memory and old.has_memory:

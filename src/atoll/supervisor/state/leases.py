@@ -1,4 +1,4 @@
-"""Leases: how long sandboxes may run. No task and no input or output: rows, lengths and a heap."""
+"""Leases: how long sandboxes may run. No tasks and no input or output: only rows, lengths and a heap."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from atoll.types import Lifecycle
 
 Columns = dict[str, Any]
 NO_LEASE: Columns = {"ends_at": None, "ends_boot_s": None}
-# A heap keeps what was set before until it comes to its top.
+# The heap keeps outdated entries until they reach its top.
 _SPARE = 64
-# What a clock that is being set right gains in a while is none.
+# A smaller difference is no jump: a clock gains that much while it is being adjusted.
 JUMP_S = 1.0
 
 
 class LeaseTable:
-    """When something is due, by sandbox id, in seconds of a clock that never jumps. What is absent never is."""
+    """Holds due times by sandbox id, in seconds of a clock that never jumps. A missing id is never due."""
 
     def __init__(self) -> None:
         self._due_s: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
 
     def set(self, sandbox_id: str, due_s: float | None) -> None:
-        """Have a sandbox due at that time and at no other; None is never."""
+        """Set when a sandbox is due, replacing its earlier time; None is never."""
         if due_s is None:
             self._due_s.pop(sandbox_id, None)
         elif self._due_s.get(sandbox_id) != due_s:
@@ -36,13 +36,13 @@ class LeaseTable:
             heapq.heapify(self._heap)
 
     def next_s(self) -> float | None:
-        """When the next one is due; None when there is none."""
+        """When the next sandbox is due; None if there is none."""
         while self._heap and self._due_s.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take(self, now_s: float) -> list[str]:
-        """Remove and tell those that are due, the earliest first."""
+        """Remove and return the sandboxes that are due, the earliest first."""
         due = []
         while (next_s := self.next_s()) is not None and next_s <= now_s:
             _, sandbox_id = heapq.heappop(self._heap)
@@ -52,17 +52,17 @@ class LeaseTable:
 
 
 class Leases:
-    """What rows say of leases.
+    """Computes the lease columns of rows.
 
     Args:
-        clock: The host's.
+        clock: The host's clock.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
     def born(self, row: SandboxRow) -> Columns:
-        """For a sandbox that begins to live now."""
+        """The columns for a sandbox whose life begins now."""
         now_s = self.clock.boot_s()
         return {
             "host_boot": self.clock.boot,
@@ -72,14 +72,17 @@ class Leases:
         }
 
     def woken(self, row: SandboxRow, length_s: float | None) -> Columns:
-        """For a sandbox that goes on running now. A lease that it still has is never shortened."""
+        """The columns for a sandbox that wakes now. A lease that it still has is never shortened."""
         columns: Columns = {} if row.state == "paused" else {"started_at": self.clock.unix_s()}
         if row.ends_boot_s is None:
             return {**columns, **({} if row.state == "paused" else self.lasting(length_s))}
         return {**columns, **({} if length_s is None else self.extended(row, length_s))}
 
     def extended(self, row: SandboxRow, length_s: float | None) -> Columns:
-        """For a sandbox that runs: the lease ends so long from now; one that ends later, or never, stays."""
+        """The columns for a running sandbox whose lease is to end ``length_s`` from now.
+
+        A lease that ends later, or never, stays.
+        """
         if row.ends_boot_s is None:
             return {}
         wanted = self.lasting(length_s)
@@ -87,26 +90,27 @@ class Leases:
         return wanted if ends_s is None or ends_s > row.ends_boot_s else {}
 
     def lasting(self, length_s: float | None) -> Columns:
-        """A lease that ends so long from now; None is none."""
+        """The columns for a lease that ends ``length_s`` from now; None is no lease."""
         if length_s is None:
             return NO_LEASE
         return {"ends_at": self.clock.unix_s() + length_s, "ends_boot_s": self.clock.boot_s() + length_s}
 
     def rebased(self, row: SandboxRow) -> Columns:
-        """For a row that another boot of the host has written, of which only the calendar is known to both."""
+        """The columns for a row written in another boot of the host: only the calendar spans both boots."""
         if row.host_boot == self.clock.boot:
             return {}
         offset_s = self.clock.boot_s() - self.clock.unix_s()
         return {
-            "started_at": row.started_at or row.created_at,  # nobody wrote it down before there were leases
+            "started_at": row.started_at or row.created_at,  # it was not recorded before there were leases
             "host_boot": self.clock.boot,
             "created_boot_s": row.created_at + offset_s,
             "ends_boot_s": None if row.ends_at is None else row.ends_at + offset_s,
         }
 
     def told(self, row: SandboxRow) -> Columns:
-        """What the calendar says of a lease's end, and of the beginning of a life that has one, if it has jumped since
-        the row was written.
+        """The calendar times to correct if the calendar has jumped since the row was written.
+
+        These are a lease's end, and the beginning of a life that is limited.
         """
         columns: Columns = {}
         offset_s = self.clock.unix_s() - self.clock.boot_s()
@@ -121,18 +125,18 @@ class Leases:
         return row.ends_boot_s is not None and self.clock.boot_s() >= row.ends_boot_s
 
     def has_lived(self, row: SandboxRow) -> bool:
-        """Whether a sandbox has lived as long as it may."""
+        """Whether a sandbox's lifetime has ended."""
         ends_s = _life_ends_s(row)
         return ends_s is not None and self.clock.boot_s() >= ends_s
 
 
 def length_after_use(lifecycle: Lifecycle) -> float | None:
-    """The length of the lease that begins when a use has woken a sandbox."""
+    """The length of the lease that begins when a sandbox is woken by use."""
     return lifecycle.timeout_s if lifecycle.wake_timeout_s is None else lifecycle.wake_timeout_s
 
 
 def due_s(row: SandboxRow) -> float | None:
-    """When a sandbox's lease or its life ends, whichever is first; None is never."""
+    """When a sandbox's lease or its lifetime ends, whichever is first; None is never."""
     if row.state == "killed":
         return None
     ends = [end for end in (row.ends_boot_s, _life_ends_s(row)) if end is not None]

@@ -1,4 +1,4 @@
-"""Who may change a sandbox just now."""
+"""The lock of a sandbox, held while its state changes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import asyncio
 
 
 class SandboxLock(asyncio.Lock):
-    """A lock whose holder may leave something to be done that nobody else may meet: only then the next turn begins."""
+    """A lock whose holder may leave work to be done: the next holder waits until that is finished."""
 
     _rest: asyncio.Task[None] | None = None
 
     def outlast(self, rest: asyncio.Task[None]) -> None:
-        """Let nobody have a turn before ``rest`` is done, however it ends. For the holder, once in a turn."""
+        """Keep the lock until ``rest`` is done, however it ends.
+
+        Only the holder calls this, once per turn.
+        """
         self._rest = rest
 
     def release(self) -> None:
-        """End the turn, or leave it to what goes on."""
+        """Release the lock, or leave that to the work that continues."""
         rest, self._rest = self._rest, None
         if rest is None:
             super().release()

@@ -1,4 +1,4 @@
-"""The operation log: what is being done to sandboxes just now, for whoever comes after a crash."""
+"""The operation log: records what is being done to sandboxes, for crash recovery."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _log = logging.getLogger(__name__)
 
 
 class Operations:
-    """Operations that were begun and have not ended, a row each.
+    """Records operations that have begun and not ended, with one row each.
 
-    The rows of sandboxes and snapshots decide what is so; these say where to look when the supervisor died.
+    The rows of sandboxes and snapshots are the truth. These rows say where to look after the supervisor
+    died.
 
     Args:
         database: The database.
-        journal: Is told how those ended that were cut short.
-        clock: Unix seconds.
+        journal: Logs how interrupted operations ended.
+        clock: Returns Unix seconds.
     """
 
     def __init__(self, database: Database, journal: Journal, clock: Callable[[], float]) -> None:
@@ -32,14 +33,20 @@ class Operations:
         self._clock = clock
 
     async def cut_short(self) -> list[OperationRow]:
-        """Those in the middle of which the last supervisor ended; to be asked before any is begun."""
+        """The operations that the last supervisor's end interrupted.
+
+        Call this before any operation begins.
+        """
         return await self._database.all(OperationRow)
 
     @contextlib.asynccontextmanager
     async def during(
         self, sandbox_id: str, kind: OperationKind, *, link_id: str | None = None
     ) -> AsyncIterator[None]:
-        """Have it written down, while inside, that this is under way; the caller holds the sandbox's lock."""
+        """Record, inside the block, that this operation is in progress.
+
+        The caller holds the sandbox's lock.
+        """
         row = OperationRow(sandbox_id=sandbox_id, kind=kind, created_at=self._clock(), link_id=link_id)
         await self._database.put(row)
         try:
@@ -48,7 +55,7 @@ class Operations:
             await self._forget(row)
 
     async def close(self, operation: OperationRow, state: SandboxState | None) -> None:
-        """Tell in a sandbox's log what became of an operation that was cut short, and forget it."""
+        """Log in a sandbox's log how an interrupted operation ended, and delete its row."""
         if state is not None:
             line = f"the supervisor ended in the middle of: {operation.kind}; the sandbox is {state}"
             self._journal.tell(operation.sandbox_id, line)
@@ -58,5 +65,5 @@ class Operations:
         try:
             await self._database.delete(row, durable=False)
         except AtollError as error:
-            # A next supervisor finds nothing to do for it.
+            # The next supervisor finds nothing to do for it.
             _log.warning("an operation that has ended is not forgotten: %s", error)

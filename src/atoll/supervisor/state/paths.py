@@ -1,4 +1,4 @@
-"""Where the parts of sandboxes and snapshots lie in the home."""
+"""Where the files of sandboxes, snapshots and volumes are in the home."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FIRST_DISK = "d1"
 
 
 class Paths:
-    """Paths of one home; touches nothing.
+    """Computes the paths of one home; touches no files.
 
     Args:
         home: The home.
@@ -26,41 +26,41 @@ class Paths:
         self.forks_pages = home.run / "pages"
 
     def sandbox(self, sandbox_id: str) -> Path:
-        """All of a sandbox."""
+        """The directory of a sandbox."""
         return self.sandboxes / sandbox_id
 
     def disk(self, sandbox_id: str, disk: str) -> Path:
-        """One writable layer of a sandbox; a rollback makes another."""
+        """A writable layer of a sandbox; a rollback makes another."""
         return self.sandbox(sandbox_id) / disk
 
     def console(self, sandbox_id: str) -> Path:
-        """What the machines of a sandbox have written to their console."""
+        """The console output of a sandbox's machines."""
         return self.sandbox(sandbox_id) / "console.log"
 
     def row(self, sandbox_id: str) -> Path:
-        """The copy of its row."""
+        """The copy of a sandbox's row."""
         return self.sandbox(sandbox_id) / "row.json"
 
     def checkpoint(self, sandbox_id: str) -> Path:
-        """The memory of a suspended sandbox."""
+        """The checkpoint of a suspended sandbox."""
         return self.sandbox(sandbox_id) / "checkpoint"
 
     def volume(self, volume_id: str) -> Path:
-        """All of a volume."""
+        """The directory of a volume."""
         return self.volumes / volume_id
 
     def volume_data(self, volume_id: str) -> Path:
-        """What a volume holds: the root of its mounts."""
+        """The contents of a volume: the root of its mounts."""
         return self.volume(volume_id) / "data"
 
     def volume_aside(self, volume_id: str) -> Path:
-        """What comes into a volume or leaves it, out of its guests' reach."""
+        """The directory for files that move into or out of a volume, out of reach of its guests."""
         return self.volume(volume_id) / "aside"
 
     def snapshot(self, snapshot_id: str) -> Path:
-        """All of a snapshot but its layer."""
+        """The directory of a snapshot, without its layer."""
         return self.snapshots / snapshot_id
 
     def snapshot_checkpoint(self, snapshot_id: str) -> Path:
-        """The memory of a snapshot."""
+        """The checkpoint of a snapshot."""
         return self.snapshot(snapshot_id) / "checkpoint"

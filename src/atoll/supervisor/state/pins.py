@@ -1,4 +1,4 @@
-"""What is being made just now: it has no row yet, and is nobody's leftover all the same."""
+"""Protects what is being made: it has no row yet, but must not be removed as a leftover."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 
 class Pins:
-    """Ids of sandboxes, snapshots and layers, each held by any number of operations."""
+    """Ids of sandboxes, snapshots and layers, each pinned by any number of operations."""
 
     def __init__(self) -> None:
         self._held: dict[str, int] = {}
 
     @contextlib.contextmanager
     def during(self, *ids: str) -> Iterator[None]:
-        """Hold ids while they, or something of them, is being made."""
+        """Pin ids while they, or something that needs them, are being made."""
         for one in ids:
             self._held[one] = self._held.get(one, 0) + 1
         try:
@@ -26,9 +26,9 @@ class Pins:
                     del self._held[one]
 
     def has(self, id_: str) -> bool:
-        """Whether somebody holds it."""
+        """Whether an operation pins the id."""
         return id_ in self._held
 
     def ids(self) -> set[str]:
-        """All that are held."""
+        """All pinned ids."""
         return set(self._held)

@@ -1,4 +1,4 @@
-"""The sandboxes and snapshots of a home: in memory for reading, in the database for keeping."""
+"""The sandboxes and snapshots of a home: read from memory, stored in the database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CRASH_REASON = "its processes ended unexpectedly"
 
 
 def memory_reason(limit_mib: int | None) -> str:
-    """Why a sandbox has ended that used too much memory; None is the default limit."""
+    """The reason of a sandbox that ended because it used too much memory; None is the default limit."""
     limit = (
         "the default memory limit, half of the host's"
         if limit_mib is None
@@ -37,24 +37,24 @@ def memory_reason(limit_mib: int | None) -> str:
 
 
 def crash_reason(row: SandboxRow, running: RunningMachine) -> str:
-    """Why a machine has ended that nobody ended on purpose."""
+    """The reason why a machine ended, if it was not ended on purpose."""
     if running.reason is not None:
         return running.reason
     return memory_reason(row.limits.memory_mib) if running.machine.hit_memory_limit() else CRASH_REASON
 
 
 def with_losses(row: SandboxRow, why: str) -> str:
-    """Why it crashed, and what that cost."""
+    """Why a sandbox crashed, and what that cost."""
     if not row.engine_disk:
         return why
     return f"{why}; what it had changed on its disk since its last suspend or snapshot is lost: the engine kept it"
 
 
 class Sandbox:
-    """A sandbox of this supervisor. ``lock`` is held by whoever changes its state.
+    """A sandbox of this supervisor. Whatever changes its state holds ``lock``.
 
-    ``running machine`` is there while it runs or is paused; ``link`` while it is suspended and its connections wait.
-    ``memory_untold``: the guest has to be told how much memory it has when it is thawed.
+    ``running`` is set while it runs or is paused, ``link`` while it is suspended and keeps its connections.
+    ``memory_untold`` means that the guest has to be told its amount of memory when it is thawed.
     """
 
     def __init__(self, row: SandboxRow, running: RunningMachine | None = None) -> None:
@@ -70,7 +70,7 @@ class Sandbox:
         return self.row.sandbox_id
 
     def info(self) -> SandboxInfo:
-        """What a client is told: a machine's unexpected end counts before its row says so."""
+        """The information for clients: a machine's unexpected end counts before its row says so."""
         running = self.running
         if running is not None and running.gone.is_set() and not running.leaving:
             reason = with_losses(self.row, crash_reason(self.row, running))
@@ -79,17 +79,17 @@ class Sandbox:
 
 
 class Registry(Reservations):
-    """All sandboxes and snapshots.
+    """Keeps all sandboxes and snapshots.
 
     Args:
         database: The database, open.
-        leases: What rows say of them.
-        journal: Is told of every change that was kept.
+        leases: Computes their lease columns.
+        journal: Logs every change that was stored.
 
     Attributes:
-        changed: Is told of every row that is new or has changed.
-        pins: What is being made just now and has no row yet.
-        merges: Layers that stacks can be shortened with.
+        changed: Called with every row that is new or has changed.
+        pins: What is being made and has no row yet.
+        merges: Layers that can shorten stacks.
     """
 
     def __init__(self, database: Database, leases: Leases, journal: Journal) -> None:
@@ -107,7 +107,7 @@ class Registry(Reservations):
         self.merges = Merges()
 
     async def load(self) -> None:
-        """Read what the database has."""
+        """Read the database."""
         self._sandboxes = {row.sandbox_id: Sandbox(row) for row in await self._database.all(SandboxRow)}
         self._snapshots = {row.snapshot_id: row for row in await self._database.all(SnapshotRow)}
         stamps = [one.row.created_at for one in self._sandboxes.values()]
@@ -116,7 +116,7 @@ class Registry(Reservations):
         await self._rebase()
 
     async def _rebase(self) -> None:
-        """Have the rows that an earlier boot of the host has written tell their times by the clock of this one."""
+        """Convert the times of rows that an earlier boot of the host wrote to the clock of this boot."""
         rebased = []
         for sandbox in self._sandboxes.values():
             if columns := self._leases.rebased(sandbox.row):
@@ -129,32 +129,32 @@ class Registry(Reservations):
                 _log.warning("what another boot of the host wrote stays as it is: %s", error)
 
     def now_s(self) -> float:
-        """Unix seconds for what is made now: later than all that was made before, whatever the host's clock does."""
+        """Unix seconds for what is made now: later than all made before, whatever the host's clock does."""
         self._newest_s = max(self._clock(), self._newest_s + _TICK_S)
         return self._newest_s
 
     def newest_snapshot(self, sandbox_id: str) -> SnapshotRow | None:
-        """The snapshot that was made of a sandbox last; None without."""
+        """The newest snapshot of a sandbox; None if there is none."""
         made = [row for row in self._snapshots.values() if row.sandbox_id == sandbox_id]
         return max(made, key=lambda row: row.created_at, default=None)
 
     def sandboxes(self) -> list[Sandbox]:
-        """All that are not killed."""
+        """All sandboxes that are not killed."""
         return [sandbox for sandbox in self.all() if sandbox.row.state != "killed"]
 
     def all(self) -> list[Sandbox]:
-        """All of them, those whose killing was begun included."""
+        """All sandboxes, including those that are being killed."""
         return list(self._sandboxes.values())
 
     def snapshots(self) -> list[SnapshotRow]:
-        """All of them, oldest first."""
+        """All snapshots, the oldest first."""
         return list(self._snapshots.values())
 
     def sandbox(self, ref: str) -> Sandbox:
         """The sandbox with that id or name.
 
         Raises:
-            SandboxNotFoundError: There is none.
+            SandboxNotFoundError: There is no such sandbox.
         """
         found = self._sandboxes.get(ref) or _named(self._sandboxes.values(), ref)
         if found is None or found.row.state == "killed":
@@ -167,7 +167,7 @@ class Registry(Reservations):
         """The snapshot with that id or name.
 
         Raises:
-            SnapshotNotFoundError: There is none.
+            SnapshotNotFoundError: There is no such snapshot.
         """
         found = self._snapshots.get(ref) or next(
             (row for row in self._snapshots.values() if row.name == ref), None
@@ -179,7 +179,7 @@ class Registry(Reservations):
         return found
 
     async def add(self, *sandboxes: Sandbox) -> None:
-        """Keep new sandboxes, all or none: their lives and leases begin."""
+        """Store new sandboxes, all or none. Their lives and leases begin."""
         for sandbox in sandboxes:
             sandbox.row = sandbox.row.but(**self._leases.born(sandbox.row))
         await self._database.put(*(sandbox.row for sandbox in sandboxes))
@@ -191,7 +191,10 @@ class Registry(Reservations):
     async def change(
         self, sandbox: Sandbox, *, durable: bool = False, freeing: bool = False, **changes: object
     ) -> None:
-        """Change a sandbox's row; with ``durable`` it is on the disk when this returns; for ``freeing`` see ``put``."""
+        """Change a sandbox's row.
+
+        With ``durable`` it is on the disk on return. ``freeing`` is as in ``put``.
+        """
         now_s = self._changing_s(sandbox.row.changed_at)
         if sandbox.row.state == "running" and changes.get("state", "running") != "running":
             changes.setdefault("stopped_at", now_s)
@@ -207,7 +210,7 @@ class Registry(Reservations):
         self._sandboxes.pop(sandbox.sandbox_id, None)
 
     async def add_snapshot(self, row: SnapshotRow, sandbox: Sandbox) -> None:
-        """Keep a new snapshot, on which its sandbox stands from now on."""
+        """Store a new snapshot, which becomes the base of its sandbox."""
         changed = sandbox.row.but(
             snapshot_id=row.snapshot_id, changed_at=self._changing_s(sandbox.row.changed_at)
         )
@@ -217,10 +220,10 @@ class Registry(Reservations):
         self._journal.stored(row)
 
     async def own_snapshot(self, snapshot_id: str, build_id: str) -> None:
-        """Let a snapshot belong to the build of a template."""
+        """Make a snapshot belong to a template build."""
         before = self.snapshot(snapshot_id)
         row = before.but(build_id=build_id, changed_at=self._changing_s(before.changed_at))
-        # At once: whoever restacks it meanwhile must not write it without its build.
+        # At once: a restack in the meantime must not write the row without its build.
         self._snapshots[snapshot_id] = row
         try:
             await self._database.put(row, durable=True)
@@ -229,9 +232,9 @@ class Registry(Reservations):
             raise
 
     async def restack(self, change: Callable[[Stack], Stack]) -> None:
-        """Have snapshots stand on other layers that say the same; durable when this returns.
+        """Move snapshots to other layers with the same content. This is durable when it returns.
 
-        The layers that they stood on must be held meanwhile.
+        The caller pins their earlier layers meanwhile.
         """
         before = {row.snapshot_id: row for row in self._snapshots.values() if change(row.stack) != row.stack}
         for gone in self._forgetting & before.keys():
@@ -250,11 +253,14 @@ class Registry(Reservations):
             raise
 
     def _changing_s(self, before_s: float) -> float:
-        """Unix seconds for a change of a row: its copy, which is written later, must be seen to be older."""
+        """Unix seconds for a change of a row.
+
+        They increase, so that a copy not yet rewritten is known to be older.
+        """
         return max(self._clock(), before_s + _TICK_S)
 
     async def forget_snapshot(self, row: SnapshotRow) -> None:
-        """Remove a snapshot's row. From the call on nobody finds it, lest something be begun on it."""
+        """Delete a snapshot's row. From the call on it cannot be found, so nothing new starts from it."""
         self._forgetting.add(row.snapshot_id)
         try:
             await self._database.delete(row)

@@ -1,4 +1,4 @@
-"""Names of what is being made."""
+"""Reserves the names of what is being made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Reservations(ABC):
-    """The part of the table that keeps names for what has no row yet."""
+    """The part of the registry that reserves names for what has no row yet."""
 
     def __init__(self) -> None:
         self._reserved: set[tuple[str, str]] = set()
@@ -30,10 +30,10 @@ class Reservations(ABC):
 
     @contextlib.contextmanager
     def reserve_sandbox_name(self, name: str | None) -> Iterator[None]:
-        """Keep a name for a sandbox that is being made.
+        """Reserve a name for a sandbox that is being made.
 
         Raises:
-            NameTakenError: Another sandbox has it, or is getting it.
+            NameTakenError: Another sandbox has the name, or is getting it.
         """
         taken = any(sandbox.row.name == name for sandbox in self.all())
         with self._reserve("sandbox", name, taken):
@@ -41,10 +41,10 @@ class Reservations(ABC):
 
     @contextlib.contextmanager
     def reserve_snapshot_name(self, name: str | None) -> Iterator[None]:
-        """Keep a name for a snapshot that is being made.
+        """Reserve a name for a snapshot that is being made.
 
         Raises:
-            NameTakenError: Another snapshot has it, or is getting it.
+            NameTakenError: Another snapshot has the name, or is getting it.
         """
         with self._reserve("snapshot", name, any(row.name == name for row in self.snapshots())):
             yield

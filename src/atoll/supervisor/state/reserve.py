@@ -1,4 +1,4 @@
-"""A little room that is kept free, so that a full disk keeps nobody from killing and deleting."""
+"""Keeps a little disk space in reserve, so that killing and deleting work on a full disk."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ _FULL_BYTES = 1 << 20
 
 
 class EmergencyReserve:
-    """A file that takes room until that room is needed.
+    """A file that occupies space until that space is needed.
 
     Args:
-        path: Where it lies, on the file system of the home.
+        path: The file, on the file system of the home.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def begin(self) -> None:
-        """Take the room while there is plenty; give it back when there is none, for whoever begins on a full disk."""
+        """Fill the reserve while there is plenty of space.
+
+        Free it if there is none, to start on a full disk.
+        """
         with contextlib.suppress(OSError):
             if free_bytes(self._path.parent) < _FULL_BYTES:
                 self.drop()
         self.load()
 
     def load(self) -> None:
-        """Take the room while there is plenty, if it was given back."""
-        with contextlib.suppress(OSError):  # without it, things go on as long as there is room
+        """Fill the reserve again while there is plenty of space, if it was freed."""
+        with contextlib.suppress(OSError):  # without the reserve, things work as long as there is space
             if not self._path.exists() and free_bytes(self._path.parent) > _PLENTY_BYTES:
                 fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 try:
@@ -42,7 +45,7 @@ class EmergencyReserve:
                     os.close(fd)
 
     def drop(self) -> bool:
-        """Give the room back; whether there was any."""
+        """Free the reserve. Returns whether there was any."""
         try:
             self._path.unlink()
         except OSError:

@@ -1,4 +1,4 @@
-"""A copy of each row beside what it describes, so that a lost or damaged database loses nothing."""
+"""Keeps a copy of each row beside what it describes, so that a lost or damaged database loses nothing."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class _Copy(msgspec.Struct, frozen=True):
 
 
 class RowCopies:
-    """``row.json`` in the directory of each sandbox, snapshot, volume, team, key and template.
+    """Keeps ``row.json`` in the directory of each sandbox, snapshot, volume, team, key and template.
 
-    The database is the truth; a copy is read when the database, or a row in it, is lost or not what it was.
+    The database is the truth. A copy is read only if the database or a row in it is lost or damaged.
 
     Args:
-        home: Where those directories lie.
+        home: Where those directories are.
     """
 
     def __init__(self, home: Home) -> None:
@@ -51,13 +51,13 @@ class RowCopies:
         }
 
     def keep(self, row: KeptRow) -> None:
-        """Keep a copy; one that cannot be written is only logged."""
+        """Write a copy. A failure is only logged."""
         path = self._path(row)
         if not path.parent.is_dir():
             return
         raw = msgspec.json.encode(row)
         try:
-            # Without waiting for the disk: after a power cut the database has what counts.
+            # Not flushed to the disk: after a power cut the database is what counts.
             aside = path.with_suffix(".new")
             aside.write_bytes(msgspec.json.encode(_Copy(msgspec.Raw(raw), zlib.crc32(raw))))
             os.rename(aside, path)
@@ -65,11 +65,11 @@ class RowCopies:
             _log.warning("%s is not written: %s", path, error)
 
     def of(self, kind: type[KeptRow], id_: str) -> KeptRow | None:
-        """The copy of a row, if there is one that is whole."""
+        """The copy of a row, or None if there is none or it is damaged."""
         return _read(self._directories[kind] / id_ / ROW, kind)
 
     def all(self, *kinds: type[KeptRow]) -> Iterator[KeptRow]:
-        """Every copy that is whole, but of what was killed: of these kinds, or of all."""
+        """Every undamaged copy except those of killed sandboxes: of these kinds, or of all kinds."""
         for kind in kinds or self._directories:
             for path in sorted(self._directories[kind].glob(f"*/{ROW}")):
                 row = _read(path, kind)

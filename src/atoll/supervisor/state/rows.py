@@ -1,4 +1,4 @@
-"""What the database keeps of sandboxes, snapshots, volumes, teams and keys."""
+"""The rows of the database: sandboxes, snapshots, volumes, teams, keys, templates and operations."""
 
 from __future__ import annotations
 
@@ -29,21 +29,26 @@ OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollba
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """The engine and guest agent, by content hash, that a machine or a checkpoint was made with."""
+    """The engine and guest agent, by content hash, that made a machine or a checkpoint."""
 
     engine: str
     agent: str
 
 
 class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A sandbox. ``disk`` names the directory of its writable layer; ``stack`` the frozen layers below it, top first.
+    """A sandbox.
 
-    ``machine`` is the engine's record of the machine that runs it, ``link_id`` the link that it has, or had while
-    suspended. ``versions`` belong to the machine, or to the checkpoint of a suspended one. ``generation`` counts
-    the machines that went on from one memory. ``engine_disk`` says that the engine keeps what is changed on the disk,
-    and that it is in each checkpoint; then there are no layers. ``created_boot_s`` and ``ends_boot_s`` are when it was
-    made and when its lease ends by the clock of the host's boot ``host_boot``, see ``Clock``. ``relayering`` says that
-    it sleeps only while it is put on another layer.
+    ``disk`` names the directory of its writable layer; ``stack`` the frozen layers below, top first.
+
+    - ``machine`` is the engine's record of its machine.
+    - ``link_id`` is the link that it has, or had while suspended.
+    - ``versions`` are those of the machine, or of a suspended sandbox's checkpoint.
+    - ``generation`` counts the machines that continued from one memory.
+    - ``engine_disk`` says that the engine keeps the changes on the disk, and each checkpoint contains them.
+      There are then no layers.
+    - ``created_boot_s`` and ``ends_boot_s`` are its creation and its lease's end by the clock of the host's
+      boot ``host_boot``, see ``Clock``.
+    - ``relayering`` says that it sleeps only while it is moved to another layer.
     """
 
     sandbox_id: str
@@ -89,7 +94,7 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
     relayering: bool = False
 
     def info(self) -> SandboxInfo:
-        """What a client is told."""
+        """The information for clients."""
         names = (name for name in SandboxInfo.__struct_fields__ if name != "limits_in_force")
         return SandboxInfo(**{name: getattr(self, name) for name in names})
 
@@ -99,9 +104,9 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot; ``stack`` is its disk, top first, and its memory lies in the directory of its id.
+    """A snapshot. ``stack`` is its disk, top first; its memory is in the directory of its id.
 
-    With ``engine_disk`` the disk lies there too. ``changed_at`` is 0 until it is changed.
+    With ``engine_disk`` the disk is there too. ``changed_at`` is 0 until the row changes.
     """
 
     snapshot_id: str
@@ -134,7 +139,7 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: float = 0.0
 
     def info(self) -> SnapshotInfo:
-        """What a client is told."""
+        """The information for clients."""
         values = {name: getattr(self, name) for name in SnapshotInfo.__struct_fields__}
         return SnapshotInfo(**values)
 
@@ -144,7 +149,7 @@ class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VolumeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume; its files lie in the directory of its id."""
+    """A volume; its files are in the directory of its id."""
 
     volume_id: str
     name: str
@@ -152,7 +157,7 @@ class VolumeRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
 
     def info(self) -> VolumeInfo:
-        """What a client is told."""
+        """The information for clients."""
         return VolumeInfo(
             volume_id=self.volume_id, name=self.name, team=self.team, created_at=self.created_at
         )
@@ -163,7 +168,7 @@ class VolumeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TeamRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A team, known by its name."""
+    """A team, identified by its name."""
 
     name: str
     created_at: float
@@ -171,7 +176,7 @@ class TeamRow(msgspec.Struct, frozen=True, kw_only=True):
     quotas: Quotas = Quotas()
 
     def info(self) -> TeamInfo:
-        """What a client is told."""
+        """The information for clients."""
         return TeamInfo(name=self.name, created_at=self.created_at, quotas=self.quotas)
 
     def but(self, **changes: object) -> TeamRow:
@@ -180,7 +185,7 @@ class TeamRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A key of a team; ``hash`` is all that is kept of the key itself, see ``key_hash``."""
+    """A key of a team. ``hash`` is all that is stored of the key itself, see ``key_hash``."""
 
     key_id: str
     team: str
@@ -194,7 +199,7 @@ class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at: float | None = None
 
     def info(self) -> KeyInfo:
-        """What a client is told."""
+        """The information for clients."""
         return KeyInfo(**{name: getattr(self, name) for name in KeyInfo.__struct_fields__})
 
     def but(self, **changes: object) -> KeyRow:
@@ -215,7 +220,7 @@ class TemplateRow(msgspec.Struct, frozen=True, kw_only=True):
     builds: tuple[BuildInfo, ...]
 
     def info(self) -> TemplateInfo:
-        """What a client is told."""
+        """The information for clients."""
         values = {name: getattr(self, name) for name in TemplateInfo.__struct_fields__}
         return TemplateInfo(**{**values, "builds": list(self.builds)})
 
@@ -225,7 +230,7 @@ class TemplateRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that was built once: ``step_key`` says what led to it, ``snapshot_id`` has what came of it."""
+    """A step that was built once: ``step_key`` identifies what led to it, ``snapshot_id`` is its result."""
 
     step_key: str
     snapshot_id: str
@@ -234,9 +239,9 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation that was begun and has not ended; ``link_id`` is the link that a waking uses.
+    """An operation that has begun and not ended. ``link_id`` is the link that a wake uses.
 
-    One that makes sandboxes goes by the id of the first that it makes.
+    An operation that makes sandboxes has the id of the first one that it makes.
     """
 
     sandbox_id: str
@@ -262,6 +267,6 @@ KEYS: dict[type[KeptRow] | type[StepRow] | type[OperationRow], str] = {
 
 
 def key_of(row: KeptRow | StepRow | OperationRow) -> str:
-    """What tells a row from the others of its kind."""
+    """The value that identifies a row among those of its kind."""
     key: str = getattr(row, KEYS[type(row)])
     return key

@@ -1,4 +1,4 @@
-"""Operations in progress, each owned by the supervisor and not by the client that asked for it."""
+"""Operations in progress, owned by the supervisor and not by the client that asked for them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _log = logging.getLogger(__name__)
 
 
 class Tasks:
-    """Runs operations to their end: a client that goes away does not stop one halfway.
+    """Runs operations to their end: a client that leaves does not stop one midway.
 
-    Watches are different: they run until the supervisor leaves and count as no work.
+    Watches are different: they run until the supervisor stops, and do not count as operations.
 
     Args:
         begun: Called when an operation begins.
@@ -30,33 +30,37 @@ class Tasks:
 
     @property
     def busy(self) -> bool:
-        """Whether any operation is going on."""
+        """Whether any operation is in progress."""
         return bool(self._tasks)
 
     async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do the work in a task of its own and give its result; cancelling this call leaves the work going."""
+        """Run the operation in its own task and return its result.
+
+        Cancelling this call does not cancel it.
+        """
         return await asyncio.shield(self.spawn(work))
 
     def spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        """Begin an operation. A failure that nobody awaits is logged."""
+        """Start an operation. A failure that nobody awaits is logged."""
         if self._begun:
             self._begun()
         return self._begin(work, self._tasks)
 
     def watch(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin to watch something, until the supervisor leaves."""
+        """Start to watch something, until the supervisor stops."""
         return self._begin(work, self._watches)
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait for all operations that go on now, at most ``timeout_s`` seconds."""
+        """Wait for all operations now in progress, at most ``timeout_s`` seconds."""
         mine = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not mine]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
 
     async def finish(self, timeout_s: float) -> None:
-        """Wait for all operations, and those that they leave to be done, at most ``timeout_s`` seconds; cancel what is
-        left, and all watches, and give them as long again to undo what they have begun.
+        """Wait for all operations and the work that they leave, at most ``timeout_s`` seconds.
+
+        Then cancel what is left and all watches, and give them as long again to undo what they have begun.
         """
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_s
@@ -66,7 +70,7 @@ class Tasks:
         rest = [task for task in (*self._tasks, *self._watches) if task is not mine]
         for task in rest:
             task.cancel()
-        if rest:  # what was cancelled may have much to undo, but the supervisor's end waits for no engine
+        if rest:  # cancelled operations may have much to undo, but the supervisor's end waits for no engine
             await asyncio.wait(rest, timeout=timeout_s)
 
     def _begin(self, work: Coroutine[Any, Any, _T], owned: set[asyncio.Task[Any]]) -> asyncio.Task[_T]:

@@ -1,4 +1,4 @@
-"""The life cycle, as a table: what may be done to a sandbox in which state."""
+"""The life cycle as a table: which actions are allowed in which state of a sandbox."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _REMEDY = {
 
 
 def check_action(action: Action, state: SandboxState, sandbox_id: str) -> None:
-    """Refuse what makes no sense in this state.
+    """Refuse an action that this state does not allow.
 
     Raises:
-        SandboxNotFoundError: It has been killed.
-        StateError: Not possible in this state; the hint says what to do first.
+        SandboxNotFoundError: The sandbox has been killed.
+        StateError: The state does not allow the action; the hint says what to do first.
     """
     if state == "killed":
         raise SandboxNotFoundError(f"sandbox {sandbox_id} has been killed", sandbox_id=sandbox_id)
@@ -51,7 +51,7 @@ def check_action(action: Action, state: SandboxState, sandbox_id: str) -> None:
 
 
 def check_use(row: SandboxRow) -> None:
-    """Refuse to wake a sandbox that only sleeps on purpose and is not woken by use.
+    """Refuse to wake a sandbox that sleeps on purpose and that use does not wake.
 
     Raises:
         AsleepError: Says how to wake it.
@@ -65,10 +65,10 @@ def check_use(row: SandboxRow) -> None:
 
 
 def check_memory(action: Action, row: SandboxRow) -> None:
-    """Refuse what needs the memory of a sandbox that has none.
+    """Refuse an action that needs the memory of a sandbox that has none.
 
     Raises:
-        StateError: Only its disk was kept.
+        StateError: Only the sandbox's disk was kept.
     """
     if not row.has_memory:
         raise StateError(
@@ -79,10 +79,10 @@ def check_memory(action: Action, row: SandboxRow) -> None:
 
 
 def check_parts(sandbox_id: str | None = None, *, engine_disk: bool) -> None:
-    """Refuse to part a disk from the memory that it is in.
+    """Refuse to separate a disk from the memory that contains it.
 
     Raises:
-        UnsupportedError: The disk is the engine's own.
+        UnsupportedError: The engine keeps the disk.
     """
     if engine_disk:
         raise UnsupportedError(
