@@ -1,4 +1,4 @@
-"""The HTTP API: routes, their documentation, and nothing that the operations behind them should know."""
+"""The HTTP API: its routes and their documentation. The operations behind them do not depend on it."""
 
 from atoll.supervisor.api.app import make_app
 from atoll.supervisor.api.server import ApiServer

@@ -1,4 +1,4 @@
-"""Answers to requests that make sandboxes: one that is not received makes none."""
+"""Answers requests that make sandboxes: if the answer is not received, the sandboxes are killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.system import System
 from atoll.types import SandboxInfo
 
-# Under this name a request's state has what is to be called when its connection ends before its answer was read.
+# The key in a request's state for the function to call if the connection ends before the answer was read.
 UNREAD = "unread"
 
 
@@ -26,7 +26,10 @@ async def answer_made(
     work: Callable[[Report, Caller], Coroutine[Any, Any, Sequence[SandboxInfo]]],
     told: Callable[[Sequence[SandboxInfo]], object],
 ) -> Response:
-    """Do work that makes sandboxes and answer with what is told of them; they are killed if nobody gets the answer."""
+    """Make sandboxes and answer with ``told`` of them.
+
+    They are killed if the client does not get the answer.
+    """
     caller = Caller(request.headers.get(REQUEST_HEADER))
     request.scope.setdefault("state", {})[UNREAD] = partial(system.callers.leave, caller)
 

@@ -1,4 +1,4 @@
-"""The API's own description: ``/openapi.json``, and ``/docs`` for people."""
+"""Describes the API: ``/openapi.json``, and ``/docs`` for people."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ _QUERY = {
 
 
 def described() -> list[Operation]:
-    """The operations with what their query parts may have."""
+    """The operations with their query parameters."""
     return [
         msgspec.structs.replace(each, query=_QUERY.get(each.path, ()))
         if each.method == "get" or each.path == "/stop" or each.path.startswith(f"{_VOLUME}/")

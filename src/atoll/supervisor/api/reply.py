@@ -1,4 +1,4 @@
-"""Answers of the API: JSON, errors with their status, streams of progress."""
+"""Builds the API's answers: JSON, errors with their status, and streams of progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NDJSON = "application/x-ndjson"
 _BODY_LIMIT_BYTES = 4 << 20
 _log = logging.getLogger(__name__)
 
-# The first that fits counts.
+# The first class that matches decides.
 _STATUS: tuple[tuple[type[AtollError], int], ...] = (
     (errors.InvalidSpecError, 400),
     (errors.DeniedError, 401),
@@ -42,7 +42,7 @@ _STATUS: tuple[tuple[type[AtollError], int], ...] = (
 
 
 def status_of(error: BaseException) -> int:
-    """The HTTP status that tells of an error."""
+    """The HTTP status of an error."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
@@ -52,7 +52,7 @@ def json_answer(value: object, status: int = 200) -> Response:
 
 
 def error_answer(error: BaseException) -> Response:
-    """What a client is told of an error; one that is not ours goes to the log with its traceback."""
+    """The answer for an error. An unexpected error is logged with its traceback."""
     return json_answer(_told(error), status_of(ours(error)))
 
 
@@ -63,10 +63,10 @@ def _told(error: BaseException) -> ErrorBody:
 
 
 async def read_body(request: Request, kind: type[_T]) -> _T:
-    """The request's body as a value; no body at all gives the value of all defaults.
+    """The request's body as a value. Without a body, every field has its default.
 
     Raises:
-        InvalidSpecError: It is not such a value.
+        InvalidSpecError: The body is not such a value.
     """
     data = bytearray()
     try:
@@ -74,7 +74,7 @@ async def read_body(request: Request, kind: type[_T]) -> _T:
             data += piece
             if len(data) > _BODY_LIMIT_BYTES:
                 raise InvalidSpecError("the request is over 4 MiB")
-    except ClientDisconnect:  # an answer that nobody gets, and no fault of ours
+    except ClientDisconnect:  # nobody gets the answer, and it is not the supervisor's fault
         raise InvalidSpecError("the request has no end") from None
     try:
         return msgspec.json.decode(bytes(data) or b"{}", type=kind)
@@ -92,10 +92,10 @@ async def answer(
     *,
     ends_with_client: bool = False,
 ) -> Response:
-    """Do the work and answer with its result; as a stream with progress when the client asks for that.
+    """Do the work and answer with its result, as a stream with progress if the client asks for that.
 
     Args:
-        ends_with_client: Whether work with progress is given up when nobody listens any more.
+        ends_with_client: Whether work with progress is cancelled when the client leaves.
     """
     if NDJSON in request.headers.get("accept", ""):
         return StreamingResponse(_lines(tasks, work, ends_with_client), media_type=NDJSON)
@@ -117,7 +117,7 @@ async def _lines(
             yield _line(StreamLine(progress=progress))
     finally:
         if ends_with_client:
-            task.cancel()  # which does nothing to one that is done
+            task.cancel()  # does nothing if the task is done
     try:
         result = await asyncio.shield(task)
     except Exception as error:  # every failure is an answer

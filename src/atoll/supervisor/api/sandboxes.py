@@ -39,7 +39,7 @@ _Wanted = TypeVar("_Wanted")
 
 
 class _Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A body that says nothing."""
+    """An empty body."""
 
 
 def sandbox_routes(system: System) -> list[Route]:
@@ -129,7 +129,7 @@ def _state_routes(system: System) -> list[Route]:
         await sleep.pause(sandbox)
 
     async def suspend(sandbox: Sandbox, wanted: SuspendRequest, report: Report) -> None:
-        # Who stops the supervisor, or lets a lease end, is not refused: the sandboxes must go somewhere.
+        # Stopping the supervisor and ending a lease are never refused: those sandboxes have to be stored.
         if wanted.memory:
             await system.parts.quotas.check_disk(sandbox.row.team)
         with system.parts.quotas.sleeping(sandbox.row):
@@ -171,7 +171,7 @@ def _change_route(
     kind: type[_Wanted],
     change: Callable[[Sandbox, _Wanted, Report], Awaitable[None]],
 ) -> Route:
-    """A route that changes one sandbox and tells what it is then."""
+    """A route that changes one sandbox and returns its new state."""
 
     async def endpoint(request: Request) -> Response:
         sandbox, wanted = _sandbox(system, request), await read_body(request, kind)

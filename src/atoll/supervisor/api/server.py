@@ -1,4 +1,4 @@
-"""Serving the API on its unix socket."""
+"""Serves the API on its unix socket."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """Tells a request when its client cannot have read its answer."""
+    """Notifies a request when its client cannot have read its answer."""
 
     def eof_received(self) -> None:
-        # Asked now: what is answered between this and the connection's end is thrown away.
+        # Checked now: anything answered between this and the connection's end is discarded.
         self._tell(is_read=self.cycle is None or self.cycle.response_complete)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # The kernel ends a unix connection with an error when its peer has closed it without reading all.
+        # The kernel ends a unix connection with an error if its peer closed it without reading everything.
         self._tell(is_read=exc is None and (self.cycle is None or self.cycle.response_complete))
         super().connection_lost(exc)
 
@@ -46,11 +46,11 @@ class _Protocol(H11Protocol):
 
 
 class ApiServer:
-    """The HTTP server.
+    """Runs the HTTP server.
 
     Args:
-        path: Where it listens, for this user alone.
-        app: What it serves.
+        path: The socket to listen on, accessible only to this user.
+        app: The application to serve.
     """
 
     def __init__(self, path: Path, app: ASGIApp) -> None:
@@ -80,12 +80,12 @@ class ApiServer:
         return len(self._server.server_state.connections)
 
     def start(self) -> None:
-        """Begin to listen; a socket that a dead supervisor left is replaced."""
+        """Start to listen. A socket that a dead supervisor left is replaced."""
         self._listener = listen(self._path, socket.SOCK_STREAM)
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._listener]))
 
     async def aclose(self) -> None:
-        """Answer what was asked, then stop listening."""
+        """Answer the requests in progress, then stop listening."""
         self._server.should_exit = True
         if self._serving is not None:
             await self._serving

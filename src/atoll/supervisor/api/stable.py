@@ -1,4 +1,7 @@
-"""The part of the API that never changes: any client can put any supervisor's sandboxes to sleep and replace it."""
+"""The part of the API that never changes.
+
+With it, any client can put any supervisor's sandboxes to sleep and replace the supervisor.
+"""
 
 from __future__ import annotations
 

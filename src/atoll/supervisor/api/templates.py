@@ -29,7 +29,7 @@ _BUILD = "/v1/builds/{build_id}"
 
 
 def template_routes(system: System) -> list[Route]:
-    """Everything that concerns templates."""
+    """The routes of templates and their builds."""
     return [*_build_routes(system), *_record_routes(system), *_template_routes(system)]
 
 
@@ -153,7 +153,7 @@ def _build_routes(system: System) -> list[Route]:
 
 
 async def _held(system: System, build: BuildInfo) -> AsyncIterator[bytes]:
-    """Tell that the build may be done, and watch over it: who does it keeps this answer open as long as it lives."""
+    """Announce the build and watch it: the builder keeps this answer open for as long as it works."""
     try:
         yield msgspec.json.encode(build) + b"\n"
         await system.templates.over(build.build_id)

@@ -111,12 +111,12 @@ def _directory_routes(system: System) -> list[Route]:
 def _file_routes(system: System) -> list[Route]:
     async def read(request: Request) -> Response:
         pieces = _files(system, request).read(_path(request))
-        # What cannot be read is told before the answer begins.
+        # A file that cannot be read is reported before the answer begins.
         first = await anext(pieces, b"")
         return StreamingResponse(_joined(system, first, pieces), media_type="application/octet-stream")
 
     async def write(request: Request) -> Response:
-        # No work of its own: who sends no more has nothing written.
+        # Not a task of its own: if a client stops sending, nothing is written.
         try:
             entry = await _files(system, request).write(
                 _path(request),
@@ -134,7 +134,7 @@ def _file_routes(system: System) -> list[Route]:
 
 
 async def _allowed(system: System, team: str | None, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """What is uploaded, as long as its team has disk left; meanwhile the supervisor is not idle."""
+    """The uploaded pieces, as long as the team has disk quota left. Meanwhile the supervisor is not idle."""
     unchecked = _CHECK_BYTES
     async for piece in pieces:
         unchecked += len(piece)
@@ -165,10 +165,10 @@ def _owner(request: Request) -> Owner:
 
 
 def _number(request: Request, name: str) -> int | None:
-    """A number in the query; None when there is none of that name.
+    """A number from the query; None if the parameter is missing.
 
     Raises:
-        InvalidSpecError: It is something else.
+        InvalidSpecError: The value is not a number.
     """
     text = request.query_params.get(name)
     if text is None:

@@ -1,1 +1,1 @@
-"""What a new supervisor does with what an earlier one left."""
+"""Recovers what an earlier supervisor left, and removes leftovers."""

@@ -1,4 +1,4 @@
-"""What a crash left on the host and nothing owns."""
+"""Finds and removes what a crash left on the host and nothing owns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A leftover and what removes it. ``is_owned`` says whether it is somebody's after all."""
+    """A leftover and how to remove it. ``is_owned`` tells whether something owns it after all."""
 
     leftover: Leftover
     path: Path
@@ -41,7 +41,7 @@ class LeftoverCollector:
     """Finds and removes what nothing owns.
 
     Args:
-        parts: What sandboxes are made of; its table knows what is owned.
+        parts: What sandboxes are made of; its registry knows what is owned.
         pool_ids: The sandbox ids of warm machines.
         cgroups: Where machines have their cgroups, if they have any.
     """
@@ -52,17 +52,18 @@ class LeftoverCollector:
         self._cgroups = cgroups
 
     async def find(self) -> list[Leftover]:
-        """All there are; touches nothing."""
+        """All leftovers. Removes nothing."""
         return [found.leftover for found in await self._look(self._all)]
 
     async def collect(self, *, images: bool = False) -> list[Leftover]:
-        """Remove all there are; tells what was removed.
+        """Remove all leftovers, and return what was removed.
 
         Args:
-            images: Images that lost their name, layers and downloads as well: people decide when those go.
+            images: Also remove images that lost their name, layers and downloads: users decide when those go.
         """
         removed = []
-        # Each kind is looked for when those before are gone: a mount is only free when its process has ended.
+        # Each kind is searched after the earlier ones are gone: a mount is only free when its process has
+        # ended.
         kinds = [self._processes, self._mounts, self._cgroup_names, self._directories]
         for kind in [*kinds, self._images] if images else kinds:
             for found in await self._look(kind):
@@ -76,7 +77,8 @@ class LeftoverCollector:
 
     @staticmethod
     async def _look(kind: Callable[[], Iterator[_Found]]) -> list[_Found]:
-        # While a thread looks, things are made that were nobody's when it began: only here nothing changes meanwhile.
+        # New things may be made while the thread searches. Only here, on the event loop, nothing changes in
+        # between.
         return [found for found in await asyncio.to_thread(_listed, kind) if not found.is_owned()]
 
     def _all(self) -> Iterator[_Found]:
@@ -139,7 +141,7 @@ class LeftoverCollector:
     def _unowned(self, parent: Path, owned: Callable[[], set[str]]) -> Iterator[_Found]:
         now = owned()
         for entry in sorted(parent.iterdir()) if parent.exists() else ():
-            # What is just being erased is nobody's leftover as long as somebody is at it.
+            # What is being erased right now is not a leftover.
             ids = {entry.name, entry.name.removeprefix(ASIDE)}
             if ids.isdisjoint(now):
                 leftover = Leftover(kind="directory", name=str(entry), size_bytes=_size_bytes(entry))
@@ -149,7 +151,7 @@ class LeftoverCollector:
         return owned_ids(self._parts.registry) | self._pool_ids()
 
     def _volume_ids(self) -> set[str]:
-        # Those of volumes that the database has lost are no leftovers: what people keep there is nowhere else.
+        # Directories of volumes that the database has lost are no leftovers: their files exist nowhere else.
         return self._parts.volumes.ids() | self._parts.volumes.kept_ids() | self._parts.registry.pins.ids()
 
     def _runs(self, machine_id: str) -> Callable[[], bool]:
@@ -186,7 +188,10 @@ class LeftoverCollector:
 
 
 def _size_bytes(directory: Path) -> int:
-    """What a directory takes; 0 while a disk is mounted below it, as where a start that failed is being undone."""
+    """The size of a directory.
+
+    It is 0 while a disk is mounted below it, for example while a failed start is undone.
+    """
     try:
         return tree_bytes(directory)
     except OSError as error:

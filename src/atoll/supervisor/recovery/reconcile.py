@@ -1,4 +1,4 @@
-"""What a new supervisor does with what an earlier one left."""
+"""Recovers the sandboxes that an earlier supervisor left."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from atoll.supervisor.storage.consistency import same_instant
 from atoll.supervisor.storage.trash import erase_stale
 from atoll.types import SandboxState
 
-# More guests would hardly have the processor time to answer before they are taken for frozen.
+# With more at once, guests would not get enough processor time to answer before they are taken for frozen.
 _AT_ONCE = 32
 _SHORTAGE_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
 _log = logging.getLogger(__name__)
 
 
 class Reconcile:
-    """Makes the sandboxes what their rows say, or the rows what the host says.
+    """Makes the sandboxes match their rows, or the rows match the host.
 
     Args:
         parts: What sandboxes are made of.
-        kills: Finishes kills that were begun.
-        leftovers: What remains when all is adopted.
+        kills: Finishes kills that were interrupted.
+        leftovers: Removes what remains when all is adopted.
     """
 
     def __init__(self, parts: Parts, kills: Kills, leftovers: LeftoverCollector) -> None:
@@ -50,18 +50,18 @@ class Reconcile:
         self._undecided: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Adopt what still runs, mark what does not, remove what nobody owns.
+        """Adopt what still runs, mark what does not, and remove what nothing owns.
 
-        One sandbox that makes trouble does not keep the others from being adopted.
+        A sandbox that fails does not keep the others from being adopted.
         """
         begun = {row.sandbox_id: row for row in await self._parts.operations.cut_short()}
         left = self._parts.registry.sandboxes()
-        # Beside each other: a guest that may stand still has 10 s to answer, and each of them would add its own.
+        # At the same time: a guest that may be frozen has 10 s to answer, and these would add up.
         async with asyncio.TaskGroup() as all_of_them:
             for each in left:
                 all_of_them.create_task(self._one_of_all(each, begun.get(each.sandbox_id)))
         for sandbox in left:
-            # Before layers are removed that no row knows: one of them may be all that a sandbox has.
+            # Before layers that no row knows are removed: one of them may be all that a sandbox has.
             await self._settle_freeze(sandbox)
         self._parts.links.sweep([link_id for one in left if (link_id := one.row.link_id) is not None])
         for layer_id in await asyncio.to_thread(self._parts.layers.remove_unfinished):
@@ -85,7 +85,7 @@ class Reconcile:
             found = await asyncio.to_thread(layers.undo_unknown_freeze, disk, stack)
         except (AtollError, OSError) as error:
             _log.warning("sandbox %s: its freeze is not undone yet: %s", sandbox.sandbox_id, error)
-            # The next mount tries it again: until then, for as long as this supervisor lives, the layer is not erased.
+            # The next mount tries this again. Until this supervisor ends, the layer is not erased.
             if (layer_id := layers.noted_freeze(disk)) is not None:
                 self._unsettled.enter_context(self._parts.registry.pins.during(layer_id))
             return
@@ -95,7 +95,7 @@ class Reconcile:
             await self._keep_row(sandbox)
 
     async def _keep_row(self, sandbox: Sandbox, **changes: Any) -> None:
-        """Change a row, in memory at least: a full disk must not keep anybody from killing."""
+        """Change a row, at least in memory: a full disk must not prevent a kill."""
         try:
             await self._parts.registry.change(sandbox, **changes)
         except AtollError as error:
@@ -103,7 +103,10 @@ class Reconcile:
             sandbox.row = sandbox.row.but(**changes)
 
     async def _finish_kills(self) -> None:
-        """Erase what was being killed; the leftovers' collection has ended its processes and mounts."""
+        """Erase the sandboxes that were being killed.
+
+        Collecting leftovers has ended their processes and mounts.
+        """
         for sandbox in self._parts.registry.all():
             if sandbox.row.state != "killed":
                 continue
@@ -125,16 +128,19 @@ class Reconcile:
                 await self._keep_or_mark(sandbox, f"it could not be adopted: {error}")
 
     async def _keep_or_mark(self, sandbox: Sandbox, reason: str) -> None:
-        """Note that a sandbox cannot be adopted: it has crashed, unless it sleeps, for then its memory may count."""
+        """Mark a sandbox that cannot be adopted as crashed.
+
+        If it sleeps, only note this: its checkpoint may be valid.
+        """
         if sandbox.row.state == "suspended":
             self._undecided[sandbox.sandbox_id] = reason
         else:
             await self._mark(sandbox, reason)
 
     async def _decide(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
-        """Have a sandbox that could not be adopted sleep on, unless its memory and its disk are of two instants.
+        """Let a sandbox that could not be adopted sleep on, if its memory and disk are of the same moment.
 
-        What may have run for it has been ended by now, as a leftover.
+        Otherwise mark it as crashed. Any machine that may have run for it has been ended by now, as a leftover.
         """
         reason, row = self._undecided.get(sandbox.sandbox_id), sandbox.row
         if reason is None:
@@ -145,7 +151,7 @@ class Reconcile:
             _log.warning("sandbox %s sleeps on", row.sandbox_id)
 
     async def _memory_counts(self, row: SandboxRow, begun: OperationRow | None) -> bool:
-        """Whether a sandbox that sleeps, and that no machine runs for any more, can go on from its memory."""
+        """Whether a sleeping sandbox, for which no machine runs any more, can continue from its memory."""
         checkpoint = self._parts.paths.checkpoint(row.sandbox_id)
         if not checkpoint.is_dir():
             return False
@@ -161,7 +167,7 @@ class Reconcile:
             except OSError as error:
                 if error.errno not in SHORTAGES:
                     raise
-                # Adopting many beside each other takes more for a moment than having them.
+                # Adopting many at once briefly takes more resources than running them.
                 _log.info("sandbox %s is adopted later: %s", sandbox.sandbox_id, error)
             await asyncio.sleep(pause_s)
         return await self._one(sandbox, begun)
@@ -172,7 +178,7 @@ class Reconcile:
         if row.state in ("running", "paused"):
             await self._adopt(sandbox)
         elif row.state == "suspended" and not row.has_memory:
-            return  # what was begun with it never counted, and goes with the leftovers
+            return  # what was begun with it never counted, and is removed with the leftovers
         elif row.state == "suspended" and not self._parts.paths.checkpoint(row.sandbox_id).is_dir():
             await self._mark(sandbox, "its memory was lost when the host went down")
         elif row.state == "suspended" and begun is not None and begun.kind == "wake":
@@ -183,14 +189,17 @@ class Reconcile:
             )
 
     def _finish_instant(self, row: SandboxRow) -> None:
-        """Give a memory its name whose forerunner had gone already; the disk that an engine keeps is in it."""
+        """Move a complete checkpoint into place if the previous one is already gone.
+
+        It contains the disk that the engine keeps.
+        """
         checkpoint = self._parts.paths.checkpoint(row.sandbox_id)
         aside = checkpoint.with_name("checkpoint.new")
         if row.engine_disk and not checkpoint.exists() and (aside / SEAL).is_file():
             os.rename(aside, checkpoint)
 
     async def _finish_waking(self, sandbox: Sandbox, begun: OperationRow) -> None:
-        """Go on with what was being woken: its guest may have written to its disk already."""
+        """Finish a wake that was interrupted: its guest may have written to its disk already."""
         row = sandbox.row
         disk = self._parts.paths.disk(row.sandbox_id, row.disk)
         link = await self._parts.links.adopt(begun.link_id) if begun.link_id else None
@@ -206,13 +215,16 @@ class Reconcile:
             await self._mark(sandbox, PARTED_REASON)
 
     async def _woken(self, sandbox: Sandbox, row: SandboxRow, running: RunningMachine) -> bool:
-        """Take up a machine that was being woken; False when it is of no use, and then it has ended."""
+        """Take over a machine from an interrupted wake.
+
+        Returns False if it cannot be used; it has then ended.
+        """
         checkpoint = self._parts.paths.checkpoint(row.sandbox_id)
         running.link.set_policy(row.network)
         try:
             await running.alive(self._parts.agents.first(running.link, woken_init(row)), row.sandbox_id)
             await running.link.reset_connections(read_flows(checkpoint))
-            # Who began it may not have come to the end of it.
+            # The interrupted wake may not have finished this check.
             await asyncio.to_thread(self._parts.running_machines.seals.check, checkpoint, small=False)
             lease = self._parts.leases.woken(sandbox.row, length_after_use(row.lifecycle))
             await self._parts.take_up(
@@ -231,7 +243,7 @@ class Reconcile:
             return None
 
     async def _tidy(self, sandbox: Sandbox) -> None:
-        """Remove what an operation that was cut short left in the sandbox's own directory."""
+        """Remove what an interrupted operation left in the sandbox's own directory."""
         row = sandbox.row
         directory = self._parts.paths.sandbox(row.sandbox_id)
         disk = self._parts.paths.disk(row.sandbox_id, row.disk)
@@ -272,7 +284,7 @@ class Reconcile:
             return
         self._parts.attach(sandbox, running)
         if row.state == "paused":
-            sandbox.memory_untold = True  # as its limits may have been changed before
+            sandbox.memory_untold = True  # its limits may have been changed before
             self._parts.watch_paused(sandbox, running)
         _log.info("adopted sandbox %s", row.sandbox_id)
 

@@ -1,1 +1,1 @@
-"""What lies on the disk: images, volumes, layers, checksums, and what is erased."""
+"""Manages what is on the disk: images, volumes, layers, checksums, and their removal."""

@@ -1,4 +1,4 @@
-"""Frozen layers, and the images below them, sealed in the background."""
+"""Computes the checksums of frozen layers and images in the background."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _log = logging.getLogger(__name__)
 
 
 class BackgroundChecksums:
-    """Seals what sandboxes and snapshots stand on, one tree at a time and slowly.
+    """Computes checksums of what sandboxes and snapshots use, one tree at a time and slowly.
 
-    A tree is begun with when it has been there for two looks: the layers of forks are often gone by then. Whatever a
-    supervisor has not come to, the next one does.
+    A tree is processed once two looks have found it, because the layers of forks are often gone by then.
+    What one supervisor does not finish, the next one does.
 
     Args:
-        trees: What there is to seal.
-        tasks: Owns the work.
-        bytes_s: The most bytes a second to read.
+        trees: The trees to compute checksums of.
+        tasks: Owner of the work.
+        bytes_s: The most bytes to read in a second.
         look_s: Seconds between two looks.
     """
 
@@ -40,17 +40,17 @@ class BackgroundChecksums:
         self._stops = 0
 
     def start(self) -> None:
-        """Begin to look for what has no seal."""
+        """Start to look for trees without checksums."""
         self._tasks.watch(self._looking())
 
     @property
     def busy(self) -> bool:
-        """Whether something is being sealed."""
+        """Whether checksums are being computed."""
         return self._making is not None
 
     @contextlib.asynccontextmanager
     async def stopped(self) -> AsyncIterator[None]:
-        """Have nothing sealed meanwhile; what was being sealed is begun anew later."""
+        """Compute no checksums inside the block. What was interrupted starts from the beginning later."""
         self._stops += 1
         try:
             if self._making is not None:
@@ -88,7 +88,7 @@ class BackgroundChecksums:
             self._making = None
 
     def _note(self, tree: Path, made: asyncio.Task[SealedTree]) -> None:
-        # One that fails is tried again by the next supervisor, and by whoever asks for an examination.
+        # A tree that fails is tried again by the next supervisor, and by each verification.
         self._done.add(tree)
         error = made.exception()
         if error is not None and not isinstance(error, AtollError | OSError):

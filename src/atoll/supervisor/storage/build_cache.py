@@ -1,4 +1,4 @@
-"""The steps of templates that were built before: their snapshots save building them again."""
+"""Remembers the template steps that were built before: their snapshots save building them again."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ UNUSED_MOST_S = 30 * 86400.0
 
 
 class BuildCache:
-    """Which snapshot each step led to; one that was not used for 30 days goes, and of too many the one
-    that was not used for longest.
+    """Maps each step to the snapshot that it led to.
+
+    A step that was not used for 30 days is removed. If there are too many, the least recently used ones go.
 
     Args:
         database: The database, open before ``load``.
-        clock: Unix seconds.
+        clock: Returns Unix seconds.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
@@ -28,7 +29,7 @@ class BuildCache:
         self._rows: dict[str, StepRow] = {}
 
     async def load(self) -> None:
-        """Read what the database has."""
+        """Read the steps from the database."""
         self._rows = {row.step_key: row for row in await self._database.all(StepRow)}
 
     def has(self, snapshot_id: str) -> bool:
@@ -36,7 +37,7 @@ class BuildCache:
         return any(row.snapshot_id == snapshot_id for row in self._rows.values())
 
     async def first(self, keys: Iterable[str]) -> StepRow | None:
-        """The first of these steps that was built before; it counts as used now."""
+        """The first of these steps that was built before. It counts as used now."""
         found = next((self._rows[key] for key in keys if key in self._rows), None)
         if found is not None:
             found = msgspec.structs.replace(found, used_at=self._clock())
@@ -44,7 +45,7 @@ class BuildCache:
         return found
 
     async def add(self, step_key: str, snapshot_id: str) -> None:
-        """Keep what came of a step."""
+        """Store the result of a step."""
         now_s = self._clock()
         await self._keep(StepRow(step_key=step_key, snapshot_id=snapshot_id, created_at=now_s, used_at=now_s))
         oldest = sorted(self._rows.values(), key=lambda row: row.used_at)
@@ -55,7 +56,7 @@ class BuildCache:
         await self._drop([row for row in self._rows.values() if snapshot_id in (None, row.snapshot_id)])
 
     async def tidy(self) -> None:
-        """Forget the steps that were not used for so long that their snapshots are not worth their room."""
+        """Forget the steps that were not used for so long that their snapshots are not worth their space."""
         oldest_s = self._clock() - UNUSED_MOST_S
         await self._drop([row for row in self._rows.values() if row.used_at < oldest_s])
 

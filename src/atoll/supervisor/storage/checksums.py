@@ -1,4 +1,4 @@
-"""Seals: what the files of a checkpoint were when they were written, so that a damaged memory is never restored."""
+"""Keeps checksums of a checkpoint's files, so that a damaged memory is never restored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from atoll.types import Damage
 SEAL = "seal.json"
 BOOT = "boot"
 _BLOCK_BYTES = 1 << 20
-# Of a file above this, only its ends and every 16th block are looked at: reading it all would be the waking.
+# Of a larger file, only its ends and every 16th block are read: reading all of it would take as long as the
+# wake.
 _WHOLE_BLOCKS = 512
 PARTLY_BYTES = _WHOLE_BLOCKS * _BLOCK_BYTES
 _END_BLOCKS = 64
@@ -27,19 +28,19 @@ _KNOWN_MOST = 4096
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """Size and CRC-32 of each file by its name."""
+    """Size and CRC-32 of each file, by its name."""
 
     files: dict[str, tuple[int, int]]
 
 
 class Seals:
-    """Makes seals and checks them. What was found whole once is read again only when the file has changed."""
+    """Writes and checks checksums. A file that was good once is read again only after it has changed."""
 
     def __init__(self) -> None:
         self._whole: dict[tuple[int, int, int, int], int] = {}
 
     def seal(self, checkpoint: Path) -> None:
-        """Note on the disk what the files of a checkpoint are; nothing happens to one that is sealed. Blocks.
+        """Write the checksums of a checkpoint's files to the disk, unless it has them already. Blocks.
 
         Raises:
             OSError: The disk is full or broken.
@@ -47,16 +48,17 @@ class Seals:
         if (checkpoint / SEAL).exists():
             return
         files = {path.name: (path.stat().st_size, _sum(path)) for path in _files(checkpoint)}
-        # Half a seal would condemn a memory that is whole.
+        # An incomplete list of checksums would reject a memory that is intact.
         write_atomically(checkpoint / SEAL, msgspec.json.encode(Seal(files)))
 
     def check(self, checkpoint: Path, *, small: bool) -> bool:
-        """Compare either the small or the big files of a checkpoint with its seal; False when it has none. Blocks.
+        """Compare either the small or the big files of a checkpoint with its checksums. Blocks.
 
-        One without a seal that was not on the disk is good until the host is started again.
+        Returns False if it has no checksums. A checkpoint that was never flushed and has none is valid until
+        the host restarts.
 
         Raises:
-            DamagedError: A file is missing, or not what it was.
+            DamagedError: A file is missing, or has changed.
         """
         try:
             seal = msgspec.json.decode((checkpoint / SEAL).read_bytes(), type=Seal)
@@ -71,13 +73,15 @@ class Seals:
         return True
 
     def examine(self, checkpoint: Path, came: Callable[[int], None]) -> SealedTree | None:
-        """Compare all files of a checkpoint with its seal, reading what the disk has; None without a seal. Blocks.
+        """Compare all files of a checkpoint with its checksums, reading them from the disk. Blocks.
+
+        Returns None if it has no checksums.
 
         Args:
-            came: Called with the bytes of files that are done.
+            came: Called with the number of bytes checked so far.
 
         Raises:
-            OSError: The seal cannot be read.
+            OSError: The checksums cannot be read.
         """
         try:
             seal = msgspec.json.decode((checkpoint / SEAL).read_bytes(), type=Seal)
@@ -113,7 +117,7 @@ class Seals:
 
 
 def _difference(path: Path, size: int, wanted: int) -> str | None:
-    """How a file, as the disk has it, differs from what its seal says."""
+    """How a file on the disk differs from its checksum; None if it does not."""
     try:
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -128,7 +132,10 @@ def _difference(path: Path, size: int, wanted: int) -> str | None:
 
 
 def note_boot(checkpoint: Path) -> None:
-    """Keep with a checkpoint that is not on the disk yet when the host was started: it may be lost with the host."""
+    """Record in an unflushed checkpoint which boot of the host wrote it.
+
+    It may be lost when the host goes down.
+    """
     (checkpoint / BOOT).write_text(boot_id())
 
 
@@ -152,12 +159,12 @@ def _files(checkpoint: Path) -> Iterator[Path]:
 
 
 def _sum(path: Path) -> int:
-    """CRC-32 of a file's content, or of a part of a very big one."""
+    """CRC-32 of a file's content, or of parts of a very big file."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         total, buffer = 0, memoryview(bytearray(_BLOCK_BYTES))
         for block in _blocks(-(-os.fstat(fd).st_size // _BLOCK_BYTES)):
-            # Not mapped: a disk that fails would end the supervisor with SIGBUS.
+            # Read, not mapped: with a mapping, a failing disk would end the supervisor with SIGBUS.
             read = os.preadv(fd, [buffer], block * _BLOCK_BYTES)
             total = zlib.crc32(buffer[:read], total)
         return total

@@ -1,4 +1,4 @@
-"""Long chains of layers made shorter, while everything goes on."""
+"""Shortens long chains of layers while everything keeps running."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _log = logging.getLogger(__name__)
 class Compaction:
     """Merges layers of long stacks in the background.
 
-    Snapshots and sandboxes without a machine stand on the merged layer from then on. A sandbox that runs keeps the
-    mount that it has, and changes when it is mounted the next time. Layers that nothing stands on any more are
-    dropped. A crash in the middle leaves a layer that nobody knows, or some stacks shorter than others.
+    Snapshots, and sandboxes without a machine, then use the merged layer. A running sandbox keeps its mount
+    and changes over when it is mounted the next time. Layers that nothing uses any more are removed. A crash
+    midway leaves an unused layer, or some stacks shorter than others.
 
     Args:
-        registry: The sandboxes and snapshots that stand on layers.
-        paths: Where disks lie.
+        registry: The sandboxes and snapshots that use layers.
+        paths: Where disks are.
         layers: The layers.
-        layer_gc: Erases what nothing stands on any more.
-        tasks: Owns the merging.
+        layer_gc: Erases unused layers.
+        tasks: Owner of the merging.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Compaction:
         self._busy = False
 
     def look(self) -> None:
-        """Begin to merge if some stack has become too long; returns at once."""
+        """Start to merge if some stack has become too long. Returns at once."""
         longer = any(
             self._registry.merges.shorter(row.stack) != row.stack for row in self._registry.snapshots()
         )
@@ -53,12 +53,12 @@ class Compaction:
             self._tasks.spawn(self._work())
 
     async def shorten(self, sandbox: Sandbox) -> None:
-        """Let a sandbox stand on merged layers where there are some: its disk is not mounted, its lock held."""
+        """Move a sandbox to merged layers if there are any. Its disk is not mounted, and its lock is held."""
         stack = self._registry.merges.shorter(sandbox.row.stack)
         disk = self._paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         if stack == sandbox.row.stack or not await asyncio.to_thread(self._layers.settled, disk):
             return
-        # A freeze that is known need not be undone any more; and could not, once its layer is merged.
+        # A freeze that the row records need not be undone, and cannot be once its layer is merged.
         await self._registry.change(sandbox, durable=True)
         await asyncio.to_thread(self._layers.forget_freeze, disk)
         await self._registry.change(sandbox, durable=True, stack=stack)
@@ -75,7 +75,7 @@ class Compaction:
             self._busy = False
 
     def _long_stack(self) -> Stack | None:
-        """A stack that is too long, also when all merges so far are used."""
+        """A stack that is too long even when all merges so far are used."""
         for row in self._rows():
             stack = self._registry.merges.shorter(row.stack)
             if run_to_merge(stack, dict.fromkeys(stack, 0)) is not None:
@@ -106,7 +106,7 @@ class Compaction:
                 self._sizes[layer] = self._layers.size_bytes(layer)
 
     async def _use(self) -> None:
-        """Have all stand on merged layers that can."""
+        """Move every sandbox and snapshot that can change over to merged layers."""
         stacks = {layer for row in self._rows() for layer in row.stack}
         with self._registry.pins.during(*stacks):
             await self._registry.restack(self._registry.merges.shorter)

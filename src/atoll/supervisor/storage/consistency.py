@@ -1,4 +1,4 @@
-"""Whether a memory and a disk are of one instant."""
+"""Checks whether a memory and a disk are of the same moment."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ UPPER = "upper"
 def same_instant(checkpoint: Path, disk: Path) -> bool:
     """Whether nothing in a sandbox's writable layer has changed since its memory was written.
 
-    Looks at every file of the layer, so it is for the rare case that a waking was cut short. A freeze that was undone
-    has changed the times at the top, while nothing ran.
+    Looks at every file of the layer, so it is only for the rare case that a wake was interrupted. A freeze
+    that was undone has changed the times at the top of the layer while nothing ran.
     """
     try:
         written_ns = max(entry.stat().st_mtime_ns for entry in os.scandir(checkpoint))
         upper = disk / UPPER
         undone = _undone_ns(disk)
-        # A mount notes something in the layer's top directory: only its names count.
+        # A mount writes something into the layer's top directory: only the names there count.
         return _is_of(upper.stat().st_mtime_ns, written_ns, undone) and all(
             _is_of(stamp_ns, written_ns, undone if at_top else None)
             for stamp_ns, at_top in _change_times(upper)

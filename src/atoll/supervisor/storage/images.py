@@ -1,4 +1,4 @@
-"""Images as sandboxes need them: by content, with what the host adds."""
+"""Provides images to sandboxes: by content, with what the host adds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from atoll.images import Image, Images
 
 DEFAULT_IMAGE = "base"
-# A build that had an image pulled makes its sandbox of it a moment later; between them nothing else needs the image.
+# A build pulls its image and makes a sandbox of it a moment later. In between nothing else needs the image.
 _JUST_ASKED_S = 60.0
 FALLBACK_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
@@ -29,8 +29,8 @@ FALLBACK_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 class ImageFacts(msgspec.Struct, frozen=True):
     """What a sandbox takes from its image, and the certificates that the host trusts beyond it.
 
-    ``lowers`` are its layers, the top one first; ``argv`` is the program that it is for. ``owners`` are those that the
-    host could not give to the image's files.
+    ``lowers`` are the image's layers, the top one first; ``argv`` is the program that it is for. ``owners``
+    are those that the host could not set on the image's files.
     """
 
     digest: str
@@ -44,13 +44,13 @@ class ImageFacts(msgspec.Struct, frozen=True):
 
 
 class SupervisorImages:
-    """The home's images.
+    """Provides the home's images.
 
     Args:
         images: The images room.
-        registry: Who uses them.
-        boot_s: Tells the time since the host booted.
-        environ: Where SSL_CERT_FILE may name the host's bundle.
+        registry: Knows which images are in use.
+        boot_s: Returns the time since the host booted.
+        environ: The environment, where SSL_CERT_FILE may name the host's bundle.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SupervisorImages:
         self._asked: dict[str, float] = {}
 
     def list(self) -> list[ImageInfo]:
-        """All that are there."""
+        """All images of the home."""
         return self._images.list()
 
     async def have(
@@ -78,14 +78,14 @@ class SupervisorImages:
         team: str | None = None,
         most_bytes: int | None = None,
     ) -> ImageInfo:
-        """Have an image of that name for a team, of whatever age, building or pulling it when it is missing.
+        """Return an image for a team, of any age. Build or pull it if it is missing.
 
         Args:
-            most_bytes: What it may add to the disk.
+            most_bytes: The most bytes that it may add to the disk.
 
         Raises:
-            ImageNotFoundError: Nobody has that one.
-            QuotaError: It would add more.
+            ImageNotFoundError: There is no such image.
+            QuotaError: The image would add more.
             ImageBuildError: Building it failed.
             ImagePullError: Pulling it failed.
         """
@@ -104,15 +104,15 @@ class SupervisorImages:
         access: ImageAccess | None = None,
         most_bytes: int | None = None,
     ) -> ImageInfo:
-        """Have an image; ``base`` as it is built today, with ``newest`` others as their registry has them now.
+        """Return an image: ``base`` as it is built today, others as their registry has them if ``newest``.
 
         Args:
-            access: For whom, and with which rights; None is for the home's owner.
-            most_bytes: What it may add to the disk, where that is less than any image may have.
+            access: The team that it is for, and its rights; None is the home's owner.
+            most_bytes: The most bytes that it may add to the disk, if less than any image may.
 
         Raises:
-            ImageNotFoundError: Nobody has that one.
-            QuotaError: It would add more than ``most_bytes``.
+            ImageNotFoundError: There is no such image.
+            QuotaError: The image would add more than ``most_bytes``.
             ImageBuildError: Building it failed.
             ImagePullError: Pulling it failed.
         """
@@ -122,19 +122,19 @@ class SupervisorImages:
         return await self._taken(image)
 
     def info(self, name: str) -> ImageInfo:
-        """One that is there, by name or digest.
+        """An image of the home, by name or digest.
 
         Raises:
-            ImageNotFoundError: There is none of that name.
+            ImageNotFoundError: There is no such image.
         """
         return self._get(name).info
 
     async def remove(self, name: str) -> None:
-        """Forget a name, and erase the image when it was its last one.
+        """Remove a name, and erase the image if that was its last one.
 
         Raises:
-            ImageNotFoundError: There is none of that name.
-            InUseError: A sandbox or snapshot stands on it.
+            ImageNotFoundError: There is no such image.
+            InUseError: A sandbox or snapshot uses it.
         """
         image = await asyncio.to_thread(self._get, name)
 
@@ -150,17 +150,20 @@ class SupervisorImages:
         self._asked.pop(image.info.digest, None)
 
     def trees_for(self, team: str) -> set[Path]:
-        """The trees of the images that a team had pulled."""
+        """The directories of the images that a team pulled."""
         return {lower for image in self._images.pulled_for(team) for lower in image.lowers}
 
     async def unused_by(self, team: str) -> Sequence[str]:
-        """The digests of images that a team had pulled and nothing needs, first those asked for longest ago."""
+        """The digests of images that a team pulled and nothing needs, the least recently requested first."""
         images = await asyncio.to_thread(self._images.pulled_for, team)
         digests = [image.info.digest for image in images if not self._needs(image.info.digest)]
         return sorted(digests, key=lambda digest: self._asked.get(digest, 0.0))
 
     async def give_up(self, digest: str) -> bool:
-        """Erase an image, unless something needs it by now or images are just being stacked. Whether it was."""
+        """Erase an image, unless something now needs it or images are being stacked.
+
+        Returns whether it did.
+        """
         if self._needs(digest) or not await to_the_end(asyncio.to_thread(self._images.give_up, digest)):
             return False
         self._facts.pop(digest, None)
@@ -179,14 +182,14 @@ class SupervisorImages:
         return image.info
 
     async def forget_team(self, team: str) -> None:
-        """Forget the images that a team, which has no sandboxes and snapshots any more, had for itself."""
+        """Remove the private images of a team that has no sandboxes and snapshots any more."""
         await self._images.forget_team(team)
 
     def trees(self, names: Sequence[str]) -> dict[Path, tuple[str, ...]]:
-        """The trees that images are stacked of, each with the names of its images; without names those of all.
+        """The directories that images consist of, each with its images' names. No names means all images.
 
         Raises:
-            ImageNotFoundError: There is none of that name.
+            ImageNotFoundError: There is no such image.
         """
         found: dict[Path, tuple[str, ...]] = {}
         for name in names or [info.name for info in self._images.list()]:
@@ -195,13 +198,13 @@ class SupervisorImages:
         return found
 
     def stood_on(self) -> set[Path]:
-        """The trees that sandboxes and snapshots stand on."""
+        """The directories that sandboxes and snapshots use."""
         digests = {one.row.image_digest for one in self._registry.sandboxes()}
         digests |= {row.image_digest for row in self._registry.snapshots()}
         return {lower for digest in digests for lower in self.facts(digest).lowers}
 
     def in_use(self) -> set[str]:
-        """The digests of images that a sandbox or snapshot stands on, or is about to."""
+        """The digests of images that a sandbox or snapshot uses, or is about to use."""
         return digests_in_use(self._registry)
 
     def unneeded(self) -> Collection[Path]:
@@ -209,10 +212,10 @@ class SupervisorImages:
         return self._images.unneeded(self.in_use())
 
     def collect(self, path: Path) -> None:
-        """Erase one of those.
+        """Erase one of them.
 
         Raises:
-            InUseError: It is needed by now.
+            InUseError: Something now needs it.
         """
         self._images.collect(path, self.in_use())
         self._facts.pop(path.name, None)
@@ -226,7 +229,7 @@ class SupervisorImages:
         return image
 
     def facts(self, digest: str) -> ImageFacts:
-        """What sandboxes take from the image with that content."""
+        """What sandboxes take from the image with this digest."""
         if digest not in self._facts and (image := self._images.get(digest)):
             self._learn(image)
         return self._facts.get(digest) or ImageFacts(digest, FALLBACK_ENV, "root", "/", None, ())

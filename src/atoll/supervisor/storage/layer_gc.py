@@ -1,4 +1,4 @@
-"""Frozen layers that nothing stands on any more."""
+"""Removes frozen layers that nothing uses any more."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class LayerGC:
-    """Erases the layers that no sandbox and no snapshot stands on.
+    """Erases the layers that no sandbox and no snapshot uses.
 
-    ``lock`` is held while a layer is there that no row knows of yet, and while such layers are removed.
+    ``lock`` is held while there is a layer that no row refers to yet, and while unused layers are removed.
 
     Args:
-        registry: Knows what stands on which layer.
+        registry: Knows which layers are in use.
         layers: The layers.
         trash: Erases them.
     """
@@ -31,7 +31,7 @@ class LayerGC:
         self._trash = trash
 
     async def collect(self, *, wait: bool = True) -> None:
-        """Erase what is unused; without ``wait`` in the background."""
+        """Erase unused layers. Without ``wait`` this happens in the background."""
         async with self.lock:
             used = layers_in_use(self._registry)
             self._registry.merges.forget_but(used)

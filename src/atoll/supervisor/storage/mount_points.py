@@ -1,4 +1,4 @@
-"""Where volumes may appear in a sandbox."""
+"""Checks where volumes may be mounted in a sandbox."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from atoll.errors import InvalidSpecError
 
 MOST = 16
 _LONGEST = 1024
-# The guest's kernel and agent live there; what hides them would end the sandbox.
+# The guest's kernel and agent use these paths; a mount that hides them would end the sandbox.
 _KEPT = ("/proc", "/sys", "/dev", "/run/atoll", "/.atoll")
 
 
 def check_mountpoints(volumes: Mapping[str, str]) -> None:
-    """Refuse paths where a volume cannot appear.
+    """Refuse paths where a volume cannot be mounted.
 
     Raises:
-        InvalidSpecError: One is no absolute, plain path, hides what the sandbox needs, or lies in another one.
+        InvalidSpecError: A path is not absolute or not plain, hides what the sandbox needs, or is in another.
     """
     if len(volumes) > MOST:
         raise InvalidSpecError(f"{len(volumes)} volumes are wanted", hint=f"at most {MOST}")

@@ -1,4 +1,4 @@
-"""The engine's and the agent's programs, kept by content, so that a checkpoint finds those it was made with."""
+"""Keeps engine and agent programs by content, so that a checkpoint finds those that made it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from atoll.supervisor.state.rows import Versions
 _AGENT = "atoll-agent"
 _ENGINE = "runsc"
 _SHORT = 16
-# Of a file written in pieces this big the kernel's cache has big pages, where the file system can: a third fewer page
-# faults at each start of the program.
+# A file written in pieces of this size gets huge pages in the kernel's cache if the file system supports
+# them. That is a third fewer page faults at each start of the program.
 _PIECE_BYTES = 4 << 20
 AGENT_ARGV = ("/.atoll/atoll-agent",)
 
 
 class Programs:
-    """The directory ``bin`` of a home: ``HASH/runsc`` and ``HASH/atoll-agent``.
+    """Manages the directory ``bin`` of a home: ``HASH/runsc`` and ``HASH/atoll-agent``.
 
     Args:
-        directory: Where they are kept.
-        engine: Path of the engine's program that is current.
-        agent: Path of the agent's program that is current.
+        directory: Where the programs are kept.
+        engine: Path of the current engine program.
+        agent: Path of the current agent program.
     """
 
     def __init__(self, directory: Path, engine: Path, agent: Path) -> None:
@@ -40,7 +40,7 @@ class Programs:
         self.current = Versions(engine="", agent="")
 
     def keep(self) -> Versions:
-        """Copy the current programs in, if their content is new, and tell their versions.
+        """Copy the current programs into the directory if they are new, and return their versions.
 
         Raises:
             HostError: A program cannot be read.
@@ -51,18 +51,18 @@ class Programs:
         return self.current
 
     def engine_path(self, version: str) -> Path:
-        """The engine's program of that version.
+        """The engine program of a version.
 
         Raises:
-            HostError: It has been lost.
+            HostError: The program has been lost.
         """
         return self._existing(self._directory / version / _ENGINE)
 
     def agent_dir(self, version: str) -> Path:
-        """The directory that holds only the agent of that version.
+        """The directory that holds only the agent of a version.
 
         Raises:
-            HostError: It has been lost.
+            HostError: The agent has been lost.
         """
         return self._existing(self._directory / version / _AGENT).parent
 
@@ -84,7 +84,7 @@ class Programs:
         except OSError as error:
             raise HostError(f"cannot read {source}: {error}", hint="install atoll again") from None
         target = self._directory / version / name
-        # A power cut may have left less of one, where it was copied by a version that did not sync it.
+        # A power cut may have truncated a copy, if it was made by a version that did not sync it.
         if not target.exists() or target.stat().st_size != status.st_size:
             _copy_program(source, target)
         for old in [old for old, other in known.items() if other == version]:
@@ -107,7 +107,7 @@ class Programs:
 
 
 def engines_by_version(programs: Programs, make: Callable[[Path], Engine]) -> Callable[[str], Engine]:
-    """A function that gives the engine of a version, made once."""
+    """A function that returns the engine of a version, made once."""
     made: dict[str, Engine] = {}
 
     def engine(version: str) -> Engine:

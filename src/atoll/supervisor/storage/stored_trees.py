@@ -1,4 +1,4 @@
-"""The directory trees that sandboxes and snapshots are made of: layers, images, checkpoints."""
+"""Lists the directory trees that sandboxes and snapshots are made of: layers, images, checkpoints."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTrees:
-    """Where each of them lies.
+    """Finds the stored trees of a home.
 
     Args:
         registry: The sandboxes and snapshots.
-        paths: Where checkpoints lie.
+        paths: Where checkpoints are.
         layers: The layers of disks.
-        images: The images below them; None where sandboxes make mount points in them, so that they change.
+        images: The images below them; None if sandboxes make mount points in the images, which changes them.
     """
 
     registry: Registry
@@ -32,7 +32,7 @@ class StoredTrees:
     images: SupervisorImages | None
 
     def all(self) -> set[Path]:
-        """Those that never change, and that no checksum of their own covers as a whole."""
+        """The trees that never change, and that no checksum of their own covers completely."""
         registry, layers = self.registry, self.layers
         stacks = [
             *(one.row.stack for one in registry.sandboxes()),

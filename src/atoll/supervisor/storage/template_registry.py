@@ -1,4 +1,4 @@
-"""The templates of a home: in memory for reading, in the database for keeping."""
+"""The templates of a home: read from memory, stored in the database."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _log = logging.getLogger(__name__)
 
 
 class TemplateRegistry:
-    """All templates. ``lock`` is held by whoever changes one; ``changed`` is set, for a moment, when one is.
+    """Keeps all templates. Whatever changes one holds ``lock``, and ``changed`` is then set for a moment.
 
     Args:
         database: The database, open before ``load``.
-        directory: Where each has a directory for the copy of its row.
-        clock: Unix seconds.
+        directory: Where each template has a directory for the copy of its row.
+        clock: Returns Unix seconds.
     """
 
     def __init__(self, database: Database, directory: Path, clock: Callable[[], float]) -> None:
@@ -40,26 +40,27 @@ class TemplateRegistry:
         self.changed = asyncio.Event()
 
     async def load(self) -> None:
-        """Read what the database has."""
+        """Read the templates from the database."""
         self._rows = {row.template_id: row for row in await self._database.all(TemplateRow)}
         for entry in self._directory.iterdir() if self._directory.is_dir() else ():
             if entry.name not in self._rows:
                 shutil.rmtree(entry, ignore_errors=True)
 
     def all(self, team: str | None = None) -> list[TemplateRow]:
-        """All of them, or a team's own, oldest first."""
+        """All templates, or those of one team, the oldest first."""
         return [row for row in self._rows.values() if team is None or row.team == team]
 
     def find(self, ref: str, team: str | None = None, *, own: bool = False) -> TemplateRow:
-        """The template with that id, name or ``TEAM/NAME``, as a team sees it; team None sees all.
+        """The template with this id, name or ``TEAM/NAME``, as a team sees it; team None sees all.
 
         Args:
-            ref: Which; without a tag.
-            team: Who asks. A plain name is one of this team's, else a public one of nobody's.
-            own: Only the team's own count, those that are only public do not.
+            ref: Id or name, without a tag.
+            team: The team that asks. A plain name is the team's own template, or else a public one without a
+                team.
+            own: Find only the team's own templates, not other public ones.
 
         Raises:
-            TemplateNotFoundError: There is none that the team may see.
+            TemplateNotFoundError: There is no such template that the team may see.
         """
         found = self._rows.get(ref) or self._named(ref, team)
         if found is not None:
@@ -69,14 +70,14 @@ class TemplateRegistry:
         raise TemplateNotFoundError(f"template {ref!r} not found", hint="`atoll template ls` lists them")
 
     def named(self, name: str, team: str | None) -> TemplateRow | None:
-        """The team's own template of that name."""
+        """The team's own template with this name."""
         return next((row for row in self._rows.values() if (row.name, row.team) == (name, team)), None)
 
     def build(self, build_id: str) -> tuple[TemplateRow, BuildInfo]:
         """A build and its template.
 
         Raises:
-            TemplateNotFoundError: There is none of that id.
+            TemplateNotFoundError: There is no such build.
         """
         for row in self._rows.values():
             for build in row.builds:
@@ -89,24 +90,24 @@ class TemplateRegistry:
         return [f"template {row.name or row.template_id}" for row in self.all(team)]
 
     def going(self, team: str | None) -> int:
-        """How many builds of a team go on."""
+        """How many builds of a team are in progress."""
         rows = [row for row in self._rows.values() if row.team == team]
         return sum(build.state == "building" for row in rows for build in row.builds)
 
     @property
     def busy(self) -> bool:
-        """Whether any build goes on."""
+        """Whether any build is in progress."""
         return any(build.state == "building" for row in self._rows.values() for build in row.builds)
 
     def is_building(self, build_id: str | None) -> bool:
-        """Whether a build of that id goes on."""
+        """Whether a build with this id is in progress."""
         builds = (build for row in self._rows.values() for build in row.builds)
         return any(build.build_id == build_id and build.state == "building" for build in builds)
 
     def resolve(self, ref: str, team: str | None) -> Resolved:
-        """What a sandbox of ``NAME``, ``TEAM/NAME`` or an id, each with ``:TAG`` or without, starts from.
+        """What a sandbox starts from, given ``NAME``, ``TEAM/NAME`` or an id, each with or without ``:TAG``.
 
-        The name of the default image is that image until a template of this name has a build that is ready.
+        The default image's name means that image until a template with this name has a finished build.
 
         Raises:
             TemplateNotFoundError: There is no such template, or it has no such tag.
@@ -139,7 +140,7 @@ class TemplateRegistry:
         )
 
     def user_of(self, snapshot_id: str) -> str | None:
-        """The template, by name or id, that a snapshot is kept for; None when no tag leads to it."""
+        """The template, by name or id, that a snapshot is kept for; None if no tag leads to it."""
         for row in self._rows.values():
             tagged = {tag.build_id for tag in row.tags.values()}
             if any(one.snapshot_id == snapshot_id and one.build_id in tagged for one in row.builds):
@@ -147,7 +148,7 @@ class TemplateRegistry:
         return None
 
     async def give_up(self, reason: str) -> None:
-        """Have all builds that go on be failed ones; where the disk is full, for as long as the supervisor lives."""
+        """Mark all builds in progress as failed. On a full disk this lasts until the supervisor ends."""
         for row in self.all():
             going = [build for build in row.builds if build.state == "building"]
             for build in going:
@@ -161,7 +162,7 @@ class TemplateRegistry:
                     self._rows[row.template_id] = row.but(builds=builds)
 
     async def put(self, row: TemplateRow) -> TemplateRow:
-        """Keep a new or changed template; on the disk when this returns."""
+        """Store a new or changed template. It is on the disk when this returns."""
         row = row.but(changed_at=self._clock(), builds=_bounded(row))
         (self._directory / row.template_id).mkdir(mode=0o700, parents=True, exist_ok=True)
         await self._database.put(row, durable=True)
@@ -175,11 +176,11 @@ class TemplateRegistry:
         tags_of: Callable[[TemplateRow, BuildInfo], TemplateRow] | None = None,
         **changes: object,
     ) -> tuple[TemplateRow, BuildInfo]:
-        """Change a build; on the disk when this returns.
+        """Change a build. It is on the disk when this returns.
 
         Args:
-            build_id: Which.
-            tags_of: Changes its template, too: gets the template and the build, both changed.
+            build_id: The build to change.
+            tags_of: Changes its template too: gets the changed template and build.
         """
         row, build = self.build(build_id)
         now_s = self._clock()
@@ -189,7 +190,7 @@ class TemplateRegistry:
         return await self.put(tags_of(row, changed) if tags_of else row), changed
 
     async def forget(self, row: TemplateRow) -> None:
-        """Remove a template's row."""
+        """Delete a template's row."""
         await self._database.delete(row)
         self._rows.pop(row.template_id, None)
         shutil.rmtree(self._directory / row.template_id, ignore_errors=True)
@@ -210,13 +211,13 @@ class TemplateRegistry:
 
 
 def split_tag(ref: str) -> tuple[str, str]:
-    """A template's name and its tag."""
+    """A template's name and tag."""
     name, _, tag = ref.partition(":")
     return name, tag or DEFAULT_TAG
 
 
 def _missing_tag(row: TemplateRow, name: str, tag: str) -> TemplateNotFoundError:
-    """What is said of a template without that tag; one that was never ready has none at all."""
+    """The error for a template without that tag. A template that was never ready has no tags."""
     if row.tags:
         listed = ", ".join([*row.tags][:_TAGS_SHOWN])
         message = f"tag {tag!r} does not exist for template {name!r}"
@@ -230,7 +231,7 @@ def _missing_tag(row: TemplateRow, name: str, tag: str) -> TemplateNotFoundError
 
 
 def _bounded(row: TemplateRow) -> tuple[BuildInfo, ...]:
-    """The builds that are worth keeping: those that a tag stands for or that go on, and the newest others."""
+    """The builds to keep: those that have a tag or are in progress, and the newest others."""
     tagged = {tag.build_id for tag in row.tags.values()}
     others = [one for one in row.builds if one.build_id not in tagged and one.state != "building"]
     dropped = {one.build_id for one in others[:-_BUILDS_KEPT]}

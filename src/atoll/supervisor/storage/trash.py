@@ -1,4 +1,4 @@
-"""Erasing directories of the home, whoever owns the files in them."""
+"""Erases directories of the home, whichever users own the files in them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 
 
 async def erase(path: Path) -> None:
-    """Remove a directory tree; nothing there is no error.
+    """Remove a directory tree. A missing one is no error.
 
-    It is renamed first, so that a crash in the middle leaves something that is plainly nobody's.
+    It is renamed first, so that after a crash midway it is clearly a leftover.
     """
     aside = path if path.name.startswith(ASIDE) else path.with_name(f"{ASIDE}{path.name}")
     if aside != path:
-        with contextlib.suppress(FileNotFoundError):  # nothing there
+        with contextlib.suppress(FileNotFoundError):  # it is missing
             if aside.exists():
                 await asyncio.to_thread(remove_tree, aside)
             os.rename(path, aside)
@@ -38,7 +38,7 @@ async def erase(path: Path) -> None:
 
 
 async def erase_stale(path: Path) -> None:
-    """Do what ``erase`` does for something that means nothing any more: what cannot be removed is left to ``gc``."""
+    """Do what ``erase`` does for something outdated. What cannot be removed is left to ``gc``."""
     try:
         await erase(path)
     except (AtollError, OSError) as error:
@@ -46,19 +46,19 @@ async def erase_stale(path: Path) -> None:
 
 
 async def erase_unknown(directory: Path, known: Collection[str]) -> None:
-    """Remove what a directory holds under other names than these: a crash came before its row, or after."""
+    """Remove the entries of a directory with other names: a crash came before or after their rows."""
     for entry in list(directory.iterdir()) if directory.is_dir() else ():
         if entry.name not in known:
             await erase_stale(entry)
 
 
 class Trash:
-    """Erases what has become stale after whoever gave it up was answered: 10 GB take a second and more.
+    """Erases outdated directories after the client has its answer: 10 GB take a second and more.
 
     Args:
-        directory: Where it lies meanwhile, on the file system of the home.
-        registry: Holds what is being erased, so that it is nobody's leftover.
-        tasks: Owns the erasing.
+        directory: Where they are until then, on the file system of the home.
+        registry: Pins what is being erased, so that it does not count as a leftover.
+        tasks: Owner of the erasing.
     """
 
     def __init__(self, directory: Path, registry: Registry, tasks: Tasks) -> None:
@@ -67,9 +67,9 @@ class Trash:
         self._tasks = tasks
 
     def take(self, path: Path) -> asyncio.Task[None] | None:
-        """Have a directory gone from its place at once, and erased soon; nothing there is no error.
+        """Move a directory out of its place at once, and erase it soon. A missing one is no error.
 
-        Gives the erasing, for who wants to wait for it.
+        Returns the task that erases it, for callers that want to wait.
         """
         aside = self._directory / f"{ASIDE}{new_id()}"
         if path.parent.exists() and path.parent.stat().st_dev != self._directory.stat().st_dev:

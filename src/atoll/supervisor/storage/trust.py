@@ -1,4 +1,4 @@
-"""CA certificates that the host trusts beyond those of an image (companies and CI intercept TLS)."""
+"""Finds CA certificates that the host trusts beyond those of an image (companies and CI intercept TLS)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _LIMIT_BYTES = 8 << 20
 
 
 def certificates(pem: str) -> dict[str, str]:
-    """Each certificate's PEM block by its base64 without line breaks, in order."""
+    """Each certificate's PEM block, by its base64 without line breaks, in order."""
     found = {}
     at = 0
-    # Not by a pattern: whoever made an image wrote this, and could have one that tries all ways hold up everybody.
+    # Not with a regular expression: the image's maker wrote this text, and could make one backtrack for very
+    # long.
     while (end := pem.find(_END, at)) >= 0:
         begin = pem.rfind(_BEGIN, at, end)
         at = end + len(_END)
@@ -34,14 +35,17 @@ def certificates(pem: str) -> dict[str, str]:
 
 
 def extra_certificates(host_pem: str, image_pem: str) -> str | None:
-    """PEM of what is in the host's bundle and not in the image's; None when that is nothing."""
+    """PEM of the certificates in the host's bundle that the image's lacks; None if there are none."""
     known = certificates(image_pem)
     extra = [block for body, block in certificates(host_pem).items() if body not in known]
     return "\n".join(extra) + "\n" if extra else None
 
 
 def host_extra(lowers: Sequence[Path], environ: Mapping[str, str]) -> str | None:
-    """What the host trusts beyond an image, given by its layers: SSL_CERT_FILE's bundle, else the system's."""
+    """What the host trusts beyond an image, given by its layers.
+
+    Uses SSL_CERT_FILE, or the system's bundle.
+    """
     named = environ.get("SSL_CERT_FILE")
     candidates = [Path(named)] if named else [Path("/", path) for path in _BUNDLES]
     host_pem = next((text for path in candidates if (text := _read(path))), "")

@@ -1,4 +1,4 @@
-"""Stored states examined byte by byte, because somebody asks for it."""
+"""Verifies stored states byte by byte on request."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Report = Callable[[Progress], None]
 
 
 class _Memory(NamedTuple):
-    """A memory to examine, and whether it is still to be kept.
+    """A memory to verify, and whether it is still to be kept.
 
-    ``whole`` says that it is so big that its own seal does not cover all of it, and that a seal of the tree may.
+    ``whole`` says that it is too big for its own checksums to cover all of it, so that the tree's may.
     """
 
     name: str
@@ -35,13 +35,13 @@ class _Memory(NamedTuple):
 
 
 class Verification:
-    """Examines memories and layers, one examination at a time.
+    """Verifies memories and layers, one request at a time.
 
     Args:
-        trees: What there is to examine.
-        seals: What checkpoints were when they were written.
-        layer_gc: Erases layers afterwards that were removed meanwhile.
-        sealing: Gives way meanwhile.
+        trees: The trees to verify.
+        seals: The checksums of checkpoints.
+        layer_gc: Afterwards erases layers that were removed meanwhile.
+        sealing: The background checksums, which pause meanwhile.
     """
 
     def __init__(
@@ -54,14 +54,15 @@ class Verification:
         self._turn = asyncio.Lock()
 
     async def verify(self, refs: Sequence[str], report: Report) -> VerifyReport:
-        """Read the memories and layers of snapshots, by id or name, and say which files are not what was written.
+        """Read the memories and layers of snapshots, by id or name, and report which files have changed.
 
-        With none named: those of all snapshots, and of all sandboxes what they stand on and sleep with. Each layer
-        is read once. What has no seal yet gets one. Everything goes on meanwhile, but removed layers go afterwards.
+        Without names, verify all snapshots, what all sandboxes use, and what they sleep with. Each layer is
+        read once. What has no checksums yet gets them. Everything keeps running, but layers removed meanwhile
+        are erased only afterwards.
 
         Raises:
             SnapshotNotFoundError: There is no such snapshot.
-            HostError: A layer could not be examined.
+            HostError: A layer could not be verified.
         """
         async with self._turn, self._background_checksums.stopped():
             registry = self._trees.registry
@@ -80,14 +81,14 @@ class Verification:
         return _report(parts)
 
     async def verify_images(self, names: Sequence[str], report: Report) -> VerifyReport:
-        """Read the layers of images, by name or digest, and say which files are not what they were when they came here.
+        """Read the layers of images, by name or digest, and report which files have changed since they came.
 
-        With none named those of all images. Each layer is read once; what has no seal yet gets one.
+        Without names, verify all images. Each layer is read once. What has no checksums yet gets them.
 
         Raises:
-            ImageNotFoundError: There is none of that name.
-            UnsupportedError: In this home images are changed by those who use them.
-            HostError: A layer could not be examined.
+            ImageNotFoundError: There is no such image.
+            UnsupportedError: In this home, sandboxes change the images that they use.
+            HostError: A layer could not be verified.
         """
         images = self._trees.images
         if images is None:
@@ -103,7 +104,7 @@ class Verification:
             for tree, users in trees.items():
                 part = await self._tree("image", tree, list(users), steps.step(f"the layers of {users[0]}"))
                 steps.done(sizes[tree])
-                # One that was removed meanwhile is not damaged.
+                # A layer that was removed meanwhile is not damaged.
                 parts += [part] if tree in await asyncio.to_thread(images.trees, []) else []
         return _report(parts)
 
@@ -134,7 +135,7 @@ class Verification:
         return sizes
 
     async def _memory(self, memory: _Memory, came: Callable[[int], None]) -> VerifiedPart | None:
-        """What is found of a memory; None when it has gone meanwhile."""
+        """The result for a memory; None if it was removed meanwhile."""
         seals = self._seals
         loop = asyncio.get_running_loop()
 
@@ -184,7 +185,7 @@ class Verification:
 
 
 class _Steps:
-    """Tells how far all of it has come."""
+    """Reports the overall progress."""
 
     def __init__(self, report: Report, total: int) -> None:
         self._report = report
@@ -192,7 +193,7 @@ class _Steps:
         self._before = 0
 
     def step(self, what: str) -> Callable[[int], None]:
-        """Begin with something; gives what is to be called with its bytes."""
+        """Start a step. Returns the function to call with the number of its bytes that are done."""
 
         def came(count: int) -> None:
             done = min(self._before + count, self._total)
@@ -202,7 +203,7 @@ class _Steps:
         return came
 
     def done(self, count: int) -> None:
-        """That was so much."""
+        """Count the bytes of a finished step."""
         self._before += count
 
 
@@ -237,7 +238,7 @@ def _sleeps(row: SandboxRow) -> bool:
 
 
 def _needed(stacks: Iterable[tuple[str, Sequence[str]]]) -> dict[str, list[str]]:
-    """Who stands on each layer."""
+    """The users of each layer."""
     users: dict[str, list[str]] = {}
     for user, stack in stacks:
         for layer_id in stack:

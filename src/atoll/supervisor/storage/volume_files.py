@@ -1,4 +1,4 @@
-"""Files of volumes, used without a sandbox. Guests own what is there, so nothing is taken on trust."""
+"""Reads and writes the files of volumes without a sandbox. Guests own these files, so none is trusted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from atoll.types import FileKind, VolumeEntry
 _T = TypeVar("_T")
 DEPTH_MOST = 64
 ENTRIES_MOST = 100_000
-# Each may take six bytes in the answer, of which clients read 64 MiB.
+# Each character may take six bytes in the answer, and clients read at most 64 MiB.
 CHARS_MOST = 8 << 20
 _PATH_MOST_BYTES = 4096
 _NUMBER_MOST = 0xFFFFFFFE
@@ -49,13 +49,13 @@ _ERRORS: dict[int, type[AtollError]] = {
 
 
 class VolumeFiles:
-    """The files of one volume. Every method raises the error of ``atoll.errors`` that fits.
+    """Accesses the files of one volume. Every method raises the fitting error of ``atoll.errors``.
 
     Args:
-        volume_id: Which.
-        tree: Where they lie.
+        volume_id: The volume.
+        tree: Its files.
         registry: Keeps the volume from being erased meanwhile.
-        lists: Says when it may be listed.
+        lists: Limits how many listings are made at once.
     """
 
     def __init__(self, volume_id: str, tree: RootedTree, registry: Registry, lists: VolumeLists) -> None:
@@ -65,7 +65,7 @@ class VolumeFiles:
         self._lists = lists
 
     async def stat(self, path: str) -> VolumeEntry:
-        """Describe an entry; a symlink is not followed."""
+        """Describe an entry. A symbolic link is not followed."""
         path = plain(path)
         return _entry(await self._do(path, lambda: self._tree.stat(path)))
 
@@ -83,7 +83,7 @@ class VolumeFiles:
             return await self._do(path, work)
 
     async def mkdir(self, path: str, *, parents: bool, mode: int | None, owner: Owner) -> VolumeEntry:
-        """Make a directory; with ``parents`` those above it too, and one that is there will do."""
+        """Make a directory. With ``parents``, also make those above it, and accept an existing one."""
         path = plain(path)
         _check(mode, owner)
         made = await self._do(
@@ -92,23 +92,23 @@ class VolumeFiles:
         return _entry(made)
 
     async def set_attributes(self, path: str, *, mode: int | None, owner: Owner) -> VolumeEntry:
-        """Change mode and owner of a file or directory; None leaves them."""
+        """Change the mode and owner of a file or directory; None leaves them."""
         path = plain(path)
         _check(mode, owner)
         return _entry(await self._do(path, lambda: self._tree.set_attributes(path, mode=mode, owner=owner)))
 
     async def remove(self, path: str) -> None:
-        """Remove an entry with all that is in it."""
+        """Remove an entry and everything in it."""
         path = plain(path)
         if path == "/":
             raise InvalidSpecError("the root of a volume cannot be removed", hint="delete the volume")
         await self._do(path, lambda: self._tree.remove(path))
 
     async def read(self, path: str) -> AsyncIterator[bytes]:
-        """Iterate over a regular file's bytes; the first step opens it."""
+        """Iterate over the bytes of a regular file. The first step opens it."""
         path = plain(path)
         with self._registry.pins.during(self._volume_id), _told(path):
-            # Not in a thread: who is cancelled meanwhile would leave it open.
+            # Not in a thread: a caller that is cancelled meanwhile would leave the file open.
             fd = self._tree.open_file(path)
             try:
                 while piece := await asyncio.to_thread(os.read, fd, _PIECE_BYTES):
@@ -126,7 +126,7 @@ class VolumeFiles:
         mode: int | None,
         owner: Owner,
     ) -> VolumeEntry:
-        """Make what comes the content of a file, all at once when all has come; durable when this returns."""
+        """Replace a file's content in one step once all pieces have come. It is durable when this returns."""
         path = plain(path)
         _check(mode, owner)
         with self._registry.pins.during(self._volume_id):
@@ -148,7 +148,7 @@ class VolumeFiles:
                 aside.unlink(missing_ok=True)
 
     def _prepare(self, path: str, parents: bool, replace: bool, owner: Owner) -> None:
-        """Refuse what cannot become a file before all of it has been sent."""
+        """Refuse a path that cannot become a file before all of its content has been sent."""
         if parents:
             self._tree.make_above(path, owner)
         try:
@@ -162,16 +162,16 @@ class VolumeFiles:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
 
     async def _do(self, path: str, work: Callable[[], _T]) -> _T:
-        """Do what blocks, to its end whoever waits."""
+        """Do blocking work in a thread, to its end even if the caller is cancelled."""
         with self._registry.pins.during(self._volume_id), _told(path):
             return await to_the_end(asyncio.to_thread(work))
 
 
 def plain(path: str) -> str:
-    """The absolute, normal form of a path that somebody wrote.
+    """The absolute, normal form of a path from a client.
 
     Raises:
-        InvalidSpecError: It is no path.
+        InvalidSpecError: The path is invalid.
     """
     if "\0" in path or len(path.encode(errors="surrogatepass")) > _PATH_MOST_BYTES:
         raise InvalidSpecError("a path has a NUL or over 4096 bytes")
@@ -226,5 +226,5 @@ def _entry(seen: RootedEntry) -> VolumeEntry:
 
 
 def _text(name: str) -> str:
-    """A name as text: what is no UTF-8 in it is replaced."""
+    """A name as text. Bytes that are not UTF-8 are replaced."""
     return os.fsencode(name).decode(errors="replace")

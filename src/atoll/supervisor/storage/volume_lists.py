@@ -1,4 +1,4 @@
-"""How many lists of volumes are made at once."""
+"""Limits how many listings of volumes are made at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _AT_ONCE = 2
 
 
 class VolumeLists:
-    """Lets two lists be made at once, and of each volume one: each may take a hundred megabytes and a second."""
+    """Allows two listings at once, one of each volume: each may take a hundred megabytes and a second."""
 
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -19,7 +19,7 @@ class VolumeLists:
 
     @contextlib.asynccontextmanager
     async def turn(self, volume_id: str) -> AsyncIterator[None]:
-        """Wait for a turn to list a volume, and have it meanwhile."""
-        # First: who asks for one volume many times waits behind himself.
+        """Wait for a turn to list a volume, and keep it inside the block."""
+        # The volume's lock first: a client that lists one volume many times waits behind itself.
         async with self._of.setdefault(volume_id, asyncio.Lock()), self._slots:
             yield

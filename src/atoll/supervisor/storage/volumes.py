@@ -1,4 +1,4 @@
-"""Volumes: making, finding, mounting and erasing them."""
+"""Makes, finds, mounts and erases volumes."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from atoll.supervisor.storage.volume_files import VolumeFiles
 from atoll.supervisor.storage.volume_lists import VolumeLists
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
-# Whoever is in a sandbox that mounts it may use it, whatever that user's number is there.
+# Every user in a sandbox that mounts a volume may use it, whatever that user's number is.
 _ROOT_MODE = 0o777
-# The default user of the image base, and of most others that have one beside root.
+# The default user of the image base, and of most others that have a user beside root.
 _OWNER = (1000, 1000)
-# Of one team: an empty one counts to no quota, but each takes room in memory and on the disk.
+# The most of one team: an empty volume counts towards no quota, but each uses memory and disk space.
 _VOLUMES_MOST = 10_000
 _log = logging.getLogger(__name__)
 
 
 class Volumes:
-    """The volumes of a home.
+    """Manages the volumes of a home.
 
-    A volume is there as long as its directory is: its row comes after the directory, and goes after it.
+    A volume exists as long as its directory: its row is written after the directory, and deleted after it.
 
     Args:
-        database: The database, open when anything is asked.
+        database: The database, open whenever a volume is accessed.
         copies: Rows of volumes that the database may have lost.
-        registry: Knows which sandboxes mount what.
-        paths: Where they lie.
+        registry: Knows which sandboxes mount which volumes.
+        paths: Where volumes are.
         trash: Erases them.
     """
 
@@ -59,7 +59,7 @@ class Volumes:
         self._making: set[tuple[str | None, str]] = set()
 
     async def load(self) -> None:
-        """Read what is there: rows whose directories went are dropped, directories that lost their rows get one."""
+        """Read the volumes. Rows whose directories are gone are deleted; directories without rows get one."""
         for row in await self._database.all(VolumeRow):
             if self._paths.volume_data(row.volume_id).is_dir():
                 self._rows[row.volume_id] = row
@@ -82,25 +82,25 @@ class Volumes:
             self._rows[row.volume_id] = row
 
     def list(self, team: str | None = None) -> list[VolumeRow]:
-        """All of them, or those of a team, oldest first."""
+        """All volumes, or those of a team, the oldest first."""
         rows = [row for row in self._rows.values() if team is None or row.team == team]
         return sorted(rows, key=lambda row: row.created_at)
 
     def ids(self) -> set[str]:
-        """The ids of all."""
+        """The ids of all volumes."""
         return set(self._rows)
 
     def kept_ids(self) -> set[str]:
-        """The ids of those whose rows have copies, whatever the database says."""
+        """The ids of the volumes whose rows have copies, whatever the database says."""
         return {path.parent.name for path in self._paths.volumes.glob(f"[!.]*/{ROW}")}
 
     def get(self, ref: str, team: str | None = None) -> VolumeRow:
-        """The volume with that id, or with that name among those of the team.
+        """The volume with this id, or with this name among those of the team.
 
-        With a team, only one that is the team's; without, an id may be anybody's.
+        With a team, only the team's volumes are found; without one, an id finds any team's volume.
 
         Raises:
-            VolumeNotFoundError: There is none.
+            VolumeNotFoundError: There is no such volume.
         """
         found = self._rows.get(ref)
         if found is not None and team is not None and found.team != team:
@@ -113,18 +113,18 @@ class Volumes:
         return found
 
     def owned_by(self, team: str) -> tuple[str, ...]:
-        """What volumes a team has, in words for people."""
+        """A team's volumes, in words for people."""
         return tuple(f"volume {row.volume_id}" for row in self.list(team))
 
     def _named(self, name: str, team: str | None) -> VolumeRow | None:
         return next((row for row in self._rows.values() if (row.name, row.team) == (name, team)), None)
 
     async def create(self, name: str, team: str | None) -> VolumeRow:
-        """Make an empty volume; durable when this returns.
+        """Make an empty volume. It is durable when this returns.
 
         Raises:
-            InvalidSpecError: It is no name, or the team has as many as it may.
-            NameTakenError: Another volume of the team has it.
+            InvalidSpecError: The name is invalid, or the team has as many volumes as it may.
+            NameTakenError: Another volume of the team has the name.
         """
         if not _NAME.fullmatch(name):
             raise InvalidSpecError(
@@ -159,11 +159,12 @@ class Volumes:
             self._making.discard((team, name))
 
     async def delete(self, ref: str, team: str | None = None) -> None:
-        """Have a volume gone at once, and its files erased soon.
+        """Remove a volume at once, and erase its files soon.
 
         Raises:
-            VolumeNotFoundError: There is none.
-            InUseError: A sandbox mounts it, asleep or not, or is about to; or its files are being used.
+            VolumeNotFoundError: There is no such volume.
+            InUseError: A sandbox, running or asleep, mounts it or is about to, or its files are being
+                accessed.
         """
         row = self.get(ref, team)
         users = [
@@ -186,16 +187,16 @@ class Volumes:
             self._trash.take(aside)
 
     def files(self, row: VolumeRow) -> VolumeFiles:
-        """Its files, to be used without a sandbox."""
+        """Access to a volume's files without a sandbox."""
         data, aside = self._paths.volume_data(row.volume_id), self._paths.volume_aside(row.volume_id)
         return VolumeFiles(row.volume_id, RootedTree(data, aside, _OWNER), self._registry, self._lists)
 
     def resolve(self, wanted: Mapping[str, str], team: str | None) -> dict[str, str]:
-        """The ids of volumes that were named by the paths where they are to appear.
+        """The ids of the wanted volumes, by the paths where they are to be mounted.
 
         Raises:
-            InvalidSpecError: One cannot appear where it is wanted.
-            VolumeNotFoundError: The team has none of that name or id.
+            InvalidSpecError: One cannot be mounted where it is wanted.
+            VolumeNotFoundError: The team has no volume with that name or id.
         """
         check_mountpoints(wanted)
         return {path: self._of_team(wanted[path], team) for path in sorted(wanted)}
@@ -207,11 +208,12 @@ class Volumes:
         return row.volume_id
 
     def again(self, had: Mapping[str, str], wanted: Mapping[str, str], team: str | None) -> dict[str, str]:
-        """What a sandbox mounts that starts from a snapshot: what the snapshot's had, but for what is ``wanted``.
+        """The mounts of a sandbox made from a snapshot: the snapshot's, with the ``wanted`` ones replaced.
 
         Raises:
-            InvalidSpecError: Something is wanted where the snapshot's sandbox mounted nothing: its memory says what is.
-            VolumeNotFoundError: One is gone, or is not the team's.
+            InvalidSpecError: A volume is wanted where the snapshot's sandbox mounted none: its memory fixes
+                the paths.
+            VolumeNotFoundError: A volume is gone, or is not the team's.
         """
         if strange := wanted.keys() - had.keys():
             raise InvalidSpecError(
@@ -230,7 +232,7 @@ def _make(directory: Path, data: Path) -> None:
 
 
 def _sweep(aside: Path) -> None:
-    """Remove what uploads and removals left that were cut short."""
+    """Remove what interrupted uploads and removals left."""
     try:
         remove_tree(aside)
     except (AtollError, OSError) as error:
