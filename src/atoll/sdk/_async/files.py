@@ -15,7 +15,7 @@ from atoll.sdk._bytes import CHUNK_BYTES, GIB, as_bytes, sliced
 from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.types import FileInfo, GuestPath, check_number, local_path, path_text
 
-# What may have to touch many files.
+# For calls that may touch many files.
 _LONG_S = 600.0
 
 _Files = list[FileInfo]
@@ -23,12 +23,12 @@ TreeProgress = Callable[[int, int | None], Any]
 
 
 class AsyncFiles:
-    """The files of one sandbox. Relative paths start at the user's home; ``~`` is it.
+    """Reads and writes the files of one sandbox. Relative paths start at the user's home, and ``~`` means it.
 
-    Everything is done with the rights of ``user``, the sandbox's default user when None, and what is made belongs
-    to that user. Every method raises the ``FileError`` that fits (missing, taken, denied, is or is not a
-    directory), NoSpaceError when the disk is full, InvalidSpecError for an unknown user, and what every use of a
-    sandbox raises: SandboxCrashedError, SandboxNotFoundError, StateError.
+    Every method acts with the rights of ``user`` (None: the sandbox's default user), and new files belong to
+    that user. Every method raises the ``FileError`` that fits (missing, taken, denied, is or is not a
+    directory). It may also raise NoSpaceError when the disk is full, InvalidSpecError for an unknown user,
+    and what every use of a sandbox raises: SandboxCrashedError, SandboxNotFoundError, StateError.
     """
 
     def __init__(self, agent: AsyncAgent) -> None:
@@ -38,11 +38,11 @@ class AsyncFiles:
         return f"<{type(self).__name__} of sandbox {self._agent.sandbox_id}>"
 
     async def read(self, path: GuestPath, *, user: str | None = None, max_bytes: int = GIB) -> str:
-        """Return a file's text: UTF-8, bad bytes replaced.
+        """Return a file's text, decoded as UTF-8 with bad bytes replaced.
 
         Raises:
             FileMissingError: There is no such file.
-            FileError: It has more than ``max_bytes``; ``read_stream`` reads any size.
+            FileError: The file has more than ``max_bytes``. ``read_stream`` reads files of any size.
         """
         return (await self.read_bytes(path, user=user, max_bytes=max_bytes)).decode("utf-8", "replace")
 
@@ -51,7 +51,7 @@ class AsyncFiles:
 
         Raises:
             FileMissingError: There is no such file.
-            FileError: It has more than ``max_bytes``; ``read_stream`` reads any size.
+            FileError: The file has more than ``max_bytes``. ``read_stream`` reads files of any size.
         """
         check_number("max_bytes", max_bytes, least=0, hint="give the most bytes to read")
         read = bytearray()
@@ -69,7 +69,7 @@ class AsyncFiles:
         """Iterate over a file's bytes in pieces of at most 64 KiB, in constant memory.
 
         Raises:
-            FileMissingError: There is no such file; raised by the first step of the iteration.
+            FileMissingError: There is no such file. The first step of the iteration raises this.
         """
         answer = await self._agent.open(get_file(path, user), Deadline(None, silence_s=SILENCE_S))
         async for piece in bytes_of(answer):
@@ -78,13 +78,13 @@ class AsyncFiles:
     async def write(
         self, path: GuestPath, data: bytes | str | Upload, *, mode: int | None = None, user: str | None = None
     ) -> FileInfo:
-        """Make ``data`` the content of a file, and make the directories above it.
+        """Make ``data`` the content of a file, and make the missing directories above it.
 
         Args:
-            path: Where; a file that is there is replaced.
+            path: The file's path. An existing file is replaced.
             data: Text (as UTF-8), bytes, a file opened for reading, or an iterable of pieces.
-            mode: Permission bits; None keeps those of a file that is there, and gives 0o644 to a new one.
-            user: Whose rights.
+            mode: Permission bits; None keeps those of an existing file and gives 0o644 to a new one.
+            user: The user whose rights apply.
 
         Raises:
             FileDeniedError: ``user`` may not write there.
@@ -100,7 +100,7 @@ class AsyncFiles:
             return file_from(await self._agent.call(request, body=data, timeout_s=None))
         content = as_bytes(data)
         if len(content) <= CHUNK_BYTES:
-            # in one packet with the request's head, which wakes the agent once
+            # sent in one packet with the request's head, which wakes the agent only once
             request = put_file(path, user, mode=mode, body=content)
             return file_from(await self._agent.call(request, timeout_s=None))
         request = put_file(path, user, mode=mode, body=None)
@@ -112,23 +112,23 @@ class AsyncFiles:
 
         Raises:
             FileMissingError: There is no such directory.
-            NotADirectoryInSandboxError: It is something else.
+            NotADirectoryInSandboxError: The path is not a directory.
         """
         check_number("depth", depth, least=1, whole=True, hint="give how many levels to list, 1 or more")
         request = files_request("list", path, depth=depth, user=user)
         return files_from(await self._agent.call(request, repeatable=True))
 
     async def stat(self, path: GuestPath, *, follow: bool = False, user: str | None = None) -> FileInfo:
-        """Describe a file; a symbolic link itself, or with ``follow`` what it leads to.
+        """Describe a file. A symbolic link is described itself, or with ``follow`` the file it leads to.
 
         Raises:
-            FileMissingError: There is nothing.
+            FileMissingError: Nothing has that path.
         """
         request = files_request("stat", path, follow=follow, user=user)
         return file_from(await self._agent.call(request, repeatable=True))
 
     async def exists(self, path: GuestPath, *, user: str | None = None) -> bool:
-        """Whether something has that path, be it a broken symbolic link."""
+        """Tell whether something has that path, even if it is only a broken symbolic link."""
         try:
             await self.stat(path, user=user)
         except (FileMissingError, NotADirectoryInSandboxError):
@@ -139,9 +139,9 @@ class AsyncFiles:
         """Make a directory.
 
         Args:
-            path: Where.
-            parents: Make those above it too, and do not mind when it is there.
-            user: Whose rights.
+            path: The directory's path.
+            parents: Make the missing directories above it too, and accept an existing one.
+            user: The user whose rights apply.
 
         Raises:
             FileTakenError: Something has that path.
@@ -152,17 +152,19 @@ class AsyncFiles:
     async def move(
         self, path: GuestPath, to: GuestPath, *, timeout_s: float | None = _LONG_S, user: str | None = None
     ) -> FileInfo:
-        """Rename a file or directory; a file that has the new name is replaced. Returns it at its new place.
+        """Rename a file or directory and return its info at the new place.
+
+        A file that has the new name is replaced.
 
         Args:
-            path: What.
-            to: Its new name; on another file system inside it is copied there.
-            timeout_s: Seconds to wait for it; None is as long as it takes. It goes on inside when they are over.
-            user: Whose rights.
+            path: The file or directory.
+            to: The new name. On another file system inside, this copies it there.
+            timeout_s: Seconds to wait; None means as long as it takes. After that, the work goes on inside.
+            user: The user whose rights apply.
 
         Raises:
             FileMissingError: There is nothing at ``path``.
-            DeadlineError: It takes longer.
+            DeadlineError: It takes longer than ``timeout_s``.
         """
         check_timeout(timeout_s)
         request = files_request("move", path, to=to, user=user)
@@ -172,16 +174,16 @@ class AsyncFiles:
     async def remove(
         self, path: GuestPath, *, timeout_s: float | None = _LONG_S, user: str | None = None
     ) -> None:
-        """Remove a file, or a directory with all that is in it.
+        """Remove a file, or a directory with all its content.
 
         Args:
-            path: What.
-            timeout_s: Seconds to wait for it; None is as long as it takes. It goes on inside when they are over.
-            user: Whose rights.
+            path: The file or directory.
+            timeout_s: Seconds to wait; None means as long as it takes. After that, the work goes on inside.
+            user: The user whose rights apply.
 
         Raises:
-            FileMissingError: There is nothing.
-            DeadlineError: It takes longer.
+            FileMissingError: Nothing has that path.
+            DeadlineError: It takes longer than ``timeout_s``.
         """
         check_timeout(timeout_s)
         await self._agent.call(files_request("remove", path, user=user), timeout_s=timeout_s, slow=True)
@@ -194,15 +196,15 @@ class AsyncFiles:
         on_progress: TreeProgress | None = None,
         user: str | None = None,
     ) -> None:
-        """Copy a file, or a directory's content, of this host into the sandbox.
+        """Copy a file, or a directory's content, from this host into the sandbox.
 
-        A directory's content is added to what the directory ``path`` has; both keep permission bits. Symbolic links
-        stay links; sockets, pipes and devices are left out.
+        A directory's content is added to the directory ``path``. Files and directories keep their permission
+        bits. Symbolic links stay links. Sockets, pipes and devices are left out.
 
         Args:
             local: What to copy.
             path: The file or directory in the sandbox.
-            on_progress: Called with the bytes done and the total.
+            on_progress: Called with the number of bytes copied and the total.
             user: Who owns it in the sandbox.
 
         Raises:
@@ -224,26 +226,26 @@ class AsyncFiles:
         max_entries: int = 1_000_000,
         user: str | None = None,
     ) -> None:
-        """Copy a file, or a directory's content, of the sandbox to this host.
+        """Copy a file, or a directory's content, from the sandbox to this host.
 
-        The sandbox is not trusted: nothing is written outside ``local`` or through a symbolic link, devices, pipes
-        and setuid bits are left out, and hard links lead only to files of the same download. A file appears at
-        ``local`` when it is whole. A directory's content is added to what ``local`` has, and stays there as far as
-        it came when the call fails.
+        The sandbox is not trusted. Nothing is written outside ``local`` or through a symbolic link. Devices,
+        pipes and setuid bits are left out, and hard links lead only to files of the same download. A single
+        file appears at ``local`` only when it is complete. A directory's content is added to ``local``; if
+        the call fails, what has arrived stays there.
 
         Args:
             path: The file or directory in the sandbox.
-            local: The file or directory on this host; the directory above it must be there.
-            on_progress: Called with the bytes done and the total, None where that is not known.
-            outside_links: Keep symbolic links that lead out of the tree, as they are, such as a virtual environment
-                has; do not follow those in code of yours. False leaves them out.
-            max_bytes: The most bytes of file content to write; None is no limit.
-            max_entries: The most files, directories and links to make.
-            user: Whose rights in the sandbox.
+            local: The file or directory on this host; the directory above it must exist.
+            on_progress: Called with the number of bytes copied and the total, which is None if unknown.
+            outside_links: Keep symbolic links that lead out of the tree, such as those of a virtual
+                environment. Your code must not follow them. False leaves them out.
+            max_bytes: How many bytes of file content to write at most; None means no limit.
+            max_entries: How many files, directories and links to make at most.
+            user: The user in the sandbox whose rights apply.
 
         Raises:
-            FileMissingError: There is nothing at ``path``.
-            FileError: It has more than ``max_bytes`` or ``max_entries``.
+            FileMissingError: Nothing has the path ``path``.
+            FileError: The tree has more than ``max_bytes`` or ``max_entries``.
             AgentError: The sandbox sent an archive that must not be unpacked.
         """
         from atoll.sdk._async import trees
@@ -258,12 +260,13 @@ class AsyncFiles:
         )
 
     async def watch(self, path: GuestPath, *, recursive: bool = False, user: str | None = None) -> AsyncWatch:
-        """Watch a directory: what happens in it after this call returns is told, with paths relative to it.
+        """Watch a directory. Every change after this call returns is reported, with a path relative to the
+        directory.
 
         Args:
             path: The directory.
-            recursive: Watch those below it too, also new ones.
-            user: Whose rights.
+            recursive: Watch the directories below it too, including new ones.
+            user: The user whose rights apply.
 
         Raises:
             FileMissingError: There is no such directory.

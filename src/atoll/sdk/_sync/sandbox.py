@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/sandbox.py: do not edit.
-"""A sandbox, as its users have it."""
+"""The sandbox class of the SDK."""
 
 from __future__ import annotations
 
@@ -47,30 +47,33 @@ from atoll.types import (
     users_attributes,
 )
 
-# `list` is a method below, so that annotations there cannot name the type
+# Inside the class, `list` means the method below, so annotations there use these names.
 _Infos = list[SandboxInfo]
 _Sandboxes: TypeAlias = "list[Sandbox]"
 _KILL_S = 60.0
 
 
 class Sandbox(Sessions):
-    """A whole computer that remembers: it runs programs, keeps files, sleeps, wakes, forks and rolls back.
+    """A computer that keeps its state: it runs programs, stores files, sleeps, wakes, forks and rolls back.
 
-    Get one with ``create``, ``connect`` or ``fork``. Every use of a sleeping one (a program, a file, a port) wakes it.
-    Used as a context, one from ``create`` or ``fork`` is killed at the end unless ``keep``; one from ``connect`` is
-    only disconnected.
+    Get one with ``create``, ``connect`` or ``fork``. Every use of a sleeping sandbox (a program, a file, a
+    port) wakes it. As a context, a sandbox from ``create`` or ``fork`` is killed at the end unless ``keep``
+    is set. A sandbox from ``connect`` is only disconnected.
 
     Attributes:
         id: 20 lower case letters and digits, never used again.
-        name: Its name, unique in the home, or None.
-        files: Its files.
+        name: The sandbox's name, unique in the home, or None.
+        files: The sandbox's files.
 
-    Every method may raise what every use of a sandbox may: SandboxNotFoundError (it was killed),
-    SandboxCrashedError (its processes died; the next use does what ``on_crash`` says), StateError (somebody put it to
-    sleep in the middle of the call; as AsleepError: it sleeps, and only ``resume`` wakes it), EngineError and
-    QuotaError (it sleeps, and could not be woken), DeadlineError (no answer in time), SupervisorError and
-    VersionMismatchError (the supervisor cannot be started, or is of another version). The sections below name what
-    comes on top.
+    Every method may raise these errors; the sections below name only the further ones:
+
+    - SandboxNotFoundError: the sandbox was killed.
+    - SandboxCrashedError: its processes died. The next use does what ``on_crash`` says.
+    - StateError: somebody put it to sleep during the call. Its subclass AsleepError means that it sleeps and
+      that only ``resume`` wakes it.
+    - EngineError and QuotaError: it sleeps and could not be woken.
+    - DeadlineError: no answer came in time.
+    - SupervisorError and VersionMismatchError: the supervisor cannot be started, or has another version.
     """
 
     def __init__(self, link: Link, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
@@ -101,52 +104,56 @@ class Sandbox(Sessions):
         keep: bool = False,
         on_progress: Callable[[Progress], Any] | None = None,
     ) -> Sandbox:
-        """Make a sandbox and return it running. The first one of an image builds or pulls the image.
+        """Make a sandbox and return it running. The first sandbox of an image also builds or pulls the image.
 
         A call that is cancelled or interrupted, or whose process is killed before it returns, leaves no
-        sandbox; a pull or build of the image goes on.
+        sandbox. A pull or build of the image continues.
 
         Args:
-            image: ``base``, or one like ``python:3.12``; None is ``base``, or the snapshot's with ``from_snapshot``.
+            image: ``base``, or one like ``python:3.12``; None means ``base``, or the snapshot's image with
+                ``from_snapshot``.
             name: Unique in the home while the sandbox lives: lower case letters, digits and ``-``.
-            env: Variables for every program in it. They are in its snapshots: no place for secrets.
-            metadata: Labels of your own, to find it by in ``list``.
-            network: ``"internet"`` lets TCP and DNS out to public addresses, ``"none"`` nothing. Without it that of the
-                snapshot, which is its sandbox's when it was made, and else ``"internet"``.
-            from_snapshot: Start from this snapshot, memory and disk: its id, name or info.
+            env: Variables for every program in it. Snapshots contain them, so do not put secrets here.
+            metadata: Your own labels, by which ``list`` can find the sandbox.
+            network: ``"internet"`` allows TCP and DNS to public addresses; ``"none"`` allows nothing. None
+                means the policy stored in the snapshot, or ``"internet"`` without a snapshot.
+            from_snapshot: Start from the memory and disk of this snapshot, given by id, name or info.
             template: Start from this template instead: ``NAME`` or ``NAME:TAG``, see ``Templates``.
-            limits: How much it may use; with ``from_snapshot``, what is None in it is the snapshot's.
-            best_effort: Make it even where this host cannot hold one of the limits.
-            on_crash: What its next use does after a crash: ``"reboot"`` starts it from its disk, ``"rollback"`` brings
-                its newest snapshot back, ``"stop"`` refuses until ``resume`` or ``rollback``. None is ``"reboot"``,
-                or the snapshot's.
-            start: Run the image's own program: an ordinary process with the tag ``image``, also after a crash.
-                None is False, or the snapshot's.
-            trust_host_ca: Trust inside what CA certificates the host trusts beyond the image's own. None is True, or
-                the snapshot's. This and ``start`` are fixed in a snapshot or template: something else is refused.
-            lifecycle: How long it may run, and what happens then; None is as long as it likes.
-            volumes: Names of volumes by the absolute path where each appears inside.
-            team: Whom it belongs to; None is nobody.
-            attributes: Remembered for the program that makes it, and told by ``info`` and ``list``. Names that begin
-                with ``atoll.`` are atoll's own and refused; those that begin with ``own_`` are not its forks' too.
-            keep: Leave it alive at the end of ``with``.
-            on_progress: Called with what goes on while it takes long.
+            limits: How much the sandbox may use. With ``from_snapshot``, a limit that is None is the
+                snapshot's.
+            best_effort: Make the sandbox even if this host cannot enforce one of the limits.
+            on_crash: What the next use does after a crash. ``"reboot"`` starts the sandbox from its disk,
+                ``"rollback"`` restores its newest snapshot, and ``"stop"`` refuses until ``resume`` or
+                ``rollback``. None means ``"reboot"``, or the snapshot's setting.
+            start: Run the image's own program as an ordinary process with the tag ``image``, also after a
+                crash. None means False, or the snapshot's setting.
+            trust_host_ca: Trust the host's CA certificates inside, in addition to the image's own. None means
+                True, or the snapshot's setting. A snapshot or template fixes this and ``start``; another
+                value is refused.
+            lifecycle: How long the sandbox may run, and what happens then. None means without limit.
+            volumes: Maps each absolute path inside to the name of the volume that appears there.
+            team: The team that owns the sandbox; None means no team.
+            attributes: Values stored for the calling program and returned by ``info`` and ``list``. Names
+                that begin with ``atoll.`` are reserved and refused. Forks do not inherit names that begin
+                with ``own_``.
+            keep: Leave the sandbox alive at the end of ``with``.
+            on_progress: Called with progress reports while the call takes long.
 
         Raises:
-            InvalidSpecError: An argument is not possible.
-            UnsupportedError: This host cannot hold one of the limits.
+            InvalidSpecError: An argument is invalid.
+            UnsupportedError: This host cannot enforce one of the limits.
             NameTakenError: Another sandbox has that name.
             ImageNotFoundError: There is no such image.
-            ImagePullError: Its registry does not give the image, or it is not what it must be.
+            ImagePullError: The registry does not deliver the image, or the image is invalid.
             SnapshotNotFoundError: There is no such snapshot.
             VolumeNotFoundError: There is no such volume.
-            TemplateNotFoundError: There is no such template, or it has no such tag.
+            TemplateNotFoundError: There is no such template, or the template has no such tag.
             ImageBuildError: The image could not be built.
-            EngineError: The engine could not start it.
-            HostError: The host lacks something; `atoll doctor` says what.
+            EngineError: The engine could not start the sandbox.
+            HostError: The host lacks something that atoll needs; `atoll doctor` says what.
             NoSpaceError: The disk under the home is full.
             TeamNotFoundError: There is no such team.
-            QuotaError: The team may have no more.
+            QuotaError: The team's quota allows no more.
         """
         spec = SandboxSpec(
             image=image,
@@ -179,18 +186,19 @@ class Sandbox(Sessions):
     def connect(
         cls, id_or_name: str, *, wake: bool = True, timeout_s: float | None = None
     ) -> Sandbox:
-        """Attach to a sandbox and wake it if it sleeps; of a crashed one ``on_crash`` says what happens.
+        """Attach to a sandbox and wake it if it sleeps. If it crashed, do what its ``on_crash`` says.
 
         Args:
-            id_or_name: Which.
-            wake: False leaves it as it is until its first use, which wakes it.
-            timeout_s: Length of the lease that begins with the waking; None is what its lifecycle says. One that runs
-                already has its lease extended to that, never shortened.
+            id_or_name: The sandbox's id or name.
+            wake: False leaves the sandbox as it is. Its first use then wakes it.
+            timeout_s: Length in seconds of the lease that begins when the sandbox wakes. None means the
+                length in its lifecycle. The lease of a running sandbox is extended to this length, never
+                shortened.
 
         Raises:
-            SandboxNotFoundError: There is none with that id or name.
-            EngineError: It could not be woken.
-            QuotaError: Its team may have no more that run.
+            SandboxNotFoundError: No sandbox has that id or name.
+            EngineError: The sandbox could not be woken.
+            QuotaError: The team's quota allows no more running sandboxes.
         """
         Lifecycle(timeout_s=timeout_s).check()
         path = f"/v1/sandboxes/{ref(id_or_name)}"
@@ -207,15 +215,18 @@ class Sandbox(Sessions):
 
     @classmethod
     def of(cls, info: SandboxInfo) -> Sandbox:
-        """A handle on a sandbox whose ``info`` is known. Nothing is asked of it, and its first use wakes it."""
+        """Return a handle on a sandbox whose ``info`` is known.
+
+        This asks nothing, and the first use wakes it.
+        """
         return cls(Link(), info)
 
     @classmethod
     def get(cls, id_or_name: str) -> SandboxInfo:
-        """What is known of a sandbox. It is not woken.
+        """Return what is known of a sandbox, without waking it.
 
         Raises:
-            SandboxNotFoundError: There is none with that id or name.
+            SandboxNotFoundError: No sandbox has that id or name.
         """
         with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo)
@@ -229,13 +240,13 @@ class Sandbox(Sessions):
         team: str | None = None,
         limit: int | None = None,
     ) -> Iterator[SandboxInfo]:
-        """Iterate over the sandboxes of the home, oldest first, page by page. None is woken.
+        """Iterate over the sandboxes of the home, oldest first, page by page, without waking any.
 
         Args:
-            state: Only those in this state, or one of these.
-            metadata: Only those with all of these labels.
-            team: Only those of this team.
-            limit: The most to give; None gives all.
+            state: Only sandboxes in this state, or in one of these states.
+            metadata: Only sandboxes with all of these labels.
+            team: Only sandboxes of this team.
+            limit: How many to return at most; None means all.
         """
         for info in listed(state, metadata, team, limit):
             yield info
@@ -257,7 +268,10 @@ class Sandbox(Sessions):
         return f"<{type(self).__name__} {self.id}{f' {self.name!r}' if self.name else ''}>"
 
     def close(self) -> None:
-        """Close the connections to it. The sandbox goes on, and this object connects anew when it is used."""
+        """Close the connections to the sandbox.
+
+        The sandbox goes on, and the next use of this object connects again.
+        """
         self._agent.close()
         self._link.close()
 
@@ -274,10 +288,10 @@ class Sandbox(Sessions):
         on_stderr: OutputCallback | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> ExecResult:
-        """Run a shell line and wait until the shell exits, even if a child of it goes on in the background.
+        """Run a shell line and wait until the shell exits, even if a child goes on in the background.
 
-        It is killed after 60 seconds unless ``timeout_s`` says otherwise; None is no limit. The arguments, effects and
-        errors are those of ``exec``.
+        The shell is killed after 60 seconds unless ``timeout_s`` says otherwise. None means no limit. The
+        arguments, effects and errors are those of ``exec``.
         """
         if not isinstance(line, str):
             raise InvalidSpecError("run takes a shell line", hint="give exec a list of arguments")
@@ -298,29 +312,31 @@ class Sandbox(Sessions):
         on_stderr: OutputCallback | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> ExecResult:
-        """Run a program and wait for it. ``argv`` reaches execve as it is: no shell.
+        """Run a program and wait for it. ``argv`` goes to execve unchanged, without a shell.
 
-        It is killed after 60 seconds unless ``timeout_s`` says otherwise; None is no limit.
-        Another exit code than 0 is a result, not an error. A cancelled or interrupted call, and one whose callback
-        fails, kills the program and its process group, and leaves the sandbox alone.
+        The program is killed after 60 seconds unless ``timeout_s`` says otherwise. None means no limit. An
+        exit code other than 0 is a result, not an error. If the call is cancelled or interrupted, or a
+        callback fails, the program and its process group are killed. The sandbox itself goes on.
 
         Args:
             argv: The program and its arguments.
-            cwd: Directory in the sandbox; None is the user's own (its home on ``base``).
+            cwd: Directory in the sandbox; None means the user's own directory (its home on ``base``).
             env: Variables on top of the sandbox's.
-            user: Name of a user in the sandbox; None is the default user.
-            stdin: Text, bytes, a file opened for reading, or an iterable of pieces; None is /dev/null.
-            timeout_s: Seconds until the program and its process group are killed, 60 unless given; None waits for
-                ever.
-            on_stdout: Called with each piece of its output as it comes, as text.
+            user: Name of a user in the sandbox; None means the default user.
+            stdin: Text, bytes, a file opened for reading, or an iterable of pieces; None means /dev/null.
+            timeout_s: Seconds until the program and its process group are killed, 60 unless given. None waits
+                without limit.
+            on_stdout: Called with each piece of output as text, as soon as it arrives.
             on_stderr: The same for standard error.
-            max_output_bytes: Kept per stream, the last ones; the result's ``truncated`` says if there were more.
+            max_output_bytes: How many bytes of each stream to keep, the last ones. The result's ``truncated``
+                says if there were more.
 
         Raises:
-            ExecTimeoutError: ``timeout_s`` passed, and the program was killed; ``result`` has what it wrote until then.
+            ExecTimeoutError: ``timeout_s`` passed and the program was killed. ``result`` contains its output
+                until then.
             FileMissingError: ``argv[0]`` or ``cwd`` is not in the sandbox.
-            FileDeniedError: The user may not execute it.
-            InvalidSpecError: ``user`` is unknown, or ``argv`` empty.
+            FileDeniedError: The user may not execute the program.
+            InvalidSpecError: ``user`` is unknown, or ``argv`` is empty.
         """
         if isinstance(argv, str):
             raise InvalidSpecError("exec takes a list of arguments", hint="give run a shell line")
@@ -344,27 +360,29 @@ class Sandbox(Sessions):
         return execute(self._agent, program, collector, stdin=stdin, timeout_s=timeout_s)
 
     def dial(self, port: int) -> socket.socket:
-        """Connect to a TCP port inside, waking the sandbox. The caller closes the socket.
+        """Connect to a TCP port inside and return the socket.
+
+        This wakes the sandbox. The caller closes the socket.
 
         Raises:
             InvalidSpecError: ``port`` is not between 1 and 65535.
-            NotFoundError: Nothing listens there, on any address inside.
+            NotFoundError: Nothing listens on this port, on any address inside.
             SandboxNotFoundError: The sandbox is gone.
-            AsleepError: It sleeps, and is not woken by use.
-            DeadlineError: It did not answer in time.
+            AsleepError: The sandbox sleeps, and a use does not wake it.
+            DeadlineError: The sandbox did not answer in time.
         """
         check_number("port", port, whole=True, hint="give 1 to 65535")
         return user_socket(self._link.dial(self.id, port))
 
     def forward(self, port: int, local_port: int = 0) -> Forward:
-        """A listener on 127.0.0.1 for a port inside, as a context whose ``port`` is the local one.
+        """Forward a port of 127.0.0.1 to a port inside. Returns a context whose ``port`` is the local port.
 
         Args:
             port: The port in the sandbox.
             local_port: The port on this host; 0 picks a free one.
 
         Raises:
-            InvalidSpecError: One of them is no port.
+            InvalidSpecError: One of the two is not a port number.
         """
         return Forward(self._link, self.id, port, local_port)
 
@@ -375,22 +393,24 @@ class Sandbox(Sessions):
         names: Sequence[str] | None = None,
         lifecycle: Lifecycle | None = None,
     ) -> _Sandboxes:
-        """Make ``count`` running copies of its memory and disk, all or none. It goes on as it was.
+        """Make ``count`` running copies of its memory and disk, all or none. The original goes on running.
 
-        Each copy has an id, host name and random state of its own; its connections to the outside are reset.
-        A call that is cancelled or interrupted, or whose process is killed before it returns, leaves no copy.
+        Each copy has its own id, host name and random state. Its connections to the outside are reset. A call
+        that is cancelled or interrupted, or whose process is killed before it returns, leaves no copy.
 
         Args:
-            count: From 1 to 100; None is as many as there are names, or 1.
-            names: A name for each copy, in their order; None gives them none.
-            lifecycle: How long the copies may run; None is the original's. Their leases begin now either way.
+            count: From 1 to 100. None means the number of names, or 1.
+            names: A name for each copy, in order. None leaves the copies unnamed.
+            lifecycle: How long the copies may run. None means the original's lifecycle. In either case their
+                leases begin now.
 
         Raises:
-            InvalidSpecError: ``count`` is out of range, or ``names`` are not one good name for each copy.
-            NameTakenError: Another sandbox has one of the names; there is no copy.
-            UnsupportedError: Its engine cannot.
-            NoSpaceError: The disk under the home is full; there is no copy.
-            QuotaError: Its team may have no more; there is no copy.
+            InvalidSpecError: ``count`` is out of range, or ``names`` does not hold one valid name for each
+                copy.
+            NameTakenError: Another sandbox has one of the names. No copy is made.
+            UnsupportedError: The sandbox's engine cannot fork.
+            NoSpaceError: The disk under the home is full. No copy is made.
+            QuotaError: The team's quota allows no more. No copy is made.
         """
         body = fork_request(count, names, lifecycle)
 
@@ -400,10 +420,10 @@ class Sandbox(Sessions):
         return self._link.make(f"{self._path}/fork", _Infos, body, handles)
 
     def kill(self) -> None:
-        """End it now and erase its memory and disk; its snapshots stay.
+        """End the sandbox now and erase its memory and disk. Its snapshots stay.
 
         Raises:
-            SandboxNotFoundError: It was killed before.
+            SandboxNotFoundError: The sandbox was killed before.
         """
         try:
             self._link.delete(self._path)

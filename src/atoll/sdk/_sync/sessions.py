@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/sessions.py: do not edit.
-"""Programs of a sandbox that go on beside the caller: in the background, on a terminal, started by somebody else."""
+"""Programs that run beside the caller: in the background, on a terminal, or started by somebody else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PID_HINT = "`processes` lists those there are"
 
 
 class Sessions(States):
-    """What of a sandbox concerns programs that outlive the call that began them."""
+    """Gives a sandbox its methods for programs that outlive the call that started them."""
 
     def start(
         self,
@@ -32,22 +32,24 @@ class Sessions(States):
         timeout_s: float | None = None,
         stream: bool = False,
     ) -> Process:
-        """Start a program in the background and return a handle. It outlives this client, and sleeps with the sandbox.
+        """Start a program in the background and return a handle.
+
+        The program outlives this client, and sleeps with the sandbox.
 
         Args:
             command: A shell line (str), or a program and its arguments (a list).
-            cwd: Directory in the sandbox; None is the user's own.
+            cwd: Directory in the sandbox; None means the user's own directory.
             env: Variables on top of the sandbox's.
-            user: Name of a user in the sandbox; None is the default user.
-            stdin: Keep its standard input open for ``write_stdin``; False gives it /dev/null.
-            timeout_s: Seconds until it is killed, those asleep included; None never.
-            stream: Follow its output from the first byte; it then waits while nobody iterates or waits. False lets
-                it run freely, and keeps the last MiB of its output for whoever asks.
+            user: Name of a user in the sandbox; None means the default user.
+            stdin: Keep the program's standard input open for ``write_stdin``. False gives it /dev/null.
+            timeout_s: Seconds until the program is killed, including time asleep. None means never.
+            stream: Follow the output from the first byte. The program then blocks while nobody iterates or
+                waits. False lets it run freely and keeps the last MiB of its output.
 
         Raises:
             FileMissingError: The program or ``cwd`` is not in the sandbox.
-            FileDeniedError: The user may not execute it.
-            InvalidSpecError: ``user`` is unknown, or ``command`` empty.
+            FileDeniedError: The user may not execute the program.
+            InvalidSpecError: ``user`` is unknown, or ``command`` is empty.
         """
         program = program_of(command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin)
         return started(self._agent, program, stream=stream)
@@ -65,12 +67,12 @@ class Sessions(States):
         """Start a program on a terminal.
 
         Args:
-            command: A shell line or a list of arguments; None is the user's login shell.
-            size: Its size; None is 80 by 24.
-            cwd: Directory in the sandbox; None is the user's own.
+            command: A shell line or a list of arguments; None means the user's login shell.
+            size: The terminal's size; None means 80 by 24.
+            cwd: Directory in the sandbox; None means the user's own directory.
             env: Variables on top of the sandbox's; ``TERM`` is ``xterm-256color`` unless given.
-            user: Name of a user in the sandbox; None is the default user.
-            timeout_s: Seconds until it is killed, those asleep included; None never.
+            user: Name of a user in the sandbox; None means the default user.
+            timeout_s: Seconds until the program is killed, including time asleep. None means never.
 
         Raises:
             FileMissingError: The program or ``cwd`` is not in the sandbox.
@@ -88,30 +90,31 @@ class Sessions(States):
         return opened(self._agent, program)
 
     def processes(self) -> list[ProcessInfo]:
-        """The programs that were started through atoll or an E2B SDK and still run."""
+        """List the running programs that were started through atoll or an E2B SDK."""
         return processes_from(self._agent.call(list_processes()))
 
     def attach(self, pid: int) -> Process:
-        """A handle on a program that somebody started, also one that ended in the last 10 minutes.
+        """Return a handle on a program that somebody started, even if it ended in the last 10 minutes.
 
-        Nothing is asked of the sandbox yet: a pid that is wrong shows at the handle's first use, as a
+        This does not ask the sandbox. With a wrong pid, the first use of the handle raises
         ProcessNotFoundError.
         """
         check_number("pid", pid, least=1, whole=True, hint=_PID_HINT)
         return Process(self._agent, pid)
 
     def attach_terminal(self, pid: int, *, size: TerminalSize | None = None) -> Terminal:
-        """The terminal of a program that somebody started on one: what was kept of its output, then what comes.
+        """Attach to the terminal of a program that somebody started.
 
-        Leaving it as a context leaves the program alone. It wakes the sandbox.
+        The kept output comes first, then what follows. Attaching wakes the sandbox. Leaving the context does
+        not affect the program.
 
         Args:
-            pid: Which program: `processes` lists those with a terminal.
-            size: Give the terminal this size; None leaves it.
+            pid: The program's pid; `processes` tells which programs have a terminal.
+            size: The size to give the terminal. None does not change it.
 
         Raises:
-            ProcessNotFoundError: There is no such program, or it ended more than 10 minutes ago.
-            InvalidSpecError: It has no terminal; `attach` follows its output.
+            ProcessNotFoundError: There is no such program, or the program ended more than 10 minutes ago.
+            InvalidSpecError: The program has no terminal; `attach` follows its output.
         """
         check_number("pid", pid, least=1, whole=True, hint=_PID_HINT)
         if size is not None:
@@ -124,6 +127,6 @@ class Sessions(States):
             )
         terminal = reopened(self._agent, pid)
         if size is not None:
-            with contextlib.suppress(ProcessNotFoundError):  # what it said until it ended is still there
+            with contextlib.suppress(ProcessNotFoundError):  # what it wrote until it ended can still be read
                 terminal.resize(size)
         return terminal

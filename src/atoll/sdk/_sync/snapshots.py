@@ -15,11 +15,11 @@ _Snapshots = list[SnapshotInfo]
 
 
 class Snapshots:
-    """Stored states of sandboxes: list, look, delete. Make one with ``Sandbox.snapshot``."""
+    """Lists, describes, checks and deletes stored states of sandboxes. ``Sandbox.snapshot`` makes one."""
 
     @staticmethod
     def list(*, sandbox: str | None = None, team: str | None = None) -> _Snapshots:
-        """All snapshots of the home, oldest first, or those made of one sandbox (by id or name), or of one team."""
+        """List the snapshots of the home, oldest first: all, one team's, or those made of one sandbox."""
         wanted = {"sandbox": sandbox, "team": team}
         query = "&".join(f"{name}={ref(value)}" for name, value in wanted.items() if value is not None)
         with contextlib.closing(Link()) as link:
@@ -27,10 +27,10 @@ class Snapshots:
 
     @staticmethod
     def get(id_or_name: str) -> SnapshotInfo:
-        """What is known of a snapshot.
+        """Return what is known of a snapshot.
 
         Raises:
-            SnapshotNotFoundError: There is none with that id or name.
+            SnapshotNotFoundError: No snapshot has that id or name.
         """
         with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/snapshots/{ref(id_or_name)}", SnapshotInfo)
@@ -40,25 +40,25 @@ class Snapshots:
         """Erase a snapshot.
 
         Raises:
-            SnapshotNotFoundError: There is none with that id or name.
-            InUseError: Another snapshot or a sandbox stands on it.
+            SnapshotNotFoundError: No snapshot has that id or name.
+            InUseError: Another snapshot or a sandbox depends on it.
         """
         with contextlib.closing(Link()) as link:
             link.delete(f"/v1/snapshots/{ref(id_or_name)}")
 
     @staticmethod
     def verify(*names: str, on_progress: Callable[[Progress], Any] | None = None) -> VerifyReport:
-        """Read the memories and layers of snapshots and say which files are not what was written.
+        """Read the checkpoints and layers of snapshots and report which files differ from what was written.
 
-        With none named, those of all snapshots, and what sandboxes stand on and sleep with. Nothing is changed: but
-        what has no checksums yet gets them. Sandboxes go on meanwhile.
+        Without names, check all snapshots, and also the layers and checkpoints of sandboxes. Files without
+        checksums get them; nothing else changes. Sandboxes keep running meanwhile.
 
         Args:
             names: Ids or names.
-            on_progress: Called with how much has been read.
+            on_progress: Called with how much was read.
 
         Raises:
-            SnapshotNotFoundError: There is none with that id or name.
+            SnapshotNotFoundError: No snapshot has that id or name.
         """
         with contextlib.closing(Link()) as link:
             return link.long_call(
@@ -71,7 +71,7 @@ class Snapshots:
 
 
 def snapshot_ref(snapshot: str | SnapshotInfo) -> str:
-    """The id of a snapshot that was given as its info, id or name."""
+    """Return the id or name of a snapshot that was given as its info, id or name."""
     if isinstance(snapshot, SnapshotInfo):
         return snapshot.snapshot_id
     check_text("snapshot", snapshot)

@@ -39,7 +39,7 @@ from atoll.types import (
 
 
 class States:
-    """What of a sandbox concerns the sandbox as a whole, and no program or file in it."""
+    """Gives a sandbox the methods that concern the whole of it, and not a program or file in it."""
 
     def __init__(self, link: Link, info: SandboxInfo) -> None:
         self.id = info.sandbox_id
@@ -49,62 +49,68 @@ class States:
         self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"
 
     def logs(self, *, follow: bool = False) -> Iterator[str]:
-        """Iterate over what the sandbox's console and its life cycle wrote: pieces of text, not lines.
+        """Iterate over the log of the sandbox's console and life cycle, as pieces of text, not lines.
 
-        It is not woken.
+        This does not wake the sandbox.
 
         Args:
-            follow: Go on with what comes, until the sandbox is killed.
+            follow: Continue with new text until the sandbox is killed.
         """
         for text in logged(self._link, self._path, follow=follow):
             yield text
 
     def set_limits(self, limits: Limits, *, best_effort: bool = False) -> None:
-        """Change the limits that are not None: at once where it runs, else from its next start on.
+        """Change the limits that are not None.
+
+        They apply at once if the sandbox runs, else from its next start.
 
         Raises:
-            InvalidSpecError, UnsupportedError: One is not possible, or this host cannot hold or change it.
+            InvalidSpecError, UnsupportedError: A limit is invalid, or this host cannot enforce or change it.
         """
         check_kind("limits", limits, Limits)
         self._change("limits", LimitsRequest(limits=limits.check(), best_effort=best_effort))
 
     def set_timeout(self, timeout_s: float | None, *, extend_only: bool = False) -> SandboxInfo:
-        """Have its lease end in ``timeout_s`` seconds from now, however long it was; what then is in its lifecycle.
+        """Make the lease end ``timeout_s`` seconds from now, whatever it was.
 
-        It counts for this run: the next resume begins a lease as the lifecycle says.
+        The lifecycle says what happens then.
+
+        This holds for the current run. The next resume begins a lease of the length in the lifecycle.
 
         Args:
-            timeout_s: Seconds; 0 ends it now, None is no lease any more.
-            extend_only: Leave a lease that ends later, or never, as it is.
+            timeout_s: Seconds. 0 ends the lease now, and None removes it.
+            extend_only: Do not change a lease that ends later or never.
 
         Raises:
-            StateError: It sleeps: ``resume`` takes a ``timeout_s``.
-            InvalidSpecError: ``timeout_s`` is no length.
-            QuotaError: Its team may have no such lease.
+            StateError: The sandbox sleeps. Give ``resume`` a ``timeout_s`` instead.
+            InvalidSpecError: ``timeout_s`` is not a valid length.
+            QuotaError: The team's quota does not allow such a lease.
         """
         Lifecycle(timeout_s=timeout_s).check()
         body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
         return self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
 
     def set_network(self, network: EgressPolicy) -> None:
-        """Change what it may reach: at once, connections to the outside that it has included.
+        """Change what the sandbox may reach. This takes effect at once, also for connections that are open.
 
         Raises:
-            InvalidSpecError: ``network`` is another word.
+            InvalidSpecError: ``network`` is not a known policy.
         """
         check_choice("network", network, get_args(EgressPolicy))
         self._change("network", NetworkRequest(network=network))
 
     def stats(self) -> SandboxStats:
-        """What it uses of the host. It is not woken."""
+        """Return what the sandbox uses of the host, without waking it."""
         return self._link.call("GET", f"{self._path}/stats", SandboxStats)
 
     def stats_history(self, start: float | None = None, end: float | None = None) -> list[StatsSample]:
-        """What it used while it ran in the last hour, every five seconds, oldest first. It is not woken.
+        """Return what the sandbox used while it ran in the last hour, every five seconds, oldest first.
+
+        This does not wake it.
 
         Args:
-            start: Unix seconds of the first sample that may be in it; None is the oldest that there is.
-            end: Unix seconds of the last; None is the newest.
+            start: Unix seconds of the earliest sample to return. None means the oldest one stored.
+            end: Unix seconds of the latest sample. None means the newest one.
         """
         given = {name: value for name, value in (("start", start), ("end", end)) if value is not None}
         for what, value in given.items():
@@ -113,14 +119,16 @@ class States:
         return self._link.call("GET", f"{self._path}/stats/history{query}", list[StatsSample])
 
     def info(self) -> SandboxInfo:
-        """What is known of it now: its state, labels and limits. It is not woken."""
+        """Return what is known of the sandbox now: its state, labels and limits. This does not wake it."""
         return self._link.call("GET", self._path, SandboxInfo)
 
     def pause(self) -> None:
-        """Freeze it: its memory stays, and it uses no processor. Connections to it are closed; its next use thaws it.
+        """Freeze the sandbox: its memory stays, and it uses no processor.
+
+        Connections to it close. The next use thaws it.
 
         Raises:
-            UnsupportedError: Its engine cannot.
+            UnsupportedError: The sandbox's engine cannot pause.
         """
         self._change("pause")
 
@@ -131,17 +139,19 @@ class States:
         *,
         on_progress: Callable[[Progress], Any] | None = None,
     ) -> None:
-        """Wake it from pause or suspend, exactly where it was; one whose memory was not kept boots from its disk.
+        """Wake the sandbox from pause or suspend, exactly where it was.
+
+        If its memory was not kept, it boots from its disk.
 
         Args:
-            timeout_s: Length of the lease that begins; None is what its lifecycle says. One that runs already has
-                its lease extended to that, never shortened.
-            memory: False drops the memory that was kept: it boots from its disk.
-            on_progress: Called each half second when it takes over a second.
+            timeout_s: Length in seconds of the lease that begins. None means the length in its lifecycle. The
+                lease of a running sandbox is extended to this length, never shortened.
+            memory: False drops the kept memory, so that the sandbox boots from its disk.
+            on_progress: Called every half second when waking takes over a second.
 
         Raises:
-            UnsupportedError: Its disk is the engine's own, which is in the memory.
-            QuotaError: Its team may have no more that run, or no such lease.
+            UnsupportedError: ``memory`` is False, but the engine keeps this sandbox's disk in the checkpoint.
+            QuotaError: The team's quota allows no more running sandboxes, or no such lease.
         """
         Lifecycle(timeout_s=timeout_s).check()
         self._change("resume", ResumeRequest(timeout_s=timeout_s, memory=memory), on_progress)
@@ -149,17 +159,21 @@ class States:
     def suspend(
         self, *, memory: bool = True, on_progress: Callable[[Progress], Any] | None = None
     ) -> None:
-        """Put its memory on disk and end its machine; it is on disk for good when this returns. Its next use wakes it.
+        """Write the sandbox's memory to disk and end its machine.
+
+        It is safely on disk when this returns. The next use wakes it.
 
         Args:
-            memory: False ends its processes and keeps the disk alone: what was written is flushed first, and it
-                boots at the next use.
-            on_progress: Called each half second when it takes over a second: how much of its memory is written.
+            memory: False ends the processes and keeps only the disk, after flushing it. The sandbox boots at
+                the next use.
+            on_progress: Called every half second when it takes over a second, with how much of the memory is
+                written.
 
         Raises:
-            UnsupportedError: Its engine cannot.
-            NoSpaceError: The disk under the home is full; it goes on running.
-            QuotaError: Its team may have no more that sleep, or has used up its disk; it goes on running.
+            UnsupportedError: The sandbox's engine cannot suspend.
+            NoSpaceError: The disk under the home is full. The sandbox goes on running.
+            QuotaError: The team's quota allows no more sleeping sandboxes, or its disk quota is used up. The
+                sandbox goes on running.
         """
         self._change("suspend", SuspendRequest(memory=memory), on_progress)
 
@@ -174,17 +188,19 @@ class States:
         tell_recovery_since(info, began)
 
     def snapshot(self, name: str | None = None, *, comment: str = "") -> SnapshotInfo:
-        """Keep its memory and disk of this instant; it goes on running. On disk for good when this returns.
+        """Store the sandbox's memory and disk as they are at this moment.
+
+        The snapshot is safely on disk when this returns. The sandbox goes on running.
 
         Args:
-            name: Unique in the home; None gives it no name.
-            comment: For people.
+            name: Unique in the home; None leaves the snapshot unnamed.
+            comment: A text for people.
 
         Raises:
             NameTakenError: Another snapshot has that name.
-            UnsupportedError: Its engine cannot.
-            NoSpaceError: The disk under the home is full; nothing is kept.
-            QuotaError: Its team has used up its disk; nothing is kept.
+            UnsupportedError: The sandbox's engine cannot take snapshots.
+            NoSpaceError: The disk under the home is full. Nothing is stored.
+            QuotaError: The team's disk quota is used up. Nothing is stored.
         """
         for what, text in (("name", name), ("comment", comment)):
             if text is not None:
@@ -193,15 +209,17 @@ class States:
         return self._link.call("POST", f"{self._path}/snapshots", SnapshotInfo, body, timeout_s=LONG_S)
 
     def snapshots(self) -> list[SnapshotInfo]:
-        """The snapshots that were made of it."""
+        """List the snapshots made of this sandbox."""
         return self._link.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo])
 
     def rollback(self, snapshot: str | SnapshotInfo) -> None:
-        """Put it back to a snapshot of its own, memory and disk, in place. When that fails it is as it was.
+        """Put the sandbox's memory and disk back to one of its own snapshots, in place.
+
+        If this fails, nothing changes.
 
         Raises:
             SnapshotNotFoundError: There is no such snapshot.
-            InvalidSpecError: It is not one of this sandbox's line.
+            InvalidSpecError: The snapshot is not in this sandbox's lineage.
         """
         body = RollbackRequest(snapshot=snapshot_ref(snapshot))
         self._link.call("POST", f"{self._path}/rollback", SandboxInfo, body, timeout_s=LONG_S)
