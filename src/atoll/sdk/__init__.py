@@ -1,4 +1,4 @@
-"""What programs import to use atoll, through the front door ``atoll``. Each class is loaded when first asked for."""
+"""The classes that programs use, offered through ``atoll``. Each class is loaded when first asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes and conversions of what passes through the SDK."""
+"""Sizes and conversions of data that passes through the SDK."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ GIB = 1 << 30
 
 
 def as_bytes(data: bytes | bytearray | memoryview | str) -> bytes:
-    """Text as UTF-8, bytes as they are.
+    """Return text as UTF-8, and bytes as they are.
 
     Raises:
-        InvalidSpecError: It is something else; ``bytes`` would make zeroes of a number.
+        InvalidSpecError: The value is something else. (``bytes`` would turn a number into zeroes.)
     """
     if isinstance(data, str):
         return check_text("the text", data)
@@ -26,10 +26,10 @@ def as_bytes(data: bytes | bytearray | memoryview | str) -> bytes:
 
 
 def check_upload(data: object) -> None:
-    """Refuse what has no bytes to send, before anything is sent.
+    """Refuse a value that has no bytes to send, before anything is sent.
 
     Raises:
-        InvalidSpecError: Says of which type it is.
+        InvalidSpecError: The value cannot be sent; the message names its type.
     """
     if not any(hasattr(data, method) for method in ("read", "__iter__", "__aiter__", "__getitem__")):
         hint = "give text, bytes, a file opened for reading, or an iterable of them"
@@ -37,7 +37,7 @@ def check_upload(data: object) -> None:
 
 
 def sliced(data: bytes) -> Iterator[bytes]:
-    """The bytes in pieces of a size that suits sockets."""
+    """Cut bytes into pieces of a size that suits sockets."""
     view = memoryview(data)
     for start in range(0, len(view), CHUNK_BYTES):
         yield bytes(view[start : start + CHUNK_BYTES])

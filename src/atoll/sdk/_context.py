@@ -1,4 +1,4 @@
-"""Where a build takes files from: a directory of this host, or archives that were handed over."""
+"""Where a build takes files from: a directory of this host, or archives that the caller provided."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ _DEEPEST = 64
 
 
 def pattern_of(source: str) -> tuple[str, ...]:
-    """A source's parts, none for the context itself; what leads out of the context ends at its top.
+    """Return the parts of a source's path; none means the context itself.
+
+    A path that leads out ends at the top.
 
     Raises:
-        InvalidSpecError: It is too long, or too deep.
+        InvalidSpecError: The source is too long, or too deep.
     """
     if len(source) <= LONGEST_PATH:
         parts = tuple(part for part in posixpath.normpath(f"/{source}").split("/") if part)
@@ -37,13 +39,16 @@ def pattern_of(source: str) -> tuple[str, ...]:
 
 
 def is_pattern(source: str) -> bool:
-    """Whether it may mean several files."""
+    """Tell whether the source may match several files."""
     return any(char in source for char in "*?[")
 
 
 def matched(parts: Sequence[str], pattern: Sequence[str]) -> int | None:
-    """How many of a path's first parts a pattern means, all below them included; None when it means none."""
-    # Step by step, and not by trying: clients of a server write patterns and paths.
+    """Return how many of a path's first parts a pattern matches, or None if it does not match.
+
+    A match includes everything below it.
+    """
+    # Match step by step, without backtracking: clients of a server choose the patterns and paths.
     reached: Sequence[int] = [0]
     for piece in pattern:
         if piece == _ANY_DEPTH:
@@ -56,10 +61,10 @@ def matched(parts: Sequence[str], pattern: Sequence[str]) -> int | None:
 
 
 class Context:
-    """The files that a build may copy.
+    """Finds and packs the files that a build may copy.
 
     Args:
-        root: A directory of this host; what its ``.dockerignore`` names is not part of it. None is none.
+        root: A directory of this host, without what its ``.dockerignore`` names. None means no directory.
         archives: Tars, gzipped or not, by name.
     """
 
@@ -68,10 +73,12 @@ class Context:
         self._archives = dict(archives or {})
 
     def digest(self, sources: Sequence[str], archive: str | None) -> str:
-        """What changes when the files that the sources mean do. An archive's name stands for its content.
+        """Return a digest that changes with the files that match the sources.
+
+        An archive's name stands for its content.
 
         Raises:
-            InvalidSpecError: A source means no file, or there is no context.
+            InvalidSpecError: A source matches no file, or there is no context.
         """
         if archive is not None:
             return archive
@@ -88,10 +95,10 @@ class Context:
         return total.hexdigest()
 
     def pieces(self, source: str, archive: str | None) -> Iterator[bytes]:
-        """A tar with at least what a source means, each file with its name in the context.
+        """Return a tar with at least the files that match a source, each under its name in the context.
 
         Raises:
-            InvalidSpecError: A source means no file, or there is no such archive.
+            InvalidSpecError: A source matches no file, or there is no such archive.
         """
         if archive is None:
             return (piece for piece, _ in packed_entries(self._files(source)))
@@ -116,7 +123,7 @@ class Context:
 
 
 def _ignored(path: Path) -> Callable[[str], bool]:
-    """What tells whether a name is left out of the context."""
+    """Return a function that tells whether a name is left out of the context."""
     if not path.is_file():
         return lambda _: False
     from e2b_dockerfile_utils import PatternMatcher
@@ -128,7 +135,7 @@ def _ignored(path: Path) -> Callable[[str], bool]:
 
 
 def _unzipped(path: Path) -> Iterator[bytes]:
-    """A file's content, unzipped if it is zipped: never more than a piece at once, however much is in it."""
+    """Iterate over a file's content, unzipped if it is zipped. Only one piece is in memory at a time."""
     with open(path, "rb") as file:
         piece = file.read(CHUNK_BYTES)
         if not piece.startswith(_GZIP):

@@ -1,4 +1,4 @@
-"""Bounds of waiting."""
+"""Bounds for waiting."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from atoll.errors import InvalidSpecError
 from atoll.types import check_number
 
-# what the agent can count in milliseconds, and more than anybody waits
+# the agent can count this in milliseconds, and nobody waits longer
 _MOST_S = 1e12
 
 
 class Deadline:
-    """An instant on the monotonic clock that the waits of one call share. ``seconds`` None is no such instant."""
+    """A moment on the monotonic clock that the waits of one call share. ``seconds`` None means no limit."""
 
     def __init__(self, seconds: float | None, *, silence_s: float | None = None) -> None:
         self._seconds = seconds
@@ -20,18 +20,18 @@ class Deadline:
         self.restart()
 
     def restart(self) -> None:
-        """Count from now: connecting, which may wake a sandbox, has a bound of its own."""
+        """Count from now. Connecting, which may wake a sandbox, has its own bound."""
         self._at = None if self._seconds is None else time.monotonic() + self._seconds
 
     def for_one_answer(self) -> Deadline:
-        """A deadline for waits that stand for a single one: together they take no longer than it might."""
+        """Return a deadline for several waits that together may take as long as one."""
         return Deadline(self.left())
 
     def left(self) -> float | None:
-        """Seconds that the next wait may take: what is left, and never more than ``silence_s``.
+        """Return the seconds that the next wait may take: what is left, but no more than ``silence_s``.
 
         Raises:
-            TimeoutError: Nothing is left.
+            TimeoutError: No time is left.
         """
         if self._at is None:
             return self._silence_s
@@ -42,10 +42,10 @@ class Deadline:
 
 
 def check_timeout(timeout_s: float | None) -> None:
-    """Refuse what is no time to wait; None is as long as it takes.
+    """Refuse a value that is not a waiting time. None means as long as it takes.
 
     Raises:
-        InvalidSpecError: It is.
+        InvalidSpecError: The value is not a waiting time.
     """
     if timeout_s is None:
         return

@@ -1,4 +1,4 @@
-"""A Dockerfile as the steps of a template."""
+"""Translates a Dockerfile into the steps of a template."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _NO_USER = "root"
 
 
 class Dockerfile:
-    """What a Dockerfile of one stage says.
+    """Reads a Dockerfile of one stage.
 
     Args:
-        text: The file.
-        args: Values for what it declares with ``ARG``.
+        text: The file's content.
+        args: Values for what the file declares with ``ARG``.
 
     Attributes:
-        notes: What of it has no effect, in words for people.
+        notes: Which parts of the file have no effect, in words for people.
 
     Raises:
-        InvalidSpecError: It is no Dockerfile, or asks for what a template cannot be.
+        InvalidSpecError: The text is not a Dockerfile, or asks for something that templates do not support.
     """
 
     def __init__(self, text: str, args: Mapping[str, str] | None = None) -> None:
@@ -44,10 +44,11 @@ class Dockerfile:
 
         self.notes: list[str] = []
         self._args = dict(args or {})
-        # arguments so far; variables stay as they are, for only the build knows the image's
+        # the arguments so far; variables are not expanded here, because only the build knows the image's
+        # variables
         self._values: dict[str, str] = {}
         self._globals: dict[str, str] = {}
-        # what the programs of RUN see of it
+        # the arguments that RUN's programs see
         self._declared: dict[str, str] = {}
         self._image: str | None = None
         self._steps: list[Step] = []
@@ -71,7 +72,10 @@ class Dockerfile:
     def spec(
         self, *, ready_command: str | None = None, limits: Limits | None = None, force: bool = False
     ) -> TemplateSpec:
-        """The template that it describes. Its entry point with its arguments is the start command."""
+        """Return the template that the file describes.
+
+        Its entry point with its arguments is the start command.
+        """
         words = [part for part in (self._entrypoint, self._cmd) if part]
         if self._entrypoint and not self._is_exec:
             words = words[:1]  # a shell line takes no arguments
@@ -111,7 +115,7 @@ class Dockerfile:
             pairs = zip(found.args[::3], found.args[1::3], strict=True)
             env = {self._word(name): self._word(value) for name, value in pairs}
             self._steps.append(EnvStep(env=env))
-            for name in env:  # from here on it is a variable, and no argument any more
+            for name in env:  # from here on the name is a variable, no longer an argument
                 self._values.pop(name, None)
                 self._declared.pop(name, None)
             return
@@ -157,7 +161,7 @@ class Dockerfile:
         self._steps.append(RunStep(command=command))
 
     def _script(self, found: Any) -> str:
-        """A shell line with the here-documents that belong to it."""
+        """Return a shell line with the here-documents that belong to it."""
         from e2b_dockerfile_utils import chomp_heredoc_content
 
         line = " ".join(found.args)

@@ -1,4 +1,4 @@
-"""What a caller wants of the copies of a sandbox."""
+"""Checks what a caller asks of the copies of a sandbox."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from atoll.types import Lifecycle, check_kind, check_number, check_text
 
 
 def fork_request(count: int | None, names: Sequence[str] | None, lifecycle: Lifecycle | None) -> ForkRequest:
-    """The body that asks for copies.
+    """Return the request for copies.
 
     Raises:
-        InvalidSpecError: ``count``, ``names`` or ``lifecycle`` is not what it must be.
+        InvalidSpecError: ``count``, ``names`` or ``lifecycle`` is invalid.
     """
     if names is None:
         named: list[str] = []

@@ -1,6 +1,6 @@
 """Input and output for the async SDK, on anyio: asyncio and trio both work.
 
-It has the same names as ``_io_sync``; whatever stands on both is written once and generated for the other.
+It has the same names as ``_io_sync``. Code that uses them is written for one and generated for the other.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Stream:
         self._ready = 0
 
     async def receive(self, timeout_s: float | None) -> bytes:
-        """Wait for bytes and return what is there; empty at the peer's end.
+        """Wait for bytes and return what is there; ``b""`` when the peer has ended.
 
         Raises:
             TimeoutError: ``timeout_s`` passed.
@@ -56,7 +56,7 @@ class Stream:
         end = _end(timeout_s)
         self._ready += 1
         if self._ready > _READY_RECEIVES:
-            # a peer that floods must not keep the event loop to itself, nor outlast a cancellation
+            # a peer that floods must not block the event loop, nor outlast a cancellation
             self._ready = 0
             await anyio.lowlevel.checkpoint()
         while True:
@@ -70,7 +70,7 @@ class Stream:
         """Send all of ``data``.
 
         Raises:
-            TimeoutError: ``timeout_s`` passed; a part may have been sent.
+            TimeoutError: ``timeout_s`` passed. A part may have been sent.
         """
         end, rest = _end(timeout_s), memoryview(data)
         while rest:
@@ -80,25 +80,25 @@ class Stream:
                 await _wait(anyio.wait_writable, self._socket, end)
 
     def send_end(self) -> None:
-        """Tell the peer that nothing more is sent."""
-        with contextlib.suppress(OSError):  # the peer may be gone, which is an end as well
+        """Tell the peer that nothing more follows."""
+        with contextlib.suppress(OSError):  # the peer may be gone, which is also an end
             self._socket.shutdown(socket.SHUT_WR)
 
     def readable(self) -> bool:
-        """Whether ``receive`` would return at once: with bytes, or because the peer closed."""
+        """Tell whether ``receive`` would return at once, with bytes or because the peer closed."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
 
     def hung_up(self) -> bool:
-        """Whether the connection has ended both ways, even where bytes are left to receive."""
+        """Tell whether the connection has ended both ways, even if bytes are left to receive."""
         poll = select.poll()
         poll.register(self._socket, 0)
         return bool(poll.poll(0))
 
     def abort(self) -> None:
-        """End the connection from any task: a waiting ``receive`` or ``send`` returns."""
-        with contextlib.suppress(OSError):  # it may be closed or never have been connected
+        """End the connection from any task. A waiting ``receive`` or ``send`` returns."""
+        with contextlib.suppress(OSError):  # it may be closed, or may never have been connected
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class Stream:
 
 
 async def _connect(sock: socket.socket, path: Path, timeout_s: float) -> None:
-    """Connect; a full backlog of a unix socket cannot be waited for, so it is asked again."""
+    """Connect. Nothing signals when a full backlog of a unix socket has room, so this tries again."""
     end = time.monotonic() + timeout_s
     while True:
         try:
@@ -133,7 +133,7 @@ async def connect_unix(path: Path, timeout_s: float) -> Stream:
 async def ask_dial_socket(
     path: Path, packet: bytes, limit_bytes: int, timeout_s: float
 ) -> tuple[bytes, list[int]]:
-    """Send one packet to a SOCK_SEQPACKET socket and return the answer with the descriptors that came along.
+    """Send one packet to a SOCK_SEQPACKET socket and return the answer with the descriptors sent along.
 
     Raises:
         ConnectionResetError: The other side ended.
@@ -200,7 +200,7 @@ class Background:
         except BaseExceptionGroup:
             if error is None:
                 raise
-            # the caller's own error leaves as it is, and no function in the background raises one
+            # the caller's own error is raised as it is; functions in the background raise none
             raise error from error.__cause__
 
     def start(self, function: Callable[..., Coroutine[Any, Any, object]], *args: Any) -> None:
@@ -209,19 +209,19 @@ class Background:
 
 
 async def both(first: tuple[Any, ...], second: tuple[Any, ...]) -> None:
-    """Call two functions, each given with its arguments, at the same time, and wait for both. They must not raise."""
+    """Call two functions with their arguments at the same time, and wait for both. They must not raise."""
     async with anyio.create_task_group() as group:
         for function, *args in (first, second):
             group.start_soon(function, *args)
 
 
 def shielded(timeout_s: float) -> contextlib.AbstractContextManager[object]:
-    """Clean-up that goes on when the caller is cancelled, ``timeout_s`` seconds at most."""
+    """Shield clean-up from a cancellation of the caller, for ``timeout_s`` seconds at most."""
     return anyio.move_on_after(timeout_s, shield=True)
 
 
 async def in_thread(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """Call a blocking function in a thread; a cancelled caller does not wait for its end."""
+    """Call a blocking function in a thread. A cancelled caller does not wait for its end."""
     return await anyio.to_thread.run_sync(lambda: function(*args, **kwargs), abandon_on_cancel=True)
 
 
@@ -235,7 +235,7 @@ async def call(callback: Callable[..., Any], *args: Any) -> None:
 async def pieces(
     data: Iterable[bytes | str] | AsyncIterable[bytes | str] | BinaryIO,
 ) -> AsyncIterator[bytes]:
-    """What a file, opened for reading, or an iterable holds, piece by piece; text as UTF-8."""
+    """Iterate over the content of a file opened for reading, or of an iterable. Text is sent as UTF-8."""
     read = getattr(data, "read", None)
     if read is not None:
         while piece := await in_thread(read, CHUNK_BYTES):
@@ -249,7 +249,7 @@ async def pieces(
 
 
 def user_socket(descriptor: int) -> socket.socket:
-    """A connected socket for the user's own code: non-blocking, as asyncio and trio want it."""
+    """Return a connected socket for the user's own code: non-blocking, as asyncio and trio need it."""
     sock = socket.socket(fileno=descriptor)
     sock.setblocking(False)
     return sock

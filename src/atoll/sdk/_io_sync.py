@@ -1,6 +1,6 @@
-"""Input and output for the sync SDK: blocking sockets, and threads only where two things go on at once.
+"""Input and output for the sync SDK: blocking sockets, and threads only where two things run at once.
 
-It has the same names as ``_io_async``; whatever stands on both is written once and generated for the other.
+It has the same names as ``_io_async``. Code that uses them is written for one and generated for the other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Stream:
         self._socket = sock
 
     def receive(self, timeout_s: float | None) -> bytes:
-        """Wait for bytes and return what is there; empty at the peer's end.
+        """Wait for bytes and return what is there; ``b""`` when the peer has ended.
 
         Raises:
             TimeoutError: ``timeout_s`` passed.
@@ -44,31 +44,31 @@ class Stream:
         """Send all of ``data``.
 
         Raises:
-            TimeoutError: ``timeout_s`` passed; a part may have been sent.
+            TimeoutError: ``timeout_s`` passed. A part may have been sent.
         """
         self._socket.settimeout(timeout_s)
         self._socket.sendall(data)
 
     def send_end(self) -> None:
-        """Tell the peer that nothing more is sent."""
-        with contextlib.suppress(OSError):  # the peer may be gone, which is an end as well
+        """Tell the peer that nothing more follows."""
+        with contextlib.suppress(OSError):  # the peer may be gone, which is also an end
             self._socket.shutdown(socket.SHUT_WR)
 
     def readable(self) -> bool:
-        """Whether ``receive`` would return at once: with bytes, or because the peer closed."""
+        """Tell whether ``receive`` would return at once, with bytes or because the peer closed."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
 
     def hung_up(self) -> bool:
-        """Whether the connection has ended both ways, even where bytes are left to receive."""
+        """Tell whether the connection has ended both ways, even if bytes are left to receive."""
         poll = select.poll()
         poll.register(self._socket, 0)
         return bool(poll.poll(0))
 
     def abort(self) -> None:
-        """End the connection from any thread: a blocked ``receive`` or ``send`` returns."""
-        with contextlib.suppress(OSError):  # it may be closed or never have been connected
+        """End the connection from any thread. A blocked ``receive`` or ``send`` returns."""
+        with contextlib.suppress(OSError):  # it may be closed, or may never have been connected
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ def connect_unix(path: Path, timeout_s: float) -> Stream:
 
 
 def ask_dial_socket(path: Path, packet: bytes, limit_bytes: int, timeout_s: float) -> tuple[bytes, list[int]]:
-    """Send one packet to a SOCK_SEQPACKET socket and return the answer with the descriptors that came along.
+    """Send one packet to a SOCK_SEQPACKET socket and return the answer with the descriptors sent along.
 
     Raises:
         ConnectionResetError: The other side ended.
@@ -133,7 +133,7 @@ class Listener:
 class Background:
     """Runs functions beside the caller's code. Leaving it waits for them, ``wait_s`` seconds at most.
 
-    The caller makes them end first, by aborting what they wait for.
+    The caller first makes them end, by aborting what they wait for.
     """
 
     def __init__(self, wait_s: float = _JOIN_S) -> None:
@@ -145,7 +145,7 @@ class Background:
 
     def __exit__(self, *_: object) -> None:
         end = time.monotonic() + self._wait_s
-        # One may start another before it ends.
+        # One function may start another before it ends.
         while (left_s := end - time.monotonic()) > 0:
             alive = next((thread for thread in self._threads if thread.is_alive()), None)
             if alive is None:
@@ -163,7 +163,7 @@ class Background:
 
 
 def both(first: tuple[Any, ...], second: tuple[Any, ...]) -> None:
-    """Call two functions, each given with its arguments, at the same time, and wait for both. They must not raise."""
+    """Call two functions with their arguments at the same time, and wait for both. They must not raise."""
     import threading
 
     function, *args = first
@@ -175,7 +175,7 @@ def both(first: tuple[Any, ...], second: tuple[Any, ...]) -> None:
 
 
 def shielded(timeout_s: float) -> contextlib.AbstractContextManager[object]:
-    """Clean-up that goes on when the caller is cancelled; a thread is never cancelled, so nothing is needed."""
+    """Shield clean-up from a cancellation. A thread is never cancelled, so this does nothing."""
     return contextlib.nullcontext(timeout_s)
 
 
@@ -190,7 +190,7 @@ def call(callback: Callable[..., Any], *args: Any) -> None:
 
 
 def pieces(data: Iterable[bytes | str] | BinaryIO) -> Iterator[bytes]:
-    """What a file, opened for reading, or an iterable holds, piece by piece; text as UTF-8."""
+    """Iterate over the content of a file opened for reading, or of an iterable. Text is sent as UTF-8."""
     read = getattr(data, "read", None)
     if read is None:
         for piece in data:
@@ -201,7 +201,7 @@ def pieces(data: Iterable[bytes | str] | BinaryIO) -> Iterator[bytes]:
 
 
 def user_socket(descriptor: int) -> socket.socket:
-    """A connected socket for the user's own code: blocking."""
+    """Return a connected socket for the user's own code: blocking."""
     sock = socket.socket(fileno=descriptor)
     sock.setblocking(True)
     return sock

@@ -1,4 +1,4 @@
-"""Text that comes in pieces, as lines of a bounded length."""
+"""Turns text that arrives in pieces into lines of a bounded length."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Level = Literal["info", "warn"]
 
 
 class Lines:
-    """Cuts streams into lines; what a line has beyond 4,096 characters is left out."""
+    """Cuts streams into lines. What a line has beyond 4,096 characters is left out."""
 
     def __init__(self) -> None:
         self._rest: dict[Level, str] = {}
 
     def of(self, level: Level) -> Callable[[str], list[str]]:
-        """What takes pieces of one stream and gives the lines that are whole."""
+        """Return a function that takes the pieces of one stream and returns the complete lines."""
 
         def feed(text: str) -> list[str]:
             *lines, rest = (self._rest.get(level, "") + text).split("\n")
@@ -26,7 +26,7 @@ class Lines:
         return feed
 
     def rest(self) -> Iterator[tuple[Level, str]]:
-        """What came after the last line's end."""
+        """Return what followed the last line break."""
         for level, text in self._rest.items():
             if text:
                 yield level, _shown(text)

@@ -1,4 +1,4 @@
-"""What becomes of a program's output on its way to the caller."""
+"""Prepares a program's output for the caller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Tail:
         if not data:
             return
         self._size += len(data)
-        # a guest may write byte by byte, and each piece of its own costs some fifty bytes more
+        # a guest may write byte by byte, and each separate piece costs some fifty bytes more
         last = self._pieces[-1] if self._pieces else b""
         if isinstance(last, bytearray) and len(last) + len(data) <= CHUNK_BYTES:
             last += data
@@ -38,7 +38,7 @@ class Tail:
             self.truncated = True
 
     def bytes(self) -> bytes:
-        """What was kept."""
+        """Return what was kept."""
         kept = b"".join(self._pieces)
         if len(kept) > self._limit_bytes:
             self.truncated = True
@@ -47,19 +47,19 @@ class Tail:
 
 
 class Decoder:
-    """Turns the pieces of each stream into text; a character cut in two waits for its rest."""
+    """Turns the pieces of each stream into text. A character cut in two waits for its rest."""
 
     def __init__(self) -> None:
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
 
     def output(self, stream: StreamName, data: bytes) -> Output:
-        """The next piece of a stream."""
+        """Decode the next piece of a stream."""
         decoder = self._decoders.get(stream)
         if decoder is None:
             decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
         return Output(stream=stream, data=data, text=decoder.decode(data))
 
     def rest(self) -> list[Output]:
-        """What was still waiting when the streams ended."""
+        """Return what was still waiting when the streams ended."""
         ends = [(stream, decoder.decode(b"", True)) for stream, decoder in self._decoders.items()]
         return [Output(stream=stream, data=b"", text=text) for stream, text in ends if text]  # type: ignore[arg-type]

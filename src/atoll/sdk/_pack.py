@@ -1,4 +1,4 @@
-"""A directory of the host as a tar, piece by piece."""
+"""Packs a directory of the host as a tar, piece by piece."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ _BLOCK = 512
 
 
 def tree_bytes(root: Path) -> int:
-    """The sum of the sizes of the regular files below ``root``; symbolic links are not followed."""
+    """Return the sum of the sizes of the regular files below ``root``. Symbolic links are not followed."""
     return sum(status.st_size for _, _, status in walk(root) if stat.S_ISREG(status.st_mode))
 
 
 def packed(root: Path) -> Iterator[tuple[bytes, int]]:
-    """The content of ``root`` as ``packed_entries`` gives it."""
+    """Pack the content of ``root`` as ``packed_entries`` does."""
     return packed_entries(walk(root))
 
 
 def packed_entries(entries: Iterable[Entry]) -> Iterator[tuple[bytes, int]]:
-    """Files as a pax tar: pieces of a size that suits sockets, each with the bytes of file content up to its end.
+    """Pack files as a pax tar, in pieces that suit sockets.
 
-    Symbolic links stay links; sockets, pipes and devices are left out. A file that shrinks meanwhile is filled with
-    zeros, one that grows is cut, one that goes is left out.
+    Each piece comes with the number of bytes of file content up to its end. Symbolic links stay links;
+    sockets, pipes and devices are left out. A file that shrinks meanwhile is filled with zeros, one that
+    grows is cut, and one that disappears is left out.
     """
     gathered, size, done = [], 0, 0
     for piece, done in _parts(entries):
@@ -40,7 +41,7 @@ def packed_entries(entries: Iterable[Entry]) -> Iterator[tuple[bytes, int]]:
 
 
 def _parts(entries: Iterable[Entry]) -> Iterator[tuple[bytes, int]]:
-    """Headers, contents and paddings, however small."""
+    """Iterate over the headers, contents and paddings, in pieces of any size."""
     import tarfile
 
     done = 0
@@ -70,9 +71,10 @@ def _parts(entries: Iterable[Entry]) -> Iterator[tuple[bytes, int]]:
 
 
 def walk(root: Path) -> Iterator[Entry]:
-    """All below a directory: path, name in it and status; symbolic links are not followed.
+    """Iterate over everything below a directory: path, name in it and status.
 
-    What goes meanwhile is left out, but the directory itself must be there.
+    Symbolic links are not followed. What disappears meanwhile is left out, but the directory itself must
+    exist.
     """
     waiting = [(os.fspath(root), "")]
     while waiting:

@@ -1,4 +1,4 @@
-"""Giving the files of an archive the names that a copy step wants them to have in the sandbox."""
+"""Renames the files of an archive to the names that a copy step gives them in the sandbox."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _TYPES = {
 
 
 class Placing:
-    """One source of a copy step, on its way into a sandbox as a tar.
+    """Rewrites one source of a copy step, as a tar for a sandbox.
 
-    A directory gives its content to the target; a file becomes the target, or is put into it where it is a directory.
+    A directory's content goes into the target. A file becomes the target, or goes into it if the target is a
+    directory.
 
     Args:
-        source: Which files of the archive, as in ``CopyStep``.
-        target: The absolute path that they get.
-        into: Whether the target is a directory for certain.
-        pieces: The archive. Whoever made it is not trusted.
+        source: Which files of the archive to copy, as in ``CopyStep``.
+        target: The absolute path that the files get.
+        into: Whether the target is certainly a directory.
+        pieces: The archive, which is not trusted.
 
     Attributes:
         root: The directory to unpack into, known after the first piece of ``placed``.
@@ -45,10 +46,10 @@ class Placing:
         self.count = 0
 
     def placed(self) -> Generator[bytes, None, None]:
-        """The pieces of the new tar.
+        """Iterate over the pieces of the new tar.
 
         Raises:
-            InvalidSpecError: The archive is none, or has no such file.
+            InvalidSpecError: The data is not an archive, or it has no such file.
         """
         try:
             yield from self._rewritten()
@@ -76,7 +77,7 @@ class Placing:
             raise InvalidSpecError("what was handed over ends in the middle")
 
     def _header(self, entry: Entry) -> bytes | None:
-        """The entry's new header; None when it is not wanted."""
+        """Return the entry's new header, or None if the entry is not wanted."""
         name = self._name(entry.name, is_directory=entry.kind == "directory")
         if name is None or entry.kind == "other":
             return None

@@ -1,4 +1,4 @@
-"""Finding the supervisor of a home, and starting it when nobody listens."""
+"""Finds the supervisor of a home, and starts it when nobody listens."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _POLL_S = 0.01
 _ERROR_CHARS = 2000
 _KEPT_NAMES = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR", "PYTHONPATH"}
-    # where the credentials for registries are, not these themselves
+    # these say where the credentials for registries are; they contain none
     | {"DOCKER_CONFIG", "REGISTRY_AUTH_FILE"}
 )
 _KEPT_CA = frozenset(
     {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"}
 )
 _KEPT_PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"})
-# the middle process ends at once, so the supervisor is nobody's child and leaves no zombie
+# the middle process ends at once, so that the supervisor is not our child and leaves no zombie
 _DETACH = """
 import os, sys
 os.setsid()
@@ -60,13 +60,13 @@ _start_by: Callable[[], None] | None = None
 
 
 def start_by(start: Callable[[], None]) -> None:
-    """Have ``start`` called from now on whenever this process would start the supervisor itself."""
+    """From now on, call ``start`` whenever this process would start the supervisor itself."""
     global _start_by
     _start_by = start
 
 
 def supervisor_environment(environ: dict[str, str]) -> dict[str, str]:
-    """The variables that a supervisor gets: where things are, ATOLL_*, proxies and CA bundles. No secrets."""
+    """Return the variables for a supervisor: locations, ATOLL_*, proxies and CA bundles, but no secrets."""
 
     def kept(name: str) -> bool:
         return (
@@ -80,11 +80,11 @@ def supervisor_environment(environ: dict[str, str]) -> dict[str, str]:
 
 
 def hello(home: Home) -> Hello:
-    """Ask the supervisor who it is.
+    """Ask the supervisor for its version and identity.
 
     Raises:
         OSError: Nobody listens, or no answer came in time.
-        SupervisorError: What answers is no supervisor.
+        SupervisorError: What answers is not a supervisor.
     """
     http = HttpClient()
     body: list[bytes] = []
@@ -108,7 +108,10 @@ def hello(home: Home) -> Hello:
 
 
 def _check_owner(sock: socket.socket, home: Home) -> None:
-    """Refuse a supervisor of another user: only root can reach one, and would trust what that user says."""
+    """Refuse a supervisor of another user.
+
+    Only root can reach one, and root would trust what that user's supervisor says.
+    """
     _, owner, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     if owner != os.geteuid():
         raise home.of_other(owner)
@@ -120,10 +123,10 @@ def _identity(home: Home) -> tuple[int, int]:
 
 
 def is_checked(home: Home) -> bool:
-    """Whether this very supervisor's version has been found right before.
+    """Tell whether the version of this very supervisor was already checked.
 
     Raises:
-        OSError: There is no socket.
+        OSError: The socket does not exist.
     """
     return _checked.get(str(home.api_socket)) == _identity(home)
 
@@ -133,7 +136,7 @@ def check_version(home: Home) -> None:
 
     Raises:
         OSError: Nobody listens.
-        VersionMismatchError: It is of another version.
+        VersionMismatchError: The supervisor has another version.
     """
     seen = _identity(home)
     told = hello(home)
@@ -147,10 +150,10 @@ def check_version(home: Home) -> None:
 
 
 def running_pid(home: Home) -> int | None:
-    """The pid of the supervisor, of whatever version; None when none runs.
+    """Return the pid of the supervisor, of any version, or None if none runs.
 
     Raises:
-        HostError: The home is another user's, or no directory.
+        HostError: The home belongs to another user, or is not a directory.
     """
     try:
         return hello(home).pid
@@ -161,7 +164,10 @@ def running_pid(home: Home) -> int | None:
 
 
 def wait_for_end(home: Home, pid: int | None) -> bool:
-    """Wait until a supervisor that said it would end has ended; False when it has not in a minute."""
+    """Wait until a supervisor that announced its end has ended.
+
+    Returns False if it still runs after a minute.
+    """
     end = time.monotonic() + _START_S
     while _listens(home) or (pid is not None and _lives(pid)):
         if time.monotonic() > end:
@@ -171,10 +177,10 @@ def wait_for_end(home: Home, pid: int | None) -> bool:
 
 
 def doctor(home: Home) -> DoctorReport:
-    """Have this host examined by a process of its own.
+    """Examine this host in a separate process.
 
     Raises:
-        SupervisorError: It failed; the message ends with its own words.
+        SupervisorError: The examination failed. The message ends with its output.
     """
     import subprocess
 
@@ -193,11 +199,11 @@ def doctor(home: Home) -> DoctorReport:
 
 
 def ensure_supervisor(home: Home) -> None:
-    """Start the supervisor unless one listens, and wait until it does. Two callers at once start one.
+    """Start the supervisor unless one listens, and wait until it listens. Two callers at once start only one.
 
     Raises:
-        SupervisorError: It did not start; the message ends with its own words.
-        VersionMismatchError: One runs, of another version.
+        SupervisorError: The supervisor did not start. The message ends with its output.
+        VersionMismatchError: A supervisor of another version runs.
     """
     if _start_by is not None:
         _start_by()
@@ -207,7 +213,7 @@ def ensure_supervisor(home: Home) -> None:
     with _locked(home):
         end = time.monotonic() + _START_S
         while not _answers(home):
-            # One that is just ending has the lock that the next one needs.
+            # A supervisor that is just ending still has the lock that the next one needs.
             if _is_free(home.lock) or time.monotonic() > end:
                 break
             time.sleep(_POLL_S)
@@ -228,7 +234,7 @@ def _answers(home: Home) -> bool:
 
 
 def _is_free(lock: Path) -> bool:
-    """Whether no supervisor has the lock of its home."""
+    """Tell whether no supervisor has the lock of its home."""
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -274,11 +280,11 @@ def _listens(home: Home) -> bool:
 
 
 def _start(home: Home) -> int:
-    """Start the supervisor in a session of its own and return its pid."""
+    """Start the supervisor in its own session and return its pid."""
     import subprocess
 
     argv = [sys.executable, "-P", "-m", "atoll.supervisor", "--home", str(home.path), "--run", str(home.run)]
-    with contextlib.suppress(OSError):  # no earlier start has failed
+    with contextlib.suppress(OSError):  # no earlier start failed
         _told(home).unlink()
     log = os.open(home.log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
@@ -317,7 +323,7 @@ def _wait_for(home: Home, pid: int, log_end: int) -> None:
 
 
 def _told(home: Home) -> Path:
-    """Where a supervisor that cannot start says why."""
+    """Return the path where a supervisor that cannot start writes the reason."""
     return home.run / "error.json"
 
 
@@ -330,13 +336,13 @@ def _raise_told(home: Home) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """Whether it runs. One that has ended counts as gone, even while nobody has collected its exit code."""
+    """Tell whether a process runs. One that has ended counts as gone, even before its exit code is collected."""
     return start_ticks(pid) is not None
 
 
 def _words(home: Home, log_end: int) -> str:
-    """What the supervisor wrote since it was started."""
-    with contextlib.suppress(OSError):  # without a log there are no words
+    """Return what the supervisor has written since it was started."""
+    with contextlib.suppress(OSError):  # without a log, there is no output
         with home.log.open("rb") as log:
             log.seek(log_end)
             text = log.read()[-_ERROR_CHARS:].decode(errors="replace").strip()

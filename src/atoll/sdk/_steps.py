@@ -1,4 +1,4 @@
-"""The steps of a template as values: their keys, the points between them that are kept, variables in them. Pure."""
+"""The steps of a template as values: their keys, their variables, and when to store the state. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _VARIABLES_MOST = 4096
 
 
 def expanded(text: str, env: Mapping[str, str]) -> str:
-    """The text with the values of ``$A``, ``${A}``, ``${A:-other}``, ``${A:+other}``; a backslash saves a dollar.
+    """Expand ``$A``, ``${A}``, ``${A:-other}`` and ``${A:+other}`` in a text. A backslash protects a dollar.
 
     Raises:
-        InvalidSpecError: It would be longer than a variable can be: step by step, a few could be all of the memory.
+        InvalidSpecError: The text would be longer than a variable may be. Without this bound, a few steps
+            could fill the memory.
     """
     length = len(text)
 
@@ -50,10 +51,10 @@ def expanded(text: str, env: Mapping[str, str]) -> str:
 
 
 def check_env(env: Mapping[str, str]) -> None:
-    """Refuse more variables than a sandbox can have, before they are all of the memory.
+    """Refuse more variables than a sandbox can have, before they fill the memory.
 
     Raises:
-        InvalidSpecError: They are too many, or too long together.
+        InvalidSpecError: The variables are too many, or too long together.
     """
     if len(env) > _VARIABLES_MOST or sum(map(len, env.values())) > _TOGETHER:
         raise InvalidSpecError(
@@ -62,9 +63,10 @@ def check_env(env: Mapping[str, str]) -> None:
 
 
 def points(steps: Sequence[Step]) -> list[int]:
-    """The steps after which a snapshot is worth its cost: those that ran something, and the last of several copies.
+    """Return the steps after which a snapshot is worth its cost.
 
-    What changes no files (variables, user) is done again for nothing.
+    These are the steps that run something, and the last of several copies. Repeating a step that changes no
+    files (variables, user) costs nothing.
     """
     changing = [index for index, step in enumerate(steps) if isinstance(step, (RunStep, CopyStep))]
     after = {index: following for index, following in zip(changing, changing[1:], strict=False)}
@@ -76,13 +78,13 @@ def points(steps: Sequence[Step]) -> list[int]:
 
 
 def keys(spec: TemplateSpec, base: str, team: str | None, digests: Mapping[int, str]) -> list[str]:
-    """A key for the state after each step, and one more for the finished template.
+    """Return a key for the state after each step, and one more for the finished template.
 
     Args:
         spec: What is built.
-        base: What tells the state that it starts from, from all others.
-        team: Whose it is: one team never starts from what another's steps have made.
-        digests: Of each copy step, what tells the content of its files.
+        base: What identifies the state that the build starts from.
+        team: The team that owns the template. A team never starts from states that another team's steps made.
+        digests: For each copy step, a digest of its files.
     """
     key = _hashed("", [_VERSION, base, team or "", msgspec.json.encode(spec.limits).decode()])
     found = []
@@ -94,14 +96,14 @@ def keys(spec: TemplateSpec, base: str, team: str | None, digests: Mapping[int, 
 
 
 def usable(spec: TemplateSpec) -> int:
-    """How many of the first steps may be taken from earlier builds; one more when the finished template may."""
+    """Return how many first steps may come from earlier builds, plus one if the finished template may."""
     if spec.force:
         return 0
     return next((index for index, step in enumerate(spec.steps) if step.force), len(spec.steps) + 1)
 
 
 def described(step: Step) -> str:
-    """A step in a line, for people."""
+    """Describe a step in one line, for people."""
     match step:
         case RunStep():
             text = f"RUN {step.command if isinstance(step.command, str) else ' '.join(step.command)}"
@@ -118,7 +120,7 @@ def described(step: Step) -> str:
 
 
 def failed(what: str, result: ExecResult) -> TemplateBuildError:
-    """A program of a build that did not end with 0, and the last of what it said, if it said anything."""
+    """Return the error for a build's program that failed, with the last of its output, if any."""
     tail = (result.stderr or result.stdout).strip()[-2000:]
     said = f"{f': {result.memory_kill}' if result.memory_kill else ''}{f': {tail}' if tail else ''}"
     return TemplateBuildError(f"{what} ended with exit code {result.exit_code}{said}")

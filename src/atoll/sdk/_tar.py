@@ -1,4 +1,4 @@
-"""A reader of tar archives that is fed bytes as they come and keeps little: bounded, for archives from guests."""
+"""Reads tar archives from guests as bytes arrive, with bounded memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _BLOCK = 512
 _EXTENDED_BYTES = 1 << 20
 _LARGEST_BYTES = 1 << 60
 _LENGTH_DIGITS = 8
-# others are dropped at once: headers may follow headers without an end
+# other records are dropped at once, because headers may follow headers without end
 _KNOWN_RECORDS = frozenset({"path", "linkpath", "size", "mtime"})
-# agent/files/tree.go: the status of the answer was sent before the archive
+# see agent/files/tree.go: the answer's status was sent before the archive
 _FAULT_RECORD = "ATOLL.fault"
 _FAULT_STATUS = 500
 _KINDS: dict[bytes, Literal["file", "hardlink", "symlink", "directory", "other"]] = {
@@ -31,7 +31,7 @@ _KINDS: dict[bytes, Literal["file", "hardlink", "symlink", "directory", "other"]
 
 
 class Entry(NamedTuple):
-    """The beginning of an entry. Of a file, its bytes follow."""
+    """The header of an entry. The bytes of a file follow it."""
 
     name: str
     kind: Literal["file", "hardlink", "symlink", "directory", "other"]
@@ -54,11 +54,11 @@ class TarReader:
         self.ended = False
 
     def feed(self, data: bytes) -> Iterator[Entry | bytes]:
-        """Add bytes; gives entries, and for each file pieces of its content and then ``b""``.
+        """Add bytes. Gives entries, and for each file the pieces of its content and then ``b""``.
 
         Raises:
-            AgentError: The bytes are no tar.
-            AtollError: The guest says why it could not send all of it.
+            AgentError: The bytes are not a tar.
+            AtollError: The guest could not send all of it; the message says why.
         """
         if self.ended:
             return
@@ -90,7 +90,10 @@ class TarReader:
                     yield b""
 
     def _header(self) -> Entry | bool | None:
-        """Read a header: an entry, True when it only says something of the next, None when bytes are missing."""
+        """Read a header.
+
+        Returns an entry, True if the header only describes the next one, or None if bytes are missing.
+        """
         if len(self._buffer) < _BLOCK:
             return None
         block = bytes(self._buffer[:_BLOCK])
@@ -185,7 +188,7 @@ def _text(data: bytes) -> str:
 
 
 def _pax(content: bytes) -> Iterator[tuple[str, str]]:
-    """The records of a pax header: a length, a space, ``KEY=VALUE`` and a line's end."""
+    """Iterate over the records of a pax header: a length, a space, ``KEY=VALUE`` and a line break."""
     at = 0
     while at < len(content):
         space = content.find(b" ", at, at + _LENGTH_DIGITS + 1)

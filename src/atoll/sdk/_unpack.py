@@ -1,7 +1,7 @@
-"""A tar from a guest, unpacked on the host. All of it is hostile.
+"""Unpacks a tar from a guest on the host. All of the tar may be hostile.
 
-Nothing is ever written through a symbolic link, above the target or into an existing file: every step is made from
-an open directory, and every file is new.
+Nothing is ever written through a symbolic link, above the target or into an existing file. Every step starts
+from an open directory, and every file is new.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ZEROES = bytes(1 << 20)
 
 
 class Limits(NamedTuple):
-    """What a guest's tree may be: see ``Files.download``."""
+    """How large a guest's tree may be: see ``Files.download``."""
 
     outside_links: bool = True
     max_bytes: int | None = None
@@ -43,9 +43,9 @@ class _Look(NamedTuple):
 
 
 class Unpacker:
-    """Unpacks a tar into ``root``, which exists, as its bytes come.
+    """Unpacks a tar into ``root``, which exists, as its bytes arrive.
 
-    Its memory is bounded by the number of entries, not by their names: of files only the inodes are kept.
+    Memory depends on the number of entries, not on their names: for files, only the inodes are kept.
     """
 
     def __init__(self, root: Path, limits: Limits) -> None:
@@ -65,8 +65,8 @@ class Unpacker:
         """Take the next bytes of the tar.
 
         Raises:
-            AgentError: It is no tar, or one that must not be unpacked.
-            OSError: The host's disk refuses.
+            AgentError: The bytes are not a tar, or the tar must not be unpacked.
+            OSError: The host's disk refuses to write.
         """
         for event in self._tar.feed(data):
             if isinstance(event, Entry):
@@ -77,7 +77,7 @@ class Unpacker:
                 self._finish_file()
 
     def finish(self) -> None:
-        """Give the directories their modes and times. Call it after the last byte.
+        """Give the directories their modes and times. Call this after the last byte.
 
         Raises:
             AgentError: The tar was cut off.
@@ -90,7 +90,7 @@ class Unpacker:
                 os.utime(directory, (look.modified_at, look.modified_at))
 
     def close(self) -> None:
-        """Close what is open. Idempotent."""
+        """Close everything that is open. Idempotent."""
         for descriptor in (self._file, self._root):
             if descriptor is not None:
                 with contextlib.suppress(OSError):  # closed by an earlier call
@@ -100,7 +100,7 @@ class Unpacker:
 
     def _begin(self, entry: Entry) -> None:
         self._entries += 1
-        # A long path makes many directories that no entry tells of.
+        # A long path makes many directories that have no entry of their own.
         implied = max(0, self._directories_made - len(self._directories))
         if self._entries + implied > self._limits.max_entries:
             raise FileError(
@@ -123,7 +123,7 @@ class Unpacker:
 
     @contextlib.contextmanager
     def _parent(self, parts: tuple[str, ...]) -> Iterator[int]:
-        """An open descriptor of the directory that ``parts`` lies in; made where it is missing, no link followed."""
+        """Open the directory that ``parts`` lies in. Missing directories are made; no link is followed."""
         at = os.dup(self._root)
         try:
             for part in parts[:-1]:
@@ -138,7 +138,7 @@ class Unpacker:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         if part == ".":
             return os.open(part, flags, dir_fd=at)
-        with contextlib.suppress(FileExistsError):  # then it must be a directory, which opening it finds out
+        with contextlib.suppress(FileExistsError):  # then it must be a directory, which opening it verifies
             os.mkdir(part, 0o755, dir_fd=at)
             self._directories_made += 1
         try:
@@ -151,9 +151,9 @@ class Unpacker:
             raise FileError(f"{part!r} is in the way: {error}") from None
 
     def _clear(self, parent: int, name: str) -> None:
-        """Remove a file or link that has the name already, so that nothing is written into it."""
+        """Remove a file or link that already has the name, so that nothing is written into it."""
         try:
-            # An inode whose last name goes may come again as something that is not of this archive.
+            # When an inode's last name goes, its number may return for something that is not of this archive.
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)
             os.unlink(name, dir_fd=parent)
             if found.st_nlink == 1:
@@ -229,9 +229,9 @@ class Unpacker:
 
 
 def write_sparse(file: int, data: bytes) -> None:
-    """Append to a file, but leave a hole where all of ``data`` is zeroes; truncate it to its length at the end.
+    """Append to a file, but leave a hole where all of ``data`` is zeroes.
 
-    A guest's sparse file comes as zeroes, of any number.
+    Truncate the file to its length at the end. A guest's sparse file arrives as zeroes, in any number.
     """
     if len(data) >= _HOLE_BYTES and _ZEROES.startswith(data):
         os.lseek(file, len(data), os.SEEK_CUR)
@@ -252,10 +252,10 @@ def _links_out(parts: tuple[str, ...], target: tuple[str, ...]) -> AgentError:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """The components of an entry's name.
+    """Return the components of an entry's name.
 
     Raises:
-        AgentError: The name leads out of the tree, or is longer than names may be.
+        AgentError: The name leads out of the tree, or is too long.
     """
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if name.startswith("/") or ".." in parts or "\0" in name:
@@ -267,7 +267,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _leads_out(parts: tuple[str, ...], target: str) -> bool:
-    """Whether a link at ``parts`` leads out of the tree, judged by names alone."""
+    """Tell whether a link at ``parts`` leads out of the tree, judged by names alone."""
     if target.startswith("/"):
         return True
     depth = len(parts) - 1

@@ -1,1 +1,1 @@
-"""The SDK itself. Its asynchronous form is written by hand; scripts/unasync.py makes the other from it."""
+"""The SDK itself. The asynchronous form is written by hand; scripts/unasync.py makes the other from it."""

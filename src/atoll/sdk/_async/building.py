@@ -1,4 +1,4 @@
-"""Building a template: its steps are done in a sandbox, and snapshots are kept on the way."""
+"""Builds a template: its steps run in a sandbox, and snapshots are stored on the way."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ class AsyncBuilder:
     """Builds one template.
 
     Args:
-        link: The way to the supervisor.
-        build: The build, begun.
+        link: The connection to the supervisor.
+        build: The build, which has begun.
         spec: What to build.
-        team: Whose it is.
-        context: Where files come from.
-        on_line: Is told each line of its log.
-        timeout_s: Seconds for what it runs and copies; pulling and keeping states have bounds of their own.
+        team: The team that owns the template.
+        context: Where copied files come from.
+        on_line: Called with each line of the log.
+        timeout_s: Seconds for running and copying. Pulling and storing states have their own bounds.
 
     Attributes:
-        step: Where it is: ``"base"``, the number of a step from 1, or ``"finalize"``.
-        image: The image that it stands on, as soon as that is known.
+        step: How far the build is: ``"base"``, the number of a step from 1, or ``"finalize"``.
+        image: The image that the template is based on, once that is known.
     """
 
     def __init__(
@@ -106,11 +106,13 @@ class AsyncBuilder:
         self.image: str | None = None
 
     async def run(self) -> str:
-        """Build it and return the id of its snapshot. The caller ends the build, which kills its sandboxes.
+        """Build the template and return the id of its snapshot.
+
+        The caller ends the build, which kills its sandboxes.
 
         Raises:
             TemplateBuildError: A step failed.
-            AtollError: The base is not to be had, or the host failed.
+            AtollError: The base is not available, or the host failed.
         """
         base = await self._base()
         digests = await in_thread(self._digests)
@@ -135,7 +137,7 @@ class AsyncBuilder:
         return await self._finish(keys[-1], snapshot_id)
 
     async def _base(self) -> tuple[Literal["image", "snapshot"], str]:
-        """What it starts from: a kind, and what tells it from all others."""
+        """Return what the template starts from: its kind, and a value that identifies it."""
         if self._spec.template is not None:
             if self._spec.image is not None:
                 raise InvalidSpecError("a template is built from an image or a template", hint="give one")
@@ -163,7 +165,10 @@ class AsyncBuilder:
         }
 
     async def _cached(self, keys: list[str], kept: list[int]) -> tuple[int, str]:
-        """How many steps need not be done, and the snapshot of what came of them; one more when all is there."""
+        """Return how many steps may be skipped, and the snapshot with their result.
+
+        The number is one more than the steps if the whole template is there.
+        """
         most = _steps.usable(self._spec)
         usable = [(index + 1, keys[index]) for index in (*kept, len(keys) - 1) if index < most]
         if not usable:
@@ -177,7 +182,7 @@ class AsyncBuilder:
         return f"/v1/builds/{ref(self._build.build_id)}"
 
     async def _start(self, base: tuple[str, str]) -> None:
-        """Have a sandbox of that base, and none of what there was before."""
+        """Replace the current sandbox, if there is one, by a new one of that base."""
         before, self._sandbox = self._sandbox, None
         if before is not None:
             await before.kill()
@@ -197,7 +202,8 @@ class AsyncBuilder:
         info = await self._sandbox.info()
         self.image = info.image
         self._env, self._user, self._cwd = dict(info.env), info.user, info.cwd
-        with contextlib.suppress(ImageNotFoundError):  # nobody needs that image any more, and it was erased
+        # the image was erased, because nobody needs it any more
+        with contextlib.suppress(ImageNotFoundError):
             self._known = dict((await AsyncImages.get(info.image_digest)).env)
         self._changed = self._sleeps = False
 
@@ -214,7 +220,7 @@ class AsyncBuilder:
                 self._changed = True
             case UserStep():
                 self._user = self._expanded(step.user)
-                # who is not there is told now, and not by a step that follows
+                # an unknown user is reported at this step, not at one that follows
                 await self._made.files.stat("/", user=self._user)
                 self._changed = True
             case WorkdirStep():
@@ -228,7 +234,7 @@ class AsyncBuilder:
 
     @property
     def _made(self) -> AsyncSandbox:
-        assert self._sandbox is not None  # the first thing that is done after the base is known
+        assert self._sandbox is not None  # the build starts a sandbox right after the base is known
         return self._sandbox
 
     def _expanded(self, text: str) -> str:
@@ -246,7 +252,7 @@ class AsyncBuilder:
             placing = Placing(self._expanded(source), target, into=into, pieces=pieces)
             placed = placing.placed()
             try:
-                # the first piece decides where it goes
+                # the first piece decides which directory to unpack into
                 first = await in_thread(next, placed)
                 await self._unpack(_chained(first, placed), placing.root, owner, step.mode)
             finally:
@@ -300,7 +306,7 @@ class AsyncBuilder:
             raise _steps.failed(_steps.described(step), result)
 
     async def _apply(self) -> None:
-        """Let the sandbox have the variables, user and directory that the steps have set."""
+        """Give the sandbox the variables, user and directory that the steps have set."""
         if self._changed:
             await self._default(DefaultsRequest(env=self._env, user=self._user, cwd=self._cwd))
             self._changed = False
@@ -310,10 +316,11 @@ class AsyncBuilder:
         await self._link.call("POST", path, SandboxInfo, wanted, repeatable=wanted.service is None)
 
     async def _keep(self, key: str) -> str:
-        """Keep the sandbox as it is now, and remember which steps led to that.
+        """Store the sandbox as it is now, and record which steps led to this state.
 
-        A live snapshot copies all that the sandbox has changed on its disk. Where that is much it is put to sleep
-        first, which needs no copy where the kernel can freeze a layer; then the next step begins with a new sandbox.
+        A live snapshot copies everything that the sandbox has changed on its disk. If that is much, the
+        sandbox is suspended first. That needs no copy if the kernel can freeze a layer. The next step then
+        starts with a new sandbox.
         """
         await self._apply()
         if (await self._made.stats()).disk_bytes > _LIVE_MOST_BYTES:
@@ -327,7 +334,7 @@ class AsyncBuilder:
         return kept.snapshot_id
 
     async def _finish(self, key: str, snapshot_id: str) -> str:
-        """Run what shall run in every sandbox of the template, and keep that."""
+        """Run what has to run in every sandbox of the template, and store the result."""
         if not self._runs_something and not self._changed and snapshot_id:
             step = CachedStep(step_key=key, snapshot_id=snapshot_id)
             await self._link.send("POST", f"{self._path}/steps", step)
@@ -350,20 +357,20 @@ class AsyncBuilder:
             await call(self._on_line, BuildLine(at=time.time(), level=level, message=message, step=self.step))
 
     def close(self) -> None:
-        """Close the connections to its sandbox."""
+        """Close the connections to the build's sandbox."""
         if self._sandbox is not None:
             self._sandbox.close()
 
 
 class _Steps:
-    """Tells each step of a long work once."""
+    """Reports each step of a long task once."""
 
     def __init__(self, say: Callable[..., Any]) -> None:
         self._say = say
         self._last = ""
 
     async def told(self, progress: Progress) -> None:
-        """Take a report."""
+        """Take a progress report."""
         if progress.step != self._last:
             self._last = progress.step
             await self._say(progress.step, "debug")
@@ -380,15 +387,15 @@ async def _read(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def failure(error: BaseException) -> str:
-    """What is told of the error that ended a build."""
+    """Return the message to report for the error that ended a build."""
     return error.message if isinstance(error, AtollError) else f"it ended with {type(error).__name__}"
 
 
 def _left_s(end_at: float) -> float:
-    """Seconds from now to an instant of the monotonic clock.
+    """Return the seconds from now until a moment on the monotonic clock.
 
     Raises:
-        TemplateBuildError: None are left.
+        TemplateBuildError: The moment has passed.
     """
     left_s = end_at - time.monotonic()
     if left_s <= 0:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 connections to the supervisor and to guest agents: kept, used again, and dialled anew when they ended."""
+"""HTTP/1.1 connections to the supervisor and to guest agents, kept for reuse and replaced when they end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOK_S = 10.0
 
 
 class BodyFailedError(Exception):
-    """The caller's own iterable or file failed with ``error``, in the middle of a request."""
+    """Reports that the caller's own iterable or file failed with ``error`` in the middle of a request."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -30,7 +30,10 @@ class BodyFailedError(Exception):
 
 
 class AsyncConnection:
-    """One connection; one exchange at a time. ``on_silence`` is called after each ``look_s`` seconds without a byte."""
+    """One connection, for one exchange at a time.
+
+    Calls ``on_silence`` after each ``look_s`` seconds without a byte.
+    """
 
     def __init__(self, stream: Stream, on_silence: Silent | None = None, look_s: float = _LOOK_S) -> None:
         self.stream = stream
@@ -43,7 +46,7 @@ class AsyncConnection:
     async def send(
         self, request: GuestRequest, body: Upload | None, length: int | None, deadline: Deadline
     ) -> None:
-        """Send a request. An answer that comes before its end stops the sending."""
+        """Send a request. If an answer comes before the request's end, sending stops."""
         self.request_out = False
         head = self.http.request(request, length=length)
         await self.stream.send(head, deadline.left())
@@ -65,7 +68,7 @@ class AsyncConnection:
         await self.stream.send(self.http.end(), deadline.left())
 
     async def head(self, deadline: Deadline) -> HttpHead:
-        """Wait for the answer's beginning, however small the pieces are that a peer sends of it."""
+        """Wait for the head of the answer, even if the peer sends it in very small pieces."""
         deadline = deadline.for_one_answer()
         while True:
             event = self.http.next_event()
@@ -74,7 +77,7 @@ class AsyncConnection:
             self.http.receive(await self._receive(deadline))
 
     async def read(self, deadline: Deadline) -> bytes:
-        """Wait for the next piece of the answer's body; empty at its end."""
+        """Wait for the next piece of the answer's body. It is empty at the end."""
         while True:
             event = self.http.next_event()
             if event is not None and not isinstance(event, HttpHead):
@@ -98,7 +101,7 @@ class AsyncConnection:
 
 
 class AsyncAnswer:
-    """An answer whose body is read as it comes. Whoever has it reads it to its end or closes it."""
+    """An answer whose body is read as it arrives. Its owner reads it to the end or closes it."""
 
     def __init__(
         self, pool: AsyncPool, connection: AsyncConnection, head: HttpHead, deadline: Deadline
@@ -112,15 +115,15 @@ class AsyncAnswer:
 
     @property
     def cut(self) -> bool:
-        """Whether the connection has ended under it, by no doing of this side."""
+        """Tell whether the connection has ended, but not by this side."""
         return self._connection is not None and not self.aborted and self._connection.stream.hung_up()
 
     async def read(self) -> bytes:
-        """Wait for the next piece of the body; empty at its end, and ever after.
+        """Wait for the next piece of the body. It is empty at the end, and at every read after that.
 
         Raises:
-            StateError: It was aborted.
-            AtollError: The peer is gone, or silent for too long; the pool's owner picks the class.
+            StateError: The answer was aborted.
+            AtollError: The peer is gone, or was silent for too long. The pool's owner picks the class.
         """
         connection = self._connection
         if connection is None:
@@ -144,9 +147,9 @@ class AsyncAnswer:
         """Read the body to its end.
 
         Raises:
-            AgentError: It has more than ``limit_bytes``.
+            AgentError: The body has more than ``limit_bytes``.
         """
-        # not a list of pieces: each costs some fifty bytes more than it has, and may have one
+        # not a list of pieces: each piece costs some fifty bytes of overhead, and may hold a single byte
         read = bytearray()
         while data := await self.read():
             if len(read) + len(data) > limit_bytes:
@@ -156,22 +159,23 @@ class AsyncAnswer:
         return bytes(read)
 
     def abort(self) -> None:
-        """Make a waiting ``read`` end, in whatever thread or task it waits."""
+        """Make a waiting ``read`` end, in any thread or task."""
         if self._connection is not None:
             self.aborted = True
             self._connection.stream.abort()
 
     def close(self) -> None:
-        """Drop what has not been read. Idempotent."""
+        """Drop what was not read. Idempotent."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
 class AsyncPool:
-    """Connections to one peer. An idle one is used again unless the peer closed it or ``idle_s`` seconds passed.
+    """Keeps connections to one peer.
 
-    ``kept`` of them are kept at most. While a peer says nothing, ``on_silence`` is called every ``look_s`` seconds.
+    An idle one is used again unless the peer closed it or ``idle_s`` seconds passed. The pool keeps ``kept``
+    idle connections at most. While a peer says nothing, ``on_silence`` is called every ``look_s`` seconds.
     """
 
     def __init__(
@@ -202,10 +206,10 @@ class AsyncPool:
         length: int | None = None,
         repeatable: bool = False,
     ) -> AsyncAnswer:
-        """Send a request and wait for the beginning of its answer.
+        """Send a request and wait for the head of its answer.
 
-        A kept connection that turns out to be closed is replaced once, if the peer cannot have seen the request or
-        ``repeatable`` says that seeing it twice does no harm.
+        A kept connection that turns out to be closed is replaced once. This requires that the peer cannot
+        have seen the request, or that ``repeatable`` says that seeing it twice does no harm.
         """
         try:
             return await self._asked(request, deadline, body, length, repeatable)
@@ -250,7 +254,7 @@ class AsyncPool:
             try:
                 await connection.send(request, body, length, deadline)
             except ConnectionError:
-                # a peer that refuses a body says so and closes: its answer counts, if there is one
+                # a peer that refuses a body answers and closes; its answer counts, if there is one
                 if not connection.request_out:
                     raise
             return AsyncAnswer(self, connection, await connection.head(deadline), deadline)
@@ -274,7 +278,7 @@ class AsyncPool:
         return None
 
     def give(self, connection: AsyncConnection) -> None:
-        """Take back a connection whose exchange is over."""
+        """Take back a connection whose exchange is complete."""
         if connection.http.reusable and len(self._idle) < self._kept:
             connection.used_at = time.monotonic()
             self._idle.append(connection)
@@ -282,6 +286,6 @@ class AsyncPool:
             connection.close()
 
     def close(self) -> None:
-        """Close all idle connections. The pool may be used on."""
+        """Close all idle connections. The pool stays usable."""
         while self._idle:
             self._idle.pop().close()

@@ -14,11 +14,11 @@ _Images = list[ImageInfo]
 
 
 class AsyncImages:
-    """Root file systems that sandboxes start from."""
+    """Lists, pulls, checks and removes the root file systems that sandboxes start from."""
 
     @staticmethod
     async def list() -> _Images:
-        """The images that are there."""
+        """List the images in the home."""
         with contextlib.closing(AsyncLink()) as link:
             return await link.call("GET", "/v1/images", list[ImageInfo])
 
@@ -29,20 +29,22 @@ class AsyncImages:
         on_progress: Callable[[Progress], Any] | None = None,
         access: ImageAccess | None = None,
     ) -> ImageInfo:
-        """Have an image: ``base`` as it is built today, another of whatever age, pulled if it is missing.
+        """Make sure that the home has an image.
+
+        ``base`` is built as of today. Another image may be of any age and is pulled if it is missing.
 
         Args:
-            name: A reference, like ``python:3.12``.
-            on_progress: Called with what goes on.
-            access: For which team, and with which credentials; None is for whoever owns the home.
+            name: A reference such as ``python:3.12``.
+            on_progress: Called with progress reports.
+            access: For which team, and with which credentials. None means the owner of the home.
 
         Raises:
-            InvalidSpecError: It is no name of an image.
-            ImageNotFoundError: Its registry has none of that name.
-            ImagePullError: Its registry does not give it, or it is not what it must be.
-            UnsupportedError: There is none for this machine.
-            ImageBuildError: It could not be built; the message has the last words of the build.
-            HostError: The host lacks a program that is needed.
+            InvalidSpecError: ``name`` is not an image name.
+            ImageNotFoundError: The registry has no image of that name.
+            ImagePullError: The registry does not deliver the image, or the image is invalid.
+            UnsupportedError: There is no such image for this machine.
+            ImageBuildError: The image could not be built. The message contains the last output of the build.
+            HostError: The host lacks a required program.
             NoSpaceError: The disk under the home is full.
         """
         with contextlib.closing(AsyncLink()) as link:
@@ -52,17 +54,17 @@ class AsyncImages:
 
     @staticmethod
     async def pull(name: str, *, on_progress: Callable[[Progress], Any] | None = None) -> ImageInfo:
-        """Have an image as its registry has it now. What is here already does not come again.
+        """Fetch an image as its registry has it now. Parts that are here already are not fetched again.
 
         Args:
             name: A reference: ``python:3.12``, ``ghost.example/team/tool:1``, ``tool@sha256:…``.
-            on_progress: Called with what goes on: bytes that have come, layers that are unpacked.
+            on_progress: Called with progress: bytes received and layers unpacked.
 
         Raises:
-            InvalidSpecError: It is no reference.
-            ImageNotFoundError: Its registry has none of that name.
-            ImagePullError: Its registry does not give it, or it is not what it must be.
-            UnsupportedError: There is none for this machine.
+            InvalidSpecError: ``name`` is not a reference.
+            ImageNotFoundError: The registry has no image of that name.
+            ImagePullError: The registry does not deliver the image, or the image is invalid.
+            UnsupportedError: There is no such image for this machine.
             NoSpaceError: The disk under the home is full.
         """
         with contextlib.closing(AsyncLink()) as link:
@@ -71,27 +73,28 @@ class AsyncImages:
 
     @staticmethod
     async def get(name: str) -> ImageInfo:
-        """One that is there, by its name or digest.
+        """Return what is known of an image in the home, by its name or digest.
 
         Raises:
-            ImageNotFoundError: There is none of that name.
+            ImageNotFoundError: No image has that name.
         """
         with contextlib.closing(AsyncLink()) as link:
             return await link.call("GET", f"/v1/images/{ref(name)}", ImageInfo)
 
     @staticmethod
     async def verify(*names: str, on_progress: Callable[[Progress], Any] | None = None) -> VerifyReport:
-        """Read the layers of images and say which files are not what they were. With none named, those of all images.
+        """Read the layers of images and report which files differ from what was written.
 
-        Nothing is changed: but what has no checksums yet gets them.
+        Without names, check all images. Files without checksums get them; nothing else changes.
 
         Args:
             names: Names or digests.
-            on_progress: Called with how much has been read.
+            on_progress: Called with how much was read.
 
         Raises:
-            ImageNotFoundError: There is none of that name.
-            UnsupportedError: In this home, where the engine keeps disks, images are changed by those who use them.
+            ImageNotFoundError: No image has that name.
+            UnsupportedError: In this home the engine keeps the disks, and sandboxes change the images they
+                use.
         """
         with contextlib.closing(AsyncLink()) as link:
             wanted = VerifyRequest(names=list(names))
@@ -101,11 +104,11 @@ class AsyncImages:
 
     @staticmethod
     async def remove(name: str) -> None:
-        """Forget a name, and erase the image when it was its last one. Layers that other images have stay.
+        """Forget a name, and erase the image if that was its last name. Layers of other images stay.
 
         Raises:
-            ImageNotFoundError: There is none of that name.
-            InUseError: A sandbox or snapshot stands on it.
+            ImageNotFoundError: No image has that name.
+            InUseError: A sandbox or snapshot depends on the image.
         """
         with contextlib.closing(AsyncLink()) as link:
             await link.delete(f"/v1/images/{ref(name)}")

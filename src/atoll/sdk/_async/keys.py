@@ -1,4 +1,4 @@
-"""The keys that teams come with to a server."""
+"""The API keys with which teams use a server."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ _Keys = list[KeyInfo]
 
 
 class AsyncKeys:
-    """API keys: who has one is of its team. A key is shown when it is made; only its hash is stored."""
+    """Makes, lists, checks and revokes API keys.
+
+    A key gives the rights of its team. It is shown only when it is made; only its hash is stored.
+    """
 
     @staticmethod
     async def create(team: str, name: str, expires_in_s: float | None = None) -> NewKey:
         """Make a key.
 
         Args:
-            team: Whose it is.
-            name: For people, to know it by.
-            expires_in_s: Seconds that it opens anything; None is until it is revoked.
+            team: The team that the key belongs to.
+            name: A name for people.
+            expires_in_s: Seconds that the key is valid. None means until it is revoked.
 
         Raises:
             TeamNotFoundError: There is no such team.
-            InvalidSpecError: The name or the time is no good.
+            InvalidSpecError: The name or the time is invalid.
         """
         if expires_in_s is not None:
-            # JSON has no infinity and would say None: a key without an end
+            # JSON has no infinity and would send null, which means a key without an end
             hint = "give seconds, or None for a key without an end"
             check_number("expires_in_s", expires_in_s, hint=hint)
             if expires_in_s == float("inf"):
@@ -40,7 +43,7 @@ class AsyncKeys:
 
     @staticmethod
     async def list(team: str | None = None) -> _Keys:
-        """All keys of the home, or a team's, oldest first; those that ended, for 30 days.
+        """List the keys of the home, or of one team, oldest first. Ended keys are listed for 30 days.
 
         Raises:
             TeamNotFoundError: There is no such team.
@@ -51,10 +54,10 @@ class AsyncKeys:
 
     @staticmethod
     async def revoke(key_id: str) -> KeyInfo:
-        """Have a key open nothing any more: at once here, within 5 seconds at a server.
+        """Make a key invalid: at once here, and within 5 seconds at a server.
 
         Raises:
-            KeyNotFoundError: There is none of that id.
+            KeyNotFoundError: No key has that id.
         """
         with contextlib.closing(AsyncLink()) as link:
             path = f"/v1/keys/{ref(key_id)}"
@@ -62,10 +65,10 @@ class AsyncKeys:
 
     @staticmethod
     async def check(key: str) -> TeamInfo:
-        """Whose a key is, and how much that team may use.
+        """Return the team that a key belongs to, and how much that team may use.
 
         Raises:
-            DeniedError: Nobody's: it is wrong, revoked or expired.
+            DeniedError: The key is wrong, revoked or expired.
         """
         with contextlib.closing(AsyncLink()) as link:
             return await link.call("POST", "/v1/keys/check", TeamInfo, KeyCheck(key=key), repeatable=True)

@@ -1,4 +1,4 @@
-"""The sandboxes of a home, page by page, and what one of them logged."""
+"""Lists the sandboxes of a home page by page, and reads the log of one."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ async def listed(
     team: str | None,
     limit: int | None,
 ) -> AsyncIterator[SandboxInfo]:
-    """The sandboxes that fit, oldest first, ``limit`` at most."""
+    """Iterate over the sandboxes that match, oldest first, ``limit`` at most."""
     if limit is not None:
         check_number("limit", limit, least=0, whole=True, hint="give how many at most, or None for all")
     if state is not None:
         _check_states(state)
-        if not state:  # in one of none; to the supervisor no state would be any
+        if not state:  # an empty list matches no sandbox, but the supervisor would read it as every state
             return
     labels = copied("metadata", metadata)
     left = limit
@@ -71,7 +71,10 @@ def _query(
 
 
 async def logged(link: AsyncLink, path: str, *, follow: bool) -> AsyncIterator[str]:
-    """What the sandbox whose route is ``path`` logged, and with ``follow`` what comes until it is killed."""
+    """Iterate over the log of the sandbox with the route ``path``.
+
+    With ``follow``, continue until it is killed.
+    """
     offset, end = 0, None
     while True:
         try:
@@ -81,7 +84,7 @@ async def logged(link: AsyncLink, path: str, *, follow: bool) -> AsyncIterator[s
                 return
             raise
         offset = page.offset
-        # A guest may write faster than anybody reads.
+        # The guest may write faster than the caller reads, so reading ends where the log ended at first.
         end = page.end if end is None else end
         if page.text:
             yield page.text

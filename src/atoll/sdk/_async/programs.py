@@ -1,4 +1,4 @@
-"""Running programs in a sandbox and following what they write."""
+"""Runs programs in a sandbox and follows their output."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ Command = str | Sequence[str]
 Stdin = bytes | str | Upload
 OutputCallback = Callable[[str], Any]
 MAX_OUTPUT_BYTES = 10 * MIB
-# the agent enforces a timeout; this is how much longer the client waits for its word
+# the agent enforces the timeout; the client waits this much longer for its answer
 GRACE_S = 15.0
-# of a short program all frames come at once then, which saves waking up for the first one beside the program
+# lets all frames of a short program arrive at once, instead of waking up for the first one beside the program
 _PATIENCE_MS = 20
 _KILL = 9
 _KILL_S = 5.0
@@ -73,10 +73,11 @@ def program_of(
     pty: TerminalSize | None = None,
     tag: str | None = None,
 ) -> Program:
-    """A shell line (str) or a program and its arguments, ready to start.
+    """Return a shell line (str), or a program and its arguments, ready to start.
 
     Raises:
-        InvalidSpecError: There is no program, ``timeout_s`` is not more than 0, or ``env`` or ``cwd`` cannot be one.
+        InvalidSpecError: There is no program, ``timeout_s`` is not more than 0, or ``env`` or ``cwd`` is
+            invalid.
     """
     check_timeout(timeout_s)
     _check_env(env or {})
@@ -119,7 +120,7 @@ def _check_env(env: Mapping[str, str]) -> None:
 
 
 class Collector:
-    """Gathers what a program writes, and hands it on."""
+    """Collects a program's output and passes it to the callbacks."""
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class Collector:
             await call(callback, output.text)
 
     async def result(self, end: ProcessEnd, command: str = "") -> ExecResult:
-        """What came of it all, of a program that is called ``command``."""
+        """Return the result of the program named ``command``."""
         if self._decoder is not None:
             for output in self._decoder.rest():
                 await self._tell(output)
@@ -164,18 +165,18 @@ class Collector:
 def check_end(
     end: ProcessEnd, result: ExecResult, what: str, sandbox_id: str, *, timeout_ms: int = 0
 ) -> None:
-    """Raise what a program's end asks for.
+    """Raise the error that belongs to a program's end, if any.
 
     Args:
-        end: How it ended.
-        result: What it wrote until then.
-        what: The program, in words.
-        sandbox_id: Where it ran.
-        timeout_ms: How long it might run; 0 is not known.
+        end: How the program ended.
+        result: What the program wrote until then.
+        what: The program's description.
+        sandbox_id: The sandbox it ran in.
+        timeout_ms: How long the program was allowed to run; 0 means unknown.
 
     Raises:
-        ExecTimeoutError: It was killed for its timeout.
-        AgentError: The agent could not follow it to its end.
+        ExecTimeoutError: The program was killed for its timeout.
+        AgentError: The agent could not follow the program to its end.
     """
     if end.timed_out:
         error = ExecTimeoutError(
@@ -198,14 +199,17 @@ class _Stdin:
         self.error: Exception | None = None
 
     async def feed(self, data: Upload) -> None:
-        """Send all of it, then close. An error of the caller's iterable is kept and ends the program."""
+        """Send all of the data, then close.
+
+        An error of the caller's iterable is stored, and ends the program.
+        """
         try:
             await self._agent.call(write_stdin(self._pid, end=True, body=None), body=data, timeout_s=None)
         except AtollError as error:
-            # a program need not read its input; how it ended says what came of it
+            # a program need not read its input; how it ended tells the rest
             if error.sandbox_id is not None or not isinstance(error, InvalidSpecError):
                 return
-            self.error = error  # nobody inside said that: a piece of it is no bytes
+            self.error = error  # not an error from inside: a piece of the data is not bytes
             await kill_quietly(self._agent, self._pid)
         except Exception as error:
             self.error = error
@@ -213,16 +217,16 @@ class _Stdin:
 
 
 async def kill_quietly(agent: AsyncAgent, pid: int) -> None:
-    """Kill a program if it is there; bounded to seconds, also for a cancelled caller."""
+    """Kill a program if it still runs. This takes a few seconds at most, also for a cancelled caller."""
     with shielded(_KILL_S):
-        with contextlib.suppress(AtollError):  # it, or its whole sandbox, may have ended meanwhile
+        with contextlib.suppress(AtollError):  # the program, or its whole sandbox, may have ended meanwhile
             await agent.call(signal_process(pid, _KILL), timeout_s=_KILL_S, repeatable=True)
 
 
 async def _kill_tagged(agent: AsyncAgent, tag: str | None) -> None:
     """Kill a program whose start was interrupted before its pid was known."""
     with shielded(_KILL_S):
-        with contextlib.suppress(AtollError):  # it may never have started
+        with contextlib.suppress(AtollError):  # the program may never have started
             for row in processes_from(await agent.call(list_processes(), timeout_s=_KILL_S)):
                 if row.tag == tag:
                     await kill_quietly(agent, row.pid)
@@ -248,7 +252,7 @@ async def execute(
         finally:
             frames.close()
     except (SandboxCrashedError, NotFoundError, StateError):
-        # nothing runs that could be killed, or it sleeps and must not be woken
+        # either nothing runs that could be killed, or the sandbox sleeps and must not be woken
         raise
     except BaseException as error:
         if pid:
@@ -262,12 +266,12 @@ async def execute(
 
 
 def exec_tag() -> str:
-    """A tag by which a program can be found whose start was interrupted."""
+    """Return a tag by which to find a program whose start was interrupted."""
     return f"exec-{os.urandom(8).hex()}"
 
 
 def brief(program: Program) -> str:
-    """A program in 80 characters at most."""
+    """Describe a program in 80 characters at most."""
     text = program.line if program.line is not None else " ".join(program.argv or ())
     return text if len(text) <= _BRIEF_CHARS else text[: _BRIEF_CHARS - 3] + "..."
 
@@ -288,7 +292,7 @@ async def _feed_and_follow(
     if isinstance(stdin, (str, bytes, bytearray, memoryview)):
         stdin = as_bytes(stdin)
         if len(stdin) <= _SMALL_STDIN_BYTES:
-            with contextlib.suppress(NotFoundError):  # it ended without reading
+            with contextlib.suppress(NotFoundError):  # the program ended without reading
                 await agent.call(write_stdin(pid, end=True, body=stdin))
             return await _follow(frames, collector)
         stdin = sliced(stdin)

@@ -26,14 +26,14 @@ from atoll.types import ExecResult, TerminalSize, check_kind, check_number
 class AsyncTerminal:
     """A terminal session: raw bytes in and out. Leaving it as a context kills the program.
 
-    It does not after ``close``, nor where the sandbox was put to sleep or rolled back, or crashed, since: nothing is
-    woken for that. Nor does one from ``attach_terminal``: somebody else started the program.
+    The program is not killed in three cases: after ``close``; if the sandbox was put to sleep or rolled back,
+    or crashed, because nothing is woken for that; and if the session comes from ``attach_terminal``, because
+    somebody else started the program. One thread or task receives at a time. ``send``, ``resize`` and
+    ``kill`` may be called meanwhile.
 
     Attributes:
         pid: The program's number inside.
-        kept_bytes: How many of the bytes that come first were written before this session began.
-
-    One thread or task receives at a time; ``send``, ``resize`` and ``kill`` may be called meanwhile.
+        kept_bytes: How many of the first bytes were written before this session began.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class AsyncTerminal:
             yield data
 
     async def receive(self) -> bytes:
-        """Wait for bytes from the terminal; empty when the program has ended.
+        """Wait for bytes from the terminal; ``b""`` means that the program has ended.
 
         Raises:
             SandboxCrashedError: The sandbox's processes died.
-            StateError: The sandbox was put to sleep by somebody meanwhile, or an earlier wait was cancelled.
+            StateError: Somebody put the sandbox to sleep meanwhile, or an earlier wait was cancelled.
         """
         while self._end is None:
             frame = await self._frames.next()
@@ -108,10 +108,10 @@ class AsyncTerminal:
         await self._agent.call(signal_process(self.pid, int(number)))
 
     async def wait(self) -> ExecResult:
-        """Read and drop what comes until the program ends, and return how it ended.
+        """Read and drop the output until the program ends, and return how it ended.
 
         Raises:
-            ExecTimeoutError: It ran past its ``timeout_s`` and was killed.
+            ExecTimeoutError: The program ran past its ``timeout_s`` and was killed.
             SandboxCrashedError: The sandbox's processes died.
         """
         while self._end is None:
@@ -121,15 +121,15 @@ class AsyncTerminal:
         return result
 
     async def kill(self) -> None:
-        """Kill the program. No error when it has ended."""
+        """Kill the program. It is no error if it has ended."""
         await kill_quietly(self._agent, self.pid)
 
     def abort(self) -> None:
-        """Make a waiting ``receive`` end with an error, in whatever thread or task it waits. The program goes on."""
+        """Make a waiting ``receive`` end with an error, in any thread or task. The program goes on."""
         self._frames.abort()
 
     def close(self) -> None:
-        """Leave the terminal. The program goes on, also when the context is left, and ``attach`` finds it again."""
+        """Leave the terminal. The program goes on, also after the context ends, and ``attach`` finds it."""
         self._closed = True
         self._frames.close()
 
@@ -145,7 +145,7 @@ async def opened(agent: AsyncAgent, program: Program) -> AsyncTerminal:
 
 
 async def reopened(agent: AsyncAgent, pid: int) -> AsyncTerminal:
-    """Follow a program on a terminal that somebody started."""
+    """Follow the terminal of a program that somebody started."""
     frames = AsyncFrames(await agent.open(process_output(pid), Deadline(None, silence_s=SILENCE_S)))
     try:
         kept = kept_from((await frames.next()).payload)

@@ -1,4 +1,4 @@
-"""Files and whole directories between the host and a sandbox."""
+"""Copies files and whole directories between the host and a sandbox."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def upload(
         await agent.call(put_tree(path, user), body=body, timeout_s=None)
         return
     if not stat.S_ISREG(status.st_mode):
-        # opening a pipe waits for its other end, a device may have no end
+        # opening a pipe waits for its other end, and a device may have no end
         raise InvalidSpecError(f"{local} is neither a file nor a directory", hint="`write` takes open files")
     request = put_file(path, user, mode=stat.S_IMODE(status.st_mode), body=None)
-    # what the kernel makes up, as below /proc, tells no size
+    # files that the kernel makes up, as below /proc, report no size
     size = status.st_size or None
     body = _file_pieces(local, size, on_progress)
     await agent.call(request, body=body, length=size, timeout_s=None)

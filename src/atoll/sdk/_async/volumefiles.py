@@ -16,10 +16,10 @@ _Entries = list[VolumeEntry]
 
 
 class AsyncVolumeFiles:
-    """The files of one volume. Paths begin at its root; a leading ``/`` may be left out.
+    """Reads and writes the files of one volume. Paths begin at its root; a leading ``/`` may be left out.
 
-    Nothing leads out of the volume: symbolic links are resolved inside it, an absolute one from its root. What is made
-    belongs to user and group 1000 unless another number is given, and directories that are there stay as they are.
+    No path leads out of the volume: symbolic links are resolved inside it, absolute ones from its root. New
+    files belong to user and group 1000 unless another number is given. Existing directories stay as they are.
     Every method raises VolumeNotFoundError when there is no such volume, and the ``FileError`` that fits.
     """
 
@@ -42,16 +42,16 @@ class AsyncVolumeFiles:
         return f"{self._base}/{kind}?{'&'.join(query)}"
 
     async def stat(self, path: GuestPath) -> VolumeEntry:
-        """Describe an entry; a symbolic link is not followed.
+        """Describe an entry. A symbolic link is not followed.
 
         Raises:
-            FileMissingError: There is nothing.
+            FileMissingError: Nothing has that path.
         """
         with contextlib.closing(AsyncLink()) as link:
             return await link.call("GET", self._path("entry", path), VolumeEntry)
 
     async def exists(self, path: GuestPath) -> bool:
-        """Whether something has that path, be it a broken symbolic link."""
+        """Tell whether something has that path, even if it is only a broken symbolic link."""
         try:
             await self.stat(path)
         except (FileMissingError, NotADirectoryInSandboxError):
@@ -63,8 +63,8 @@ class AsyncVolumeFiles:
 
         Raises:
             FileMissingError: There is no such directory.
-            NotADirectoryInSandboxError: It is something else.
-            FileError: It has more.
+            NotADirectoryInSandboxError: The path is not a directory.
+            FileError: The directory has more entries.
         """
         with contextlib.closing(AsyncLink()) as link:
             return await link.call("GET", self._path("dir", path, depth=depth), list[VolumeEntry])
@@ -78,12 +78,12 @@ class AsyncVolumeFiles:
         uid: int | None = None,
         gid: int | None = None,
     ) -> VolumeEntry:
-        """Make a directory, of mode 0o755 when ``mode`` is None.
+        """Make a directory.
 
         Args:
-            path: Where.
-            parents: Make those above it too, and do not mind when it is there.
-            mode: Permission bits.
+            path: The directory's path.
+            parents: Make the missing directories above it too, and accept an existing one.
+            mode: Permission bits; None means 0o755.
             uid: Number of its owner.
             gid: Number of its group.
 
@@ -96,11 +96,11 @@ class AsyncVolumeFiles:
             return await link.call("POST", where, VolumeEntry)
 
     async def read(self, path: GuestPath, *, max_bytes: int = GIB) -> str:
-        """Return a file's text: UTF-8, bad bytes replaced.
+        """Return a file's text, decoded as UTF-8 with bad bytes replaced.
 
         Raises:
             FileMissingError: There is no such file.
-            FileError: It has more than ``max_bytes``, or is no regular file.
+            FileError: The file has more than ``max_bytes``, or is not a regular file.
         """
         return (await self.read_bytes(path, max_bytes=max_bytes)).decode("utf-8", "replace")
 
@@ -109,7 +109,7 @@ class AsyncVolumeFiles:
 
         Raises:
             FileMissingError: There is no such file.
-            FileError: It has more than ``max_bytes``, or is no regular file.
+            FileError: The file has more than ``max_bytes``, or is not a regular file.
         """
         check_number("max_bytes", max_bytes, least=0, hint="give the most bytes to read")
         read = bytearray()
@@ -123,8 +123,8 @@ class AsyncVolumeFiles:
         """Iterate over a file's bytes in constant memory.
 
         Raises:
-            FileMissingError: There is no such file; raised by the first step of the iteration.
-            FileError: It is no regular file.
+            FileMissingError: There is no such file. The first step of the iteration raises this.
+            FileError: The path is not a regular file.
         """
         with contextlib.closing(AsyncLink()) as link:
             answer = await link.stream("GET", self._path("file", path))
@@ -142,14 +142,14 @@ class AsyncVolumeFiles:
         uid: int | None = None,
         gid: int | None = None,
     ) -> VolumeEntry:
-        """Make ``data`` the content of a file: readers see all of the old content or all of the new.
+        """Make ``data`` the content of a file. Readers see all of the old content or all of the new.
 
         Args:
-            path: Where. A file that is there is replaced, and keeps mode, owner and group where none is given.
+            path: The file's path. An existing file is replaced; mode, owner and group stay unless given.
             data: Text (as UTF-8), bytes, a file opened for reading, or an iterable of pieces.
-            parents: Make the directories above it.
-            replace: False refuses when a file is there.
-            mode: Permission bits; None is 0o644 for a new one.
+            parents: Make the missing directories above it.
+            replace: False refuses to replace an existing file.
+            mode: Permission bits; None means 0o644 for a new file.
             uid: Number of its owner.
             gid: Number of its group.
 
@@ -169,22 +169,22 @@ class AsyncVolumeFiles:
     async def set_attributes(
         self, path: GuestPath, *, mode: int | None = None, uid: int | None = None, gid: int | None = None
     ) -> VolumeEntry:
-        """Change permission bits, owner or group of a file or directory; None leaves them.
+        """Change permission bits, owner or group of a file or directory; None leaves a value as it is.
 
         Raises:
-            FileMissingError: There is nothing.
-            FileError: It is neither file nor directory.
+            FileMissingError: Nothing has that path.
+            FileError: The path is neither a file nor a directory.
         """
         with contextlib.closing(AsyncLink()) as link:
             wanted = AttributesRequest(uid=uid, gid=gid, mode=mode)
             return await link.call("POST", self._path("entry", path), VolumeEntry, wanted)
 
     async def remove(self, path: GuestPath) -> None:
-        """Remove a file, or a directory with all that is in it; of a symbolic link only itself.
+        """Remove a file, or a directory with all its content. A symbolic link is removed itself.
 
         Raises:
-            FileMissingError: There is nothing.
-            InvalidSpecError: It is the volume's root.
+            FileMissingError: Nothing has that path.
+            InvalidSpecError: The path is the volume's root.
         """
         with contextlib.closing(AsyncLink()) as link:
             await link.delete(self._path("entry", path))

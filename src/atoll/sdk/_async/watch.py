@@ -1,4 +1,4 @@
-"""What happens in a directory of a sandbox, as it happens."""
+"""Reports what happens in a directory of a sandbox, as it happens."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from atoll.types import WatchEvent
 
 
 class AsyncWatch:
-    """Iterating waits for the next change, for as long as the sandbox lives. Close it, or use it as a context.
+    """Reports changes in a directory.
 
-    The path of each event is relative to the watched directory.
+    Iterating waits for the next change, as long as the sandbox lives. Close the watch, or use it as a
+    context. The path of each event is relative to the watched directory.
     """
 
     def __init__(self, frames: AsyncFrames, path: str, sandbox_id: str) -> None:
@@ -38,7 +39,7 @@ class AsyncWatch:
 
         Raises:
             SandboxCrashedError: The sandbox's processes died.
-            StateError: The sandbox was put to sleep by somebody meanwhile, or an earlier wait was cancelled.
+            StateError: Somebody put the sandbox to sleep meanwhile, or an earlier wait was cancelled.
         """
         while True:
             frame = await self._frames.next()
@@ -46,7 +47,7 @@ class AsyncWatch:
                 return watch_event_from(frame.payload)
 
     def abort(self) -> None:
-        """Make a waiting ``next`` end with an error, in whatever thread or task it waits."""
+        """Make a waiting ``next`` end with an error, in any thread or task."""
         self._frames.abort()
 
     def close(self) -> None:

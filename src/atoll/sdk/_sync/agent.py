@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/agent.py: do not edit.
-"""The way to the guest agent of one sandbox."""
+"""The connection to the guest agent of one sandbox."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _LOOK_S = 0.1
 
 
 class Agent:
-    """Asks the agent of one sandbox over connections that the supervisor dials."""
+    """Sends requests to the agent of one sandbox over connections that the supervisor dials."""
 
     def __init__(self, link: Link, sandbox_id: str) -> None:
         self.link = link
         self.sandbox_id = sandbox_id
-        # a supervisor that was killed may have left the guest standing still, and nobody else may come to start another
+        # a killed supervisor may have left the guest frozen, and perhaps nobody else starts another one
         self._pool = Pool(self._dial, self._explain, idle_s=300.0, on_silence=link.ensure)
 
     def call(
@@ -58,7 +58,7 @@ class Agent:
         repeatable: bool = False,
         slow: bool = False,
     ) -> bytes:
-        """Make one call and return the answer's body. What is ``slow`` answers when all is done, and nothing before."""
+        """Make one call and return the answer's body. A ``slow`` call answers only when all is done."""
         deadline = Deadline(timeout_s, silence_s=None if slow else SILENCE_S)
         answer = self.open(request, deadline, body=body, length=length, repeatable=repeatable)
         return answer.read_all(_ANSWER_BYTES)
@@ -72,7 +72,7 @@ class Agent:
         length: int | None = None,
         repeatable: bool = False,
     ) -> Answer:
-        """Make a call whose answer is read as it comes; its status is a success."""
+        """Make a call whose answer is read as it arrives. The answer's status is a success."""
         answer = self._pool.ask(
             request, deadline, body=body, length=length, repeatable=repeatable or request.method == "GET"
         )
@@ -87,7 +87,7 @@ class Agent:
         return Stream(user_socket(self.link.dial(self.sandbox_id, AGENT_PORT)))
 
     def _explain(self, error: OSError) -> AtollError:
-        """Why the guest's connection ended, or was silent: the supervisor knows. Bounded to some seconds."""
+        """Ask the supervisor why the guest's connection ended or was silent, for some seconds at most."""
         if isinstance(error, AtollError):
             return error
         for _ in range(_LOOKS):
@@ -141,7 +141,7 @@ class Agent:
 
 
 class Frames:
-    """The frames of one of the agent's streams."""
+    """Reads the frames of one of the agent's streams."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -152,19 +152,22 @@ class Frames:
 
     @property
     def lost(self) -> bool:
-        """Whether the sandbox left: it was put to sleep, rolled back or killed, or it crashed, and nobody here."""
+        """Tell whether the sandbox ended the stream (slept, rolled back, crashed or was killed), and not this
+        side.
+        """
         return self._lost or self._answer.cut
 
     def set_deadline(self, deadline: Deadline) -> None:
-        """Bound the waits from now on."""
+        """Bound all waits from now on."""
         self._answer.deadline = deadline
 
     def next(self) -> Frame:
-        """Wait for the next frame that says something.
+        """Wait for the next frame that is not empty.
 
         Raises:
             AgentError: The stream ended without its last frame.
-            StateError: It ended in an earlier call, or this side left it, or broke off a wait for it.
+            StateError: The stream ended in an earlier call, this side left it, or this side broke off a wait
+                for it.
         """
         while True:
             while self._frames:
@@ -190,7 +193,7 @@ class Frames:
             self._lost = not self._answer.aborted and isinstance(error, _LOSSES)
             raise
         except BaseException:
-            # a cancellation or Ctrl-C has closed the answer, which is no fault of the agent's
+            # a cancellation or Ctrl-C closed the answer; the agent is not at fault
             self._over = StateError("an earlier wait for it was broken off by this program")
             raise
         return data
@@ -201,7 +204,7 @@ class Frames:
             self.close()
 
     def abort(self) -> None:
-        """Make a waiting ``next`` end, in whatever thread or task it waits."""
+        """Make a waiting ``next`` end, in any thread or task."""
         self._answer.abort()
 
     def close(self) -> None:
@@ -212,7 +215,10 @@ class Frames:
 
 
 def bytes_of(answer: Answer) -> Iterator[bytes]:
-    """The pieces of an answer's body; the answer is closed at the end, early or not."""
+    """Iterate over the pieces of an answer's body.
+
+    The answer is closed at the end, or when the iteration stops early.
+    """
     try:
         while data := answer.read():
             yield data

@@ -261,8 +261,9 @@ class Files:
         )
 
     def watch(self, path: GuestPath, *, recursive: bool = False, user: str | None = None) -> Watch:
-        """Watch a directory. Every change after this call returns is reported, with a path relative to the
-        directory.
+        """Watch a directory. The watch reports every change after this call returns.
+
+        Paths are relative to the directory.
 
         Args:
             path: The directory.

@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/link.py: do not edit.
-"""The way to the supervisor of one home."""
+"""The connection to the supervisor of one home."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _UNDO_S = 5.0
 
 
 def ref(name: str) -> str:
-    """An id or name as a part of a URL.
+    """Return an id or name as a part of a URL.
 
     Raises:
-        InvalidSpecError: It is no text.
+        InvalidSpecError: The id or name is not a text.
     """
     check_text("the id or name", name)
     return quote(name, safe="")
@@ -55,7 +55,7 @@ def ref(name: str) -> str:
 
 @contextlib.contextmanager
 def closed_on_error(link: Link) -> Iterator[Link]:
-    """Close a link's connections unless what is done with it succeeds."""
+    """Close a link's connections if the body of the context fails."""
     try:
         yield link
     except BaseException:
@@ -64,7 +64,7 @@ def closed_on_error(link: Link) -> Iterator[Link]:
 
 
 class Link:
-    """Asks the supervisor of one home, and starts it when it does not run."""
+    """Sends requests to the supervisor of one home, and starts the supervisor if it does not run."""
 
     _shared: Link | None = None
 
@@ -76,13 +76,13 @@ class Link:
         if shared is not None and self._lent:
             self._pool: Pool = shared._pool
         else:
-            # uvicorn closes what is idle for 5 seconds; a call must not meet that moment
+            # uvicorn closes connections after 5 idle seconds; a call must not start at that moment
             self._pool = Pool(self._connect, self._explain, idle_s=3.0, kept=kept)
 
     @classmethod
     @contextlib.contextmanager
     def sharing(cls, kept: int) -> Iterator[None]:
-        """Let all links of the process that are made meanwhile use the same connections; ``kept`` idle ones at most."""
+        """Let all links that the process makes meanwhile share connections, ``kept`` idle ones at most."""
         Link._shared = link = cls(kept=kept)
         try:
             yield
@@ -105,7 +105,7 @@ class Link:
         return _decoded(answer.read_all(_ANSWER_BYTES), kind)
 
     def delete(self, path: str) -> None:
-        """Make a DELETE call, which has no answer but its success."""
+        """Make a DELETE call, whose answer has no body."""
         answer = self._ask("DELETE", path, None, (), LONG_S, None)
         answer.read_all(_ANSWER_BYTES)
 
@@ -118,12 +118,16 @@ class Link:
         *,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> _Handle:
-        """Make a call that makes sandboxes, and give the handle on them; whoever is stopped before leaves none."""
+        """Make a call that creates sandboxes, and return a handle on them.
+
+        A caller stopped before that leaves none.
+        """
         token = os.urandom(16).hex()
         try:
             headers = ((REQUEST_HEADER, token),)
             value = self.long_call("POST", path, kind, body, headers, on_progress=on_progress)
-            # Nothing may come after this: an interruption would then leave what nobody has.
+            # No statement may follow: an interruption there would leave a sandbox that nobody has a handle
+            # on.
             return handle(value)
         except BaseException:
             self.close()
@@ -131,7 +135,10 @@ class Link:
             raise
 
     def _undo(self, token: str) -> None:
-        """Have what a request makes or has made killed: the end of its connection says so only until it is read."""
+        """Have everything killed that a request made or still makes.
+
+        Closing the connection cancels a request only until its answer is read.
+        """
         with shielded(_UNDO_S), contextlib.suppress(AtollError, OSError):
             with contextlib.closing(Link(self.home, may_start=False)) as link:
                 path = f"/v1/requests/{token}"
@@ -139,25 +146,28 @@ class Link:
                 answer.read_all(_ANSWER_BYTES)
 
     def stream(self, method: str, path: str) -> Answer:
-        """Make a call whose answer is read as it comes, however long it is."""
+        """Make a call whose answer is read as it arrives, without a size limit."""
         deadline = Deadline(None, silence_s=SHORT_S)
         return _checked(self._pool.ask(GuestRequest(method, path), deadline, repeatable=True))
 
     def upload(self, path: str, kind: type[_Value], body: Upload, length: int | None = None) -> _Value:
         """Send a body of any size and read the answer as ``kind``."""
         request = GuestRequest("PUT", path, (("content-type", "application/octet-stream"),), None)
-        # A silent supervisor may be waiting for its disk, which has all of the body to write.
+        # A silent supervisor may be waiting for its disk, which has to write the whole body.
         deadline = Deadline(None, silence_s=LONG_S)
         answer = _checked(self._pool.ask(request, deadline, body=body, length=length))
         return _decoded(answer.read_all(_ANSWER_BYTES), kind)
 
     def send(self, method: str, path: str, body: object) -> None:
-        """Make a call that has no answer but its success."""
+        """Make a call whose answer has no body."""
         answer = self._ask(method, path, body, (), SHORT_S, None)
         answer.read_all(_ANSWER_BYTES)
 
     def hold(self, method: str, path: str, kind: type[_Value]) -> tuple[_Value, Answer]:
-        """Make a call whose answer begins with a line and stays open: closing it, or dying, says that it is over."""
+        """Make a call whose answer begins with a line and stays open.
+
+        Closing it, or dying, ends what the call holds.
+        """
         answer = self._ask(method, path, None, (), SHORT_S, None)
         try:
             data = b""
@@ -178,7 +188,7 @@ class Link:
         *,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> _Value:
-        """Make a call that may take minutes, with reports of its progress."""
+        """Make a call that may take minutes and reports its progress."""
         if on_progress is None:
             answer = self._ask(method, path, body, headers, LONG_S, None)
             return _decoded(answer.read_all(_ANSWER_BYTES), kind)
@@ -195,7 +205,7 @@ class Link:
                     if told.progress is not None:
                         call(on_progress, told.progress)
                     if told.result is not msgspec.UNSET:
-                        # To its end: an answer that was not read is one that was not received.
+                        # Read to the end: an answer that was not read counts as not received.
                         answer.read_all(_ANSWER_BYTES)
                         return _decoded(told.result, kind)
         finally:
@@ -247,7 +257,7 @@ class Link:
         return self._started(lambda: connect_unix(self.home.api_socket, _CONNECT_S))
 
     def _started(self, attempt: Callable[[], _Value]) -> _Value:
-        """Do something that needs the supervisor; start it and try once more when nobody listens."""
+        """Do something that needs the supervisor. If nobody listens, start it and try once more."""
         try:
             if self._may_start and not _spawn.is_checked(self.home):
                 in_thread(_spawn.check_version, self.home)
@@ -279,20 +289,20 @@ class Link:
         )
 
     def close(self) -> None:
-        """Close idle connections that are its own."""
+        """Close this link's own idle connections."""
         if not self._lent:
             self._pool.close()
 
 
 def _checked(answer: Answer) -> Answer:
-    """The answer, if it is of a success."""
+    """Return the answer if it is a success; else raise its error."""
     if answer.status >= 400:
         raise_body(_error_body(answer.status, answer.read_all(_ANSWER_BYTES)))
     return answer
 
 
 def ignored(_: Progress) -> None:
-    """Ask for progress without a need for it: the supervisor then notices when its client leaves."""
+    """Ignore a progress report. Asking for progress lets the supervisor notice when its client leaves."""
 
 
 def _decoded(data: bytes | msgspec.Raw, kind: type[_Value]) -> _Value:

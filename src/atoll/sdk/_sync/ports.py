@@ -13,10 +13,10 @@ _SHORTAGE_S = 0.05
 
 
 class Forward:
-    """A listener on 127.0.0.1 whose connections go to a port of a sandbox, while the context lasts.
+    """Forwards connections from a listener on 127.0.0.1 to a port of a sandbox, while the context lasts.
 
-    ``port`` is the local port. Each connection wakes the sandbox when it sleeps; one whose dial fails is closed.
-    Leaving the context closes the listener and all its connections.
+    ``port`` is the local port. Each connection wakes the sandbox if it sleeps. If the dial fails, the
+    connection is closed. Leaving the context closes the listener and all its connections.
     """
 
     def __init__(self, link: Link, sandbox_id: str, port: int, local_port: int) -> None:
@@ -61,14 +61,14 @@ class Forward:
             try:
                 stream = listener.accept()
             except OSError:
-                # aborted, or this process is short of descriptors for a while
+                # the listener was aborted, or this process lacks descriptors for a while
                 sleep(_SHORTAGE_S)
                 continue
             if len(self._streams) >= 2 * _MOST:
                 stream.close()
                 continue
             self._streams.add(stream)
-            if self._closing:  # those that were there have been aborted
+            if self._closing:  # the connections made before were aborted
                 stream.close()
                 return
             self._background.start(self._serve, stream)
@@ -82,7 +82,7 @@ class Forward:
                 return
             both((self._pump, near, far), (self._pump, far, near))
         except (AtollError, OSError):
-            # the peer sees a closed connection, which is all that a TCP port can say
+            # the peer sees a closed connection; a TCP port cannot report more
             return
         finally:
             for stream in (near, far):
@@ -92,7 +92,7 @@ class Forward:
                     stream.close()
 
     def _pump(self, source: Stream, target: Stream) -> None:
-        """Move bytes until the source ends, and pass that end on."""
+        """Move bytes until the source ends, and pass the end on."""
         try:
             while data := source.receive(None):
                 target.send(data, None)

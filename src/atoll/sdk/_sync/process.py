@@ -29,13 +29,13 @@ from atoll.types import ExecResult, Output, check_number
 
 
 class Process:
-    """A program in a sandbox, by its ``pid``. It goes on when this object is closed or this client ends.
+    """A program in a sandbox, by its ``pid``.
 
-    Iterating gives its output, piece by piece, until it ends: what the guest kept of it (the last MiB), then
-    what comes. With ``start(…, stream=True)`` it is every byte, and the program waits while nobody reads.
-    Iterating or waiting again after a wait that was broken off, by an error, a cancellation or Ctrl-C, begins anew:
-    with what the guest kept, which may have been seen.
-    One thread or task reads at a time; the other methods may be called meanwhile.
+    The program goes on when this object is closed or this client ends. Iterating gives the output piece by
+    piece until the program ends: first what the guest kept (the last MiB), then what follows. With ``start(…,
+    stream=True)`` it gives every byte, and the program blocks while nobody reads. After an error, a
+    cancellation or Ctrl-C broke off a wait, the next one starts with what the guest kept, so output may
+    repeat. One thread or task reads at a time. The other methods may be called meanwhile.
     """
 
     def __init__(
@@ -79,20 +79,21 @@ class Process:
         on_stderr: OutputCallback | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> ExecResult:
-        """Wait until the program ends, and return how, with the output that was not read by iterating.
+        """Wait until the program ends, and return its result with the output that was not read by iterating.
 
         Args:
-            timeout_s: Seconds to wait; the program goes on when they pass. None waits as long as it runs.
-            on_stdout: Called with each piece of its output, or of its terminal, as text.
+            timeout_s: Seconds to wait. The program goes on after that. None waits as long as the program
+                runs.
+            on_stdout: Called with each piece of output, or of the terminal's output, as text.
             on_stderr: The same for standard error.
-            max_output_bytes: Kept per stream, the last ones.
+            max_output_bytes: How many bytes of each stream to keep, the last ones.
 
         Raises:
             DeadlineError: ``timeout_s`` passed.
-            ExecTimeoutError: The program ran past the ``timeout_s`` that it was started with and was killed.
-            ProcessNotFoundError: It ended more than 10 minutes ago.
+            ExecTimeoutError: The program ran past the ``timeout_s`` given at its start and was killed.
+            ProcessNotFoundError: The program ended more than 10 minutes ago.
             SandboxCrashedError: The sandbox's processes died.
-            StateError: The sandbox was put to sleep meanwhile; the program goes on when it wakes.
+            StateError: The sandbox was put to sleep meanwhile. The program goes on when the sandbox wakes.
         """
         if timeout_s is not None:
             check_number("timeout_s", timeout_s, hint="give seconds, or None to wait as long as it runs")
@@ -119,7 +120,7 @@ class Process:
         return result
 
     def kill(self) -> None:
-        """Kill it and its process group (SIGKILL). No error when it has ended.
+        """Kill the program and its process group (SIGKILL). It is no error if the program has ended.
 
         Raises:
             SandboxCrashedError: The sandbox's processes died.
@@ -130,10 +131,10 @@ class Process:
             return
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to its process group.
+        """Send a signal to the program's process group.
 
         Raises:
-            ProcessNotFoundError: It has ended.
+            ProcessNotFoundError: The program has ended.
         """
         check_number(
             "number", number, whole=True, hint="give the number of a signal, as in the module signal"
@@ -141,12 +142,14 @@ class Process:
         self._agent.call(signal_process(self.pid, int(number)))
 
     def write_stdin(self, data: bytes | str | Upload) -> None:
-        """Send to its standard input, and return when the guest has taken it all. It was started with ``stdin=True``.
+        """Write to the program's standard input, and return when the guest has taken all of it.
+
+        The program must have been started with ``stdin=True``.
 
         Raises:
-            ProcessNotFoundError: It has ended.
-            InvalidSpecError: It was started without ``stdin=True``, or its standard input is closed.
-            DeadlineError: It read nothing for 60 seconds.
+            ProcessNotFoundError: The program has ended.
+            InvalidSpecError: The program was started without ``stdin=True``, or its standard input is closed.
+            DeadlineError: The program read nothing for 60 seconds.
         """
         if isinstance(data, (str, bytes, bytearray, memoryview)):
             data = sliced(as_bytes(data))
@@ -154,17 +157,18 @@ class Process:
             self._agent.call(write_stdin(self.pid, end=False, body=None), body=data, timeout_s=None)
 
     def close_stdin(self) -> None:
-        """Close its standard input, so that it reads the end.
+        """Close the program's standard input, so that it reads the end.
 
         Raises:
-            ProcessNotFoundError: It has ended.
-            InvalidSpecError: It was started without ``stdin=True``, or its standard input is closed already.
+            ProcessNotFoundError: The program has ended.
+            InvalidSpecError: The program was started without ``stdin=True``, or its standard input is closed
+                already.
         """
         with _stdin_explained():
             self._agent.call(write_stdin(self.pid, end=True, body=b""))
 
     def close(self) -> None:
-        """Stop following its output. The program goes on."""
+        """Stop following the program's output. The program goes on."""
         if self._frames is not None:
             self._frames.close()
             self._frames = None
@@ -185,7 +189,7 @@ class Process:
 
     def _opened(self, deadline: Deadline) -> Frames:
         if self._frames is None:
-            # what is told again must not be the rest of a character that was cut in two
+            # repeated output must not be joined to the rest of a character that was cut in two
             self._decoder = Decoder()
             self._frames = Frames(self._agent.open(process_output(self.pid), deadline))
             started_from((self._frames.next()).payload)
@@ -195,7 +199,7 @@ class Process:
 
 @contextlib.contextmanager
 def _stdin_explained() -> Iterator[None]:
-    """Name the remedy where a program has no standard input."""
+    """Name the remedy in the error when a program has no standard input."""
     try:
         yield
     except InvalidSpecError as error:
@@ -204,7 +208,7 @@ def _stdin_explained() -> Iterator[None]:
 
 
 def started(agent: Agent, program: Program, *, stream: bool) -> Process:
-    """Start a program, and follow it from its first byte when ``stream``."""
+    """Start a program. With ``stream``, follow its output from the first byte."""
     frames = Frames(agent.open(start_process(program), Deadline(None, silence_s=SILENCE_S)))
     try:
         pid = started_from((frames.next()).payload)

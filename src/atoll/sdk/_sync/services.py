@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/services.py: do not edit.
-"""The program that runs in every sandbox of a template: started once, when the template is built."""
+"""The start command of a template: it starts when the template is built, and runs in all of its sandboxes."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ def started_service(
     end_at: float,
     say: Callable[[str], None],
 ) -> None:
-    """Start a program and return when it is usable: when ``ready`` ends with 0, without one a moment later.
+    """Start a program and return when it is ready.
+
+    It is ready when ``ready`` exits with 0, or a moment later if there is no ``ready``.
 
     Args:
-        sandbox: Where.
-        start: A shell line that goes on running, or nothing.
-        ready: A shell line that is tried again and again, or nothing.
-        cwd: Where both run.
-        end_at: When to give up, on the monotonic clock; ten minutes at most.
-        say: Is told how far it has come.
+        sandbox: The sandbox to start it in.
+        start: A shell line that keeps running, or "".
+        ready: A shell line that is tried until it succeeds, or "".
+        cwd: The directory that both run in.
+        end_at: When to give up, on the monotonic clock; after ten minutes at most.
+        say: Called with progress messages.
 
     Raises:
-        TemplateBuildError: It failed, or is not ready in time.
+        TemplateBuildError: The program failed, or was not ready in time.
     """
     process = sandbox.start(start, cwd=cwd) if start else None
     if start:
@@ -59,7 +61,7 @@ def started_service(
 
 
 def _has_ended(process: Process) -> bool:
-    """Wait a moment for the program's end, which must be a good one."""
+    """Wait a moment for the program's end. The end must be a successful one."""
     try:
         ended = process.wait(timeout_s=_BETWEEN_S, max_output_bytes=_OUTPUT_BYTES)
     except DeadlineError:

@@ -17,31 +17,36 @@ _Value = TypeVar("_Value")
 
 
 class Supervisor:
-    """The process that owns the sandboxes of a home. It starts by itself; nothing here is needed for daily work."""
+    """Examines and controls the process that owns the sandboxes of a home.
+
+    That process starts by itself; daily work needs nothing here.
+    """
 
     @staticmethod
     def hello() -> Hello | None:
-        """Who runs, of whatever version, or None when none does. Starts nothing."""
+        """Return who runs, of any version, or None if no supervisor runs. Starts nothing."""
         return _if_running("GET", "/hello", Hello)
 
     @staticmethod
     def started_by(start: Callable[[], None]) -> None:
-        """Have ``start`` called whenever this process would start a supervisor, which it does from now on no more.
+        """From now on, call ``start`` whenever this process would start a supervisor itself.
 
-        For a process that lacks the rights to. ``start`` is called in a thread, and returns when one runs.
+        This is for a process that lacks the rights to start one. ``start`` is called in a thread, and returns
+        when a supervisor runs.
         """
         _spawn.start_by(start)
 
     @staticmethod
     def sandboxes() -> Listed | None:
-        """What a supervisor of whatever version has, or None when none runs. Starts nothing."""
+        """Return what a supervisor of any version has, or None if none runs. Starts nothing."""
         return _if_running("GET", "/list", Listed)
 
     @staticmethod
     def sharing(kept: int = 64) -> contextlib.AbstractContextManager[None]:
-        """A context in which all calls of this process go over the same connections, for programs that make many.
+        """Return a context in which all calls of this process share connections.
 
-        Without it each call that is not one of an object, like ``Sandbox.get``, connects anew.
+        It suits programs that make many calls. Without it, each call that does not belong to an object, like
+        ``Sandbox.get``, makes a new connection.
 
         Args:
             kept: How many idle connections to keep at most.
@@ -50,18 +55,22 @@ class Supervisor:
 
     @staticmethod
     def suspend_all() -> SuspendedAll | None:
-        """Suspend every sandbox of a supervisor of whatever version; None when none runs. Starts nothing."""
+        """Suspend every sandbox of a supervisor of any version.
+
+        Returns None if none runs, and starts nothing.
+        """
         return _if_running("POST", "/suspend-all", SuspendedAll)
 
     @staticmethod
     def stop(*, force: bool = False) -> bool:
-        """Suspend every sandbox and end the supervisor; False when none runs.
+        """Suspend every sandbox and end the supervisor. Returns False if none runs.
 
         Args:
-            force: End it even if a sandbox could not be suspended; that one goes on without a supervisor.
+            force: End the supervisor even if a sandbox could not be suspended. That sandbox goes on without a
+                supervisor.
 
         Raises:
-            SupervisorError: It has not ended a minute after it said it would.
+            SupervisorError: The supervisor has not ended a minute after it said it would.
         """
         with contextlib.closing(Link(may_start=False)) as link:
             before = in_thread(_spawn.running_pid, link.home)
@@ -76,7 +85,9 @@ class Supervisor:
 
     @staticmethod
     def doctor() -> DoctorReport:
-        """Look for what can stop a sandbox from running on this host. Needs and starts no supervisor.
+        """Look for what can stop a sandbox from running on this host.
+
+        This needs no supervisor and starts none.
 
         Raises:
             SupervisorError: The examination itself failed.
@@ -86,13 +97,13 @@ class Supervisor:
 
     @staticmethod
     def leftovers() -> list[Leftover]:
-        """What a crash left on the host and nothing owns."""
+        """List what a crash left on the host and nothing owns."""
         with contextlib.closing(Link()) as link:
             return link.call("GET", "/v1/leftovers", list[Leftover])
 
     @staticmethod
     def collect() -> list[Leftover]:
-        """Remove what a crash left over, and return what was removed."""
+        """Remove what a crash left on the host, and return what was removed."""
         with contextlib.closing(Link()) as link:
             return link.call("DELETE", "/v1/leftovers", list[Leftover], timeout_s=LONG_S)
 

@@ -13,19 +13,22 @@ _Teams = list[TeamInfo]
 
 
 class Teams:
-    """Who shares a server, and how much each may use. Sandboxes of no team have no quotas."""
+    """Makes and lists the teams that share a server, and sets their quotas.
+
+    Sandboxes without a team have no quotas.
+    """
 
     @staticmethod
     def create(name: str, quotas: Quotas | None = None) -> TeamInfo:
         """Make a team.
 
         Args:
-            name: 1 to 32 lowercase letters, digits and dashes; it is what the team is known by from now on.
-            quotas: How much it may use; None is as much as it likes.
+            name: 1 to 32 lowercase letters, digits and dashes; the team is known by this name from now on.
+            quotas: How much the team may use. None means no limits.
 
         Raises:
-            InvalidSpecError: It is no name, or a quota makes no sense.
-            NameTakenError: There is a team of that name.
+            InvalidSpecError: The name or a quota is invalid.
+            NameTakenError: Another team has that name.
         """
         quotas = Quotas() if quotas is None else quotas
         check_kind("quotas", quotas, Quotas)
@@ -35,37 +38,39 @@ class Teams:
 
     @staticmethod
     def list() -> _Teams:
-        """All teams of the home, oldest first."""
+        """List the teams of the home, oldest first."""
         with contextlib.closing(Link()) as link:
             return link.call("GET", "/v1/teams", list[TeamInfo])
 
     @staticmethod
     def get(name: str) -> TeamInfo:
-        """What is known of a team.
+        """Return what is known of a team.
 
         Raises:
-            TeamNotFoundError: There is none of that name.
+            TeamNotFoundError: No team has that name.
         """
         with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/teams/{ref(name)}", TeamInfo)
 
     @staticmethod
     def use(name: str) -> TeamUse:
-        """What a team uses now. Its disk is measured anew when the last measure is older than a few seconds.
+        """Return what a team uses now.
+
+        Its disk use is measured again if the last figure is older than a few seconds.
 
         Raises:
-            TeamNotFoundError: There is none of that name.
+            TeamNotFoundError: No team has that name.
         """
         with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/teams/{ref(name)}/use", TeamUse, timeout_s=LONG_S)
 
     @staticmethod
     def set_quotas(name: str, quotas: Quotas) -> TeamInfo:
-        """Replace a team's quotas. What it uses beyond them it keeps; it gets no more.
+        """Replace a team's quotas. The team keeps what it uses beyond them, but gets no more.
 
         Raises:
-            TeamNotFoundError: There is none of that name.
-            InvalidSpecError: A quota makes no sense.
+            TeamNotFoundError: No team has that name.
+            InvalidSpecError: A quota is invalid.
         """
         check_kind("quotas", quotas, Quotas)
         with contextlib.closing(Link()) as link:
@@ -74,11 +79,11 @@ class Teams:
 
     @staticmethod
     def delete(name: str) -> None:
-        """Forget a team and its keys, which open nothing any more.
+        """Forget a team and its keys. The keys become invalid.
 
         Raises:
-            TeamNotFoundError: There is none of that name.
-            InUseError: It owns sandboxes, snapshots, volumes or templates.
+            TeamNotFoundError: No team has that name.
+            InUseError: The team owns sandboxes, snapshots, volumes or templates.
         """
         with contextlib.closing(Link()) as link:
             link.delete(f"/v1/teams/{ref(name)}")

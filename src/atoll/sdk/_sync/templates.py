@@ -36,34 +36,35 @@ _Templates = list[TemplateInfo]
 
 
 class Templates:
-    """Named states that sandboxes start from: ``Sandbox.create(template="NAME:TAG")``.
+    """Builds, lists, tags and deletes templates: named states for ``Sandbox.create(template="NAME:TAG")``.
 
-    ``team`` is who asks: names are its own, and templates of others count only when they are public. None is whoever
-    owns the home, who sees all, and whose names are those of no team.
+    ``team`` is the team that asks. Names are looked up among its own templates, and it sees others only if
+    they are public. None means the owner of the home, who sees all templates and whose names belong to no
+    team.
     """
 
     @staticmethod
     def list(*, team: str | None = None) -> _Templates:
-        """All templates, or a team's own, oldest first."""
+        """List the templates of the home, or of one team, oldest first."""
         with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/templates{of_team(team)}", list[TemplateInfo])
 
     @staticmethod
     def get(template: str, *, team: str | None = None) -> TemplateInfo:
-        """One, by its id, its name, or ``TEAM/NAME``.
+        """Return what is known of a template, by its id, its name, or ``TEAM/NAME``.
 
         Raises:
-            TemplateNotFoundError: There is none that the team may see.
+            TemplateNotFoundError: The team sees no such template.
         """
         with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/templates/{ref(template)}{of_team(team)}", TemplateInfo)
 
     @staticmethod
     def resolve(template: str, team: str | None = None) -> Resolved:
-        """What a sandbox of ``NAME`` or ``NAME:TAG`` starts from.
+        """Return what a sandbox of ``NAME`` or ``NAME:TAG`` starts from.
 
         Raises:
-            TemplateNotFoundError: There is no such template, or it has no such tag.
+            TemplateNotFoundError: There is no such template, or the template has no such tag.
         """
         with contextlib.closing(Link()) as link:
             return resolved(link, template, team)
@@ -76,19 +77,22 @@ class Templates:
         *,
         tags: Sequence[str] = (),
     ) -> Resolved:
-        """Make a snapshot the newest build of a template of that name; it belongs to the template from then on.
+        """Make a snapshot the newest build of the template of that name.
+
+        From then on it belongs to the template.
 
         Args:
-            name: Lower case letters, digits, ``-`` and ``_``; a tag may follow. None gives it no name.
-            snapshot: Which; or a sandbox, of which one is taken for that, and none is left if this fails.
-            team: Whose template.
-            tags: What stands for that build from now on; none is ``default``.
+            name: Lower case letters, digits, ``-`` and ``_``; a tag may follow. None leaves the template
+                unnamed.
+            snapshot: The snapshot, or a sandbox to take one of. If this fails, that snapshot is removed.
+            team: The team that owns the template.
+            tags: Tags that mean this build from now on. An empty list means ``default``.
 
         Raises:
-            InvalidSpecError: The name or a tag is no good.
-            SnapshotNotFoundError: There is no such snapshot, or it is another team's.
-            InUseError: It belongs to a template already.
-            StateError, NoSpaceError, QuotaError: The sandbox can have no snapshot.
+            InvalidSpecError: The name or a tag is invalid.
+            SnapshotNotFoundError: There is no such snapshot, or another team owns it.
+            InUseError: The snapshot belongs to a template already.
+            StateError, NoSpaceError, QuotaError: No snapshot of the sandbox can be taken.
         """
         if isinstance(snapshot, Sandbox):
             path = f"/v1/sandboxes/{ref(snapshot.id)}/template"
@@ -100,21 +104,23 @@ class Templates:
 
     @staticmethod
     def delete(template: str, *, team: str | None = None) -> None:
-        """Forget a template: its builds are cancelled, its snapshots go as soon as no sandbox stands on them.
+        """Forget a template. Its builds are cancelled.
+
+        Its snapshots go as soon as no sandbox depends on them.
 
         Raises:
-            TemplateNotFoundError: The team has none of that name.
+            TemplateNotFoundError: The team has no template of that name.
         """
         with contextlib.closing(Link()) as link:
             link.delete(f"/v1/templates/{ref(template)}{of_team(team)}")
 
     @staticmethod
     def tag(template: str, tags: Sequence[str], *, team: str | None = None) -> BuildInfo:
-        """Let more tags stand for the build that ``NAME:TAG`` stands for.
+        """Add tags to the build that ``NAME:TAG`` means.
 
         Raises:
-            TemplateNotFoundError: There is no such template, or it has no such tag.
-            InvalidSpecError: A tag is no good, or there is none.
+            TemplateNotFoundError: There is no such template, or the template has no such tag.
+            InvalidSpecError: A tag is invalid, or no tag is given.
         """
         body = TagsRequest(tags=[*tags], team=team)
         with contextlib.closing(Link()) as link:
@@ -122,11 +128,11 @@ class Templates:
 
     @staticmethod
     def untag(template: str, tags: Sequence[str], *, team: str | None = None) -> None:
-        """Forget tags of a template; those that it has not are no error.
+        """Remove tags from a template. Tags that it does not have are no error.
 
         Raises:
             TemplateNotFoundError: There is no such template.
-            InvalidSpecError: ``default`` is among them, or there is none.
+            InvalidSpecError: ``default`` is among the tags, or no tag is given.
         """
         with contextlib.closing(Link()) as link:
             link.send(
@@ -135,10 +141,10 @@ class Templates:
 
     @staticmethod
     def publish(template: str, public: bool, *, team: str | None = None) -> TemplateInfo:
-        """Let every team make sandboxes of a template, or only its own.
+        """Let every team make sandboxes of a template, or only the team that owns it.
 
         Raises:
-            TemplateNotFoundError: The team has none of that name.
+            TemplateNotFoundError: The team has no template of that name.
         """
         body = PublishRequest(public=public, team=team)
         with contextlib.closing(Link()) as link:
@@ -146,14 +152,15 @@ class Templates:
 
     @staticmethod
     def from_dockerfile(text: str, args: Mapping[str, str] | None = None) -> Dockerfile:
-        """What a Dockerfile says: ``.spec()`` is the template, ``.notes`` is what of it has no effect.
+        """Read a Dockerfile. ``.spec()`` returns the template; ``.notes`` lists what has no effect.
 
         Args:
-            text: The file's content. It has one stage.
-            args: Values for what it declares with ``ARG``.
+            text: The file's content, with one stage.
+            args: Values for what the file declares with ``ARG``.
 
         Raises:
-            InvalidSpecError: It is no Dockerfile, or asks for what a template cannot be.
+            InvalidSpecError: The text is not a Dockerfile, or asks for something that templates do not
+                support.
         """
         from atoll.sdk._dockerfile import Dockerfile
 
@@ -173,25 +180,25 @@ class Templates:
     ) -> BuildInfo:
         """Build a template, and return when sandboxes can be made of it.
 
-        Its steps run in a sandbox. Those that were built before, for the same team and on the same base, are not run
-        again. A call that is cancelled or fails leaves nothing behind but the steps that were done, and its entry.
+        The steps run in a sandbox. Steps that were built before for the same team on the same base are not
+        run again. A call that is cancelled or fails leaves only the completed steps and its entry.
 
         Args:
             spec: What to build.
             name: Lower case letters, digits, ``-`` and ``_``; a tag may follow.
-            team: Whose template.
-            tags: What stands for the build then; none is ``default``.
+            team: The team that owns the template.
+            tags: Tags that mean the build when it is ready. An empty list means ``default``.
             context: Directory of this host that copy steps take files from.
-            public: Whether other teams may use it; None leaves it as it is.
+            public: Whether other teams may use it; None leaves this as it is.
             on_line: Called with each line of its log.
-            timeout_s: Seconds for what it runs and copies; pulling and keeping states have bounds of their own.
+            timeout_s: Seconds for running and copying. Pulling and storing states have their own bounds.
 
         Raises:
-            InvalidSpecError: The name, a tag or the spec is no good.
+            InvalidSpecError: The name, a tag or the spec is invalid.
             TemplateBuildError: A step failed.
-            TemplateNotFoundError: There is no template to start from.
+            TemplateNotFoundError: The template to start from does not exist.
             ImageNotFoundError, ImagePullError: There is no such image.
-            QuotaError: As many builds of the team go on as may.
+            QuotaError: The team has as many builds under way as it may.
             NoSpaceError: The disk under the home is full.
         """
         check_kind("spec", spec, TemplateSpec)
@@ -217,20 +224,21 @@ class Templates:
         on_line: Callable[[BuildLine], Any] | None = None,
         timeout_s: float = BUILD_S,
     ) -> BuildInfo:
-        """Do a build that waits; the other arguments and errors are those of ``build``.
+        """Carry out a waiting build. The other arguments and errors are those of ``build``.
 
         Args:
-            build_id: Which.
+            build_id: The build's id.
             spec: What to build.
-            team: Whose template.
+            team: The team that owns the template.
             context: Directory of this host that copy steps take files from.
-            archives: Tars, gzipped or not, that copy steps may name instead. Their content is not trusted.
-            on_begun: Called when nobody else can begin it any more.
+            archives: Tars, gzipped or not, that copy steps may name instead, by name. Their content is not
+                trusted.
+            on_begun: Called once nobody else can begin the build.
             on_line: Called with each line of its log.
-            timeout_s: Seconds for what it runs and copies; pulling and keeping states have bounds of their own.
+            timeout_s: Seconds for running and copying. Pulling and storing states have their own bounds.
 
         Raises:
-            StateError: It was begun before.
+            StateError: The build was begun before.
         """
         from atoll.sdk._sync.building import Builder, failure
 
@@ -246,7 +254,8 @@ class Templates:
                     call(on_begun, build)
                 ready = FinishRequest(state="ready", snapshot_id=builder.run(), image=builder.image)
                 build = link.call("POST", f"{path}/finish", BuildInfo, ready, timeout_s=LONG_S)
-                if build.state != "ready":  # somebody else ended it: who cancelled it, or a new supervisor
+                # another party ended the build: it was cancelled, or a new supervisor ended it
+                if build.state != "ready":
                     raise TemplateBuildError(f"the build is {build.state}: {build.reason}")
                 return build
             except BaseException as error:
@@ -255,7 +264,7 @@ class Templates:
                 )
                 over = FinishRequest(state=state, step=builder.step, reason=failure(error))
                 with shielded(_END_S), contextlib.suppress(AtollError):
-                    # whoever cannot be told finds the hold gone
+                    # if this call fails, the supervisor notices that the held connection is gone
                     link.call("POST", f"{path}/finish", BuildInfo, over, timeout_s=_END_S)
                 raise
             finally:
@@ -271,17 +280,17 @@ class Templates:
         limits: Limits | None = None,
         public: bool | None = None,
     ) -> BuildInfo:
-        """Have a build that waits to be begun, of the template of that name, made if missing.
+        """Make a build that waits to be begun. The template of that name is made if it is missing.
 
         Args:
             name: Lower case letters, digits, ``-`` and ``_``; a tag may follow.
             team: Whose template.
-            tags: What stands for the build when it is ready; none is ``default``.
+            tags: Tags that mean the build when it is ready. An empty list means ``default``.
             limits: Limits of the build and of the template's sandboxes.
-            public: Whether other teams may use it; None leaves it as it is.
+            public: Whether other teams may use it; None leaves this as it is.
 
         Raises:
-            InvalidSpecError: The name or a tag is no good.
+            InvalidSpecError: The name or a tag is invalid.
         """
         body = TemplateRequest(
             name=name, team=team, tags=[*tags], limits=(limits or Limits()).check(), public=public
@@ -291,20 +300,20 @@ class Templates:
 
     @staticmethod
     def build_info(build_id: str) -> BuildInfo:
-        """What is known of a build.
+        """Return what is known of a build.
 
         Raises:
-            TemplateNotFoundError: There is none of that id.
+            TemplateNotFoundError: No build has that id.
         """
         with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/builds/{ref(build_id)}", BuildInfo)
 
     @staticmethod
     def cancel(build_id: str, *, reason: str = "it was cancelled") -> BuildInfo:
-        """End a build that waits or goes on, whoever does it; one that has ended stays what it is.
+        """End a build that waits or runs, no matter who runs it. A build that has ended does not change.
 
         Raises:
-            TemplateNotFoundError: There is none of that id.
+            TemplateNotFoundError: No build has that id.
         """
         body = FinishRequest(state="cancelled", reason=reason)
         with contextlib.closing(Link()) as link:
@@ -313,6 +322,6 @@ class Templates:
 
     @staticmethod
     def forget_steps() -> None:
-        """Erase what earlier builds have kept of their steps, so that the next ones do all of them anew."""
+        """Erase the stored steps of earlier builds, so that the next builds run all their steps."""
         with contextlib.closing(Link()) as link:
             link.delete("/v1/steps")

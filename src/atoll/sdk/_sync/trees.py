@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/trees.py: do not edit.
-"""Files and whole directories between the host and a sandbox."""
+"""Copies files and whole directories between the host and a sandbox."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def upload(
         agent.call(put_tree(path, user), body=body, timeout_s=None)
         return
     if not stat.S_ISREG(status.st_mode):
-        # opening a pipe waits for its other end, a device may have no end
+        # opening a pipe waits for its other end, and a device may have no end
         raise InvalidSpecError(f"{local} is neither a file nor a directory", hint="`write` takes open files")
     request = put_file(path, user, mode=stat.S_IMODE(status.st_mode), body=None)
-    # what the kernel makes up, as below /proc, tells no size
+    # files that the kernel makes up, as below /proc, report no size
     size = status.st_size or None
     body = _file_pieces(local, size, on_progress)
     agent.call(request, body=body, length=size, timeout_s=None)

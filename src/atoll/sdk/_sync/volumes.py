@@ -14,10 +14,10 @@ _Volumes = list[VolumeInfo]
 
 
 class Volumes:
-    """Directories that outlive sandboxes: make, list, look into, delete. ``Sandbox.create(volumes=…)`` mounts them.
+    """Makes, lists and deletes directories that outlive sandboxes. ``Sandbox.create(volumes=…)`` mounts them.
 
-    A volume has an id, and a name that is unique among those of its team; None is nobody's team. Where a method takes
-    either, a name is looked for among those of ``team``.
+    A volume has an id, and a name that is unique among those of its team; None means no team. Where a method
+    takes either, it looks for a name among those of ``team``.
     """
 
     @staticmethod
@@ -26,10 +26,10 @@ class Volumes:
 
         Args:
             name: 1 to 128 letters, digits, ``-`` and ``_``.
-            team: Whose it is.
+            team: The team that owns the volume.
 
         Raises:
-            InvalidSpecError: It is no name.
+            InvalidSpecError: The name is invalid.
             NameTakenError: Another volume of the team has that name.
             NoSpaceError: The disk under the home is full.
         """
@@ -38,16 +38,16 @@ class Volumes:
 
     @staticmethod
     def list(*, team: str | None = None) -> _Volumes:
-        """All volumes of the home, or those of one team, oldest first."""
+        """List the volumes of the home, or of one team, oldest first."""
         with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/volumes{team_query(team)}", list[VolumeInfo])
 
     @staticmethod
     def get(id_or_name: str, *, team: str | None = None) -> VolumeInfo:
-        """What is known of a volume.
+        """Return what is known of a volume.
 
         Raises:
-            VolumeNotFoundError: There is none with that id or name.
+            VolumeNotFoundError: No volume has that id or name.
         """
         with contextlib.closing(Link()) as link:
             path = f"/v1/volumes/{ref(id_or_name)}{team_query(team)}"
@@ -55,21 +55,21 @@ class Volumes:
 
     @staticmethod
     def delete(id_or_name: str, *, team: str | None = None) -> None:
-        """Erase a volume with all that is in it.
+        """Erase a volume with all its content.
 
         Raises:
-            VolumeNotFoundError: There is none with that id or name.
-            InUseError: A sandbox mounts it, asleep or not.
+            VolumeNotFoundError: No volume has that id or name.
+            InUseError: A sandbox mounts the volume, asleep or not.
         """
         with contextlib.closing(Link()) as link:
             link.delete(f"/v1/volumes/{ref(id_or_name)}{team_query(team)}")
 
     @staticmethod
     def files(id_or_name: str, *, team: str | None = None) -> VolumeFiles:
-        """Its files, to be read and written without a sandbox, also while sandboxes use it."""
+        """Return the files of a volume, for use without a sandbox, even while sandboxes use the volume."""
         return VolumeFiles(id_or_name, team)
 
 
 def team_query(team: str | None) -> str:
-    """The part of a URL that names a team."""
+    """Return the part of a URL that names a team."""
     return "" if team is None else f"?team={ref(team)}"

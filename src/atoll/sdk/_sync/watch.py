@@ -1,5 +1,5 @@
 # Made by scripts/unasync.py from sdk/_async/watch.py: do not edit.
-"""What happens in a directory of a sandbox, as it happens."""
+"""Reports what happens in a directory of a sandbox, as it happens."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from atoll.types import WatchEvent
 
 
 class Watch:
-    """Iterating waits for the next change, for as long as the sandbox lives. Close it, or use it as a context.
+    """Reports changes in a directory.
 
-    The path of each event is relative to the watched directory.
+    Iterating waits for the next change, as long as the sandbox lives. Close the watch, or use it as a
+    context. The path of each event is relative to the watched directory.
     """
 
     def __init__(self, frames: Frames, path: str, sandbox_id: str) -> None:
@@ -39,7 +40,7 @@ class Watch:
 
         Raises:
             SandboxCrashedError: The sandbox's processes died.
-            StateError: The sandbox was put to sleep by somebody meanwhile, or an earlier wait was cancelled.
+            StateError: Somebody put the sandbox to sleep meanwhile, or an earlier wait was cancelled.
         """
         while True:
             frame = self._frames.next()
@@ -47,7 +48,7 @@ class Watch:
                 return watch_event_from(frame.payload)
 
     def abort(self) -> None:
-        """Make a waiting ``next`` end with an error, in whatever thread or task it waits."""
+        """Make a waiting ``next`` end with an error, in any thread or task."""
         self._frames.abort()
 
     def close(self) -> None:
