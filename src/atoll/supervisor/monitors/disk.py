@@ -34,7 +34,7 @@ class DiskMonitor:
     """Measures a running machine's disk whenever its kernel asks, and tells it how much may be added.
 
     Args:
-        running machine: The machine to watch.
+        running: The machine to watch.
         layers: Measures disks.
         limits: Returns the sandbox's current limits.
         seldom: Whether its limit is now the default one, which most sandboxes never come near.
