@@ -1,3 +1,3 @@
-"""The supervisor: the one process of a home that owns its sandboxes. Others reach it over its sockets."""
+"""The supervisor: the one process that owns a home's sandboxes. Other processes reach it over its sockets."""
 
 __all__: list[str] = []

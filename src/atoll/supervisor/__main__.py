@@ -1,6 +1,6 @@
-"""``python -m atoll.supervisor --home PATH --run PATH``: one supervisor, until it is stopped or idle.
+"""``python -m atoll.supervisor --home PATH --run PATH``: runs one supervisor until it is stopped or idle.
 
-``doctor`` after the options says what can stop a sandbox from running, as JSON, and starts nothing.
+``doctor`` after the options reports as JSON what can prevent a sandbox from running, and starts nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger("atoll.supervisor")
 
 
 def main() -> int:
-    """Run what the command line asks for; gives the exit code."""
+    """Run what the command line asks for, and return the exit code."""
     arguments = _arguments(sys.argv[1:])
     home = Home(arguments.home, run=arguments.run) if arguments.home else Home.default()
     if arguments.command == "doctor":
@@ -49,20 +49,20 @@ def main() -> int:
                 _supervise(home, settings)
     except Exception as error:  # the client that started this process shows it
         _log.critical("the supervisor cannot go on", exc_info=error)
-        with contextlib.suppress(OSError):  # without a run directory nobody can be told
+        with contextlib.suppress(OSError):  # without a run directory there is nowhere to report this
             write_atomically(error_file, msgspec.json.encode(error_body(error)))
         return 1
     return 0
 
 
 def _supervise(home: Home, settings: Settings) -> None:
-    # First of all: on a full disk not even the way to the database can be gone without some room.
+    # First of all: on a full disk, even opening the database needs some space.
     EmergencyReserve(home.database.with_name(BALLAST)).begin()
     start_logging(home.log, settings.log_level)
     holder = ensure_holder(home)
     join_holder(holder)
     lower_rights()
-    # Not before: these may start threads, and only a process of one thread can enter a user namespace.
+    # Not earlier: these may start threads, and only a process with one thread can enter a user namespace.
     from atoll.supervisor.serving import serve
 
     kind = "engine" if settings.disk == "engine" else disk_kind(home.path, holder)
@@ -72,7 +72,7 @@ def _supervise(home: Home, settings: Settings) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Hold the supervisor's lock; False when another one has it."""
+    """Hold the supervisor's lock. Yields False if another supervisor holds it."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:

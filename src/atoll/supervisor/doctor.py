@@ -1,4 +1,4 @@
-"""What can stop a sandbox from running here, in plain words. Needs no supervisor and starts none."""
+"""Reports in plain words what can prevent a sandbox from running. Needs no supervisor and starts none."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _LITTLE_ROOM_BYTES = 2 * GIB
 
 
 def examine(home: Home) -> DoctorReport:
-    """Look at this host, trying for real where that is possible."""
+    """Examine this host, by real attempts where possible."""
     checks = asyncio.run(check_host(home))
     findings = [
         Finding(name=check.name, level=check.level, message=check.message, remedy=check.remedy)
         for check in checks
     ]
     if any(finding.name == "home" and finding.level == "error" for finding in findings):
-        # the rest was not looked at, or lies in it
+        # the rest was not examined, or is part of it
         return report([*findings, programs_finding()])
     lacks_ids = any(check.name == "one id" for check in checks)
     good = {check.name for check in checks if check.level == "ok"}
@@ -58,12 +58,12 @@ def examine(home: Home) -> DoctorReport:
 
 
 def report(findings: list[Finding]) -> DoctorReport:
-    """What follows from the findings: with an error among them no sandbox can run."""
+    """The report of the findings: if one is an error, no sandbox can run."""
     return DoctorReport(fit=all(finding.level != "error" for finding in findings), findings=findings)
 
 
 def limits_finding(means: Means) -> Finding:
-    """How each limit holds here."""
+    """How each limit is enforced here."""
     by_hold: dict[str, list[str]] = {}
     for name, held in holding(means).items():
         by_hold.setdefault(held.hold, []).append(name)
@@ -72,7 +72,7 @@ def limits_finding(means: Means) -> Finding:
 
 
 def defaults_finding(means: Means, memory_bytes: int, disk: DiskUsage) -> Finding:
-    """What a sandbox may use that asks for no limits, and how much of the host's disk is left for all of them."""
+    """What a sandbox without limits may use, and how much of the host's disk is left for all of them."""
     limits = default_limits(memory_bytes, disk.total)
     text = f"{limits.memory_mib:,} MiB of memory, {limits.processes:,} processes, {limits.open_files:,} open files"
     if not means.layers:
@@ -91,7 +91,7 @@ def defaults_finding(means: Means, memory_bytes: int, disk: DiskUsage) -> Findin
 
 
 def database_finding(home: Home) -> Finding:
-    """Whether the home's database was found damaged once, and replaced."""
+    """Whether the home's database was once found damaged and replaced."""
     aside = home.database.with_name(f"{home.database.name}.damaged")
     if not aside.exists():
         return Finding(name="database", level="ok", message="no damaged database was found")
@@ -104,7 +104,7 @@ def database_finding(home: Home) -> Finding:
 
 
 def programs_finding() -> Finding:
-    """Whether the programs that come with this package are there."""
+    """Whether the programs of this package are present."""
     try:
         paths = [runsc_path(), agent_path()]
     except AtollError as error:
@@ -115,7 +115,7 @@ def programs_finding() -> Finding:
 
 
 def image_finding(home: Home, *, lacks_ids: bool) -> Finding:
-    """Whether the image ``base`` is there, or where it can come from."""
+    """Whether the image ``base`` is present, or where it can come from."""
     if Images(home.images).get("base"):
         return _image("ok", "the image base is there")
     if ready_base(os.uname().machine):

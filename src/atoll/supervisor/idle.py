@@ -1,4 +1,4 @@
-"""When the supervisor leaves by itself."""
+"""Decides when the supervisor exits by itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
-    """What is going on. ``asked_at_s`` is when a client last asked for something."""
+    """What is going on. ``asked_at_s`` is the time of the last client request."""
 
     states: tuple[str, ...]
     clients: int
@@ -19,7 +19,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def may_leave(activity: Activity, *, now_s: float, idle_exit_s: float) -> bool:
-    """Whether nothing runs and nobody has asked for anything for ``idle_exit_s`` seconds."""
+    """Whether nothing runs and no client has asked for anything for ``idle_exit_s`` seconds."""
     if (
         activity.busy
         or activity.clients
@@ -30,17 +30,18 @@ def may_leave(activity: Activity, *, now_s: float, idle_exit_s: float) -> bool:
 
 
 def may_end_holder(states: Iterable[str]) -> bool:
-    """Whether nothing needs the home's namespaces: what is suspended can live without."""
+    """Whether nothing needs the home's namespaces: suspended sandboxes do not."""
     return not any(state in ("running", "paused", "creating") for state in states)
 
 
 class Keeper:
-    """Notes what clients do and tells when the supervisor may leave.
+    """Notes what clients do and tells when the supervisor may exit.
 
     Args:
-        idle_exit_s: Seconds of idleness until then.
-        look: Tells the states of the sandboxes, the number of clients and whether an operation is going on.
-        clock: Monotonic seconds.
+        idle_exit_s: Seconds of idleness before it exits.
+        look: Returns the states of the sandboxes, the number of clients, and whether an operation is going
+            on.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -55,11 +56,11 @@ class Keeper:
         self._asked_at_s = clock()
 
     def note(self) -> None:
-        """A client has asked for something just now."""
+        """Note a client request."""
         self._asked_at_s = self._clock()
 
     def may_leave(self) -> bool:
-        """Whether the supervisor may leave now."""
+        """Whether the supervisor may exit now."""
         states, clients, busy = self._look()
         if clients or busy or not may_end_holder(states):
             self.note()
@@ -67,7 +68,7 @@ class Keeper:
         return may_leave(activity, now_s=self._clock(), idle_exit_s=self._idle_exit_s)
 
     async def until_idle(self) -> None:
-        """Return when the supervisor may leave."""
+        """Return when the supervisor may exit."""
         pause_s = min(1.0, max(0.05, self._idle_exit_s / 10))
         while not self.may_leave():  # noqa: ASYNC110 - what it looks at has no event
             await asyncio.sleep(pause_s)

@@ -1,4 +1,4 @@
-"""Lists of sandboxes: filters and pages."""
+"""Filters lists of sandboxes and divides them into pages."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def page(
     limit: int = 100,
     cursor: str | None = None,
 ) -> SandboxPage:
-    """The sandboxes that match, oldest first, ``limit`` of them after ``cursor``.
+    """The sandboxes that match, the oldest first, ``limit`` of them after ``cursor``.
 
-    The cursor names the last one shown, so a page neither repeats nor leaves out what lived all the time.
+    The cursor names the last sandbox shown, so pages neither repeat nor omit a sandbox that exists
+    throughout.
 
     Raises:
-        InvalidSpecError: The limit or the cursor is no good.
+        InvalidSpecError: The limit or the cursor is invalid.
     """
     if not 1 <= limit <= LIMIT_MAX:
         raise InvalidSpecError(f"limit is {limit}", hint=f"give 1 to {LIMIT_MAX}")

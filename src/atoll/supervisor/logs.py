@@ -1,4 +1,4 @@
-"""The console of sandboxes, and the supervisor's own log."""
+"""Reads the consoles of sandboxes, and writes the supervisor's own log."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ _LOGS_KEPT = 2
 
 
 def read_page(path: Path, offset: int) -> LogsPage:
-    """Kept text from a byte on, at most 256 KiB, never ending inside a character that is complete in the file.
+    """The stored text from a byte offset on, at most 256 KiB.
 
-    What lies more than 16 MiB before the end is passed over: it will be forgotten soon, and a guest that floods its
-    log must not keep readers busy.
+    A character complete in the file is never split.
+
+    Text more than 16 MiB before the end is skipped: it will be dropped soon, and a guest that floods its log
+    must not keep readers busy.
     """
     end = path.lstat().st_size if path.exists() else 0
     newest = end - _NEWEST_BYTES
@@ -32,8 +34,9 @@ def read_page(path: Path, offset: int) -> LogsPage:
 
 
 def start_logging(path: Path, level: str) -> None:
-    """Write this process's log into a file that is rotated at 4 MiB, twice."""
-    # Its trouble would be told on standard error, which is the same file: a full disk is told to whoever asks.
+    """Write this process's log to a file that is rotated at 4 MiB, keeping two older files."""
+    # Logging errors would go to standard error, which is the same file. Clients are told about a full disk
+    # anyway.
     logging.raiseExceptions = False
     handler = logging.handlers.RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=_LOGS_KEPT)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -45,7 +48,10 @@ def start_logging(path: Path, level: str) -> None:
 
 
 def _whole_characters(data: bytes) -> bytes:
-    """Without the beginning of a character at the end whose rest may still come; never empties what is not empty."""
+    """Cut off an incomplete character at the end, whose rest may still come.
+
+    The result is never empty for data.
+    """
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 == 0x80:

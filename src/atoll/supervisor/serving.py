@@ -1,4 +1,4 @@
-"""One run of the supervisor on the real host."""
+"""Runs the supervisor once on the real host."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _log = logging.getLogger(__name__)
 
 
 async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bool) -> bool:
-    """Serve clients until somebody wants it to stop or it is idle; whether the holder may end too.
+    """Serve clients until asked to stop or idle. Returns whether the holder may end too.
 
     Args:
         disks: How the disks of new sandboxes are kept.
-        complete: Whether the kernel gives this process the complete kind of overlay.
+        complete: Whether the kernel gives this process overlays with all features.
     """
     _raise_descriptor_limit()
     stopping = Stopping()
@@ -72,7 +72,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
 
 
 async def _keep_holder(home: Home) -> None:
-    """Have a new holder take the place of one that died: without any, the sandboxes would die with this process."""
+    """Replace a holder that died: without one, the sandboxes would die with this process."""
     while True:
         await asyncio.sleep(_HOLDER_LOOK_S)
         try:
@@ -127,6 +127,6 @@ def _stacking(disks: DiskKind, complete: bool) -> Stacking:
 
 
 def _raise_descriptor_limit() -> None:
-    """Allow what the host allows: a link takes nine descriptors, and each connection through a relay two."""
+    """Raise the limit to the host's maximum: a link needs nine descriptors, a relayed connection two."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,4 +1,4 @@
-"""What the environment says, read once when the supervisor starts."""
+"""The settings from the environment, read once when the supervisor starts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from atoll.errors import InvalidSpecError
 
 MIB = 1 << 20
 _MOST = 1e9
-# Beyond these the supervisor itself, some 15 ms of one processor for each copy, is what the others wait for.
+# With more, the others wait for the supervisor itself, which needs some 15 ms of one processor for each copy.
 _RESTORES_MOST = 8
 
 
 def restores_for(processors: int) -> int:
-    """How many machines to restore beside each other: each keeps a processor busy but for a tenth of the time."""
+    """How many machines to restore at once: each keeps a processor busy for nine tenths of the time."""
     return min(processors + 1, _RESTORES_MOST)
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """How many processors this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -31,16 +31,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         pool_size: ``ATOLL_POOL_SIZE``: warm machines to keep for each image in use, and one for what is
             restored; 0 keeps none.
-        idle_exit_s: ``ATOLL_IDLE_EXIT_S``: seconds without a running sandbox and without a client until it leaves.
-        agent_timeout_s: ``ATOLL_AGENT_TIMEOUT_S``: bound of every call to a guest agent, in seconds.
-        restores_at_once: ``ATOLL_RESTORES``: how many machines one fork restores beside each other.
-        disk: ``ATOLL_DISK``: ``auto`` takes the best kind of disk that the home can have, ``engine`` the engine's own.
-        registry_mirrors: ``ATOLL_REGISTRY_MIRRORS``: ``HOST=MIRROR,MIRROR`` and more of these after spaces.
-        insecure_registries: ``ATOLL_INSECURE_REGISTRIES``: hosts, with ports, that may be asked by plain http.
-        image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image of a registry may have, unpacked.
-        seal_mib_s: ``ATOLL_SEAL_MIB_S``: how many MiB a second the checksums of frozen layers may read; 0 makes none.
-        cpu_latency: ``ATOLL_CPU_LATENCY``: ``auto`` keeps idle processors quick to wake while sandboxes work, ``off``
-            asks the kernel for nothing.
+        idle_exit_s: ``ATOLL_IDLE_EXIT_S``: seconds without a running sandbox or a client until it exits.
+        agent_timeout_s: ``ATOLL_AGENT_TIMEOUT_S``: time limit of each call to a guest agent, in seconds.
+        restores_at_once: ``ATOLL_RESTORES``: how many machines one fork restores at the same time.
+        disk: ``ATOLL_DISK``: ``auto`` uses the best kind of disk that the home can have, ``engine`` the
+            engine's own.
+        registry_mirrors: ``ATOLL_REGISTRY_MIRRORS``: ``HOST=MIRROR,MIRROR`` entries, separated by spaces.
+        insecure_registries: ``ATOLL_INSECURE_REGISTRIES``: hosts, with ports, that plain http may be used
+            for.
+        image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image from a registry may have, unpacked.
+        seal_mib_s: ``ATOLL_SEAL_MIB_S``: the most MiB to read in a second for checksums of frozen layers;
+            0 computes none.
+        cpu_latency: ``ATOLL_CPU_LATENCY``: ``auto`` keeps idle processors quick to wake while sandboxes work,
+            ``off`` asks the kernel for nothing.
         log_level: ``ATOLL_LOG``: ``debug``, ``info``, ``warning`` or ``error``.
     """
 
@@ -60,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The mirrors of each registry, by its host.
 
         Raises:
-            InvalidSpecError: They cannot be read.
+            InvalidSpecError: The setting cannot be read.
         """
         found: dict[str, list[str]] = {}
         for rule in self.registry_mirrors.split():
@@ -73,10 +76,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def insecure(self) -> list[str]:
-        """The hosts that may be asked by plain http.
+        """The hosts that plain http may be used for.
 
         Raises:
-            InvalidSpecError: One is no host.
+            InvalidSpecError: An entry is not a host.
         """
         hosts = self.insecure_registries.replace(",", " ").split()
         for host in hosts:
@@ -104,10 +107,10 @@ _VARIABLES: dict[str, tuple[str, type]] = {
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """The settings that ``environ`` asks for; what it does not name keeps its default.
+    """The settings from ``environ``. A setting that it does not name keeps its default.
 
     Raises:
-        InvalidSpecError: A variable has a value that cannot be read or makes no sense.
+        InvalidSpecError: A variable has a value that cannot be read or is invalid.
     """
     values: dict[str, object] = {}
     for variable, (field, kind) in _VARIABLES.items():

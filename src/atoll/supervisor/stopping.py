@@ -1,4 +1,4 @@
-"""The wish that the supervisor leaves."""
+"""The request to stop the supervisor."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 
 
 class Stopping:
-    """Set once, by a client, a signal or idleness; waited for by ``__main__``."""
+    """A flag set once by a client, a signal or idleness. ``__main__`` waits for it."""
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
         self.asleep = False
 
     def ask(self, *, asleep: bool = False) -> None:
-        """Want the supervisor to leave; ``asleep`` wants no sandbox to run when it has left."""
+        """Ask the supervisor to stop. With ``asleep``, no sandbox runs once it has stopped."""
         self.asleep |= asleep
         self._asked.set()
 
     async def asked(self) -> None:
-        """Return when somebody wants it to leave."""
+        """Return when the supervisor is asked to stop."""
         await self._asked.wait()

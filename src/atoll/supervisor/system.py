@@ -1,4 +1,4 @@
-"""The whole supervisor, wired: the one place that knows all parts. Only ``__main__`` and tests import it."""
+"""Wires the whole supervisor: the one module that knows all parts. Only ``__main__`` and tests import it."""
 
 from __future__ import annotations
 
@@ -84,17 +84,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Rooms:
-    """What the rooms below give: made by ``serving`` for the real host, by tests of fakes.
+    """What the other rooms provide: ``serving`` makes it for the real host, tests make it from fakes.
 
     Args:
-        engine: Gives the engine of a version, see ``Programs``.
-        nameserver: Where guests ask for names.
-        complete: Whether the kernel gives this process the complete kind of overlay.
-        engine_disks: Whether new sandboxes get the engine's own disks.
+        engine: Returns the engine of a version, see ``Programs``.
+        nameserver: The name server that guests use.
+        complete: Whether the kernel gives this process overlays with all features.
+        engine_disks: Whether the engine keeps the disks of new sandboxes.
         shaping: Whether the kernel can limit the rate of an interface.
-        prestarted machines: Whether the engine keeps prestarted machines.
-        agents: Calls to guest agents; None makes the real one.
-        cpu_latency: The request that idle processors stay quick to wake; None where none can be made.
+        prestarted_machines: Whether the engine supports prestarted machines.
+        agents: Calls guest agents; None makes the real one.
+        cpu_latency: The request that idle processors stay quick to wake; None if none can be made.
     """
 
     engine: Callable[[str], Engine]
@@ -113,12 +113,12 @@ class Rooms:
 
 
 class System:
-    """One of each noun. ``start`` before anything else, ``aclose`` at the end.
+    """Holds one of each part. Call ``start`` before anything else, and ``aclose`` at the end.
 
     Args:
-        home: Where everything lies.
-        settings: What the environment says.
-        rooms: The rooms below.
+        home: The directory of all files.
+        settings: The settings from the environment.
+        rooms: What the other rooms provide.
         clock: The host's clocks.
     """
 
@@ -246,7 +246,7 @@ class System:
         self.history.follow(sandbox, running)
 
     async def start(self) -> None:
-        """Open the database, adopt what runs, and take clients of the dial socket."""
+        """Open the database, adopt what still runs, and accept clients on the dial socket."""
         await self.database.open()
         await self.teams.load()
         await self.keys.load()
@@ -272,7 +272,7 @@ class System:
             self.tasks.watch(self._latency_monitor.run())
 
     async def suspend_all(self) -> SuspendedAll:
-        """Put every sandbox to sleep that runs or is paused."""
+        """Suspend every sandbox that runs or is paused."""
         suspended: list[str] = []
         failed: dict[str, str] = {}
         for sandbox in self.registry.sandboxes():
@@ -286,7 +286,10 @@ class System:
         return SuspendedAll(suspended=suspended, failed=failed)
 
     async def fall_asleep(self) -> None:
-        """Suspend what was still being made when a client asked for the stop; there are no clients any more."""
+        """Suspend sandboxes that were still being made when a client asked to stop.
+
+        No clients are left by now.
+        """
         await self.tasks.settle(_FINISH_S)
         for sandbox_id, why in (await self.suspend_all()).failed.items():
             _log.warning("sandbox %s goes on without a supervisor: %s", sandbox_id, why)
@@ -306,9 +309,12 @@ class System:
         return [one.sandbox_id for one in self.registry.sandboxes() if one.row.state == "running"]
 
     async def aclose(self) -> None:
-        """Finish what is going on, end the pool, and let go of everything; sandboxes stay as they are."""
+        """Finish the operations in progress, end the warm pool, and free everything.
+
+        Sandboxes keep their states.
+        """
         await self.dial_socket.aclose()
-        # First, so that what ends now has no other made.
+        # First, so that no new prestarted machine is made for those that end now.
         await self.parts.running_machines.prestarted_machines.aclose()
         await self.tasks.finish(_FINISH_S)
         await self.pool.aclose()

@@ -1,1 +1,1 @@
-"""Connections from clients into sandboxes."""
+"""Connects clients to sandboxes."""

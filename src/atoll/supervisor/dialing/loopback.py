@@ -1,4 +1,4 @@
-"""Connections to what listens on the loopback interface inside, which no address leads to: the guest's agent does."""
+"""Connects to servers on the guest's loopback interface, which only the guest's agent can reach."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SWITCHED = b"101"
 
 
 async def dial_loopback(link: Dials, port: int, timeout_s: float) -> socket.socket | None:
-    """A connected socket, as ``link.dial`` gives, to a port of the guest's loopback; None where nothing listens.
+    """A connected socket, as from ``link.dial``, to a guest's loopback port; None if nothing listens.
 
     Raises:
-        AgentError: The agent answered nonsense.
-        OSError: It did not answer in time, or its connection ended.
+        AgentError: The agent's answer is invalid.
+        OSError: The agent did not answer in time, or its connection ended.
     """
     connection = await link.dial(AGENT_PORT, timeout_s)
     try:
@@ -30,7 +30,7 @@ async def dial_loopback(link: Dials, port: int, timeout_s: float) -> socket.sock
             if not _is_led(await _head(connection)):
                 connection.close()
                 return None
-            # The agent sends nothing else before that: what the server sends is for whoever gets the socket.
+            # The agent sends nothing before this line: what the server sends goes to the user of the socket.
             await loop.sock_sendall(connection, b"\n")
     except BaseException:
         connection.close()

@@ -1,4 +1,4 @@
-"""The dial socket: clients ask for a port of a sandbox and get a connected socket."""
+"""The dial socket: clients name a port of a sandbox and get a connected socket."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _log = logging.getLogger(__name__)
 
 
 class Dialling:
-    """Connects into sandboxes, waking them first.
+    """Connects to sandboxes, and wakes them first.
 
     Args:
         registry: The sandboxes.
         sleep: Wakes them.
-        tasks: Owner of a waking, which goes on when the client leaves.
+        tasks: Owner of a wake, which continues if the client leaves.
     """
 
     def __init__(self, registry: Registry, sleep: Sleep, tasks: Tasks) -> None:
@@ -49,12 +49,12 @@ class Dialling:
         self._tasks = tasks
 
     async def dial(self, request: DialRequest) -> tuple[DialAnswer, socket.socket]:
-        """A connected socket for the caller, and what is told with it.
+        """A connected socket for the caller, and the answer to send with it.
 
         Raises:
             SandboxNotFoundError: There is no such sandbox.
-            SandboxCrashedError: It crashed meanwhile.
-            AsleepError: It sleeps, and is not woken by use.
+            SandboxCrashedError: The sandbox crashed meanwhile.
+            AsleepError: The sandbox sleeps, and use does not wake it.
             NotFoundError: Nothing listens on that port.
             DeadlineError: The guest did not answer in time.
         """
@@ -72,12 +72,12 @@ class Dialling:
                     raise running.lost(sandbox.sandbox_id) from None
                 if _usable(sandbox, running):
                     raise
-                continue  # it was put to sleep just now, which ends what is still connecting too
+                continue  # it has just been put to sleep, which also ends connections that are being made
             if _usable(sandbox, running):
                 now = sandbox.row.recovered
                 recovered = None if now == before else now
                 return DialAnswer(sandbox_id=sandbox.sandbox_id, recovered=recovered), connection
-            # It was put to sleep just now, and this connection with it.
+            # The sandbox has just been put to sleep, which ended this connection.
             connection.close()
         raise DeadlineError(
             f"sandbox {sandbox.sandbox_id} was put to sleep again and again",
@@ -118,7 +118,7 @@ class Dialling:
             return None
 
     async def _assert_agent(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Tell what a guest's missing agent means: it is process 1, so the guest is about to end."""
+        """Report what a missing agent means: the agent is process 1, so the guest is about to end."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(running.gone.wait(), _DIAL_TIMEOUT_S)
             raise running.lost(sandbox.sandbox_id)
@@ -144,11 +144,11 @@ def _crashed(sandbox: Sandbox, running: RunningMachine) -> bool:
 
 
 class DialSocket:
-    """The listener for clients.
+    """Listens for clients of the dial socket.
 
     Args:
-        path: Where it listens, for this user alone.
-        dialling: What clients ask for.
+        path: The socket to listen on, accessible only to this user.
+        dialling: Makes the connections.
     """
 
     def __init__(self, path: Path, dialling: Dialling) -> None:
@@ -160,16 +160,16 @@ class DialSocket:
 
     @property
     def clients(self) -> int:
-        """How many are connected."""
+        """How many clients are connected."""
         return len(self._clients)
 
     def start(self) -> None:
-        """Begin to listen; a socket that a dead supervisor left is replaced."""
+        """Start to listen. A socket that a dead supervisor left is replaced."""
         self._listener = listen(self._path, socket.SOCK_SEQPACKET)
         self._accepting = asyncio.create_task(self._accept(self._listener))
 
     async def aclose(self) -> None:
-        """Stop listening and let go of all clients."""
+        """Stop listening, and disconnect all clients."""
         tasks = [*self._clients, *([self._accepting] if self._accepting else [])]
         for task in tasks:
             task.cancel()

@@ -205,7 +205,7 @@ class RunningMachines:
         programs: The guest agents' binaries.
         layers: The disks.
         agents: Calls guest agents.
-        prestarted machines: The machine that is kept ready.
+        prestarted_machines: The machine that is kept ready.
     """
 
     def __init__(

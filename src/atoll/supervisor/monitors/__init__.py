@@ -1,1 +1,1 @@
-"""What is watched while sandboxes run."""
+"""Watches running and paused sandboxes."""

@@ -1,4 +1,4 @@
-"""When the host's idle processors are kept quick to wake: while somebody waits, and while sandboxes compute."""
+"""Keeps the host's idle processors quick to wake while somebody waits and while sandboxes compute."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ if TYPE_CHECKING:
     from atoll.host import CpuLatency
 
 _LOOK_S = 1.0
-# While idle processors are kept awake.
+# The interval between looks while idle processors are kept awake.
 _SOON_S = 0.25
-# From the beginning of an operation: until it has ended, and the first command after it.
+# From the start of an operation: this covers the operation and the first command after it.
 _OPERATION_S = 1.0
-# Of all processors' time. Above it those that are idle are kept awake, so this costs at most seven times what
-# the sandboxes use themselves; it goes on until they use less than half of that.
+# The share of all processors' time above which idle ones are kept awake. So this costs at most seven times
+# what the sandboxes use. It goes on until they use less than half of that share.
 _BUSY_SHARE = 1 / 8
 
 
 class LatencyMonitor:
-    """Makes and withdraws the request.
+    """Makes and withdraws the request that idle processors stay quick to wake.
 
     Args:
         latency: The request.
-        used_s: Processor time that the sandboxes have used so far, in seconds; None where nothing counts it.
-        processors: How many there are.
-        clock: Monotonic seconds.
+        used_s: Returns the processor time that the sandboxes have used so far, in seconds; None if nothing
+            counts it.
+        processors: How many processors there are.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class LatencyMonitor:
         self._requested = False
 
     def note(self) -> None:
-        """An operation begins now."""
+        """Note that an operation begins now."""
         self._asked_s = self._clock()
         self._want(True)
 
@@ -62,12 +63,12 @@ class LatencyMonitor:
             self._latency.close()
 
     def look(self) -> None:
-        """See what has been used since the last look, and do what follows from it."""
+        """Compare the processor time with that of the last look, and make or withdraw the request."""
         now_s = self._clock()
         used_s = self._used_s() or 0.0
         all_s = (now_s - self._looked_s) * self._processors
         least = _BUSY_SHARE / 2 if self._busy else _BUSY_SHARE
-        # What is counted begins anew where all groups were gone meanwhile: less than before is no work.
+        # The counter starts from zero again if all groups were gone in between: a smaller value is no work.
         self._busy = used_s - self._used_before_s >= least * all_s > 0
         self._looked_s, self._used_before_s = now_s, used_s
         self._want(self._busy or now_s - self._asked_s < _OPERATION_S)

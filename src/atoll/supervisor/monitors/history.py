@@ -1,4 +1,4 @@
-"""What running sandboxes have used in the last hour."""
+"""Records what running sandboxes have used in the last hour."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ if TYPE_CHECKING:
 _EVERY_S = 5.0
 _KEPT_S = 3600.0
 _KEPT = int(_KEPT_S / _EVERY_S)
-# An hour of one takes 180 KB, and there may be thousands that sleep.
+# An hour of samples takes 180 KB, and thousands of sandboxes may sleep.
 _ASLEEP_MOST = 100
-# Where no cgroup counts, and where disks have many files, looking costs: at most this share of the time.
+# Without a cgroup that counts, and on disks with many files, sampling is slow. It takes at most this share of
+# time.
 _SHARE = 0.1
 _SELDOM_S = 30.0
-# A start has better things to do.
+# The first moments of a start are left to more urgent work.
 _FIRST_S = 0.2
 _log = logging.getLogger(__name__)
 
 
 class Past:
-    """The samples of one sandbox, oldest first, and what the next one is reckoned from."""
+    """The samples of one sandbox, the oldest first, and the values that the next sample is computed from."""
 
     def __init__(self) -> None:
         self.samples: deque[StatsSample] = deque(maxlen=_KEPT)
@@ -46,11 +47,14 @@ class Past:
 
     @property
     def newest_at(self) -> float:
-        """When its last sample was taken, in Unix seconds; 0 where there is none."""
+        """When its last sample was taken, in Unix seconds; 0 if there is none."""
         return self.samples[-1].at if self.samples else 0.0
 
     def cpu_percent(self, machine_id: str, cpu_s: float | None, vcpus: float, now_s: float) -> float | None:
-        """How much of its processors a machine used since the call before; its first sample tells of no time."""
+        """How much of its processors a machine used since the last call, in percent.
+
+        The first sample gives 0.
+        """
         if cpu_s is None:
             return None
         passed_s, used_s = now_s - self._at_s, cpu_s - self._cpu_s
@@ -62,12 +66,12 @@ class Past:
 
 
 class History:
-    """Samples all running sandboxes, in one task, and asks no guest.
+    """Samples all running sandboxes in one task, without asking any guest.
 
     Args:
         parts: What sandboxes are made of.
         tasks: Owner of the sampling.
-        clock: Monotonic seconds.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, parts: Parts, tasks: Tasks, clock: Callable[[], float] = time.monotonic) -> None:
@@ -77,17 +81,17 @@ class History:
         self._pasts: dict[str, Past] = {}
 
     def start(self) -> None:
-        """Begin to sample."""
+        """Start to sample."""
         self._tasks.watch(self._sampling())
 
     def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Take the first sample of a running machine that has just become the sandbox's."""
+        """Take the first sample of a running machine that a sandbox has just got."""
         self._tasks.watch(self._first(sandbox, running))
 
     def of(
         self, sandbox: Sandbox, start_s: float | None = None, end_s: float | None = None
     ) -> list[StatsSample]:
-        """The samples of a sandbox between two Unix times; None is without that bound."""
+        """The samples of a sandbox between two Unix times; None is no bound."""
         past = self._pasts.get(sandbox.sandbox_id)
         return [
             sample
@@ -145,7 +149,7 @@ class History:
         )
 
     async def _measure(self, past: Past, running: RunningMachine, stats: MachineStats) -> None:
-        """Measure the disk, but not so soon again that it would cost much: a walk looks at every file."""
+        """Measure the disk, unless this would cost too much so soon again: it looks at every file."""
         if stats.disk_bytes is not None:
             past.disk_bytes = stats.disk_bytes
         elif self._clock() >= past.measured_s:

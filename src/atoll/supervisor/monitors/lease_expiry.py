@@ -1,4 +1,4 @@
-"""Ends leases and lives when they are over."""
+"""Ends leases and lifetimes when they are over."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.state.tasks import Tasks
 
-# The loop's own clock stands still while the host sleeps, so it is not asked to wait for longer.
+# The event loop's clock stops while the host sleeps, so it never waits for longer than this.
 _LOOK_S = 1.0
-# What could not be ended, on a full disk say, is tried again.
+# What could not be ended, for example on a full disk, is tried again.
 _AGAIN_S = 10.0
 _log = logging.getLogger(__name__)
 
 
 class LeaseExpiry:
-    """Looks after all leases and lifetimes of a home, in one task.
+    """Watches all leases and lifetimes of a home in one task.
 
     Args:
-        parts: The sandboxes, what rows say of leases, and how long those may be.
+        parts: The sandboxes, their lease columns, and how long leases may be.
         sleep: Suspends and stops.
         kills: Kills.
-        tasks: Owner of the watching, and of what it does.
+        tasks: Owner of the watching, and of the operations that it starts.
         tell: Writes a line into a sandbox's log.
     """
 
@@ -61,7 +61,7 @@ class LeaseExpiry:
         self._until_s = math.inf
 
     def start(self) -> None:
-        """Begin with all that the table has; what was over while no supervisor ran ends now."""
+        """Start with all leases of the registry. Those that ended while no supervisor ran are handled now."""
         self._registry.changed = self._changed
         for sandbox in self._registry.sandboxes():
             self._changed(sandbox.row)
@@ -70,16 +70,16 @@ class LeaseExpiry:
     async def set_timeout(
         self, sandbox: Sandbox, timeout_s: float | None, *, extend_only: bool = False
     ) -> None:
-        """Have its lease end so many seconds from now; 0 is now: that has happened when this returns.
+        """Set the lease to end ``timeout_s`` seconds from now. With 0 it has ended when this returns.
 
         Args:
             timeout_s: None is no lease.
             extend_only: A lease that ends later, or never, stays.
 
         Raises:
-            InvalidSpecError: ``timeout_s`` is no length.
-            StateError: It does not run.
-            QuotaError: Its team may have no such lease.
+            InvalidSpecError: ``timeout_s`` is not a valid length.
+            StateError: The sandbox does not run.
+            QuotaError: The quota of its team does not allow such a lease.
         """
         self._quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s).check())
         async with sandbox.lock:
@@ -120,7 +120,7 @@ class LeaseExpiry:
         with suppress(AtollError):
             sandbox = self._registry.sandbox(sandbox_id)
             self._ending.add(sandbox_id)
-            # Not waited for: one that is in the middle of something keeps no other running.
+            # Not awaited: a sandbox in the middle of an operation must not keep others running.
             self._tasks.spawn(self._end(sandbox))
 
     async def _end(self, sandbox: Sandbox) -> None:
@@ -130,7 +130,7 @@ class LeaseExpiry:
                 _log.info("sandbox %s is killed: its lifetime is over", sandbox.sandbox_id)
                 await self._kills.kill(sandbox)
             else:
-                # An operation that is under way is not cut short.
+                # An operation in progress is not interrupted.
                 async with sandbox.lock:
                     if self._leases.is_over(sandbox.row):
                         await self._end_locked(sandbox)
@@ -145,20 +145,20 @@ class LeaseExpiry:
             self._set(sandbox.sandbox_id, due)
 
     async def _end_locked(self, sandbox: Sandbox) -> None:
-        """Do what a sandbox's lifecycle says of its lease's end."""
+        """Do what the sandbox's lifecycle says for the end of its lease."""
         row, then = sandbox.row, sandbox.row.lifecycle.on_timeout
         _log.info("the lease of sandbox %s is over: %s", sandbox.sandbox_id, then)
         if then == "kill":
             await self._kills.kill_locked(sandbox)
         elif row.state in ("running", "paused"):
             self._tell(sandbox.sandbox_id, f"its lease is over: {then}")
-            # A disk that is the engine's own is in the memory: that is kept too.
+            # If the engine keeps the disk, it is in the memory, so the memory is kept too.
             await self._sleep.suspend_locked(sandbox, memory=then == "suspend" or row.engine_disk)
         elif row.state != "killed":
             await self._registry.change(sandbox, **NO_LEASE)
 
     async def _tell_calendar(self) -> None:
-        """Have rows say when leases end by the calendar, which has jumped: the next boot knows nothing else."""
+        """Update the calendar times of leases after the calendar jumped: the next boot knows nothing else."""
         for sandbox in self._registry.sandboxes():
             async with sandbox.lock:
                 columns = self._leases.told(sandbox.row)

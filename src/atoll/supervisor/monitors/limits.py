@@ -1,4 +1,4 @@
-"""Watches what no kernel holds: disks, and memory where there is no cgroup."""
+"""Watches what no kernel enforces: disks, and memory if there is no cgroup."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 _LEAST_S = 0.05
-# No guest takes memory faster than this.
+# No guest allocates memory faster than this.
 _FASTEST_BYTES_S = 4 << 30
 
 
 class LimitMonitor:
-    """Watches the sandboxes of a home.
+    """Watches the disks and memory of a home's sandboxes.
 
     Args:
         parts: What sandboxes are made of.
@@ -35,7 +35,7 @@ class LimitMonitor:
         self._tasks = tasks
 
     def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Watch a running machine that has just become the sandbox's, as long as it lives."""
+        """Watch a running machine that a sandbox has just got, until it ends."""
 
         def limits() -> Limits:
             return self._parts.quotas.limits_within(sandbox.row)
@@ -50,12 +50,12 @@ class LimitMonitor:
 
 
 def pause_s(used_bytes: int, limit_bytes: int) -> float:
-    """How long a guest that uses so much memory needs to reach its limit, at the least."""
+    """The shortest time in which a guest that uses this much memory can reach its limit."""
     return min(_LOOK_S, max(_LEAST_S, (limit_bytes - used_bytes) / _FASTEST_BYTES_S))
 
 
 async def watch_memory(running: RunningMachine, limits: Callable[[], Limits]) -> None:
-    """End the machine when it uses more memory than it may."""
+    """End the machine if it uses more memory than it may."""
     while True:
         used_bytes, limit_mib = running.machine.memory_bytes(), limits().memory_mib
         if used_bytes is None or limit_mib is None:

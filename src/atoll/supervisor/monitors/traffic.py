@@ -1,4 +1,4 @@
-"""Paused sandboxes that something from outside wants."""
+"""Wakes paused sandboxes that get traffic from outside."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from atoll.supervisor.machines.running_machine import RunningMachine
 
 _LOOK_S = 0.1
-# An address lookup of the kernel's own (ARP) is as long as this; a TCP segment with data is longer.
+# The kernel's own address lookups (ARP) have this length; a TCP segment with data is longer.
 _NOISE_BYTES = 60
 _log = logging.getLogger(__name__)
 
 
 def wanted(before_bytes: int, now_bytes: int) -> bool:
-    """Whether what a guest received between two looks is more than the kernel's own chatter."""
+    """Whether a guest received more between two looks than the kernel's own traffic."""
     return now_bytes - before_bytes > _NOISE_BYTES
 
 
 class Traffic:
-    """Looks at the counters of paused sandboxes and wakes those that get traffic.
+    """Watches the counters of paused sandboxes and wakes those that get traffic.
 
     Args:
-        tasks: Owner of the looking.
+        tasks: Owner of the watching.
         wake: Wakes a sandbox.
     """
 
@@ -40,9 +40,9 @@ class Traffic:
         self._watches: dict[str, asyncio.Task[None]] = {}
 
     def watch(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        """Watch a sandbox for as long as it is paused on this running machine. One that is watched is watched anew."""
+        """Watch a sandbox as long as it is paused on this running machine. An earlier watch of it ends."""
         if before := self._watches.get(sandbox.sandbox_id):
-            # It may have been thawed for a moment, which the watch before would take for traffic.
+            # The sandbox may have been thawed for a moment, which the earlier watch would take for traffic.
             before.cancel()
         watch = self._tasks.watch(self._watching(sandbox, running))
         self._watches[sandbox.sandbox_id] = watch
@@ -53,7 +53,7 @@ class Traffic:
             del self._watches[sandbox_id]
 
     async def _watching(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        # What comes before the first look are the ends of the connections that were shut at the pause.
+        # What comes before the first look belongs to the end of connections that the pause closed.
         before: int | None = None
         try:
             while True:

@@ -1,4 +1,4 @@
-"""What sandboxes use of the host."""
+"""Measures what sandboxes use of the host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from atoll.types import SandboxStats
 
 
 class Usage:
-    """Asks host and guest, and wakes nobody.
+    """Asks the host and the guest for usage, and wakes no sandbox.
 
     Args:
         parts: What sandboxes are made of.
@@ -46,7 +46,7 @@ class Usage:
         machine = await running.alive(running.machine.stats(), sandbox.sandbox_id)
         processes = None
         if sandbox.row.state == "running":
-            with suppress(AtollError):  # a guest that does not answer has statistics all the same
+            with suppress(AtollError):  # there are statistics even if the guest does not answer
                 processes = (
                     await running.alive(self._parts.agents.stats(running.link), sandbox.sandbox_id)
                 ).processes

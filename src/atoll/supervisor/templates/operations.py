@@ -1,4 +1,4 @@
-"""Templates: naming states that sandboxes start from, and erasing what no name leads to any more."""
+"""Makes and builds templates, and erases what no template needs any more."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ _log = logging.getLogger(__name__)
 class Templates:
     """Makes, builds, tags and deletes templates.
 
-    A build is done by a client, see ``sdk``: here is what it may leave, and what becomes of that when it goes away.
+    A client does a build, see ``sdk``. This class keeps the results, and cleans up when the client leaves.
 
     Args:
         rows: All templates.
         steps: Steps that were built before.
         registry: Sandboxes and snapshots.
-        snapshots: Erases those that no template needs any more.
-        kills: Ends the sandboxes of builds that are over.
-        quotas: How many builds of a team may go on at once.
+        snapshots: Erases the snapshots that no template needs any more.
+        kills: Kills the sandboxes of builds that are over.
+        quotas: Returns a team's quotas, which limit its concurrent builds.
     """
 
     def __init__(
@@ -72,17 +72,17 @@ class Templates:
         self._recording: set[str] = set()
 
     async def load(self) -> None:
-        """Read what the database has."""
+        """Read the templates and the steps from the database."""
         await self.rows.load()
         await self.steps.load()
 
     async def start(self) -> None:
-        """Give up the builds that an earlier supervisor saw begin: who did them has lost its hold."""
+        """Fail the builds that began under an earlier supervisor: their clients have lost the connection."""
         await self.rows.give_up("the supervisor ended in the middle of it")
         await self.sweep()
 
     async def tend(self) -> None:
-        """Erase what became needless. Never returns."""
+        """Erase what is no longer needed. Never returns."""
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), _TEND_S)
@@ -94,10 +94,10 @@ class Templates:
             await self.sweep()
 
     async def create(self, wanted: TemplateRequest) -> BuildInfo:
-        """Have a template of that name, and a build of it that waits to be begun.
+        """Make a template with this name if there is none, and a build of it that waits to begin.
 
         Raises:
-            InvalidSpecError: The name or a tag is no good, or the team has too many templates.
+            InvalidSpecError: The name or a tag is invalid, or the team has too many templates.
         """
         name, tags = _named(wanted.name, wanted.tags)
         wanted.limits.check()
@@ -111,19 +111,19 @@ class Templates:
     async def record(
         self, what: str | Sandbox, name: str | None, team: str | None, tags: Sequence[str] = ()
     ) -> Resolved:
-        """Make a snapshot the new build of a template; it belongs to the template from then on.
+        """Make a snapshot the new build of a template. It belongs to the template from then on.
 
         Args:
-            what: Which snapshot, or the sandbox of which one is taken for that: none is left of it if this fails.
-            name: Of the template; None makes one without a name.
-            team: Whose it is.
-            tags: What stands for that build from now on; none is the default one.
+            what: The snapshot, or a sandbox to take one of; that snapshot is removed if this fails.
+            name: The template's name; None makes a template without a name.
+            team: The team that owns it.
+            tags: The tags that refer to this build from now on; empty means the default tag.
 
         Raises:
             SnapshotNotFoundError, SandboxNotFoundError: There is none, or it is another team's.
-            InUseError: It belongs to a template already.
-            InvalidSpecError: The name or a tag is no good.
-            StateError, QuotaError: The sandbox can have no snapshot.
+            InUseError: The snapshot belongs to a template already.
+            InvalidSpecError: The name or a tag is invalid.
+            StateError, QuotaError: No snapshot can be taken of the sandbox.
         """
         plain, all_tags = _named(name, tags) if name is not None else (None, _checked(tags))
         build_id = str(uuid.uuid4())
@@ -147,12 +147,12 @@ class Templates:
         return self.rows.resolve(f"{row.template_id}:{all_tags[0]}", team)
 
     async def begin(self, build_id: str) -> BuildInfo:
-        """Note that a waiting build is being done by now.
+        """Mark a waiting build as begun.
 
         Raises:
-            TemplateNotFoundError: There is none.
-            StateError: It was begun before.
-            QuotaError: As many builds of the team go on as may.
+            TemplateNotFoundError: There is no such build.
+            StateError: The build began before.
+            QuotaError: The team has as many builds in progress as it may.
         """
         async with self.rows.lock:
             row, build = self.rows.build(build_id)
@@ -165,11 +165,13 @@ class Templates:
         return build
 
     async def finish(self, build_id: str, wanted: FinishRequest) -> BuildInfo:
-        """End a build; its sandboxes are killed. A ready one gets its tags. One that has ended stays as it is.
+        """End a build and kill its sandboxes.
+
+        A ready build gets its tags. A build that has ended does not change.
 
         Raises:
-            TemplateNotFoundError: There is none.
-            SnapshotNotFoundError: A ready one has no snapshot.
+            TemplateNotFoundError: There is no such build.
+            SnapshotNotFoundError: The build is ready but has no snapshot.
         """
         async with self.rows.lock:
             row, build = self.rows.build(build_id)
@@ -177,7 +179,7 @@ class Templates:
                 is_ready = wanted.state == "ready"
                 if is_ready:
                     self._registry.snapshot(wanted.snapshot_id or "")
-                # With its tags at once: a ready build that no tag stands for is needless.
+                # With its tags in the same step: a ready build that has no tag is not needed.
                 _, build = await self.rows.change_build(
                     build_id,
                     tags_of=_tagged if is_ready else None,
@@ -191,12 +193,12 @@ class Templates:
         return build
 
     async def over(self, build_id: str) -> None:
-        """Wait until a build does not go on any more."""
+        """Wait until a build is over."""
         while self.rows.is_building(build_id):
             await self.rows.changed.wait()
 
     async def cached(self, build_id: str, keys: Iterable[str]) -> StepRow | None:
-        """The first of these steps that was built before and whose snapshot is still there."""
+        """The first of these steps that was built before and whose snapshot still exists."""
         self.rows.build(build_id)
         waiting = list(keys)
         while (step := await self.steps.first(waiting)) is not None:
@@ -208,15 +210,18 @@ class Templates:
         return None
 
     async def delete(self, ref: str, team: str | None) -> None:
-        """Forget a template and its steps; its builds are cancelled. Snapshots go as soon as nothing stands on them.
+        """Delete a template and its steps, and cancel its builds.
+
+        Snapshots go as soon as nothing depends on them.
 
         Raises:
-            TemplateNotFoundError: The team has none of that name.
+            TemplateNotFoundError: The team has no such template.
         """
         async with self.rows.lock:
             row = self.rows.find(split_tag(ref)[0], team, own=True)
             await self.rows.forget(row)
-        # Those of builds so old that no template lists them go too: nothing tells any more whose they were.
+        # Snapshots of builds too old to be listed go too: nothing records any more which template they
+        # belonged to.
         known = {build.build_id for row in self.rows.all() for build in row.builds}
         for snapshot in self._registry.snapshots():
             if snapshot.build_id is not None and snapshot.build_id not in known:
@@ -224,11 +229,11 @@ class Templates:
         await self.sweep()
 
     async def tag(self, ref: str, tags: Sequence[str], team: str | None) -> BuildInfo:
-        """Let more tags stand for the build that ``NAME:TAG`` stands for.
+        """Add tags to the build that ``NAME:TAG`` refers to.
 
         Raises:
             TemplateNotFoundError: The team has no such template, or it has no such tag.
-            InvalidSpecError: A tag is no good, or there is none.
+            InvalidSpecError: A tag is invalid, or none is given.
         """
         if not tags:
             raise InvalidSpecError("At least one tag is required")
@@ -242,11 +247,11 @@ class Templates:
         return build
 
     async def untag(self, ref: str, tags: Sequence[str], team: str | None) -> None:
-        """Forget tags; those that it has not are no error.
+        """Remove tags. Tags that the template does not have are no error.
 
         Raises:
             TemplateNotFoundError: The team has no such template.
-            InvalidSpecError: The default tag is among them, or there is none.
+            InvalidSpecError: The default tag is among them, or none is given.
         """
         if not tags:
             raise InvalidSpecError("At least one tag is required")
@@ -258,19 +263,19 @@ class Templates:
         self._look.set()
 
     async def publish(self, ref: str, public: bool, team: str | None) -> TemplateRow:
-        """Let every team make sandboxes of a template, or only its own.
+        """Allow every team, or only its own, to make sandboxes of a template.
 
         Raises:
-            TemplateNotFoundError: The team has none of that name.
+            TemplateNotFoundError: The team has no such template.
         """
         async with self.rows.lock:
             return await self.rows.put(self.rows.find(ref, team, own=True).but(public=public))
 
     async def made(self, sandbox: Sandbox) -> None:
-        """Take note of a new sandbox: one for a build that has ended meanwhile is killed.
+        """Check a new sandbox: if it is for a build that has ended meanwhile, it is killed.
 
         Raises:
-            StateError: It was for such a build.
+            StateError: The build has ended.
         """
         build_id = sandbox.row.attributes.get(BUILD_ATTRIBUTE)
         if build_id is not None and not self.rows.is_building(build_id):
@@ -286,7 +291,7 @@ class Templates:
                     await self._kills.kill(sandbox)
                 except (AtollError, OSError) as error:
                     _log.warning("sandbox %s of a build is not killed: %s", sandbox.sandbox_id, error)
-        # Children before what they stand on.
+        # Children before their parents.
         for row in reversed(self._registry.snapshots()):
             if row.build_id is None or self._keeps(row.snapshot_id, row.build_id):
                 continue
@@ -298,7 +303,7 @@ class Templates:
                 _log.warning("snapshot %s of a build is not removed: %s", row.snapshot_id, error)
 
     def _keeps(self, snapshot_id: str, build_id: str) -> bool:
-        """Whether a snapshot of a build is still good for anything."""
+        """Whether a snapshot of a build is still needed."""
         rows = self.rows
         is_going = build_id in self._recording or rows.is_building(build_id)
         return is_going or self.steps.has(snapshot_id) or bool(rows.user_of(snapshot_id))
@@ -316,7 +321,7 @@ class Templates:
         return BuildInfo(**{**known, **values})  # type: ignore[arg-type]
 
     def _row(self, team: str | None, name: str | None, build: BuildInfo) -> TemplateRow:
-        """The template of that name with one build more; a new one where there is none yet."""
+        """The template with this name and one more build, or a new template if there is none yet."""
         found = self.rows.named(name, team) if name is not None else None
         if found is not None:
             return found.but(builds=(*found.builds, build))
@@ -335,7 +340,7 @@ class Templates:
 
 
 def _check_free(snapshot: SnapshotRow, ref: str, team: str | None, build_id: str) -> None:
-    """Raise unless a snapshot, found by ``ref``, may belong to that build of that team."""
+    """Raise an error unless a snapshot, found by ``ref``, may belong to that build of that team."""
     if team is not None and snapshot.team != team:
         raise SnapshotNotFoundError(f"there is no snapshot {ref!r}")
     if snapshot.build_id not in (None, build_id):
@@ -343,12 +348,12 @@ def _check_free(snapshot: SnapshotRow, ref: str, team: str | None, build_id: str
 
 
 def _of_snapshot(snapshot: SnapshotRow) -> dict[str, object]:
-    """What a build has of its snapshot."""
+    """The fields that a build takes from its snapshot."""
     return {name: getattr(snapshot, name) for name in ("snapshot_id", "sandbox_id", "image", "limits")}
 
 
 def _named(name: str, tags: Sequence[str]) -> tuple[str, list[str]]:
-    """A name that may end with a tag, and tags, checked."""
+    """A name that may end with a tag, and tags, both checked."""
     plain, colon, tag = name.partition(":")
     if not plain:
         raise InvalidSpecError("Name is required")
@@ -360,7 +365,7 @@ def _named(name: str, tags: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _checked(tags: Sequence[str]) -> list[str]:
-    """The tags, each once; the default one where there are none."""
+    """The tags, each once, or the default tag if there are none."""
     if len(tags) > _TAGS_MOST:
         raise InvalidSpecError(f"{len(tags)} tags are too many", hint=f"give {_TAGS_MOST} at most")
     for tag in tags:
@@ -370,7 +375,7 @@ def _checked(tags: Sequence[str]) -> list[str]:
 
 
 def _tagged(row: TemplateRow, build: BuildInfo) -> TemplateRow:
-    """The template with the build's tags standing for it."""
+    """The template with the build's tags referring to the build."""
     told = {tag: TagInfo(build_id=build.build_id, created_at=row.changed_at) for tag in build.tags}
     tags = {**row.tags, **told}
     _check_room(tags.keys())

@@ -1,1 +1,1 @@
-"""Teams that share a home: keys, quotas, and what they occupy."""
+"""Manages the teams that share a home: their keys, quotas and disk usage."""

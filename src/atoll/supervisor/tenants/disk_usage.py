@@ -1,4 +1,4 @@
-"""What the sandboxes, snapshots, volumes and images of a team occupy on the disk."""
+"""Measures what the sandboxes, snapshots, volumes and images of a team use on the disk."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.storage.volumes import Volumes
 
-# A measure is good for so long, and for so many times as long as it took: asking often costs at most 5 % of a
-# processor, however many files there are.
+# A measurement is valid for this long, and for this many times as long as it took: frequent requests then
+# cost at most 5 % of a processor, however many files there are.
 _FRESH_S = 5.0
 _FRESH_TIMES = 20
-# Who asks waits no longer; then the last measure counts, and nothing where there is none.
+# A caller waits no longer than this. Then the last measurement counts, or zero if there is none.
 _WAIT_S = 2.0
 _log = logging.getLogger(__name__)
 
@@ -39,19 +39,19 @@ class _Measure:
 
 
 class TeamDiskUsage:
-    """Measures, as seldom as it may.
+    """Measures the disk usage of teams, as seldom as possible.
 
-    A team's are the disks and memories of its sandboxes, its volumes, the memories of its snapshots, and the frozen
-    layers that these stand on, each once, but for those that a snapshot of somebody else brings; and the layers of
-    images that it had pulled, each once.
+    A team uses the disks and memories of its sandboxes, its volumes, the memories of its snapshots, and the
+    frozen layers below these, each once. Layers that another team's snapshot brings do not count. The layers
+    of images that the team pulled count, each once.
 
     Args:
         registry: The sandboxes and snapshots.
         volumes: The volumes.
-        paths: Where sandboxes and volumes lie.
+        paths: Where sandboxes and volumes are.
         layers: Measures layers.
         tasks: Owner of the measuring.
-        image_trees: Tells the directories of the layers of images that a team had pulled, which never change.
+        image_trees: Returns the directories of the layers of images that a team pulled, which never change.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TeamDiskUsage:
         self._measuring: dict[str, asyncio.Task[None]] = {}
 
     async def bytes_of(self, team: str) -> int:
-        """What a team occupies, as of some seconds ago."""
+        """The bytes that a team uses, as of some seconds ago."""
         trees = await asyncio.to_thread(self._image_trees, team)
         if self._stale(team) or self._unknown(team) or trees - self._trees.keys():
             task = self._measuring.get(team)
@@ -127,7 +127,7 @@ class TeamDiskUsage:
         return kept + disk + (tree_bytes(memory) if memory.is_dir() else 0)
 
     def _forget(self) -> None:
-        """Forget the sizes of what is there no more."""
+        """Forget the sizes of what no longer exists."""
         living = {one.sandbox_id for one in self._registry.all()} | {
             row.volume_id for row in self._volumes.list()
         }
@@ -139,13 +139,13 @@ class TeamDiskUsage:
             del self._frozen[layer_id]
 
     def _changing(self, team: str) -> dict[str, float | None]:
-        """Ids of what may change, each with the time since which it does not; None is that it may now."""
+        """Ids of what may change, each with the time since which it has not; None if it may change now."""
         sandboxes = [one for one in self._registry.sandboxes() if one.row.team == team]
         found = {one.sandbox_id: None if one.running is not None else one.row.changed_at for one in sandboxes}
         return found | {row.volume_id: None for row in self._volumes.list(team)}
 
     def _stale(self, team: str) -> dict[str, float | None]:
-        """What may have changed since it was measured."""
+        """What may have changed since it was measured, as in ``_changing``."""
         now_s = time.monotonic()
         return {
             id_: rests_since
@@ -164,7 +164,7 @@ class TeamDiskUsage:
 
 
 async def _kept_by_engine(sandbox: Sandbox) -> int:
-    """Bytes of a running sandbox's disk where the engine keeps it."""
+    """Bytes of a running sandbox's disk that the engine keeps."""
     if not sandbox.row.engine_disk or sandbox.running is None:
         return 0
     return (await sandbox.running.machine.stats()).disk_bytes or 0
@@ -179,11 +179,14 @@ def _fresh(measure: _Measure | None, rests_since: float | None, now_s: float) ->
 
 
 def _measured(work: Callable[[], int], before_bytes: int) -> tuple[int, float]:
-    """What the work says, or where it fails what was measured before, and the processor time that it took."""
+    """The result of the work and the processor time that it took.
+
+    If it fails, the result is the earlier one.
+    """
     began_s = time.thread_time()
     try:
         size_bytes = work()
-    except FileNotFoundError:  # killed, or dropped, just now
+    except FileNotFoundError:  # it has just been killed or dropped
         size_bytes = 0
     except OSError as error:
         _log.warning("a part of a team's disk is not measured: %s", error)

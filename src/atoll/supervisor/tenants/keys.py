@@ -1,4 +1,4 @@
-"""The keys that teams come with to a server. Of a key only its hash is kept."""
+"""Manages the keys with which teams authenticate to a server. Only the hash of a key is stored."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PREFIX = "e2b_"
 _SECRET_BYTES = 20
 _KEY_MOST = 200
 _NAME_MOST = 64
-# Nobody needs `used_at` to the second, and a busy key is checked many times in one.
+# `used_at` need not be exact to the second, and a busy key is checked many times a second.
 _USED_S = 60.0
-# How long a key that ended is shown.
+# How long a key that has ended is listed.
 _ENDED_S = 30 * 86400.0
 _log = logging.getLogger(__name__)
 
@@ -32,9 +32,9 @@ class Keys:
 
     Args:
         database: The database.
-        directory: Where each has a directory for the copy of its row.
-        teams: Whose they are.
-        clock: Unix seconds.
+        directory: Where each key has a directory for the copy of its row.
+        teams: The teams that keys belong to.
+        clock: Returns Unix seconds.
     """
 
     def __init__(self, database: Database, directory: Path, teams: Teams, clock: Callable[[], float]) -> None:
@@ -46,12 +46,12 @@ class Keys:
         self._lock = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read what the database has."""
+        """Read the keys from the database."""
         self._rows = {row.key_id: row for row in await self._database.all(KeyRow)}
         await erase_unknown(self._directory, self._rows)
 
     def list(self, team: str | None = None) -> list[KeyInfo]:
-        """All of them, or a team's, oldest first; those that ended, for 30 days.
+        """All keys, or those of a team, the oldest first. Keys that have ended are listed for 30 days.
 
         Raises:
             TeamNotFoundError: There is no such team.
@@ -61,11 +61,11 @@ class Keys:
         return [row.info() for row in self._rows.values() if team in (None, row.team)]
 
     async def create(self, team: str, name: str, expires_in_s: float | None) -> NewKey:
-        """Make a key; on the disk, as its hash, when this returns.
+        """Make a key. Its hash is on the disk when this returns.
 
         Raises:
             TeamNotFoundError: There is no such team.
-            InvalidSpecError: The name or the time is no good.
+            InvalidSpecError: The name or the time is invalid.
         """
         if not 1 <= len(name) <= _NAME_MOST or not name.isprintable():
             raise InvalidSpecError(
@@ -87,7 +87,7 @@ class Keys:
         )
         async with self._lock:
             self._teams.get(team)
-            # At once, so that its team is not deleted meanwhile.
+            # At once, so that the team is not deleted meanwhile.
             self._rows[row.key_id] = row
             try:
                 (self._directory / row.key_id).mkdir(mode=0o700, exist_ok=True)
@@ -99,10 +99,10 @@ class Keys:
         return NewKey(key=key, info=row.info())
 
     async def revoke(self, key_id: str) -> KeyInfo:
-        """Have a key open nothing any more; on the disk when this returns. One that is revoked stays so.
+        """Make a key invalid. This is on the disk when it returns. A revoked key stays revoked.
 
         Raises:
-            KeyNotFoundError: There is none of that id.
+            KeyNotFoundError: There is no key with this id.
         """
         async with self._lock:
             row = self._rows.get(key_id)
@@ -113,7 +113,7 @@ class Keys:
             if row.revoked_at is None:
                 now_s = self._clock()
                 before, row = row, row.but(revoked_at=now_s, changed_at=now_s)
-                # First for whoever asks now, then for whoever comes later.
+                # First in memory, for requests that come now, then on the disk.
                 self._rows[key_id] = row
                 try:
                     await self._database.put(row, durable=True)
@@ -123,10 +123,10 @@ class Keys:
         return row.info()
 
     async def check(self, key: str) -> TeamInfo:
-        """Whose key this is.
+        """The team that a key belongs to.
 
         Raises:
-            DeniedError: Nobody's: there is no such key, or it is revoked or expired.
+            DeniedError: There is no such key, or it is revoked or expired.
         """
         now_s = self._clock()
         row = self._rows.get(key_id_of(key)) if len(key) <= _KEY_MOST else None
@@ -141,7 +141,7 @@ class Keys:
         return team
 
     async def forget_team(self, team: str) -> None:
-        """Forget all keys of a team that is going."""
+        """Delete all keys of a team that is being deleted."""
         async with self._lock:
             await self._forget(lambda row: row.team == team)
 
@@ -155,7 +155,7 @@ class Keys:
             try:
                 await self._database.put(noted)
             except AtollError as error:
-                # A full disk must not keep anybody from using what is there.
+                # A full disk must not prevent the use of what exists.
                 _log.warning("the use of %s is not written down: %s", row.key_id, error)
 
     async def _forget(self, wanted: Callable[[KeyRow], bool]) -> None:
@@ -166,6 +166,6 @@ class Keys:
 
 
 def _ended(row: KeyRow, now_s: float) -> bool:
-    """Whether a key opened nothing any more at a time."""
+    """Whether a key was revoked or expired at this time."""
     expired = row.expires_at is not None and row.expires_at <= now_s
     return expired or (row.revoked_at is not None and row.revoked_at <= now_s)

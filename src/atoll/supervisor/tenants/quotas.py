@@ -1,4 +1,4 @@
-"""What teams use and are about to use, against their quotas."""
+"""Checks what teams use, and are about to use, against their quotas."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WORDS = {
 
 @dataclass(eq=False)
 class _Booking:
-    """What will be there in a moment: sandboxes that run, by id with their limits, and that sleep."""
+    """Use that is about to begin: running sandboxes, by id with their limits, and sleeping ones."""
 
     team: str
     awake: dict[str, Limits]
@@ -47,10 +47,10 @@ class _Booking:
 
 
 def check_growth(team: str, quotas: Quotas, before: TeamUse, after: TeamUse) -> None:
-    """Refuse what would use more than the quotas allow. What uses no more than before is never refused.
+    """Refuse what would use more than the quotas allow. What does not increase the use is never refused.
 
     Raises:
-        QuotaError: Says which quota, and how much of it is used.
+        QuotaError: Names the quota, and how much of it is used.
     """
     for name, words in _WORDS.items():
         most = getattr(quotas, name)
@@ -67,7 +67,7 @@ def check_lease(team: str, quotas: Quotas, lifecycle: Lifecycle) -> None:
     """Refuse a lease that is longer than the team may have.
 
     Raises:
-        QuotaError: It is, or there is none.
+        QuotaError: The lease is too long, or has no end.
     """
     most_s = quotas.timeout_s
     if most_s is None:
@@ -87,7 +87,7 @@ def check_lease(team: str, quotas: Quotas, lifecycle: Lifecycle) -> None:
 
 
 def _length(length_s: float) -> str:
-    """A length as the command line takes it."""
+    """A length in the form that the command line accepts."""
     for unit, unit_s in (("h", 3600), ("m", 60)):
         if length_s and length_s % unit_s == 0:
             return f"{length_s / unit_s:.10g}{unit}"
@@ -95,7 +95,7 @@ def _length(length_s: float) -> str:
 
 
 def use_of(awake: Mapping[str, Limits], asleep: Collection[str], vcpus: float) -> TeamUse:
-    """The sum; ``vcpus`` is what one without a limit of its own counts as."""
+    """The total use. A sandbox without a processor limit of its own counts as ``vcpus``."""
     return TeamUse(
         running=len(awake),
         suspended=len(asleep),
@@ -105,21 +105,21 @@ def use_of(awake: Mapping[str, Limits], asleep: Collection[str], vcpus: float) -
 
 
 class TeamQuotas:
-    """Tells whether a team may have more, and keeps what it was promised until that is there.
+    """Decides whether a team may use more, and books what it is promised until that exists.
 
-    Looking and booking happen without a pause between them, so that of many at once only so many pass as may.
-    A sandbox counts once, by its id, however often it is booked. Sandboxes of no team are not counted.
+    Checking and booking happen in one step, so that concurrent requests cannot exceed a quota together. A
+    sandbox counts once, by its id, however often it is booked. Sandboxes without a team do not count.
 
     Args:
         registry: The sandboxes.
         teams: Their quotas.
-        default_limits: Of sandboxes that asked for none.
-        disk_bytes: Tells what a team occupies on the disk.
+        default_limits: The limits of sandboxes that ask for none.
+        disk_bytes: Returns the bytes that a team uses on the disk.
 
     Attributes:
-        builds: Tells how many builds of a team go on; who begins them looks after their quota.
-        give_up: Erases something of a team that it can have again, as an image that it does not use, and tells
-            whether there was any.
+        builds: Returns how many builds of a team are in progress; their quota is checked where they begin.
+        give_up: Erases something of a team that it can get again, such as an unused image. Returns whether
+            there was anything.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class TeamQuotas:
         self.give_up: Callable[[str], Awaitable[bool]] = _nothing
 
     async def use(self, team: str) -> TeamUse:
-        """What a team uses now, what it was promised included.
+        """What a team uses now, including what is booked.
 
         Raises:
             TeamNotFoundError: There is no such team.
@@ -153,27 +153,27 @@ class TeamQuotas:
     async def making(
         self, team: str | None, awake: Mapping[str, Limits], lifecycle: Lifecycle
     ) -> AsyncIterator[None]:
-        """Keep places for new sandboxes, by their ids, while they are made.
+        """Book new sandboxes, by their ids, while they are being made.
 
         Raises:
             TeamNotFoundError: There is no such team.
-            QuotaError: It may have no more, or no such lease.
+            QuotaError: The quota of the team does not allow them, or not such a lease.
         """
         if team is None:
             yield
             return
         check_lease(team, self._teams.get(team).quotas, lifecycle)
         await self.check_disk(team)
-        self._teams.get(team)  # it may be gone by now
+        self._teams.get(team)  # it may have been deleted meanwhile
         with self._booked(_Booking(team, self._whole(awake))):
             yield
 
     @contextlib.contextmanager
     def running(self, row: SandboxRow, limits: Limits | None = None) -> Iterator[None]:
-        """Keep the place of a sandbox that is to run, or to have other limits.
+        """Book a sandbox that is to run, or to get other limits.
 
         Raises:
-            QuotaError: Its team may have no more.
+            QuotaError: The quota of its team does not allow that.
         """
         if row.team is None:
             yield
@@ -183,10 +183,10 @@ class TeamQuotas:
 
     @contextlib.contextmanager
     def sleeping(self, row: SandboxRow) -> Iterator[None]:
-        """Keep a place for a sandbox among its team's sleeping ones.
+        """Book a sandbox among its team's sleeping ones.
 
         Raises:
-            QuotaError: Its team may have no more.
+            QuotaError: The quota of its team does not allow that.
         """
         if row.team is None:
             yield
@@ -196,7 +196,7 @@ class TeamQuotas:
 
     @contextlib.contextmanager
     def owning(self, team: str | None) -> Iterator[None]:
-        """Keep a team from being deleted while something is made that will be its own.
+        """Keep a team from being deleted while something is made that it will own.
 
         Raises:
             TeamNotFoundError: There is no such team.
@@ -209,22 +209,22 @@ class TeamQuotas:
             yield
 
     async def check_disk(self, team: str | None) -> None:
-        """Refuse what takes disk when the team has used up its own.
+        """Refuse what needs disk space if the team has used up its disk quota.
 
         Raises:
-            QuotaError: It has.
+            QuotaError: The team has used it up.
         """
         await self._disk_left(team)
 
     async def within_disk(self, team: str | None, take: Callable[[int | None], Awaitable[_T]]) -> _T:
-        """What ``take`` gives, which is told the most bytes that it may take, None for no bound.
+        """The result of ``take``, which gets the most bytes that it may use; None is no bound.
 
-        It is asked again when that was too little and the team could give up something that it can have again. The team
-        is not deleted meanwhile.
+        If that was too little and the team can give up something that it can get again, ``take`` is called
+        again. The team is not deleted meanwhile.
 
         Raises:
             TeamNotFoundError: There is no such team.
-            QuotaError: The team has used up its disk, or it was too little.
+            QuotaError: The team has used up its disk quota, or what is left of it was too little.
         """
         while True:
             left_bytes = await self._disk_left(team)
@@ -250,9 +250,9 @@ class TeamQuotas:
         return (most_mib << 20) - used_bytes
 
     def limits_within(self, row: SandboxRow) -> Limits:
-        """The limits in force of a sandbox: its disk alone may not be more than its team may have.
+        """The effective limits of a sandbox. Its disk limit alone is at most its team's quota.
 
-        A disk that the engine keeps has none, even if it was asked for with ``best_effort``.
+        A disk that the engine keeps has no limit, even if one was asked for with ``best_effort``.
         """
         limits, most_mib = row.limits.over(self._default_limits), self._teams.quotas_of(row.team).disk_mib
         if row.engine_disk:
@@ -262,26 +262,29 @@ class TeamQuotas:
         return msgspec.structs.replace(limits, disk_mib=None if disk_mib == NO_LIMIT else disk_mib)
 
     def has_default_disk(self, row: SandboxRow) -> bool:
-        """Whether the limit of a sandbox's disk is the default one."""
+        """Whether a sandbox has the default disk limit."""
         asked = row.limits.disk_mib is not None or row.limits.files is not None
         return not asked and not row.engine_disk and self._teams.quotas_of(row.team).disk_mib is None
 
     @staticmethod
     def keep_free_percent(row: SandboxRow) -> int:
-        """How much of the host's disk a sandbox leaves free: nothing is asked of one with a limit of its own."""
+        """The part of the host's disk that a sandbox leaves free; 0 for one with a disk limit of its own."""
         return 0 if row.engine_disk or row.limits.disk_mib is not None else KEEP_FREE_PERCENT
 
     def check_lease(self, team: str | None, lifecycle: Lifecycle) -> None:
         """Refuse a lease that is longer than the team may have.
 
         Raises:
-            QuotaError: It is, or there is none.
+            QuotaError: The lease is too long, or has no end.
         """
         if team is not None:
             check_lease(team, self._teams.quotas_of(team), lifecycle)
 
     def bounded(self, team: str | None, lifecycle: Lifecycle) -> Lifecycle:
-        """The lease, made as long as the team may have where it is longer or none."""
+        """The lifecycle with its leases shortened to what the team may have.
+
+        No lease becomes the longest one.
+        """
         most_s = self._teams.quotas_of(team).timeout_s
         if most_s is None:
             return lifecycle
@@ -293,13 +296,13 @@ class TeamQuotas:
         )
 
     def known_as(self, before: str, sandbox_id: str) -> None:
-        """Let what was booked under one id be under another: a warm machine had its own all along."""
+        """Move a booking to another id: a warm machine has had its own id from the start."""
         for booking in self._bookings:
             if before in booking.awake:
                 booking.awake[sandbox_id] = booking.awake.pop(before)
 
     def booked(self, team: str) -> list[str]:
-        """What a team gets just now, in words for people."""
+        """What a team is about to get, in words for people."""
         return ["what is being made for it" for booking in self._bookings if booking.team == team]
 
     @contextlib.contextmanager

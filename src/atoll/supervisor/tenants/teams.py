@@ -1,4 +1,4 @@
-"""The teams that share a home."""
+"""Manages the teams that share a home."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Teams:
 
     Args:
         database: The database.
-        directory: Where each has a directory for the copy of its row.
-        clock: Unix seconds.
+        directory: Where each team has a directory for the copy of its row.
+        clock: Returns Unix seconds.
 
     Attributes:
-        owned: Each tells what a team owns, in words for people; a team that owns anything is not deleted.
-        going: Each is awaited before the row of a team goes: nothing that bears its name may come back with
-            another team of that name.
+        owned: Each returns what a team owns, in words for people. A team that owns anything is not deleted.
+        going: Each is awaited before a team's row is deleted: nothing of the team may reappear in another
+            team with the same name.
     """
 
     def __init__(self, database: Database, directory: Path, clock: Callable[[], float]) -> None:
@@ -41,33 +41,33 @@ class Teams:
         self.going: list[Callable[[str], Awaitable[None]]] = []
 
     async def load(self) -> None:
-        """Read what the database has."""
+        """Read the teams from the database."""
         self._rows = {row.name: row for row in await self._database.all(TeamRow)}
         await erase_unknown(self._directory, self._rows)
 
     def list(self) -> list[TeamInfo]:
-        """All of them, oldest first."""
+        """All teams, the oldest first."""
         return [row.info() for row in self._rows.values()]
 
     def get(self, name: str) -> TeamInfo:
-        """The team of that name.
+        """The team with this name.
 
         Raises:
-            TeamNotFoundError: There is none.
+            TeamNotFoundError: There is no such team.
         """
         return self._row(name).info()
 
     def quotas_of(self, name: str | None) -> Quotas:
-        """The quotas of a team; none for nobody, nor for a team that is not there."""
+        """The quotas of a team. There are none without a team, or if it does not exist."""
         row = self._rows.get(name) if name is not None else None
         return row.quotas if row is not None else Quotas()
 
     async def create(self, name: str, quotas: Quotas) -> TeamInfo:
-        """Make a team; on the disk when this returns.
+        """Make a team. It is on the disk when this returns.
 
         Raises:
-            InvalidSpecError: It is no name, or a quota makes no sense.
-            NameTakenError: There is one of that name.
+            InvalidSpecError: The name or a quota is invalid.
+            NameTakenError: Another team has the name.
         """
         if not _NAME.fullmatch(name):
             raise InvalidSpecError(
@@ -84,11 +84,11 @@ class Teams:
         return self.get(name)
 
     async def set_quotas(self, name: str, quotas: Quotas) -> TeamInfo:
-        """Replace a team's quotas. What it uses beyond them it keeps; it gets no more.
+        """Replace a team's quotas. It keeps what it uses beyond them, but gets no more.
 
         Raises:
-            TeamNotFoundError: There is none of that name.
-            InvalidSpecError: A quota makes no sense.
+            TeamNotFoundError: There is no such team.
+            InvalidSpecError: A quota is invalid.
         """
         quotas.check()
         async with self._lock:
@@ -96,11 +96,11 @@ class Teams:
         return self.get(name)
 
     async def delete(self, name: str) -> None:
-        """Forget a team that owns nothing any more, and its keys.
+        """Delete a team that owns nothing any more, and its keys.
 
         Raises:
-            TeamNotFoundError: There is none of that name.
-            InUseError: It owns something; the message says what.
+            TeamNotFoundError: There is no such team.
+            InUseError: The team owns something; the message says what.
         """
         async with self._lock:
             row = self._row(name)
@@ -110,7 +110,7 @@ class Teams:
                 raise InUseError(
                     f"team {name!r} owns {', '.join(owned[:_SHOWN_MOST])}{more}", hint="remove those first"
                 )
-            # Before anything is awaited: whoever begins something for it now must not find it.
+            # Before anything is awaited: whatever starts for the team now must not find it.
             del self._rows[name]
             try:
                 for forget in self.going:
