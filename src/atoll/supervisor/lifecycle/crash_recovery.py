@@ -36,10 +36,10 @@ class CrashRecovery:
 
         Args:
             columns: The columns to change in its row with it.
-            by_hand: Whether somebody asked for exactly that.
+            by_hand: Whether a user asked for exactly that.
 
         Raises:
-            SandboxCrashedError: The sandbox stays crashed until somebody resumes it.
+            SandboxCrashedError: It stays crashed until a user resumes it or rolls it back.
         """
         wanted = sandbox.row.on_crash
         if wanted == "stop" and not by_hand:

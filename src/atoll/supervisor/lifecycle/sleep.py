@@ -124,7 +124,7 @@ class Sleep:
         Raises:
             AsleepError: The sandbox sleeps, and use does not wake it.
             QuotaError: The quota of its team allows no more running sandboxes.
-            SandboxCrashedError: It has crashed and stays crashed until somebody resumes it.
+            SandboxCrashedError: It crashed, and stays so until a user resumes it or rolls it back.
         """
         async with sandbox.lock:
             check_action("wake", sandbox.row.state, sandbox.sandbox_id)
@@ -140,7 +140,7 @@ class Sleep:
             timeout_s: Length of the lease that begins; None takes it from the lifecycle. If the sandbox
                 already runs, its lease is extended to this length.
             memory: False drops the checkpoint of a sleeping sandbox and boots from its disk.
-            by_hand: Also recover a sandbox that stays crashed until somebody resumes it.
+            by_hand: Also recover a sandbox that stays crashed until a user resumes it.
 
         Raises:
             UnsupportedError: The engine keeps the disk in the memory that was to be dropped.

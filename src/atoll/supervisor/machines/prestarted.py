@@ -178,7 +178,7 @@ class PrestartedMachines:
                 # Its processes keep the namespace.
                 await to_the_end(asyncio.to_thread(unpin, pin))
         except BaseException:
-            # If there is a prestarted machine, the error came from the code that wanted it, just then.
+            # If the prestarted machine exists by now, this call was cancelled just then.
             await to_the_end(self._clear(machine_id) if prestarted is None else self._end(prestarted))
             raise
         return prestarted
