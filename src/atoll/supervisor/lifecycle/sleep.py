@@ -203,10 +203,7 @@ class Sleep:
             raise
 
     async def _freeze_again(self, sandbox: Sandbox, paused_at: float | None) -> None:
-        """Pause a sandbox again that was thawed for a step that failed.
-
-        If it cannot be frozen, it keeps running.
-        """
+        """Pause a sandbox again that was thawed for a step that failed. On a failure it keeps running."""
         running = sandbox.running
         if running is None or sandbox.row.state != "running":
             return  # it has crashed
@@ -339,10 +336,7 @@ class Sleep:
         await _give_up_memory(self._parts, sandbox, link, PARTED_REASON)
 
     async def _start_again(self, sandbox: Sandbox, columns: Columns) -> None:
-        """Start a crashed sandbox from its disk.
-
-        If the engine keeps the disk, restore the newest checkpoint.
-        """
+        """Start a crashed sandbox from its disk, or its newest checkpoint if the engine keeps the disk."""
         if sandbox.row.engine_disk and self._parts.paths.checkpoint(sandbox.sandbox_id).is_dir():
             await self.restore(sandbox, columns)
         else:
