@@ -1,1 +1,1 @@
-"""The ``atoll`` command: a thin face that does nothing the SDK cannot do."""
+"""The ``atoll`` command: a thin layer that does nothing the SDK cannot do."""

@@ -1,4 +1,4 @@
-"""Entry of the ``atoll`` command and of ``python -m atoll.cli``."""
+"""The entry point of the ``atoll`` command and of ``python -m atoll.cli``."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from atoll.cli.failures import FAILED, INTERRUPTED, failure_line
 
 
 def main() -> NoReturn:
-    """Run the command line and exit: a program's own code, 125 when atoll failed, 130 after Ctrl-C."""
+    """Run the command line and exit with the program's own code, 125 if atoll failed, or 130 after Ctrl-C."""
     _open_standard_streams()
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGHUP, _terminate)
     code = run(sys.argv[1:])
     try:
-        if sys.stdout is not None:  # it may have been closed before we began
+        if sys.stdout is not None:  # it may have been closed before this process started
             sys.stdout.flush()
     except BrokenPipeError:
-        # The reader left. Python would complain once more when it closes the stream at exit.
+        # The reader has gone. Without this, Python would complain again when it closes the stream at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
 def _open_standard_streams() -> None:
-    """Fill the places of closed standard streams: a socket that came to lie there would get the output."""
+    """Open /dev/null for closed standard streams.
+
+    Otherwise a socket could get such a number and receive the output.
+    """
     fd = os.open(os.devnull, os.O_RDWR)
     while fd <= 2:
         os.set_inheritable(fd, True)
@@ -39,19 +42,19 @@ def _open_standard_streams() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line and return its exit code; what went wrong is one line on standard error."""
+    """Run one command line and return its exit code. A failure is one line on standard error."""
     try:
         code = atoll.main(arguments, prog_name="atoll", standalone_mode=False)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except Exception as error:  # the last place that can turn a fault into a line
+    except Exception as error:  # the last place where an internal error can become one line
         click.echo(failure_line(error), err=True)
         return FAILED
     return code if isinstance(code, int) else 0
 
 
 def _terminate(number: int, _frame: FrameType | None) -> NoReturn:
-    """Leave through every ``with`` and ``finally``, so that a sandbox of ``atoll run`` is killed as well."""
+    """Leave through every ``with`` and ``finally``, so that the sandbox of ``atoll run`` is killed too."""
     raise SystemExit(128 + number)
 
 

@@ -57,6 +57,6 @@ def atoll() -> None:
       atoll create --name work
       atoll shell work
 
-    Everything that a command prints can be had as JSON with --json. A program's own exit code is passed
-    through; 125 means that atoll itself failed and said why on standard error.
+    With --json, every command prints its result as JSON. A program's own exit code is passed through. Exit
+    code 125 means that atoll itself failed; standard error says why.
     """

@@ -1,4 +1,4 @@
-"""The way back to a program whose sandbox went away beneath this process."""
+"""Helps a user return to a program after its sandbox went away under this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def way_back(sandbox: Sandbox, pid: int) -> Iterator[None]:
-    """Have an error that leaves a program running name the command that comes back to it."""
+    """Add the command that returns to a program to an error that leaves the program running."""
     try:
         yield
     except (StateError, DeadlineError, AgentError) as error:

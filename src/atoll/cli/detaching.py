@@ -9,10 +9,10 @@ _CONTROLLED = "@abcdefghijklmnopqrstuvwxyz[\\]^_"
 
 
 class DetachKeys:
-    """Finds a row of keys in what is typed, and holds back what may become it.
+    """Finds a sequence of keys in typed input, and holds back input that may become it.
 
     Args:
-        keys: As a terminal sends them; empty finds nothing.
+        keys: The bytes that a terminal sends for the keys. Empty bytes match nothing.
     """
 
     def __init__(self, keys: bytes) -> None:
@@ -22,11 +22,11 @@ class DetachKeys:
 
     @property
     def pending(self) -> bool:
-        """Whether something is held back."""
+        """Tell whether input is held back."""
         return bool(self._pending)
 
     def feed(self, data: bytes) -> bytes:
-        """Take what was typed, and return what of it is for the program. After the keys nothing is."""
+        """Take typed input and return the program's part of it. After the keys, the program gets nothing."""
         passed = b""
         for at in range(len(data)):
             self._pending += data[at : at + 1]
@@ -41,18 +41,18 @@ class DetachKeys:
         return passed
 
     def give_up(self) -> bytes:
-        """What was held back: nothing came that would make it the keys."""
+        """Return the input held back, because the rest of the keys did not follow."""
         passed, self._pending = self._pending, b""
         return passed
 
 
 class DetachKeysOption(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
-    """Keys like ``ctrl-p,ctrl-q`` or ``ctrl-]``; ``none`` is no keys."""
+    """A parameter with keys like ``ctrl-p,ctrl-q`` or ``ctrl-]``; ``none`` means no keys."""
 
     name = "keys"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
-        """Return what a terminal sends for them."""
+        """Return the bytes that a terminal sends for the keys."""
         if isinstance(value, bytes):
             return value
         if value == "none":

@@ -1,4 +1,4 @@
-"""How a failure looks: one line on standard error."""
+"""Shows a failure as one line on standard error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READER_LEFT = 141
 
 
 class Failure(Exception):
-    """An error of atoll on its way to the last line, in words of the command that it befell."""
+    """Carries an error of atoll to the last line, worded for the command that failed."""
 
     def __init__(self, error: AtollError, *, as_json: bool) -> None:
         self.error = error
@@ -27,10 +27,13 @@ class Failure(Exception):
 
 
 def in_words_of_options(text: str) -> str:
-    """What the SDK says of its parameters, said of this command's options: ``timeout_s`` is ``--timeout``."""
+    """Replace the SDK's parameter names in a message by this command's options.
+
+    For example, ``timeout_s`` becomes ``--timeout``.
+    """
     context = click.get_current_context(silent=True)
     for option in context.command.params if context is not None else ():
-        # other names are words that may mean something else, and what has = after it is a piece of Python
+        # other names may be ordinary words, and a name followed by = is Python code
         if (
             isinstance(option, click.Option)
             and option.name
@@ -41,7 +44,7 @@ def in_words_of_options(text: str) -> str:
 
 
 def failure_line(error: Exception) -> str:
-    """Return what is shown of an error: what went wrong, with what, and the remedy."""
+    """Return the line shown for an error: what went wrong, with what, and the remedy."""
     if isinstance(error, Failure):
         if error.as_json:
             return _as_json(error)

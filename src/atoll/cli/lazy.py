@@ -1,4 +1,4 @@
-"""Commands that are imported when they are used, and no earlier."""
+"""Commands that are imported only when they are used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from atoll.errors import AtollError, InvalidSpecError
 
 
 def with_examples(settings: dict[str, Any]) -> dict[str, Any]:
-    r"""Let a line of only ``\b`` in a raw docstring keep the lines after it as they are, as click has it."""
+    r"""Let a line with only ``\b`` in a raw docstring preserve the lines after it, as click does."""
     if settings.get("help"):
         settings["help"] = settings["help"].replace("\\b\n", "\b\n")
     return settings
@@ -28,14 +28,14 @@ def _told(error: click.UsageError, ctx: click.Context, *, as_json: bool) -> Exce
 
 
 class Command(click.Command):
-    """A command whose failures are shown the way it was asked to show results."""
+    """A command that shows its failures as text or as JSON, like its results."""
 
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **with_examples(settings))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the options and arguments; what is wrong with them is told as JSON where that was asked for."""
-        # before anything is taken, "--json" of a program's own may be among them
+        """Parse the options and arguments. Errors in them are shown as JSON if ``--json`` is given."""
+        # checked before parsing: a "--json" further on may belong to the program that the command runs
         takes_json = any(each.name == "as_json" for each in self.params)
         asked = takes_json and "--json" in args[: args.index("--") if "--" in args else None]
         try:
@@ -44,7 +44,7 @@ class Command(click.Command):
             raise _told(error, ctx, as_json=bool(ctx.params.get("as_json", asked))) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; an error of atoll leaves as a ``Failure`` that knows about ``--json``."""
+        """Run the command. An error of atoll becomes a ``Failure`` that knows about ``--json``."""
         as_json = bool(ctx.params.get("as_json"))
         try:
             return super().invoke(ctx)
@@ -53,12 +53,12 @@ class Command(click.Command):
         except AtollError as error:
             raise Failure(error, as_json=as_json) from error
         except BrokenPipeError:
-            # click would make it a failure; to a shell it is what SIGPIPE is.
+            # click would report a failure; to a shell this is the same as SIGPIPE
             ctx.exit(READER_LEFT)
 
 
 class Group(click.Group):
-    """A group of such commands. Alone it shows its help."""
+    """A group of such commands. Without arguments it shows its help."""
 
     command_class = Command
 
@@ -66,7 +66,7 @@ class Group(click.Group):
         super().__init__(name, **with_examples(settings))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the command's name from the arguments; without any, show which commands there are and leave."""
+        """Take the command's name from the arguments. Without arguments, show the commands and exit."""
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit()
@@ -74,10 +74,10 @@ class Group(click.Group):
 
 
 class LazyGroup(Group):
-    """A group that knows its commands' names and first lines by heart.
+    """A group that knows the names and first lines of its commands without importing them.
 
     Args:
-        package: Where the command ``x`` is found: it is ``command`` in the module ``PACKAGE.x``.
+        package: The package with the commands: command ``x`` is ``command`` in the module ``PACKAGE.x``.
         commands_and_help: First line of help by name.
     """
 
@@ -91,7 +91,7 @@ class LazyGroup(Group):
         return sorted(self._help)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command; None when there is none of that name."""
+        """Import one command. Returns None if no command has that name."""
         if cmd_name not in self._help:
             return None
         module = importlib.import_module(f"{self._package}.{cmd_name}")

@@ -1,4 +1,4 @@
-"""Leases as the command line takes and shows them."""
+"""Leases on the command line: how they are given and shown."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Length(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
-    """Seconds from ``90``, ``90s``, ``10m``, ``2h`` or ``1d``; None from ``off``.
+    """A length such as ``90``, ``90s``, ``10m``, ``2h`` or ``1d``, in seconds; ``off`` means None.
 
     Args:
-        off: Whether ``off`` means anything.
-        least_s: The shortest that makes sense.
+        off: Whether ``off`` is allowed.
+        least_s: The shortest length that is allowed.
     """
 
     name = "length"
@@ -44,7 +44,7 @@ class Length(click.ParamType):  # type: ignore[type-arg] # generic only in its n
 
 
 def lifecycle_options(command: F) -> F:
-    """Add what says how long a sandbox may run, and what happens then."""
+    """Add the options for how long a sandbox may run and what happens then."""
     for add in (
         click.option("--no-auto-resume", is_flag=True, help="When it sleeps, only `atoll resume` wakes it."),
         click.option(
@@ -74,7 +74,7 @@ def lifecycle_options(command: F) -> F:
 
 
 def lifecycle(options: Mapping[str, Any]) -> Lifecycle:
-    """The lifecycle that was asked for."""
+    """Return the lifecycle that the options ask for."""
     return Lifecycle(
         timeout_s=options["timeout_s"],
         on_timeout=options["on_timeout"],
@@ -84,7 +84,7 @@ def lifecycle(options: Mapping[str, Any]) -> Lifecycle:
 
 
 def lease_left(info: SandboxInfo) -> str:
-    """How long a sandbox may still run; ``-`` where nothing ends it."""
+    """Return how long a sandbox may still run; ``-`` if nothing ends it."""
     if info.ends_at is None:
         return "-"
     left_s = max(0.0, info.ends_at - time.time())
@@ -95,7 +95,7 @@ def lease_left(info: SandboxInfo) -> str:
 
 
 def lease_shown(info: SandboxInfo) -> str:
-    """When a sandbox's lease ends, and what happens then."""
+    """Describe when a sandbox's lease ends and what happens then."""
     how = info.lifecycle
     woken = "" if how.auto_resume else "; only `atoll resume` wakes it"
     if info.ends_at is not None:

@@ -1,4 +1,4 @@
-"""Limits as the command line takes and shows them."""
+"""Limits on the command line: how they are given and shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class MostDisk(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
-    """MiB, or ``none`` for no limit."""
+    """A parameter in MiB, or ``none`` for no limit."""
 
     name = "mib"
 
@@ -61,12 +61,12 @@ def limit_options(command: F) -> F:
 
 
 def limits(options: Mapping[str, Any]) -> Limits:
-    """The limits that were given."""
+    """Return the limits that were given."""
     return Limits(**{name: options[name] for name in Limits.__struct_fields__})
 
 
 def described(limits: Limits) -> str:
-    """The limits in one line, as one would give them."""
+    """Describe the limits in one line, in the form in which they are given."""
     given = limits.given()
     return " ".join(f"{flag} {_shown(given[name])}" for flag, name, *_ in _OPTIONS if name in given)
 
@@ -76,7 +76,7 @@ def _shown(value: float) -> str:
 
 
 def held_shown(stats: SandboxStats) -> str:
-    """The limits in force in one line, each with how it holds."""
+    """Describe the limits in force in one line, each with how it is enforced."""
     given = stats.limits.given()
     return ", ".join(
         f"{flag.removeprefix('--')} {_shown(given[name])} {stats.held.get(name, '')}".rstrip()

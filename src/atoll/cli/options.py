@@ -29,7 +29,7 @@ def split_pairs(
 
 
 def split_mounts(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    """Split each VOLUME:/PATH; the volumes by their paths."""
+    """Split each VOLUME:/PATH, and return the volumes by path."""
     mounts: dict[str, str] = {}
     for value in values:
         name, colon, path = value.partition(":")
@@ -47,7 +47,7 @@ def pairs_option(*names: str, text: str) -> Callable[[F], F]:
 
 
 def json_option(command: F) -> F:
-    """Add ``--json``; it is taken before the others, so that what is wrong with those is told as JSON too."""
+    """Add ``--json``. It is parsed first, so that errors in other options are shown as JSON too."""
     return click.option("--json", "as_json", is_flag=True, is_eager=True, help="Print the result as JSON.")(
         command
     )
@@ -67,14 +67,17 @@ def sandboxes_argument(command: F) -> F:
 
 
 def check_terminal(ctx: click.Context, param: click.Parameter, wanted: bool) -> bool:
-    """Refuse a terminal beside ``--json``: its bytes are no text of two streams, and go where the result would."""
+    """Refuse a terminal together with ``--json``.
+
+    A terminal's bytes are not the text of two streams, and they would go where the result goes.
+    """
     if wanted and ctx.params.get("as_json"):
         raise click.BadParameter("what a terminal shows cannot be JSON: leave out --json", ctx, param)
     return wanted
 
 
 def program_options(command: F) -> F:
-    """Add what ``run`` and ``exec`` say of the program: directory, user, time, terminal, arguments."""
+    """Add the options of ``run`` and ``exec`` for the program: directory, user, time, terminal, arguments."""
     for add in (
         click.argument("argv", metavar="ARGV...", nargs=-1, required=True, type=click.UNPROCESSED),
         click.option(
@@ -104,7 +107,7 @@ def env_option(command: F) -> F:
 
 
 def spec_options(command: F) -> F:
-    """Add what ``run`` and ``create`` say of the new sandbox, but its variables."""
+    """Add the options of ``run`` and ``create`` for the new sandbox, except its variables."""
     for add in (
         click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot hold."),
         click.option(
@@ -143,10 +146,10 @@ def spec_options(command: F) -> F:
 
 
 def complete_sandbox(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return names and ids that begin like what was typed; none when atoll cannot tell."""
+    """Return the names and ids that begin with what was typed, or none if atoll cannot tell."""
     from atoll import Sandbox
 
-    # A shell has no place for an error while somebody types.
+    # A shell cannot show an error while somebody types.
     with suppress(AtollError):
         infos = Sandbox.list()
         known = [known for info in infos for known in (info.name, info.sandbox_id) if known]

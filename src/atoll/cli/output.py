@@ -1,4 +1,4 @@
-"""Results on standard output."""
+"""Prints results on standard output."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def show_json(value: Any) -> None:
-    """Print a value of atoll's types as indented JSON, made harmless for a terminal."""
+    """Print a value of atoll's types as indented JSON that is safe for a terminal."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     click.echo(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def note(text: str) -> None:
-    """Say something about the work on standard error, where it is in no pipe's way."""
+    """Print a note about the work on standard error, so that it does not mix into a pipe."""
     click.echo(text, err=True)

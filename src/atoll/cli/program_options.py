@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says of a program; None is the sandbox's default."""
+    """The program's options on the command line. None means the sandbox's default."""
 
     argv: tuple[str, ...]
     cwd: str | None
@@ -27,7 +27,7 @@ class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, options: Mapping[str, Any], env: Mapping[str, str]) -> ProgramOptions:
-        """Take them from the parsed command line."""
+        """Read the options from the parsed command line."""
         return cls(
             argv=tuple(options["argv"]),
             cwd=options["cwd"],
@@ -37,12 +37,12 @@ class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def keywords(self) -> dict[str, Any]:
-        """Return what the SDK's calls take beside the program itself."""
+        """Return the keyword arguments for the SDK, besides the program itself."""
         return {"cwd": self.cwd, "user": self.user, "env": dict(self.env), "timeout_s": self.timeout_s}
 
 
 def code_of(result: ExecResult) -> int:
-    """The exit code of a program, after what its user cannot see in it."""
+    """Return a program's exit code, after a note if the sandbox's memory limit killed something."""
     if result.memory_kill is not None:
         note(f"{plain(str(result.memory_kill))}; `atoll limits --memory` gives the sandbox more")
     return result.exit_code

@@ -1,4 +1,4 @@
-"""Programs in a sandbox, with this process's own standard streams at their ends."""
+"""Runs programs in a sandbox on this process's own standard streams."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def execute(sandbox: Sandbox, options: ProgramOptions, *, as_json: bool, terminal: bool) -> int:
-    """Run a program to its end and return its exit code; Ctrl-C kills it and nothing else.
+    """Run a program to its end and return its exit code. Ctrl-C kills only the program.
 
     Raises:
-        ExecTimeoutError: It ran past its ``--timeout`` and was killed.
+        ExecTimeoutError: The program ran past its ``--timeout`` and was killed.
     """
     try:
         if terminal:
@@ -57,7 +57,7 @@ def _to_json(sandbox: Sandbox, options: ProgramOptions) -> int:
 
 
 def _streamed(sandbox: Sandbox, options: ProgramOptions) -> int:
-    """Copy raw bytes both ways. While nobody reads our output the program waits, so memory stays small."""
+    """Copy raw bytes both ways. While nobody reads our output the program blocks, so memory stays small."""
     feeds = stdin_is_input()
     process = sandbox.start(options.argv, stdin=feeds, stream=True, **options.keywords())
     try:
@@ -70,7 +70,7 @@ def _streamed(sandbox: Sandbox, options: ProgramOptions) -> int:
     except AtollError:
         raise
     except BaseException:
-        with suppress(AtollError):  # it, or its whole sandbox, may have ended meanwhile
+        with suppress(AtollError):  # the program, or its whole sandbox, may have ended meanwhile
             process.kill()
         raise
     finally:
@@ -78,10 +78,12 @@ def _streamed(sandbox: Sandbox, options: ProgramOptions) -> int:
 
 
 def follow(sandbox: Sandbox, pid: int, *, watch_only: bool) -> int:
-    """Show what a program without a terminal wrote and writes, and return its exit code; Ctrl-C leaves it running.
+    """Show the earlier and new output of a program without a terminal, and return its exit code.
+
+    Ctrl-C leaves it running.
 
     Args:
-        watch_only: Send it nothing; else our standard input is its own, and its end is the end of that.
+        watch_only: Send no input. Otherwise our standard input goes to the program, including its end.
     """
     with sandbox.attach(pid) as process, way_back(sandbox, pid):
         if not watch_only and (stdin_is_input() or os.isatty(0)):
@@ -92,7 +94,7 @@ def follow(sandbox: Sandbox, pid: int, *, watch_only: bool) -> int:
 
 
 def _feed(process: Process) -> None:
-    """Send all of our standard input. A program need not read it: how it ends says what came of it."""
+    """Send all of our standard input. The program need not read it; its exit code tells the result."""
     with suppress(AtollError, OSError):
         with open(0, "rb", buffering=0, closefd=False) as source:
             process.write_stdin(source)

@@ -1,4 +1,4 @@
-"""Progress of long works, on standard error: a bar on a terminal, plain lines elsewhere."""
+"""Shows progress of long tasks on standard error: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Report = Callable[[Progress], None]
 
 @contextmanager
 def progress_shown() -> Iterator[Report]:
-    """Give a function that shows each report it is called with; nothing is loaded before the first one."""
+    """Give a function that shows each report it is called with. Nothing is loaded before the first one."""
     shown = _Bar() if sys.stderr.isatty() else _Lines()
     try:
         yield shown.report
@@ -29,13 +29,13 @@ def progress_shown() -> Iterator[Report]:
 
 
 class _Way:
-    """How far all of a work has come: it never goes back while its reports say how far that is."""
+    """How far a whole task has come. It never goes back while its reports say how far that is."""
 
     def __init__(self) -> None:
         self._whole: float | None = None
 
     def share(self, progress: Progress) -> float | None:
-        """Return the part that is done, from 0 to 1; None where nobody knows."""
+        """Return the part that is done, from 0 to 1, or None if unknown."""
         if progress.whole is not None:
             self._whole = max(self._whole or 0.0, min(progress.whole, 1.0))
         if self._whole is not None:
@@ -44,7 +44,7 @@ class _Way:
 
 
 class _Lines:
-    """A line whenever the step changes, and at every quarter of the work where its end is known."""
+    """Prints a line whenever the step changes, and at every quarter of the task if its length is known."""
 
     def __init__(self) -> None:
         self._way = _Way()
@@ -59,11 +59,11 @@ class _Lines:
         note(f"{plain(progress.step)}{share}")
 
     def close(self) -> None:
-        """Lines need no end."""
+        """Do nothing: lines need no end."""
 
 
 class _Bar:
-    """One moving bar, gone when the work is done."""
+    """Draws one moving bar, which disappears when the task is done."""
 
     def __init__(self) -> None:
         self._way = _Way()
@@ -89,7 +89,7 @@ class _Bar:
 
 
 def _detail(progress: Progress) -> str:
-    """How far the step itself has come."""
+    """Describe how far the step itself has come."""
     if not progress.total:
         return ""
     if progress.unit in ("bytes", "B"):

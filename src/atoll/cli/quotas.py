@@ -1,4 +1,4 @@
-"""Quotas as the command line takes and shows them."""
+"""Quotas on the command line: how they are given and shown."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Most(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
-    """A number, 0 or more; infinity from ``off``.
+    """A parameter that takes a number of 0 or more; ``off`` means infinity.
 
     Args:
-        kind: Reads the number.
+        kind: Parses the number.
     """
 
     name = "most"
@@ -43,7 +43,7 @@ class Most(click.ParamType):  # type: ignore[type-arg] # generic only in its new
 
 class _MostLength(Length):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds; infinity from ``off``."""
+        """Return the seconds; ``off`` means infinity."""
         length_s = super().convert(value, param, ctx)
         return math.inf if length_s is None else length_s
 
@@ -69,7 +69,7 @@ def quota_options(command: F) -> F:
 
 
 def changed(quotas: Quotas, options: Mapping[str, Any]) -> Quotas:
-    """The quotas with those changed that were given."""
+    """Return the quotas with the given ones changed."""
     given = {name: value for name in Quotas.__struct_fields__ if (value := options[name]) is not None}
     return msgspec.structs.replace(
         quotas, **{name: None if value == math.inf else value for name, value in given.items()}
@@ -77,13 +77,13 @@ def changed(quotas: Quotas, options: Mapping[str, Any]) -> Quotas:
 
 
 def described(quotas: Quotas) -> str:
-    """The quotas in one line, as one would give them."""
+    """Describe the quotas in one line, in the form in which they are given."""
     given = msgspec.structs.asdict(quotas)
     return " ".join(f"{flag} {given[name]:.10g}" for flag, name, *_ in _OPTIONS if given[name] is not None)
 
 
 def used(use: TeamUse, quotas: Quotas) -> list[tuple[str, str]]:
-    """What is used of what, line by line: the quota's name and both numbers."""
+    """Return the use of each quota, line by line: the quota's name and both numbers."""
     now = {**msgspec.structs.asdict(use), "disk_mib": math.ceil(use.disk_bytes / (1 << 20))}
     lines = []
     for _, name, *_rest in _OPTIONS:
@@ -94,5 +94,5 @@ def used(use: TeamUse, quotas: Quotas) -> list[tuple[str, str]]:
 
 
 def disk_shown(use: TeamUse) -> str:
-    """What a team occupies."""
+    """Describe the disk space that a team occupies."""
     return size(use.disk_bytes)

@@ -1,4 +1,4 @@
-"""Our own terminal as a screen for what a program inside writes."""
+"""Shows on our own terminal what a program inside writes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import re
 import sys
 
-# What a program may have changed of a terminal, and what it is when nobody has: cursor keys, visible cursor, the other
-# screen, mouse, focus, pasting. What is set and undone is watched, since some undoing moves the cursor.
+# Terminal modes that a program may change, with their values when nothing has changed them: cursor keys,
+# visible cursor, alternate screen, mouse, focus, pasting. The code tracks what is set and undone, because
+# undoing some modes moves the cursor.
 _MODE = re.compile(rb"\x1b\[\?([\d;]{1,40})([hl])")
 _WATCHED = frozenset({1, 25, 47, 1047, 1049, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 2004})
 _USUALLY_SET = frozenset({25})
 _TAIL_BYTES = 48
-# A question to the terminal, which it would answer as if somebody typed; a title, a clipboard, a bell.
+# Queries, which the terminal would answer as if somebody typed; titles, clipboard access and bells.
 _QUESTIONS = re.compile(
     rb"\x1b\[[0-9;:<=>?]*(?:[cnxu]|\$p|[>]?q|1[1-9]t|2[01]t)"
     rb"|\x1b[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\|$)"
@@ -22,7 +23,7 @@ _CURSOR = re.compile(rb"\x1b\[u")
 
 
 class Screen:
-    """Writes to standard output as it comes, and sets it right when it is left.
+    """Writes output to standard output at once, and restores the terminal at the end.
 
     Raises:
         OSError: From ``write``: standard output is closed.
@@ -39,11 +40,11 @@ class Screen:
         _write(data)
 
     def show_again(self, data: bytes) -> None:
-        """Show what a program wrote before, without what the terminal would answer or do a second time."""
+        """Show earlier output again, without what the terminal would answer or do a second time."""
         self.write(again(data))
 
     def leave(self) -> None:
-        """Undo what the program has set and not undone: its terminal is left, or has ended beneath it."""
+        """Undo the modes that the program has set and not undone, because its terminal is left or has ended."""
         if not self._is_terminal or self._modes == _USUALLY_SET:
             return
         undone = sorted(self._modes ^ _USUALLY_SET, reverse=True)
@@ -52,7 +53,7 @@ class Screen:
         self._modes = set(_USUALLY_SET)
 
     def new_line(self) -> None:
-        """Leave the line that the program was writing."""
+        """Leave the line that the program was writing on."""
         if self._is_terminal:
             _write(b"\r\n")
 
@@ -68,7 +69,7 @@ class Screen:
 
 
 def again(data: bytes) -> bytes:
-    """What can be shown a second time of what a program wrote to its terminal."""
+    """Return the part of a program's terminal output that can be shown a second time."""
     return _QUESTIONS.sub(lambda found: found[0] if _CURSOR.fullmatch(found[0]) else b"", data)
 
 

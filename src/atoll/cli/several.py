@@ -1,4 +1,4 @@
-"""Commands that take several names."""
+"""Helpers for commands that take several names."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def for_each(
     as_json: bool,
     shown: Callable[[dict[str, _T]], object] = lambda results: results,
 ) -> None:
-    """Do something for each name; one that fails does not stop it, but makes the exit code 125.
+    """Do something for each name. A failure does not stop the others, but makes the exit code 125.
 
     Args:
-        names: Each is taken once.
+        names: The names; a repeated one is used once.
         action: What to do.
-        as_json: Print as JSON what was done.
-        shown: What of that: it gets what ``action`` returned, by the names that it did not fail for.
+        as_json: Print the results as JSON.
+        shown: Makes the JSON value from the results of ``action``, keyed by the names that succeeded.
     """
     failed = False
     results: dict[str, _T] = {}

@@ -1,4 +1,4 @@
-"""A new sandbox as the command line asks for it."""
+"""Turns command line options into a new sandbox's parameters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from atoll.cli.limits import limits
 
 
 def pairs(given: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    """Return the pairs as a mapping; the last of a key counts."""
+    """Return the pairs as a mapping. The last value of a key counts."""
     return dict(given)
 
 
 def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``Sandbox.create`` is to be called with."""
+    """Return the arguments for ``Sandbox.create``."""
     return {
         "image": options["image"],
         "start": options["start"] or None,

@@ -1,4 +1,4 @@
-"""Sandboxes that commands act on."""
+"""Helpers for commands that act on sandboxes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from atoll.errors import AtollError
 
 
 def change(refs: Sequence[str], action: Callable[[Sandbox], Any], *, as_json: bool) -> None:
-    """Do something to each sandbox; one that fails does not stop it, but makes the exit code 125.
+    """Do something to each sandbox. A failure does not stop the others, but makes the exit code 125.
 
     Args:
         refs: Ids or names.
-        action: What to do; what it returns is what ``--json`` shows for that sandbox.
-        as_json: Print the results as JSON by reference.
+        action: What to do. Its result is what ``--json`` shows for that sandbox.
+        as_json: Print the results as JSON, keyed by reference.
     """
 
     def changed(ref: str) -> object:
@@ -29,7 +29,10 @@ def change(refs: Sequence[str], action: Callable[[Sandbox], Any], *, as_json: bo
 
 @contextmanager
 def killed_if_stopped() -> Iterator[list[Sandbox]]:
-    """Give a list for new sandboxes: they are killed if Ctrl-C or a signal comes before the user was told of them."""
+    """Give a list for new sandboxes.
+
+    They are killed if Ctrl-C or a signal comes before the user is told of them.
+    """
     made: list[Sandbox] = []
     try:
         yield made
@@ -41,5 +44,5 @@ def killed_if_stopped() -> Iterator[list[Sandbox]]:
 
 
 def held(ref: str) -> Sandbox:
-    """Return the sandbox in whatever state it is: only its first use wakes it, if it may."""
+    """Return the sandbox in whatever state it is. Only its first use wakes it, if allowed."""
     return Sandbox.connect(ref, wake=False)

@@ -1,4 +1,4 @@
-"""A terminal in a sandbox with this process's own terminal at its end: raw bytes and resizing."""
+"""Connects this process's own terminal to a terminal in a sandbox, with raw bytes and resizing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 65536
 _AGAIN_S = 0.5
-# How long a key that may begin those that leave waits for the next one.
+# How long to hold back a key that may begin the detach keys, while waiting for the next one.
 _HELD_KEY_S = 0.5
 _OTHER_SIZE_S = 0.15
 
@@ -44,11 +44,11 @@ def session(sandbox: Sandbox, options: ProgramOptions) -> int:
 
 
 def attached(sandbox: Sandbox, pid: int, *, keys: DetachKeys, watch_only: bool) -> int | None:
-    """Show the terminal of a program that runs and return its exit code; None when the keys have left it.
+    """Show the terminal of a running program and return its exit code, or None after the detach keys.
 
     Args:
-        keys: What leaves it, where our standard input is a terminal.
-        watch_only: Type nothing and leave its size alone.
+        keys: The keys that detach, if our standard input is a terminal.
+        watch_only: Send no input and do not change the terminal's size.
     """
     types = os.isatty(0) and not watch_only
     with sandbox.attach_terminal(pid, size=_other_size() if types else None) as terminal:
@@ -59,9 +59,10 @@ def attached(sandbox: Sandbox, pid: int, *, keys: DetachKeys, watch_only: bool) 
             left = _show_kept(terminal, screen)
             if types:
                 held.enter_context(_resizes(terminal))
-                # before any key: what is typed now may ask for the size
+                # before any key is sent, because a program may answer a key by asking for the size
                 time.sleep(_OTHER_SIZE_S)
-                with suppress(ProcessNotFoundError):  # what it said until it ended is still to be shown
+                # the program has ended, but its last output must still be shown
+                with suppress(ProcessNotFoundError):
                     terminal.resize(_size())
                 held.enter_context(_keys(terminal, keys))
             elif stdin_is_input() and not watch_only:
@@ -81,7 +82,7 @@ def attached(sandbox: Sandbox, pid: int, *, keys: DetachKeys, watch_only: bool) 
 
 
 def _show_kept(terminal: Terminal, screen: Screen) -> bytes:
-    """Show what was written before at once, and return what came with its last piece."""
+    """Show at once what was written before, and return the new output that came with its last piece."""
     kept = b""
     while len(kept) < terminal.kept_bytes and (data := terminal.receive()):
         kept += data
@@ -103,12 +104,12 @@ def _screen() -> Iterator[Screen]:
 
 @contextmanager
 def _raw_mode() -> Iterator[None]:
-    """Pass every key on as it is, Ctrl-C too; what was set before is set again afterwards."""
+    """Pass every key on unchanged, Ctrl-C too. The previous terminal settings are restored afterwards."""
     if not os.isatty(0):
         yield
         return
     before = termios.tcgetattr(0)
-    # What was typed before now is not thrown away.
+    # Keys typed before now must not be lost.
     tty.setraw(0, termios.TCSADRAIN)
     try:
         yield
@@ -127,7 +128,7 @@ def _resizes(terminal: Terminal) -> Iterator[None]:
             changed.clear()
             if done.is_set():
                 return
-            # The program may have ended; then its size matters to nobody.
+            # The program may have ended; then nobody needs the size.
             with suppress(AtollError, OSError):
                 terminal.resize(_size())
 
@@ -143,14 +144,14 @@ def _resizes(terminal: Terminal) -> Iterator[None]:
 
 
 def _other_size() -> TerminalSize:
-    """A size that is not ours: programs draw all of their screen when it changes."""
+    """Return a size that is not ours. Programs redraw the whole screen when the size changes."""
     size = _size()
     return TerminalSize(cols=size.cols, rows=size.rows - 1 if size.rows > 1 else 2)
 
 
 @contextmanager
 def _keys(terminal: Terminal, keys: DetachKeys) -> Iterator[None]:
-    """Send what is typed until the program ends, or the keys were pressed: then nothing more is received."""
+    """Send what is typed until the program ends or the detach keys come. After the keys, stop receiving."""
     end_read, end_write = os.pipe()
 
     def follow() -> None:
@@ -172,7 +173,7 @@ def _keys(terminal: Terminal, keys: DetachKeys) -> Iterator[None]:
 
 @contextmanager
 def _in_thread(work: Callable[[], None], end_read: int, end_write: int) -> Iterator[None]:
-    """Work beside, until the end of a pipe says that it is over."""
+    """Run a function in a thread, and signal its end by closing a pipe."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
@@ -186,7 +187,7 @@ def _in_thread(work: Callable[[], None], end_read: int, end_write: int) -> Itera
 
 @contextmanager
 def _typing(terminal: Terminal) -> Iterator[None]:
-    """Send what is typed, until the program ends; at the end of our input, its end for as long."""
+    """Send what is typed until the program ends. At the end of our input, repeat Ctrl-D until then."""
     end_read, end_write = os.pipe()
 
     def follow() -> None:
@@ -199,7 +200,8 @@ def _typing(terminal: Terminal) -> Iterator[None]:
                 if not data:
                     break
                 terminal.send(data)
-            # A terminal has no end of input: Ctrl-D says it, and is lost on a program that sets up its terminal later.
+            # A terminal has no end of input. Ctrl-D marks it, but a program that sets up its terminal later
+            # loses it.
             terminal.send(b"\x04")
             while not select.select([end_read], [], [], _AGAIN_S)[0]:
                 terminal.send(b"\x04")

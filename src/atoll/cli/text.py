@@ -1,4 +1,4 @@
-"""Text for people: what may come from a guest never reaches the terminal as a control sequence."""
+"""Formats text for people. Nothing from a guest reaches the terminal as a control sequence."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 
 def plain(text: str) -> str:
-    """Return the text with all that is not printable (escapes, newlines, direction marks) spelled out."""
+    """Return the text with everything unprintable (escapes, newlines, direction marks) spelled out."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _spelled(char) for char in text)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return aligned columns under their names, one row a line, made plain."""
+    """Return aligned columns under their names, one row a line, with control characters spelled out."""
     cells = [[plain(cell) for cell in row] for row in [head, *rows]]
     widths = [max(_width(row[column]) for row in cells) for column in range(len(head))]
     lines = []
@@ -38,7 +38,7 @@ def size(count_bytes: float | None) -> str:
 
 
 def age(since_s: float, now_s: float) -> str:
-    """Return how long ago a Unix time was, in its largest unit."""
+    """Return the time since a Unix time, in its largest unit."""
     passed_s = max(0.0, now_s - since_s)
     for unit, length_s in (("d", 86400), ("h", 3600), ("min", 60)):
         if passed_s >= length_s:
@@ -47,7 +47,7 @@ def age(since_s: float, now_s: float) -> str:
 
 
 def moment(at_s: float) -> str:
-    """Return a Unix time as local date and time."""
+    """Return a Unix time as a local date and time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
 
 

@@ -1,4 +1,4 @@
-"""What an examination of stored states found, for people and as JSON."""
+"""Shows the result of checking stored states, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from atoll.types import VerifiedPart, VerifyReport
 
 
 def show_report(report: VerifyReport, *, as_json: bool) -> None:
-    """Print what was examined, and below it each damaged file."""
+    """Print what was checked, and below it each damaged file."""
     if as_json:
         show_json(report)
         return

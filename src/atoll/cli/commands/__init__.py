@@ -1,1 +1,1 @@
-"""One file per command; each holds it as ``command``."""
+"""One file per command. Each file defines it as ``command``."""

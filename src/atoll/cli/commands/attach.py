@@ -46,13 +46,15 @@ def command(
     keys: bytes,
     as_json: bool,
 ) -> None:
-    r"""Go on with a program that runs in a sandbox: one of shell, exec, the SDK or an E2B client.
+    r"""Attach to a running program in a sandbox, started by shell, exec, the SDK or an E2B client.
 
-    Without PID it is the one that has a terminal; when there are more, or none, those that run are listed. A sandbox
-    that sleeps wakes. What the program wrote lately is shown first, and its exit code is passed on.
+    Without PID, this attaches to the only program with a terminal. If there are several, or none, it lists
+    the running programs. A sleeping sandbox wakes. The program's recent output is shown first, and its exit
+    code is passed on.
 
-    On a terminal every key goes to the program, Ctrl-C and Ctrl-D too; Ctrl-P Ctrl-Q leaves it running. From a program
-    without a terminal Ctrl-C leaves, and it goes on; Ctrl-D ends its standard input, if that is open.
+    On a terminal, every key goes to the program, including Ctrl-C and Ctrl-D. Ctrl-P Ctrl-Q detaches and
+    leaves the program running. Without a terminal, Ctrl-C detaches and leaves it running; Ctrl-D ends its
+    standard input, if that is open.
 
     \b
     Example:
@@ -93,11 +95,11 @@ def _left(ref: str, pid: int) -> str:
 
 
 def _chosen(ref: str, programs: list[ProcessInfo]) -> int:
-    """The one program with a terminal; where that is none or one of several, all are shown.
+    """Return the only program with a terminal. If there are none or several, show all programs.
 
     Raises:
-        ProcessNotFoundError: None runs.
-        InvalidSpecError: Which one is meant is not clear.
+        ProcessNotFoundError: No program runs.
+        InvalidSpecError: The choice is not clear.
     """
     terminals = [one.pid for one in programs if one.pty]
     if len(terminals) == 1:
@@ -128,6 +130,6 @@ def _listed(programs: list[ProcessInfo]) -> str:
 
 
 def _line(argv: list[str]) -> str:
-    """A program in a line: of a shell and its line the line alone."""
+    """Describe a program in one line. For a shell with a line, show only the line."""
     text = argv[2] if len(argv) == 3 and argv[1] == "-c" else " ".join(argv)
     return text if len(text) <= _COMMAND_CHARS else f"{text[:_COMMAND_CHARS]}..."

@@ -34,8 +34,8 @@ class Inside(NamedTuple):
 def command(source: str, target: str, as_json: bool) -> None:
     r"""Copy a file or a directory into a sandbox or out of one.
 
-    One of the two is SANDBOX:PATH; relative paths inside start at the user's home. As with cp, a TARGET that
-    is a directory gets SOURCE under its own name. Write ./a:b for a local file with a colon.
+    One of the two is SANDBOX:PATH. Relative paths inside start at the user's home. As with cp, if TARGET is a
+    directory, SOURCE is copied into it under its own name. For a local file with a colon, write ./a:b.
 
     \b
     Example:
@@ -57,7 +57,7 @@ def command(source: str, target: str, as_json: bool) -> None:
 
 
 def parse(text: str) -> Inside | None:
-    """Read SANDBOX:PATH; None for a local path, which has no colon, or a slash before it."""
+    """Read SANDBOX:PATH. Returns None for a local path, which has no colon, or a slash before the colon."""
     sandbox, colon, path = text.partition(":")
     if not colon or "/" in sandbox or not sandbox:
         return None
@@ -76,7 +76,7 @@ def _upload(source: Path, target: Inside, report: Report) -> str:
 
 
 def _own_name(source: Path) -> str:
-    """What it is called: a link by its own name, as with cp; ``.`` and ``..`` have none."""
+    """Return a source's own name. A link keeps its own name, as with cp; ``.`` and ``..`` have none."""
     return source.name if source.name not in ("", "..") else source.resolve().name
 
 
@@ -85,7 +85,7 @@ def _download(source: Inside, target: Path, report: Report) -> Path:
         raise InvalidSpecError(f"there is no directory {target.parent}", hint="make it first")
     with held(source.sandbox) as sandbox:
         if target.is_dir():
-            # The name was given here, but it may end in dots.
+            # The user gave the name, but it may end in dots.
             name = posixpath.basename(posixpath.normpath(source.path))
             if name not in ("", ".", ".."):
                 target = target / name

@@ -17,9 +17,9 @@ SIGNS = {"ok": "ok      ", "note": "note    ", "warning": "warning ", "error": "
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    r"""Look at all that can keep a sandbox from running here, and say what mends it.
+    r"""Check everything that can keep sandboxes from running here, and say how to fix it.
 
-    The exit code is 0 when sandboxes can run, else 1.
+    The exit code is 0 if sandboxes can run, else 1.
 
     \b
     Example:

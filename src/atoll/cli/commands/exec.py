@@ -20,10 +20,10 @@ from atoll.cli.states import held
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, sandbox: str, terminal: bool, as_json: bool, **options: Any) -> None:
-    r"""Run a program in a sandbox, without a shell. It wakes the sandbox when it sleeps.
+    r"""Run a program in a sandbox, without a shell. A sleeping sandbox wakes.
 
-    Standard input (when it is not a terminal), output, error and the exit code are the program's own. Ctrl-C
-    ends the program with 130, not the sandbox. Options stand before SANDBOX.
+    Standard input (unless it is a terminal), output, error and the exit code are the program's own. Ctrl-C
+    ends the program with exit code 130, but not the sandbox. Options come before SANDBOX.
 
     \b
     Example:

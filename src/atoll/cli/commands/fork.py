@@ -24,7 +24,7 @@ from atoll.cli.states import held, killed_if_stopped
 )
 @json_option
 def command(sandbox: str, count: int | None, names: tuple[str, ...], as_json: bool) -> None:
-    r"""Make running copies of a sandbox, memory and disk, and print their ids: all of them or none.
+    r"""Make running copies of a sandbox's memory and disk, all or none, and print their ids.
 
     \b
     Example:

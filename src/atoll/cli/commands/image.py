@@ -65,7 +65,7 @@ def build_image(name: str, as_json: bool) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @json_option
 def remove_images(names: tuple[str, ...], as_json: bool) -> None:
-    r"""Remove images that no sandbox and no snapshot needs.
+    r"""Remove images that no sandbox or snapshot needs.
 
     \b
     Example:
@@ -78,9 +78,9 @@ def remove_images(names: tuple[str, ...], as_json: bool) -> None:
 @click.argument("reference")
 @json_option
 def pull_image(reference: str, as_json: bool) -> None:
-    r"""Have an image as its registry has it now, and print by which name it can always be had again.
+    r"""Pull an image as its registry has it now, and print the name that always means this version.
 
-    Credentials are those of the host's Docker configuration. What came before an interruption is kept.
+    Credentials come from the host's Docker configuration. What was received before an interruption is kept.
 
     \b
     Example:
@@ -100,9 +100,9 @@ def pull_image(reference: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def verify_images(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> None:
-    r"""Read the files of images, without arguments of all, and name each that is not what it was.
+    r"""Check the stored files of images, and name each damaged one. Without arguments, check all images.
 
-    The exit code is 0 when all of it is whole, else 1.
+    The exit code is 0 if no file is damaged, else 1.
 
     \b
     Example:
@@ -118,7 +118,7 @@ def verify_images(ctx: click.Context, names: tuple[str, ...], as_json: bool) -> 
 @click.argument("name")
 @json_option
 def inspect_image(name: str, as_json: bool) -> None:
-    r"""Show all about an image.
+    r"""Show everything about an image.
 
     \b
     Example:

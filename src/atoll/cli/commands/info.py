@@ -18,7 +18,7 @@ from atoll.types import SandboxInfo
 @sandbox_argument
 @json_option
 def command(sandbox: str, as_json: bool) -> None:
-    r"""Show all about one sandbox. Showing does not wake it.
+    r"""Show everything about one sandbox. This does not wake it.
 
     \b
     Example:
@@ -67,6 +67,6 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         lines.append(("recovered", f"{moment(info.recovered.at)}: {info.recovered}"))
     lines += [("volume", f"{volume} at {path}") for path, volume in sorted(info.volumes.items())]
     lines += [("metadata", f"{key}={value}") for key, value in sorted(info.metadata.items())]
-    # The values of variables may be secrets, and a screen may be shared; --json has them.
+    # The values of variables may be secrets, and other people may see the screen. --json shows them.
     lines += [("env", key) for key in sorted(info.env)]
     return lines

@@ -18,7 +18,7 @@ from atoll.types import KeyInfo
 
 @click.group(name="key", cls=Group)
 def command() -> None:
-    """Make, list and revoke the keys that teams come with to a server."""
+    """Make, list and revoke the keys with which teams use a server."""
 
 
 @command.command(name="create")
@@ -33,7 +33,7 @@ def command() -> None:
 )
 @json_option
 def create_key(team: str, name: str, expires_in_s: float | None, as_json: bool) -> None:
-    r"""Make a key of a team and print it, this once: only its hash is stored.
+    r"""Make a key for a team and print it. It is shown only this once: only its hash is stored.
 
     A client sends it as X-API-Key; the E2B SDKs take it from E2B_API_KEY.
 
@@ -54,7 +54,7 @@ def create_key(team: str, name: str, expires_in_s: float | None, as_json: bool) 
 @click.option("--team", metavar="TEAM", help="Only those of this team.")
 @json_option
 def list_keys(team: str | None, as_json: bool) -> None:
-    r"""List keys, oldest first, without the keys themselves; those that ended, for 30 days.
+    r"""List keys, oldest first, without the keys themselves. Ended keys are listed for 30 days.
 
     \b
     Example:
@@ -71,7 +71,7 @@ def list_keys(team: str | None, as_json: bool) -> None:
 @click.argument("key_ids", metavar="KEY_ID...", nargs=-1, required=True)
 @json_option
 def revoke_keys(key_ids: tuple[str, ...], as_json: bool) -> None:
-    r"""Have keys open nothing any more; a server hears of it within 5 seconds.
+    r"""Revoke keys. They become invalid at once, and at a server within 5 seconds.
 
     \b
     Example:

@@ -19,7 +19,7 @@ from atoll.cli.states import held
 @click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot hold.")
 @json_option
 def command(sandbox: str, best_effort: bool, as_json: bool, **options: Any) -> None:
-    r"""Change what a sandbox may use, and show what was asked for. It is not woken.
+    r"""Change what a sandbox may use, and show the new limits. This does not wake it.
 
     \b
     Example:

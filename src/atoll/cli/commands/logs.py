@@ -16,16 +16,16 @@ from atoll.cli.text import plain
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @json_option
 def command(sandbox: str, follow: bool, as_json: bool) -> None:
-    r"""Show what befell the sandbox and which programs were started in it. Showing does not wake it.
+    r"""Show what happened to the sandbox and which programs were started in it. This does not wake it.
 
-    --follow --json prints an object for each piece that comes.
+    --follow --json prints an object for each new piece.
 
     \b
     Example:
       atoll logs work --follow
     """
     with held(sandbox) as source:
-        if as_json and not follow:  # one value, as every reader of JSON expects
+        if as_json and not follow:  # without --follow, print one value, as every JSON reader expects
             show_json({"text": "".join(source.logs())})
             return
         for text in source.logs(follow=follow):

@@ -30,7 +30,7 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    r"""List sandboxes, oldest first. Listing wakes none.
+    r"""List sandboxes, oldest first. This does not wake a sandbox.
 
     \b
     Example:
@@ -47,7 +47,7 @@ def command(
 
 
 def _state(info: SandboxInfo) -> str:
-    """Its state, and whether it goes on without the memory that it had before a crash."""
+    """Return a sandbox's state, and whether it goes on without its memory from before a crash."""
     is_current = info.recovered is not None and info.recovered.at >= info.started_at
     return "running, recovered" if info.state == "running" and is_current else info.state
 

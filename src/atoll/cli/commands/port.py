@@ -20,7 +20,7 @@ from atoll.cli.states import held
 )
 @json_option
 def command(sandbox: str, port: int, local: int, as_json: bool) -> None:
-    r"""Listen on 127.0.0.1 and pass every connection on to a port of the sandbox, until Ctrl-C.
+    r"""Forward connections on 127.0.0.1 to a port of the sandbox, until Ctrl-C.
 
     \b
     Example:

@@ -37,8 +37,8 @@ from atoll.types import Lifecycle
 def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **options: Any) -> None:
     r"""Make a sandbox, run a program in it without a shell, and kill it.
 
-    Standard input (when it is not a terminal), output, error and the exit code are the program's own. Ctrl-C
-    ends it with 130.
+    Standard input (unless it is a terminal), output, error and the exit code are the program's own. Ctrl-C
+    ends it with exit code 130.
 
     \b
     Example:
@@ -56,7 +56,7 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
     try:
         with made[0] as sandbox:
             code = execute(sandbox, program, as_json=as_json, terminal=terminal)
-    except SandboxNotFoundError as error:  # of one that nobody has named: say what became of it
+    except SandboxNotFoundError as error:  # not named by its user: say what happened to it
         why = {"--lease": options["lease_s"], "--lifetime": options["lifetime_s"]}
         ends = " or ".join(f"{option} of {length_s:g} s" for option, length_s in why.items() if length_s)
         raise SandboxNotFoundError(

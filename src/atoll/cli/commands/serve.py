@@ -24,5 +24,5 @@ def command(arguments: tuple[str, ...]) -> None:
     Example:
       atoll serve --help
     """
-    # a program of its own, with fewer rights than this one needs
+    # the server is a separate process, with fewer rights than this one needs
     os.execv(sys.executable, [sys.executable, "-P", "-m", "atoll.server", *arguments])

@@ -20,7 +20,7 @@ from atoll.cli.terminal import session
 def command(
     ctx: click.Context, sandbox: str, cwd: str | None, user: str | None, env: tuple[tuple[str, str], ...]
 ) -> None:
-    r"""Open a terminal in a sandbox. Leave it with exit or Ctrl-D; the sandbox goes on.
+    r"""Open a terminal in a sandbox. Leave it with exit or Ctrl-D. The sandbox goes on running.
 
     \b
     Example:

@@ -26,7 +26,7 @@ sandbox_option = click.option(
 def command() -> None:
     r"""Make, list and delete snapshots: stored states to fork from and roll back to.
 
-    A snapshot outlives its sandbox and takes room on the disk until it is deleted.
+    A snapshot outlives its sandbox, and takes disk space until it is deleted.
 
     \b
     Example:
@@ -42,9 +42,9 @@ def command() -> None:
 @click.option("--comment", default="", metavar="TEXT", help="For people to read in lists.")
 @json_option
 def create(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
-    r"""Store a sandbox as it is now, memory and disk of one instant, and print the id. The sandbox goes on.
+    r"""Store a sandbox's memory and disk as they are at this moment, and print the id. The sandbox goes on.
 
-    The snapshot stays when the sandbox is killed, until `atoll snapshot rm`.
+    The snapshot stays, even after the sandbox is killed, until `atoll snapshot rm`.
 
     \b
     Example:
@@ -82,7 +82,7 @@ def list_snapshots(sandbox: str | None, team: str | None, as_json: bool) -> None
 @sandbox_option
 @json_option
 def tree(sandbox: str | None, as_json: bool) -> None:
-    r"""Show which snapshot was made on top of which.
+    r"""Show which snapshot was made on top of which other.
 
     \b
     Example:
@@ -100,7 +100,7 @@ def tree(sandbox: str | None, as_json: bool) -> None:
 @click.argument("snapshots", metavar="SNAPSHOT...", nargs=-1, required=True)
 @json_option
 def remove(snapshots: tuple[str, ...], as_json: bool) -> None:
-    r"""Delete snapshots for good. One that others stand on is refused.
+    r"""Delete snapshots for good. A snapshot that others depend on is refused.
 
     \b
     Example:
@@ -114,10 +114,10 @@ def remove(snapshots: tuple[str, ...], as_json: bool) -> None:
 @json_option
 @click.pass_context
 def verify(ctx: click.Context, snapshots: tuple[str, ...], as_json: bool) -> None:
-    r"""Read stored memories and layers, and name each file that is not what was written.
+    r"""Check stored checkpoints and layers, and name each damaged file.
 
-    Without arguments those of all snapshots, and what sandboxes stand on and sleep with. Sandboxes go on meanwhile.
-    The exit code is 0 when all of it is whole, else 1.
+    Without arguments, check all snapshots, and also the layers and checkpoints of sandboxes. Sandboxes keep
+    running meanwhile. The exit code is 0 if no file is damaged, else 1.
 
     \b
     Example:
@@ -147,7 +147,7 @@ def _as_table(infos: list[SnapshotInfo]) -> str:
 
 
 def _children(infos: list[SnapshotInfo], parent_id: str | None) -> list[SnapshotInfo]:
-    """Those right below a snapshot; below None those whose parent is not in the list."""
+    """Return the snapshots right below a snapshot. For None, return those whose parent is not in the list."""
     if parent_id is not None:
         return [info for info in infos if info.parent_id == parent_id]
     known = {info.snapshot_id for info in infos}
@@ -162,7 +162,7 @@ def _nested(infos: list[SnapshotInfo], parent_id: str | None) -> list[dict[str, 
 
 
 def tree_lines(infos: list[SnapshotInfo], parent_id: str | None = None, indent: str = "") -> list[str]:
-    """Draw the snapshots below one, or all of them, one a line."""
+    """Draw the snapshots below one, or all of them, one per line."""
     lines = []
     children = _children(infos, parent_id)
     for info in children:

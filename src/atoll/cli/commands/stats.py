@@ -23,7 +23,7 @@ HEAD = ["SANDBOX", "STATE", "CPU", "MEMORY", "LIMIT", "DISK", "PROCESSES", "RECE
 @click.argument("sandboxes", metavar="[SANDBOX]...", nargs=-1, shell_complete=complete_sandbox)
 @json_option
 def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
-    r"""Show what sandboxes use; all of them when none is named. Showing wakes none.
+    r"""Show what sandboxes use. Without names, show all of them. This does not wake a sandbox.
 
     \b
     Example:
@@ -32,7 +32,7 @@ def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
     refs = sandboxes or tuple(info.name or info.sandbox_id for info in Sandbox.list())
     used = {}
     for ref in refs:
-        # One of all that is killed meanwhile is none.
+        # When all are shown, a sandbox that is killed meanwhile is skipped.
         with nullcontext() if sandboxes else suppress(SandboxNotFoundError), held(ref) as sandbox:
             used[ref] = sandbox.stats()
     if as_json:

@@ -20,7 +20,7 @@ from atoll.types import TeamInfo
 
 @click.group(name="team", cls=Group)
 def command() -> None:
-    """Make, change and delete teams: who shares a server, and how much each may use."""
+    """Make, change and delete teams. Teams share a server, and quotas limit what each may use."""
 
 
 @command.command(name="create")
@@ -28,9 +28,9 @@ def command() -> None:
 @quota_options
 @json_option
 def create_team(name: str, as_json: bool, **options: Any) -> None:
-    r"""Make a team. What is not given has no quota.
+    r"""Make a team. Quotas that are not given are unlimited.
 
-    NAME is 1 to 32 lowercase letters, digits and dashes. Sandboxes of no team have no quotas at all.
+    NAME is 1 to 32 lowercase letters, digits and dashes. Sandboxes without a team have no quotas.
 
     \b
     Example:
@@ -45,9 +45,9 @@ def create_team(name: str, as_json: bool, **options: Any) -> None:
 @quota_options
 @json_option
 def set_quotas(team: str, as_json: bool, **options: Any) -> None:
-    r"""Change the quotas that are given, and leave the others; off removes one.
+    r"""Change the given quotas and keep the others; off removes a quota.
 
-    What the team uses beyond a quota it keeps; it gets no more.
+    The team keeps what it uses beyond a quota, but gets no more.
 
     \b
     Example:
@@ -77,7 +77,7 @@ def list_teams(as_json: bool) -> None:
 @click.argument("team")
 @json_option
 def team_info(team: str, as_json: bool) -> None:
-    r"""Show what a team uses, and how much it may.
+    r"""Show what a team uses, and its quotas.
 
     \b
     Example:
@@ -95,7 +95,7 @@ def team_info(team: str, as_json: bool) -> None:
 @click.argument("teams", metavar="TEAM...", nargs=-1, required=True)
 @json_option
 def remove_teams(teams: tuple[str, ...], as_json: bool) -> None:
-    r"""Forget teams, and their keys, which open nothing any more. One that owns anything is refused.
+    r"""Forget teams and their keys, which become invalid. A team that owns anything is refused.
 
     \b
     Example:

@@ -47,7 +47,8 @@ def command() -> None:
 @limit_options
 @json_option
 def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any) -> None:
-    r"""Build a template from a Dockerfile. Its steps run in a sandbox; its CMD runs in every sandbox made of it.
+    r"""Build a template from a Dockerfile. The steps run in a sandbox. The CMD runs in every sandbox made
+    from the template.
 
     \b
     Example:
@@ -109,7 +110,7 @@ def list_templates(team: str | None, as_json: bool) -> None:
 @click.argument("templates", metavar="TEMPLATE...", nargs=-1, required=True)
 @json_option
 def remove_templates(templates: tuple[str, ...], as_json: bool) -> None:
-    r"""Forget templates. What sandboxes still stand on goes with the last of them.
+    r"""Forget templates. What sandboxes still use goes with the last of these sandboxes.
 
     \b
     Example:
@@ -124,7 +125,7 @@ def remove_templates(templates: tuple[str, ...], as_json: bool) -> None:
 @click.option("--remove", is_flag=True, help="Take the tags away instead.")
 @json_option
 def tag_template(template: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
-    r"""Let more tags stand for a build, or fewer.
+    r"""Add tags to a build, or remove tags.
 
     \b
     Example:
@@ -157,7 +158,7 @@ def publish_template(template: str, private: bool, as_json: bool) -> None:
 @command.command(name="prune")
 @json_option
 def prune_steps(as_json: bool) -> None:
-    r"""Erase what builds have kept of their steps; templates stay.
+    r"""Erase the stored steps of builds. Templates stay.
 
     \b
     Example:

@@ -17,9 +17,9 @@ from atoll.cli.states import held
 @click.option("--extend-only", is_flag=True, help="Leave a lease that ends later as it is.")
 @json_option
 def command(sandbox: str, length: float | None, extend_only: bool, as_json: bool) -> None:
-    r"""Have a sandbox's lease end in LENGTH from now: 90s, 10m, 2h, 1d; off is no lease.
+    r"""Make a sandbox's lease end LENGTH from now: 90s, 10m, 2h, 1d; off removes the lease.
 
-    What happens at its end was said when the sandbox was made (--on-timeout). 0 has it happen now.
+    What happens at its end was set when the sandbox was made (--on-timeout). 0 ends the lease now.
 
     \b
     Example:

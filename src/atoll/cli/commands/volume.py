@@ -19,7 +19,7 @@ team_option = click.option("--team", metavar="TEAM", help="Whose volumes; defaul
 
 @click.group(name="volume", cls=Group)
 def command() -> None:
-    """Make, list and delete volumes: directories that outlive sandboxes and appear in several of them."""
+    """Make, list and delete volumes: directories that outlive sandboxes and can appear in several of them."""
 
 
 @command.command(name="create")
@@ -68,7 +68,7 @@ def list_volumes(team: str | None, as_json: bool) -> None:
 @team_option
 @json_option
 def remove(volumes: tuple[str, ...], team: str | None, as_json: bool) -> None:
-    r"""Delete volumes with all that is in them. One that a sandbox mounts, asleep or not, is refused.
+    r"""Delete volumes with all their content. A volume that a sandbox mounts, asleep or not, is refused.
 
     \b
     Example:
