@@ -44,7 +44,7 @@ class Screen:
         self.write(again(data))
 
     def leave(self) -> None:
-        """Undo the modes that the program has set and not undone, because its terminal is left or has ended."""
+        """Undo the modes that the program set and did not undo, when its terminal is left or has ended."""
         if not self._is_terminal or self._modes == _USUALLY_SET:
             return
         undone = sorted(self._modes ^ _USUALLY_SET, reverse=True)

@@ -336,7 +336,7 @@ def _raise_told(home: Home) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """Tell whether a process runs. One that has ended counts as gone, even before its exit code is collected."""
+    """Tell whether a process runs. One that has ended counts as gone, even before its exit code is read."""
     return start_ticks(pid) is not None
 
 

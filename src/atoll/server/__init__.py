@@ -1,6 +1,6 @@
 """``atoll serve``: the E2B REST API and the gateway into sandboxes, for other machines.
 
-It owns nothing: whatever it does, it asks the supervisor for, through the SDK.
+The server owns nothing. For everything it does, it asks the supervisor through the SDK.
 """
 
 from __future__ import annotations

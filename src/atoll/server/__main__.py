@@ -1,4 +1,4 @@
-"""Entry of the server's process: ``python -m atoll.server``, which is what ``atoll serve`` becomes."""
+"""The entry point of the server's process: ``atoll serve`` becomes ``python -m atoll.server``."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ def serve(
 
 
 def check_files(settings: Settings) -> None:
-    """Refuse files that cannot serve, before a key is made and told.
+    """Refuse unusable files, before a key is made and printed.
 
     Raises:
-        InvalidSpecError: One is missing, cannot be used or is not what it should be.
+        InvalidSpecError: A file is missing, unusable or invalid.
     """
     if settings.tls_cert is not None and settings.tls_key is not None:
         check_pair(settings.tls_cert, settings.tls_key)
@@ -131,7 +131,7 @@ def _serve(parts: Parts, sock: socket.socket, written: set[Path]) -> None:
     with passing_key() as made, starting_elsewhere(at_crash=partial(Keys.revoke, made.info.key_id)):
         raise_limits()
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-        # it listens already, and nothing is written where others look afterwards
+        # the server already listens here; later it may not write where other programs look
         tell(client_variables(parts.settings, made.key), parts.settings.env_file)
         if parts.settings.domain is not None and local_variables(parts.settings):
             click.echo(
@@ -157,7 +157,7 @@ async def _run(parts: Parts, sock: socket.socket) -> None:
 
 
 async def _notice_names(settings: Settings) -> None:
-    """Say which of the names that were just told lead nowhere on this machine."""
+    """Report which of the printed names lead nowhere on this machine."""
     if settings.domain is None or settings.tls_cert is None:
         return
     if missing := await unresolved(settings.domain):
@@ -165,10 +165,10 @@ async def _notice_names(settings: Settings) -> None:
 
 
 def self_signed(settings: Settings, directory: Path) -> Settings:
-    """The settings with a certificate of our own.
+    """Return the settings with a self-signed certificate.
 
     Raises:
-        InvalidSpecError: There is another one already.
+        InvalidSpecError: Another certificate is given already.
     """
     if settings.tls_cert is not None:
         raise InvalidSpecError("there is a certificate already", hint="give --tls or --tls-cert, not both")
@@ -188,7 +188,7 @@ def self_signed(settings: Settings, directory: Path) -> Settings:
 
 
 def main() -> None:
-    """Serve until a signal ends it; what went wrong is one line on standard error."""
+    """Serve until a signal ends the server. A failure is one line on standard error."""
     try:
         code = serve.main(prog_name="atoll serve", standalone_mode=False)
     except click.ClickException as error:

@@ -1,4 +1,4 @@
-"""One server for two faces: the API by its host name, the gateway by the names of sandboxes."""
+"""One server for both the API, by its host name, and the gateway, by the names of sandboxes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def make_app(parts: Parts) -> ASGIApp:
-    """The application that a server serves."""
+    """Return the application that a server serves."""
     gateway, api = Gateway(parts), make_api(parts)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -32,7 +32,7 @@ def make_app(parts: Parts) -> ASGIApp:
             if not await gateway.take(scope, receive, send):
                 await api(scope, _bounded(receive, parts.settings.body_timeout_s), send)
         except CutError:
-            raise  # the HTTP server breaks the client's stream off
+            raise  # the HTTP server breaks off the client's stream
         except Exception:
             _log.exception("%s failed", scope.get("method", scope["type"]))
             raise
@@ -42,7 +42,7 @@ def make_app(parts: Parts) -> ASGIApp:
 
 
 def make_api(parts: Parts) -> Starlette:
-    """The REST API."""
+    """Return the REST API."""
     return Starlette(
         routes=list(routes(parts)),
         exception_handlers={
@@ -57,7 +57,7 @@ def make_api(parts: Parts) -> Starlette:
 
 
 def _bounded(receive: Receive, patience_s: float) -> Receive:
-    """The client's side of a request, whose body may not stop for so long; what comes after it may."""
+    """Bound the silence of a request's body. What follows the body is not bounded."""
     over = False
 
     async def bounded() -> Message:

@@ -1,4 +1,4 @@
-"""Certificates of our own: a small authority for each domain, which can vouch for nothing else."""
+"""Self-signed certificates: a small authority for each domain, which can vouch for nothing else."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _ADDRESSES = ("127.0.0.1", "::1")
 
 
 class Certificates(NamedTuple):
-    """Files with a server's certificate.
+    """The files of a server's certificate.
 
     Args:
-        cert: The server's own.
-        key: Its private key.
-        authority: What clients must trust.
-        bundle: The same, and what this host trusts anyway: for variables that replace what a client trusts.
+        cert: The server's own certificate.
+        key: The certificate's private key.
+        authority: The authority that clients must trust.
+        bundle: The same, and what this host already trusts, for variables that replace a client's trust.
     """
 
     cert: Path
@@ -49,15 +49,17 @@ class Certificates(NamedTuple):
 
 
 def certificates(directory: Path, domain: str | None, now: datetime | None = None) -> Certificates:
-    """A certificate for a domain, all names below it and this machine, made or renewed when it must be.
+    """Return a certificate for a domain, all names below it and this machine.
+
+    It is made or renewed if needed.
 
     Args:
-        directory: Where it is kept, with the authority that signed it.
-        domain: None is this machine alone.
-        now: The time; None is now.
+        directory: The directory of the certificate and of the authority that signed it.
+        domain: The domain. None means only this machine.
+        now: The time; None means the current time.
 
     Raises:
-        HostError: What lies there is no certificate.
+        HostError: A file there is not a certificate.
     """
     now = now or datetime.now(UTC)
     place = directory / (domain or _LOCAL)
@@ -78,14 +80,15 @@ def certificates(directory: Path, domain: str | None, now: datetime | None = Non
 
 
 def check_pair(cert: Path, key: Path) -> None:
-    """Refuse a certificate and a private key with which nobody can be served.
+    """Refuse a certificate and a private key that cannot be used to serve.
 
     Raises:
-        InvalidSpecError: Says which of the files cannot be read or used, or that they do not belong together.
+        InvalidSpecError: A file cannot be read or used, or the two do not belong together. The message says
+            which.
     """
     data = {path: _read(path, option) for path, option in ((cert, "--tls-cert"), (key, "--tls-key"))}
     try:
-        # no question for a password, which nobody may be there to answer
+        # no question for a password, because nobody may be there to answer
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
     except ssl.SSLError as error:
         raise _unfit(cert, key, data) or InvalidSpecError(
@@ -104,7 +107,7 @@ def _read(path: Path, option: str) -> bytes:
 
 
 def _unfit(cert: Path, key: Path, data: dict[Path, bytes]) -> InvalidSpecError | None:
-    """What is wrong with one of the files alone; None when nothing is."""
+    """Return what is wrong with one of the files alone, or None."""
     try:
         x509.load_pem_x509_certificates(data[cert])
     except ValueError:
@@ -155,7 +158,7 @@ def _make_server(files: Certificates, key_file: Path, domain: str | None, now: d
     key = ec.generate_private_key(ec.SECP256R1())
     names = _names(domain)
     named: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
-    # `*.localhost` is a name that some clients take for broken, and the whole certificate with it
+    # some clients reject `*.localhost`, and the whole certificate with it
     named += [x509.DNSName(f"*.{name}") for name in names if "." in name]
     named += [x509.IPAddress(ipaddress.ip_address(each)) for each in _ADDRESSES]
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[-1][:64])])
@@ -206,7 +209,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 def _trusted_here() -> bytes:
     cafile = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile
-    with contextlib.suppress(OSError):  # then this host trusts nobody
+    with contextlib.suppress(OSError):  # then this host trusts no authority
         if cafile:
             return Path(cafile).read_bytes().rstrip(b"\n") + b"\n"
     return b""

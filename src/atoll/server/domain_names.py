@@ -1,4 +1,4 @@
-"""Whether clients on this machine find the names below the server's domain."""
+"""Checks whether clients on this machine can resolve the names below the server's domain."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from atoll.server.environment import local_variables
 from atoll.server.settings import Settings
 
 LOOKUP_S = 5.0
-# As the SDK names the agent of a sandbox; a wildcard gives it an address, a line in /etc/hosts does not.
+# This name has the form of a sandbox's agent. A wildcard covers it; a line in /etc/hosts does not.
 _A_SANDBOX = f"{AGENT_PORT}-00000000000000000000"
 
 Lookup = Callable[[str], object]
 
 
 def lookup(name: str) -> object:
-    """The addresses of a name, as clients on this machine get them.
+    """Return the addresses of a name, as clients on this machine get them.
 
     Raises:
-        OSError: It has none.
+        OSError: The name has no address.
     """
     return socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
 
 
 async def unresolved(domain: str, find: Lookup = lookup, within_s: float = LOOKUP_S) -> list[str]:
-    """The names that clients need and that have no address here, or none within some seconds."""
+    """Return the names that clients need but that have no address here, or none within some seconds."""
     names = [f"api.{domain}", f"{_A_SANDBOX}.{domain}"]
     found = await asyncio.gather(*(_resolves(name, find, within_s) for name in names))
     return [name for name, there in zip(names, found, strict=True) if not there]
@@ -53,7 +53,7 @@ async def _resolves(name: str, find: Lookup, within_s: float) -> bool:
         except RuntimeError:  # the server has ended meanwhile
             return
 
-    # A thread of its own: nobody can cut a resolver short, and the end of the server must not wait for it.
+    # A separate thread, because a resolver cannot be interrupted, and the server's end must not wait for it.
     threading.Thread(target=work, daemon=True).start()
     try:
         return await asyncio.wait_for(told, within_s)
@@ -62,7 +62,7 @@ async def _resolves(name: str, find: Lookup, within_s: float) -> bool:
 
 
 def notice(settings: Settings, missing: Sequence[str]) -> str:
-    """What to say of names without an address: what does not work, and what to do."""
+    """Return the notice about names without an address: what does not work, and what to do."""
     domain, port = settings.domain, settings.port
     wanted = [f"*.{domain}" if name.startswith(_A_SANDBOX) else name for name in missing]
     lines = [

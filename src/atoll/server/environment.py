@@ -1,4 +1,4 @@
-"""What clients must have in their environment: printed, and written into a file where one is named."""
+"""The environment variables that clients need. They are printed, and written to a file if one is named."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import click
 from atoll.errors import HostError, InvalidSpecError
 from atoll.server.settings import Settings
 
-# Addresses to listen on by which a client reaches the server as localhost.
+# Listening on these addresses, a client can reach the server as localhost.
 _ON_LOOPBACK = ("127.0.0.1", "::1", "0.0.0.0", "::", "localhost")  # noqa: S104
 
 
 def client_variables(settings: Settings, key: str) -> dict[str, str]:
-    """What an E2B client must have in its environment."""
+    """Return the variables that an E2B client needs."""
     variables = {"E2B_API_KEY": key}
     if settings.tls_bundle is not None:
-        # Python trusts that file instead of what it trusts anyway, Node.js besides
+        # Python trusts this file instead of its usual ones; Node.js trusts it in addition
         variables |= {
             "SSL_CERT_FILE": str(settings.tls_bundle),
             "NODE_EXTRA_CA_CERTS": str(settings.tls_authority),
@@ -31,10 +31,10 @@ def client_variables(settings: Settings, key: str) -> dict[str, str]:
 
 
 def local_variables(settings: Settings) -> dict[str, str]:
-    """What instead of the domain leads clients on this machine to a server whose certificate is our own.
+    """Return variables that lead clients on this machine to a self-signed server, without its domain.
 
-    Empty where that would not do: the certificate is somebody else's and need not be for localhost, or nothing
-    listens on loopback.
+    The result is empty if that does not work: the certificate is not our own and may not cover localhost, or
+    nothing listens on loopback.
     """
     if settings.tls_authority is None or settings.host not in _ON_LOOPBACK:
         return {}
@@ -49,12 +49,12 @@ def check_env_file(path: Path) -> None:
     """Refuse a file that cannot be written.
 
     Raises:
-        InvalidSpecError: There is something else, or no directory for it that this user may write.
+        InvalidSpecError: Something else has that path, or its directory is missing or not writable.
     """
     if path.is_dir():
         raise InvalidSpecError(f"{path} is a directory", hint="give --env-file a file in it")
     if path.exists() and not path.is_file():
-        # it would be replaced: a device, for example
+        # such a file, for example a device, would be replaced
         raise InvalidSpecError(f"{path} is no plain file", hint="give --env-file another one")
     if not path.parent.is_dir():
         raise InvalidSpecError(
@@ -67,7 +67,7 @@ def check_env_file(path: Path) -> None:
 
 
 def tell(variables: dict[str, str], env_file: Path | None) -> None:
-    """Print them, and write them whole or not at all.
+    """Print the variables, and write them to the file completely or not at all.
 
     Raises:
         HostError: The file cannot be written.

@@ -25,7 +25,10 @@ _STOP_S = 10
 
 
 class Listener(Server):
-    """Serves an application on a socket that is bound already, so that its port is known and its rights are gone."""
+    """Serves an application on a socket that is already bound.
+
+    This way the port is known, and the rights to bind it can be gone.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings, sock: socket.socket) -> None:
         head_ms = round(settings.head_timeout_s * 1000)
@@ -54,7 +57,10 @@ class Listener(Server):
         self.workers_kill_timeout = _STOP_S
 
     async def serve(self, *arguments: Any) -> None:
-        """Serve until ``stop``; then wait for what goes on, but not for long: clients need never end it."""
+        """Serve until ``stop``, then wait for running requests.
+
+        The wait is short, because clients need never end their requests.
+        """
         with contextlib.suppress(TimeoutError):
             await super().serve(*arguments)
 
@@ -65,10 +71,10 @@ class Listener(Server):
 
 
 def bound(settings: Settings) -> socket.socket:
-    """A socket bound to the settings' address, listening.
+    """Return a listening socket, bound to the settings' address.
 
     Raises:
-        HostError: The address is taken, not ours or not allowed.
+        HostError: The address is taken, is not this host's, or is not allowed.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)

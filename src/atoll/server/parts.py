@@ -1,4 +1,4 @@
-"""What the routes of a server are made from."""
+"""The values that the routes of a server are made from."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from atoll.server.tokens import Tokens
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Given to whatever makes routes.
+    """Holds what the functions that make routes need.
 
     Args:
-        settings: What the server was started with.
-        tokens: Makes and checks the tokens that clients hold for one sandbox or one volume.
-        access: Tells whose a request is.
-        log: Where each request is noted; None notes none.
-        owned: Sandboxes by id and team.
+        settings: The server's settings.
+        tokens: Makes and checks clients' tokens for one sandbox or one volume.
+        access: Tells which team a request belongs to.
+        log: Logs each request; None logs none.
+        owned: Finds sandboxes by id and team.
     """
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""What a server was started with."""
+"""The settings of a server."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         host: The address to listen on.
         port: The port to listen on; 0 picks a free one.
-        domain: Serve ``api.DOMAIN`` and ``PORT-ID.DOMAIN``. None serves by headers and ``PORT-ID.localhost`` alone.
-        tls_cert: A file with the certificate chain; None speaks plain http.
-        tls_key: A file with its private key.
-        tls_authority: A file with what clients of a self-signed certificate must trust.
-        tls_bundle: A file with the same, and with what this host trusts anyway.
-        head_timeout_s: How long a client may take for a head, and for its next request.
-        body_timeout_s: How long nothing may come of a body while nothing is answered.
-        env_file: Where the variables that a client needs are written.
-        access_log: Where each request is noted; None is ``server/access.log`` in the home.
-        images: What names of images stand for that templates start from.
+        domain: Serve ``api.DOMAIN`` and ``PORT-ID.DOMAIN``. None serves only by headers and
+            ``PORT-ID.localhost``.
+        tls_cert: A file with the certificate chain; None means plain http.
+        tls_key: A file with the certificate's private key.
+        tls_authority: A file with the authority that clients of a self-signed certificate must trust.
+        tls_bundle: A file with the same, and with what this host already trusts.
+        head_timeout_s: Seconds that a client may take for a head, and for its next request.
+        body_timeout_s: Seconds that a body may be silent while nothing is answered.
+        env_file: The file for the variables that a client needs.
+        access_log: The file that logs each request; None means ``server/access.log`` in the home.
+        images: Maps names of images that templates start from to other names.
     """
 
     host: str = "127.0.0.1"
@@ -45,21 +46,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scheme(self) -> str:
-        """``https`` or ``http``."""
+        """Return ``https`` or ``http``."""
         return "https" if self.tls_cert else "http"
 
     @property
     def public_domain(self) -> str | None:
-        """The domain as clients write it, with the port where that is not the scheme's own."""
+        """Return the domain as clients write it, with the port unless it is the scheme's own."""
         if self.domain is None:
             return None
         return self.domain if self.port == (443 if self.tls_cert else 80) else f"{self.domain}:{self.port}"
 
     def check(self) -> Settings:
-        """Return the settings when they make sense together.
+        """Return the settings if they fit together.
 
         Raises:
-            InvalidSpecError: They do not.
+            InvalidSpecError: The settings do not fit together.
         """
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidSpecError(
@@ -81,10 +82,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``, ``[V6]:PORT``, ``:PORT``, ``HOST`` or ``PORT``; the port is 0 when missing.
+    """Parse ``HOST:PORT``, ``[V6]:PORT``, ``:PORT``, ``HOST`` or ``PORT``. A missing port is 0.
 
     Raises:
-        InvalidSpecError: It is none of these.
+        InvalidSpecError: The text is none of these.
     """
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):

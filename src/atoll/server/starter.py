@@ -1,6 +1,6 @@
-"""Who starts the supervisor for a server: a process that keeps the rights to, and hears nobody but the server.
+"""A process that starts the supervisor for a server. It keeps the rights for that, and obeys only the server.
 
-It sees the server's death, too.
+It also notices the server's death.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _ASKED, _DONE, _OVER = b"?", b"!", b"."
 def starting_elsewhere(at_crash: Callable[[], object]) -> Iterator[None]:
     """Fork a process that starts the supervisor whenever this one needs it, as long as the context lasts.
 
-    Call it while this process has its rights and one thread.
+    Call this while the process still has its rights and a single thread.
 
     Args:
-        at_crash: Called in that process when this one has died inside the context.
+        at_crash: Called in that process if this one dies inside the context.
     """
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
-        # whatever happens, nothing of the server goes on in here
+        # whatever happens, no code of the server may run on here
         with contextlib.suppress(BaseException):
             number = far.fileno()
             os.closerange(3, number)
@@ -58,7 +58,7 @@ def starting_elsewhere(at_crash: Callable[[], object]) -> Iterator[None]:
 
 
 def raise_limits() -> None:
-    """Let this process have as many files open as it may: each request has two."""
+    """Raise this process's limit of open files as far as allowed, because each request has two."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
@@ -79,7 +79,7 @@ def _serve(far: socket.socket, at_crash: Callable[[], object]) -> None:
         signal.signal(number, signal.SIG_IGN)
     while (heard := far.recv(len(_ASKED))) == _ASKED:
         try:
-            # any call starts one
+            # any call starts a supervisor
             Teams.list()
         except AtollError as error:
             far.send(str(error).encode()[:_ANSWER_BYTES])

@@ -17,7 +17,7 @@ class Tokens:
     """Makes tokens and checks them.
 
     Args:
-        secret: At least 32 bytes that nobody else knows. Whoever has it can make every token.
+        secret: At least 32 secret bytes. Its holder can make every token.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -26,37 +26,37 @@ class Tokens:
         self._secret = secret
 
     def access(self, sandbox_id: str) -> str:
-        """What programs and files in a sandbox need (E2B's ``envdAccessToken``)."""
+        """Return the token for programs and files in a sandbox (E2B's ``envdAccessToken``)."""
         return self._token("access", sandbox_id)
 
     def traffic(self, sandbox_id: str) -> str:
-        """What the other ports of a sandbox need when they are not public (E2B's ``trafficAccessToken``)."""
+        """Return the token for a sandbox's other ports that are not public (E2B's ``trafficAccessToken``)."""
         return self._token("traffic", sandbox_id)
 
     def volume(self, volume_id: str) -> str:
-        """What the files of a volume need."""
+        """Return the token for the files of a volume."""
         return self._token("volume", volume_id)
 
     def upload(self, *parts: str) -> str:
-        """What one upload needs: ``parts`` name what may be uploaded, where to and until when."""
+        """Return the token for one upload. ``parts`` say what may be uploaded, where to and until when."""
         return self._token("upload", *parts)
 
     def _token(self, *parts: str) -> str:
-        # lengths, so that no two lists of parts are the same message
+        # the lengths ensure that no two lists of parts give the same message
         message = "".join(f"{len(part)}:{part}" for part in parts)
         return hmac.new(self._secret, message.encode(), hashlib.sha256).hexdigest()
 
 
 def same(given: str, wanted: str) -> bool:
-    """Whether a client's token is the right one, in a time that tells nothing of where they differ."""
+    """Tell whether a client's token is the right one. The time taken does not tell where they differ."""
     return hmac.compare_digest(given.encode(errors="surrogateescape"), wanted.encode())
 
 
 def read_secret(directory: Path) -> bytes:
-    """The secret in ``directory/secret``, made at the first call. All servers of a home share it.
+    """Return the secret in ``directory/secret``, which the first call makes. All servers of a home share it.
 
     Raises:
-        HostError: Others can read it, or it is cut short.
+        HostError: Other users can read the file, or it is cut short.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = directory / "secret"

@@ -1,17 +1,18 @@
-"""Answers to requests whose body is not read to its end: their connection is for no other request."""
+"""Handles answers to requests whose body is not read to its end. Their connection serves no other request."""
 
 from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# The HTTP server reads what is left of less by itself.
+# The HTTP server itself reads the rest of smaller bodies.
 _SMALL_BYTES = 4096
 
 
 def telling_of_the_end(app: ASGIApp) -> ASGIApp:
-    """The application, whose answers say when the connection ends with them; else a client would use it again.
+    """Wrap the application so that answers announce when the connection ends.
 
-    The HTTP server says so only if it knows when it sends the head.
+    Otherwise a client would use it again. The HTTP server announces this only if it knows it when it sends
+    the head.
     """
 
     async def around(scope: Scope, receive: Receive, send: Send) -> None:

@@ -26,10 +26,13 @@ from atoll.types import ExecResult, TerminalSize, check_kind, check_number
 class AsyncTerminal:
     """A terminal session: raw bytes in and out. Leaving it as a context kills the program.
 
-    The program is not killed in three cases: after ``close``; if the sandbox was put to sleep or rolled back,
-    or crashed, because nothing is woken for that; and if the session comes from ``attach_terminal``, because
-    somebody else started the program. One thread or task receives at a time. ``send``, ``resize`` and
-    ``kill`` may be called meanwhile.
+    The program is not killed in these cases:
+
+    - after ``close``;
+    - if the sandbox was put to sleep or rolled back, or crashed: nothing is woken for that;
+    - if the session comes from ``attach_terminal``, because somebody else started the program.
+
+    One thread or task receives at a time. ``send``, ``resize`` and ``kill`` may be called meanwhile.
 
     Attributes:
         pid: The program's number inside.

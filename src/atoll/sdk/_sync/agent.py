@@ -152,9 +152,7 @@ class Frames:
 
     @property
     def lost(self) -> bool:
-        """Tell whether the sandbox ended the stream (slept, rolled back, crashed or was killed), and not this
-        side.
-        """
+        """Tell whether the sandbox ended the stream: it slept, rolled back, crashed or was killed."""
         return self._lost or self._answer.cut
 
     def set_deadline(self, deadline: Deadline) -> None:

@@ -1,4 +1,4 @@
-"""The REST API: one file for each noun, each giving its routes."""
+"""The REST API. Each noun has a file that gives its routes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["routes"]
 
 
 def routes(parts: Parts) -> list[Route]:
-    """All routes of the API."""
+    """Return all routes of the API."""
     settings, home = parts.settings, Home.default()
     machine, builds = this_machine(home.path), Builds(BuildLogs(home.path / "server" / "builds"))
     uploads = Uploads(home.path / "server" / "uploads", parts.tokens)

@@ -1,4 +1,4 @@
-"""A request to the API whose team is known, and routes of such."""
+"""API requests whose team is known, and their routes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class Asked:
-    """A request and whose it is."""
+    """A request and its team."""
 
     request: Request
     team: TeamInfo
@@ -31,43 +31,45 @@ class Asked:
 
     @property
     def query(self) -> Mapping[str, str]:
-        """The query part; of a name that is given twice the last value."""
+        """Return the query part. If a name is repeated, its last value counts."""
         return self.request.query_params
 
     @property
     def ref(self) -> str:
-        """The sandbox's id, as the client wrote it."""
+        """Return the sandbox's id as the client wrote it."""
         return str(self.request.path_params["sandbox_id"])
 
     async def body(self, kind: type[_Value]) -> _Value:
-        """The body.
+        """Return the body as ``kind``.
 
         Raises:
-            Refusal: It is too long (413), or not what it must be (400).
+            Refusal: The body is too long (413), or invalid (400).
         """
         return await read_json(self.request, kind)
 
     async def sandbox(self) -> SandboxInfo:
-        """The team's sandbox that the path names, as it is now.
+        """Return the team's sandbox that the path names, as it is now.
 
         Raises:
-            Refusal: There is none (404).
+            Refusal: There is no such sandbox (404).
         """
         return await self.owned.look(self.ref, self.team.name)
 
     async def handle(self) -> contextlib.closing[AsyncSandbox]:
-        """A handle, as a context, on the team's sandbox that the path names: it may have been killed since.
+        """Return a handle, as a context, on the team's sandbox that the path names.
+
+        It may have been killed since.
 
         Raises:
-            Refusal: There never was one (404).
+            Refusal: There never was such a sandbox (404).
         """
         return contextlib.closing(AsyncSandbox.of(await self.found()))
 
     async def found(self) -> SandboxInfo:
-        """What never changes of the team's sandbox that the path names.
+        """Return the constant properties of the team's sandbox that the path names.
 
         Raises:
-            Refusal: There never was one (404).
+            Refusal: There never was such a sandbox (404).
         """
         return await self.owned.find(self.ref, self.team.name)
 
@@ -76,7 +78,7 @@ Endpoint = Callable[[Asked], Awaitable[Response]]
 
 
 def route(parts: Parts, method: str, path: str, endpoint: Endpoint) -> Route:
-    """A route that answers only those who have a key, and to whom a killed sandbox is one that never was."""
+    """Make a route for clients with a key. A killed sandbox looks like one that never existed."""
 
     async def guarded(request: Request) -> Response:
         team = await parts.access.team_of(request.headers)

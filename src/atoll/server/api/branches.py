@@ -1,4 +1,4 @@
-"""What grows out of a sandbox: forks and snapshots."""
+"""Forks and snapshots of a sandbox."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORKS_MOST = 100
 
 
 def fork_routes(parts: Parts, views: Views) -> Sequence[Route]:
-    """Making copies of one sandbox."""
+    """Return the route that copies a sandbox."""
 
     async def fork(asked: Asked) -> Response:
         wanted = await asked.body(Fork)
@@ -40,7 +40,7 @@ def fork_routes(parts: Parts, views: Views) -> Sequence[Route]:
                 409, f"Sandbox '{info.sandbox_id}' cannot be forked while in '{state}' state"
             ) from None
         except (QuotaError, NoSpaceError) as error:
-            # each fork is told by itself; ours are made all or none
+            # the answer lists each fork by itself, but atoll makes all or none
             refusal = refusal_of(error)
             fault = Fault(code=refusal.status, message=refusal.message)
             return answer([ForkResult(error=fault)] * wanted.count, 201)

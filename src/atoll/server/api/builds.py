@@ -1,4 +1,4 @@
-"""Builds of templates: files for them, beginning them, how far they are."""
+"""Builds of templates: uploading files, beginning a build, and its progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEVELS = ("debug", "info", "warn", "error")
 
 
 def build_routes(parts: Parts, builds: Builds, uploads: Uploads) -> Sequence[Route]:
-    """Everything about builds."""
+    """Return all routes for builds."""
     return [
         *_upload_routes(parts, uploads),
         *_work_routes(parts, builds, uploads),
@@ -62,7 +62,7 @@ async def _pieces(request: Request) -> AsyncIterator[bytes]:
 
 
 async def _build(asked: Asked) -> BuildInfo:
-    """The team's build that the path names."""
+    """Return the team's build that the path names."""
     team, build_id = asked.team.name, str(asked.request.path_params["build_id"])
     info = await AsyncTemplates.get(own_ref(asked.request.path_params["template_id"], team), team=team)
     for build in info.builds:
@@ -86,7 +86,8 @@ def _work_routes(parts: Parts, builds: Builds, uploads: Uploads) -> Sequence[Rou
 def _look_routes(parts: Parts, builds: Builds) -> Sequence[Route]:
     async def status(asked: Asked) -> Response:
         build = await _build(asked)
-        # the lines after the state: who sees the end sees all that came before it
+        # the lines are read after the state, so that a client that sees the end also sees every line before
+        # it
         lines = await builds.lines(build.build_id)
         level = asked.query.get("level", "debug")
         if level not in _LEVELS:

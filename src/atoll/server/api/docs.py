@@ -86,7 +86,10 @@ OPERATIONS = (
 
 
 def documentation_routes() -> Sequence[Route]:
-    """``/openapi.json`` and ``/docs``, which tell nothing of what is there: they ask for no key."""
+    """Return ``/openapi.json`` and ``/docs``.
+
+    They need no key, because they tell nothing about the server's content.
+    """
 
     async def document(_: Request) -> Response:
         return answer(api_document(_TITLE, __version__, OPERATIONS, wire.Fault))

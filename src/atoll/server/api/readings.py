@@ -1,4 +1,4 @@
-"""What is measured and logged of sandboxes."""
+"""Metrics and logs of sandboxes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from atoll.server.parts import Parts
 from atoll.types import SandboxInfo
 
 _SANDBOXES_MOST = 100
-# Two samples of the supervisor are nearer than this.
+# Two samples of the supervisor are closer together than this.
 _NEWEST_S = 30.0
 _IDS = re.compile(r"[a-z0-9,]{0,4096}")
 
 
 def reading_routes(parts: Parts, views: Views) -> Sequence[Route]:
-    """Metrics and logs."""
+    """Return the routes for metrics and logs."""
     return [*_metric_routes(parts, views), *_log_routes(parts)]
 
 

@@ -1,4 +1,4 @@
-"""Sandboxes: create, list, look, kill."""
+"""Sandboxes: create, list, get, kill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from atoll.server.parts import Parts
 
 
 def sandbox_routes(parts: Parts, views: Views, idempotency: Idempotency) -> Sequence[Route]:
-    """Making sandboxes, lists of them, one by its id."""
+    """Return the routes for making sandboxes, listing them, and one by its id."""
     creation = Creation(views, idempotency)
 
     async def create_v1(asked: Asked) -> Response:

@@ -1,4 +1,4 @@
-"""Snapshots: taking them of a sandbox, and lists of them. They are deleted as templates are."""
+"""Snapshots: taking and listing them. They are deleted like templates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from atoll.server.parts import Parts
 
 
 def snapshot_routes(parts: Parts) -> Sequence[Route]:
-    """``/sandboxes/ID/snapshots`` and ``/snapshots``."""
+    """Return the routes ``/sandboxes/ID/snapshots`` and ``/snapshots``."""
 
     async def take(asked: Asked) -> Response:
         wanted = await asked.body(NewSnapshot)

@@ -24,7 +24,7 @@ _REFRESH_S = 15
 
 
 def state_routes(parts: Parts, views: Views) -> Sequence[Route]:
-    """What changes the state of one sandbox."""
+    """Return the routes that change the state of one sandbox."""
     return [*_sleep_routes(parts, views), *_lease_routes(parts), _network_route(parts)]
 
 
@@ -113,17 +113,17 @@ def _network_route(parts: Parts) -> Route:
 
 
 class Busy:
-    """Sandboxes that are just being paused: a second request is told so, and does not wait for the first."""
+    """Tracks sandboxes that are being paused. A second request is refused and does not wait for the first."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
 
     @contextlib.contextmanager
     def one(self, sandbox_id: str) -> Iterator[None]:
-        """Hold one of them.
+        """Mark a sandbox as being paused.
 
         Raises:
-            Refusal: Somebody else does (409).
+            Refusal: The sandbox is being paused already (409).
         """
         if sandbox_id in self._ids:
             raise Refusal(409, f"Sandbox '{sandbox_id}' cannot be paused while in 'pausing' state")

@@ -21,12 +21,12 @@ from atoll.server.parts import Parts
 from atoll.types import DEFAULT_TAG, Limits
 
 _ONE = "/templates/{ref:path}"
-# a name, with a team and a tag, or an id
+# a name with an optional team and tag, or an id
 _REF = re.compile(r"[A-Za-z0-9_.:/@-]{1,256}")
 
 
 def template_routes(parts: Parts, views: TemplateViews, builds: Builds) -> Sequence[Route]:
-    """Everything under ``/templates`` but builds."""
+    """Return all routes under ``/templates`` except builds."""
     return [
         *_tag_routes(parts),
         *_name_routes(parts),
@@ -36,7 +36,7 @@ def template_routes(parts: Parts, views: TemplateViews, builds: Builds) -> Seque
 
 
 def plainly(endpoint: Endpoint) -> Endpoint:
-    """An endpoint whose refusals have the words that E2B's clients know, and none about commands of this machine."""
+    """Wrap an endpoint so that its refusals use the words of E2B's clients, and name no local commands."""
 
     async def told(asked: Asked) -> Response:
         try:
@@ -54,15 +54,15 @@ def plainly(endpoint: Endpoint) -> Endpoint:
 def plain_route(
     parts: Parts, method: str, path: str, endpoint: Callable[[Asked], Awaitable[Response]]
 ) -> Route:
-    """A route whose endpoint tells its refusals plainly."""
+    """Make a route whose endpoint is wrapped by ``plainly``."""
     return route(parts, method, path, plainly(endpoint))
 
 
 def own_ref(text: str, team: str) -> str:
-    """A template as a client writes it, without the team's own name before it.
+    """Return a template as a client writes it, without the team's own name before it.
 
     Raises:
-        Refusal: Nothing can be called so (400).
+        Refusal: No template can have that name (400).
     """
     name = text.strip().removeprefix(f"{team}/")
     if not _REF.fullmatch(name) or name.startswith(":") or name.endswith(":"):

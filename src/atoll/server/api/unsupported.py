@@ -1,4 +1,4 @@
-"""What E2B has and this server has not: answered clearly, and only to those who have a key."""
+"""What E2B has and this server does not. The answers are clear, and only for clients with a key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from atoll.server.parts import Parts
 
 
 def unsupported_routes(parts: Parts) -> Sequence[Route]:
-    """Secrets."""
+    """Return the routes for secrets."""
 
     async def secrets(asked: Asked) -> Response:
         del asked

@@ -1,4 +1,4 @@
-"""Files of volumes, for whoever has the volume's token: no key is needed."""
+"""Files of volumes, for clients with the volume's token. No key is needed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """An error; its code is a word here."""
+    """An error, whose code is a word here."""
 
     code: str
     message: str
@@ -52,7 +52,7 @@ _Endpoint = Callable[[Request, AsyncVolumeFiles], Awaitable[Response]]
 
 
 def volume_content_routes(parts: Parts) -> Sequence[Route]:
-    """``/volumecontent``."""
+    """Return the routes of ``/volumecontent``."""
 
     def route(method: str, kind: str, endpoint: _Endpoint) -> Route:
         async def guarded(request: Request) -> Response:
@@ -122,7 +122,7 @@ async def _make(request: Request, files: AsyncVolumeFiles) -> Response:
 
 async def _read(request: Request, files: AsyncVolumeFiles) -> Response:
     pieces = files.read_stream(_path(request))
-    # What cannot be read is told before the answer begins.
+    # An unreadable file is reported before the answer begins.
     first = await anext(pieces, b"")
     return StreamingResponse(_joined(first, pieces), media_type="application/octet-stream")
 
@@ -135,7 +135,7 @@ async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byt
 
 
 async def _write(request: Request, files: AsyncVolumeFiles) -> Response:
-    # Who says nothing of it may replace a file: only a plain no keeps the old one.
+    # Only an explicit no keeps the old file. Without the parameter, the file is replaced.
     forced = _is_forced(request) is not False
     try:
         entry = await files.write(

@@ -1,4 +1,4 @@
-"""Volumes: making and finding them, with a key."""
+"""Volumes: making and finding them with a key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NewVolume(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Volume(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A volume, with the token that its files need where one was asked for."""
+    """A volume, with the token for its files if one was asked for."""
 
     volume_id: str = msgspec.field(name="volumeID")
     name: str
@@ -37,7 +37,7 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def volume_routes(parts: Parts) -> Sequence[Route]:
-    """``/volumes``."""
+    """Return the routes of ``/volumes``."""
 
     def with_token(info: VolumeInfo) -> Volume:
         return Volume(volume_id=info.volume_id, name=info.name, token=parts.tokens.volume(info.volume_id))

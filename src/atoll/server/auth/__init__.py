@@ -1,1 +1,1 @@
-"""Who asks: keys, tokens, and how often somebody may ask."""
+"""Who asks: keys, tokens, and limits on how often a client may ask."""

@@ -1,4 +1,4 @@
-"""Whose a request is, and whether that team may ask so often."""
+"""Finds the team of a request, and whether that team may ask so often."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from atoll.server.auth.buckets import Buckets, network_of, retry_after
 from atoll.server.e2b.answers import Refusal
 from atoll.types import TeamInfo, key_hash, key_id_of
 
-# A revoked key opens nothing after so long.
+# A revoked key becomes invalid within this time.
 _FRESH_S = 5.0
 _KNOWN_MOST = 10_000
 _KEY = re.compile(r"[!-~]{1,200}")
-# Wrong keys of one address: so many at once, and one more each second.
+# For wrong keys from one address: this many at once, and one more each second.
 _WRONG_BURST = 100.0
 _WRONG_RATE_S = 1.0
 _BURST_S = 10.0
@@ -33,10 +33,10 @@ class _Known:
 
 
 async def owner_of(volume_id: str) -> TeamInfo:
-    """The team that a volume is of.
+    """Return the team that owns a volume.
 
     Raises:
-        NotFoundError: There is no such volume any more, or it is no team's.
+        NotFoundError: The volume no longer exists, or belongs to no team.
     """
     info = await AsyncVolumes.get(volume_id)
     if info.team is None:
@@ -45,15 +45,16 @@ async def owner_of(volume_id: str) -> TeamInfo:
 
 
 class Access:
-    """Tells whose requests are.
+    """Finds the team that a request belongs to.
 
-    What a key opens, and whose a volume is, is remembered for 5 seconds. An address that has come with too many wrong
-    keys is heard no more for a while, but for keys that were right before: others may come through the same address.
+    The team of a key, and that of a volume, are remembered for 5 seconds. An address that sent too many wrong
+    keys is refused for a while. Keys that were right before still work, because other clients may share the
+    address.
 
     Args:
-        check: Asks whose a key is.
-        clock: Seconds that only grow.
-        owner: Asks whose a volume is.
+        check: Finds the team of a key.
+        clock: Returns monotonic seconds.
+        owner: Finds the team of a volume.
     """
 
     def __init__(
@@ -71,11 +72,11 @@ class Access:
         self._requests = Buckets()
 
     async def team_of(self, headers: Mapping[str, str]) -> TeamInfo:
-        """The team whose key a request has, in ``X-API-Key`` or ``Authorization: Bearer``.
+        """Return the team whose key a request has, in ``X-API-Key`` or ``Authorization: Bearer``.
 
         Raises:
-            Refusal: It has none, or one that opens nothing (401), or the team, or the address with wrong keys, asks
-                too often (429).
+            Refusal: The key is missing or invalid (401), or the team, or an address with wrong keys, asks too
+                often (429).
         """
         key = _given(headers)
         if key is None:
@@ -87,11 +88,13 @@ class Access:
         return team
 
     async def team_of_volume(self, volume_id: str) -> TeamInfo:
-        """The team of a volume whose token a request has: its requests count like those with the team's keys.
+        """Return the team of a volume whose token a request has.
+
+        Its requests count like those with the team's keys.
 
         Raises:
             Refusal: The team asks too often (429).
-            NotFoundError: There is no such volume any more.
+            NotFoundError: The volume no longer exists.
         """
         team = self._fresh(volume_id) or await self._asked(volume_id, lambda: self._owner(volume_id))
         note().team = team.name
@@ -103,7 +106,7 @@ class Access:
         if team := self._fresh(digest):
             return team
         known = self._known.get(digest)
-        # taken before the answer, so that many wrong ones at once do not pass together
+        # counted before the answer, so that many wrong keys at once do not pass together
         first = known is None and digest not in self._asking
         wait_s = self._wrong.take(peer, _WRONG_RATE_S, _WRONG_BURST, self._clock()) if first else 0.0
         if wait_s:
@@ -122,7 +125,7 @@ class Access:
         return known.team if known is not None and self._clock() - known.at_s < _FRESH_S else None
 
     async def _asked(self, name: str, ask: Callable[[], Awaitable[TeamInfo]]) -> TeamInfo:
-        """Ask once, however many wait; a name is a key's hash or a volume's id, which differ in length."""
+        """Ask once for all who wait. A name is a key's hash or a volume's id, which differ in length."""
         task = self._asking.get(name)
         if task is None:
             task = self._asking[name] = asyncio.ensure_future(self._ask(name, ask))
@@ -130,7 +133,7 @@ class Access:
             def answered(task: asyncio.Task[TeamInfo]) -> None:
                 self._asking.pop(name, None)
                 if not task.cancelled():
-                    task.exception()  # all who asked may have gone
+                    task.exception()  # everybody who asked may have left
 
             task.add_done_callback(answered)
         return await asyncio.shield(task)
@@ -154,7 +157,7 @@ class Access:
 
 
 def _given(headers: Mapping[str, str]) -> str | None:
-    """The key that a request has, unless it cannot be one."""
+    """Return the key that a request has, unless it cannot be a key."""
     key = headers.get("x-api-key")
     if key is None:
         scheme, _, key = headers.get("authorization", "").partition(" ")

@@ -1,4 +1,4 @@
-"""Who asked for what: a line of JSON for each request, without anything secret."""
+"""The access log: a line of JSON for each request, without secrets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Note:
-    """What is found out about a request while it is answered."""
+    """What becomes known about a request while it is answered."""
 
     peer: str = ""
     team: str | None = None
@@ -40,10 +40,10 @@ class Note:
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the log. ``route`` is a template, never a path: a path may hold what only its user knows.
+    """A line of the log. ``route`` is a template, never a path, because a path may contain secrets.
 
-    It is ``gateway`` for what went to the port of a sandbox, which ``sandbox_id`` names.
-    ``bytes`` are those of the answer's body. ``status`` is None when there was no answer.
+    ``route`` is ``gateway`` for requests to a port of a sandbox, which ``sandbox_id`` names. ``bytes`` is the
+    size of the answer's body. ``status`` is None if there was no answer.
     """
 
     time: str
@@ -62,7 +62,7 @@ _note: ContextVar[Note] = ContextVar("note")
 
 
 def note() -> Note:
-    """What is noted of the request that is being answered."""
+    """Return the note about the request being answered."""
     try:
         return _note.get()
     except LookupError:
@@ -70,13 +70,15 @@ def note() -> Note:
 
 
 class AccessLog:
-    """A file that only this user can read, replaced when it has 64 MiB; three old ones are kept beside it.
+    """Writes a log file that only this user can read.
+
+    At 64 MiB it is replaced; three old files are kept beside it.
 
     Args:
-        path: The file; made if missing, but not its directory.
+        path: The file. It is made if it is missing, but its directory is not.
 
     Raises:
-        InvalidSpecError: It cannot be written.
+        InvalidSpecError: The file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,7 +92,7 @@ class AccessLog:
             ) from error
 
     def write(self, line: Line) -> None:
-        """Add a line; where that fails the server's own log says so, and the request goes on."""
+        """Add a line. If that fails, the server's own log reports it and the request goes on."""
         text = msgspec.json.encode(line).decode()
         self._file.handle(logging.LogRecord("access", logging.INFO, "", 0, text, None, None))
 
@@ -106,7 +108,7 @@ class _File(logging.handlers.RotatingFileHandler):
         return open(self.baseFilename, "a", encoding="utf-8", opener=_private)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
-        """Say that the log cannot be written, once a minute."""
+        """Report that the log cannot be written, once a minute."""
         now_s = time.monotonic()
         if now_s - self._complained_s >= _COMPLAIN_S:
             self._complained_s = now_s
@@ -114,7 +116,7 @@ class _File(logging.handlers.RotatingFileHandler):
 
 
 def logged(app: ASGIApp, log: AccessLog, clock: Callable[[], float] = time.time) -> ASGIApp:
-    """The application, each of whose requests is noted in a log when it has been answered."""
+    """Wrap the application so that each answered request is logged."""
 
     async def around(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -146,7 +148,7 @@ def logged(app: ASGIApp, log: AccessLog, clock: Callable[[], float] = time.time)
 
 
 class _Answer:
-    """An answer on its way, counted."""
+    """Counts the bytes of an answer on its way."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

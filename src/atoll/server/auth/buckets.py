@@ -1,4 +1,4 @@
-"""Token buckets: how often somebody may do something. Pure: the time is given."""
+"""Token buckets: how often a client may do something. Pure: the caller gives the time."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ LONGEST_S = 3600.0
 
 @dataclass
 class TokenBucket:
-    """What is left of one's allowance, as of a time."""
+    """What is left of an allowance at a given time."""
 
     tokens: float
     at_s: float
 
     def fill(self, rate_s: float, burst: float, now_s: float) -> None:
-        """Add what has come since, never more than ``burst`` in all."""
+        """Add what has accrued since, up to ``burst`` in all."""
         passed_s = max(0.0, now_s - self.at_s)
         self.tokens = min(burst, self.tokens + passed_s * rate_s)
         self.at_s = now_s
 
 
 class Buckets:
-    """A bucket for each of some names; of more than ``most`` names those that came last are remembered.
+    """Keeps a bucket for each name. Beyond ``most`` names, it remembers the latest ones.
 
     Args:
-        most: How many names.
+        most: How many names to remember.
     """
 
     def __init__(self, most: int = 10_000) -> None:
@@ -39,7 +39,7 @@ class Buckets:
         """Take a token of a name's bucket, which gets ``rate_s`` a second and holds ``burst``.
 
         Returns:
-            0 when there was one; else seconds until there will be, at most an hour.
+            0 if there was a token; else the seconds until there is one, at most an hour.
         """
         wait_s = self.wait_s(name, rate_s, burst, now_s)
         if not wait_s:
@@ -52,7 +52,7 @@ class Buckets:
             self._buckets[name].tokens = min(burst, self._buckets[name].tokens + 1)
 
     def wait_s(self, name: str, rate_s: float, burst: float, now_s: float) -> float:
-        """What ``take`` would return; nothing is taken."""
+        """Return what ``take`` would return, without taking a token."""
         bucket = self._buckets.setdefault(name, TokenBucket(burst, now_s))
         self._buckets.move_to_end(name)
         while len(self._buckets) > self._most:
@@ -64,12 +64,12 @@ class Buckets:
 
 
 def retry_after(wait_s: float) -> dict[str, str]:
-    """The header that tells a client to wait."""
+    """Return the header that tells a client to wait."""
     return {"Retry-After": str(max(1, math.ceil(wait_s)))}
 
 
 def network_of(peer: str) -> str:
-    """What counts as one address: of IPv6 whoever has one has 2^64."""
+    """Return what counts as one address. For IPv6 this is a network, because each client has 2^64."""
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""The key that a server makes for whoever starts it: it ends with the server, however that ends."""
+"""The key that a server makes for the user who starts it. It ends with the server, however that ends."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from atoll.host import process_alive, start_ticks
 from atoll.sdk import Keys, Teams
 from atoll.types import KeyInfo, NewKey
 
-# A process and when it began: together they never come again before the next boot.
+# A process and its start time. The pair never returns before the next boot.
 _NAME = re.compile(r"serve ([0-9]{1,10}) ([0-9]{1,20})")
 
 
 @contextlib.contextmanager
 def passing_key(team: str = "default") -> Iterator[NewKey]:
-    """A key that opens what the team has as long as the context lasts; the team is made if there is none."""
+    """Give a key of the team that is valid while the context lasts. The team is made if it is missing."""
     _revoke_left()
     with contextlib.suppress(NameTakenError):
         Teams.create(team)
@@ -30,7 +30,7 @@ def passing_key(team: str = "default") -> Iterator[NewKey]:
 
 
 def _revoke_left() -> None:
-    """Revoke the keys of servers that died together with who would have done it for them."""
+    """Revoke the keys of servers that died together with the process that would have revoked them."""
     for info in Keys.list():
         if _is_left(info):
             Keys.revoke(info.key_id)

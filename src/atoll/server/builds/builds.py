@@ -1,4 +1,4 @@
-"""Builds that go on in this server."""
+"""Builds that this server runs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _log = logging.getLogger(__name__)
 
 
 class _Going(NamedTuple):
-    """A build that was begun and has not ended."""
+    """A build that has begun and not ended."""
 
     task: asyncio.Task[None]
     log: BuildLog
 
 
 class Builds:
-    """Does builds in the background, as long as the server runs.
+    """Runs builds in the background, as long as the server runs.
 
     Args:
-        logs: Where their logs are kept.
+        logs: The store of build logs.
     """
 
     def __init__(self, logs: BuildLogs) -> None:
@@ -38,10 +38,10 @@ class Builds:
         self._going: dict[str, _Going] = {}
 
     async def begin(self, build_id: str, spec: TemplateSpec, team: str, archives: Mapping[str, Path]) -> None:
-        """Begin a build that waits.
+        """Begin a waiting build.
 
         Raises:
-            AtollError: It cannot be begun: it was before, or the team has too many.
+            AtollError: The build cannot begin: it has begun before, or the team has too many builds.
         """
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -62,7 +62,7 @@ class Builds:
             except Exception as error:
                 self._failed(build_id, begun, ours(error))
             finally:
-                # Whoever asks for what was begun before must not end it.
+                # A second request to begin the same build must not remove the first one's entry.
                 if (going := self._going.get(build_id)) and going.task is task:
                     del self._going[build_id]
                 begun.cancel()
@@ -81,7 +81,7 @@ class Builds:
             self._going[build_id].log.add(BuildLine(at=time.time(), level="error", message=error.message))
 
     async def forget(self, build_ids: set[str]) -> None:
-        """Cancel those that go on here, wait until nothing is left of them, and remove the logs of all."""
+        """Cancel the builds that run here and wait for their end. Remove the logs of all given builds."""
         tasks = [going.task for build_id, going in self._going.items() if build_id in build_ids]
         for task in tasks:
             task.cancel()
@@ -90,7 +90,7 @@ class Builds:
         await asyncio.to_thread(self._logs.forget, build_ids)
 
     async def lines(self, build_id: str) -> list[BuildLine]:
-        """What is kept of a build's log, whichever server did the build."""
+        """Return the stored log of a build, no matter which server ran the build."""
         if going := self._going.get(build_id):
             return going.log.lines
         return await asyncio.to_thread(self._logs.read, build_id)

@@ -1,4 +1,4 @@
-"""Logs of builds: a file for each, so that they outlive the server."""
+"""Logs of builds, in a file each, so that they outlive the server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atoll.types import BuildLine
 
 _LINES_MOST = 10_000
 _TEXT_MOST = 2 << 20
-# JSON may take six bytes for one of the text, and some for each line.
+# JSON may take six bytes for a byte of text, and some for each line.
 _FILE_MOST = 6 * _TEXT_MOST + 256 * _LINES_MOST
 _ALL_MOST = 256 << 20
 _CUT = "the log is too long: the rest of it is not kept"
@@ -22,10 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 class BuildLog:
-    """The lines of one build that goes on: the first ten thousand, and 2 MiB at most.
+    """Writes the log of one running build: the first ten thousand lines, and 2 MiB at most.
 
     Args:
-        path: The file, to which each is added at once.
+        path: The file. Each line is written at once.
     """
 
     def __init__(self, path: Path) -> None:
@@ -35,7 +35,7 @@ class BuildLog:
         self._writes = True
 
     def add(self, line: BuildLine) -> None:
-        """Keep a line, if there is room."""
+        """Store a line, if there is room."""
         if self._size > _TEXT_MOST or len(self.lines) > _LINES_MOST:
             return
         self._size += len(line.message.encode(errors="replace"))
@@ -52,11 +52,11 @@ class BuildLog:
 
 
 class BuildLogs:
-    """The logs of a home's builds. Of too many the oldest go.
+    """Stores the logs of a home's builds. Beyond the size limit, the oldest logs go.
 
     Args:
-        directory: Where they lie; made when the first is begun.
-        most_bytes: Of all together.
+        directory: The directory of the logs, made with the first log.
+        most_bytes: The size limit of all logs together.
     """
 
     def __init__(self, directory: Path, most_bytes: int = _ALL_MOST) -> None:
@@ -64,14 +64,14 @@ class BuildLogs:
         self._most_bytes = most_bytes
 
     def begin(self, build_id: str) -> BuildLog:
-        """The log of a build that begins."""
-        with contextlib.suppress(OSError):  # then it is not written, and says so
+        """Return the log for a build that begins."""
+        with contextlib.suppress(OSError):  # without it the log is not written, and writing reports that
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._sweep()
         return BuildLog(self._path(build_id))
 
     def read(self, build_id: str) -> list[BuildLine]:
-        """What is kept of a build's log; whoever wrote it may have died in the middle of a line."""
+        """Return the stored log of a build. Its writer may have died in the middle of a line."""
         lines = []
         try:
             with self._path(build_id).open("rb") as file:
@@ -83,7 +83,7 @@ class BuildLogs:
         return lines
 
     def forget(self, build_ids: Iterable[str]) -> None:
-        """Remove the logs of builds that nobody knows any more."""
+        """Remove the logs of builds that no longer exist."""
         for build_id in build_ids:
             self._path(build_id).unlink(missing_ok=True)
 
@@ -98,7 +98,7 @@ class BuildLogs:
                 path.unlink(missing_ok=True)
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """When each was written last, its size, and where it is."""
+        """Iterate over the logs: time of the last write, size and path."""
         for path in self._directory.iterdir():
             with contextlib.suppress(FileNotFoundError):  # another server was faster
                 status = path.stat()

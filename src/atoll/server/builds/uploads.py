@@ -1,4 +1,4 @@
-"""Files that clients hand over for the builds of templates: kept for a day, never unpacked here."""
+"""Files that clients upload for builds of templates. They are stored for a day, and never unpacked here."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ _MARK_CHARS = 32
 
 
 class Uploads:
-    """The uploads of all teams, each known by its team and the hash that the client gives it.
+    """Stores the uploads of all teams, each known by its team and a hash from the client.
 
     Args:
-        directory: Where they lie.
-        tokens: Signs the addresses that they are sent to.
-        clock: Unix seconds.
-        most_bytes: Of one, and of all together; of the team that has most the oldest go first.
+        directory: The directory with the uploads.
+        tokens: Signs the upload addresses.
+        clock: Returns Unix seconds.
+        most_bytes: The size limits of one upload and of all together. Beyond the latter, the oldest uploads
+            of the team with the most bytes go first.
     """
 
     def __init__(
@@ -51,18 +52,18 @@ class Uploads:
         self._coming_bytes = 0
 
     def path(self, team: str, digest: str) -> Path:
-        """Where one lies, or would.
+        """Return the path of an upload, whether it exists or not.
 
         Raises:
-            Refusal: It is no hash.
+            Refusal: The digest is not a hash.
         """
         if not _HASH.fullmatch(digest):
             raise Refusal(400, "Invalid files hash")
-        # no text of a client is part of a path
+        # no text from a client may become part of a path
         return self._directory / f"{_mark(team)}{hashlib.sha256(digest.encode()).hexdigest()}"
 
     def has(self, team: str, digest: str) -> bool:
-        """Whether it is there; then it is kept for a day more."""
+        """Tell whether an upload exists. If it does, it is kept for another day."""
         path = self.path(team, digest)
         with contextlib.suppress(FileNotFoundError):
             os.utime(path, (self._clock(), self._clock()))
@@ -70,18 +71,18 @@ class Uploads:
         return False
 
     def query(self, team: str, digest: str) -> str:
-        """What the address of an upload ends with: for an hour, who has it may send that one file."""
+        """Return the query of an upload address. For an hour, its holder may send that one file."""
         self.path(team, digest)
         until = str(int(self._clock()) + _URL_S)
         values = {"team": team, "until": until, "signature": self._tokens.upload(team, digest, until)}
         return urlencode(values)
 
     async def take(self, digest: str, asked: dict[str, str], pieces: AsyncIterator[bytes]) -> None:
-        """Keep what a client sends to such an address.
+        """Store what a client sends to such an address.
 
         Raises:
-            Refusal: The address is not signed, or not any more (403), it is too long (413), or too many
-                come at once (503).
+            Refusal: The signature is invalid or expired (403), the upload is too long (413), or too many
+                arrive at once (503).
         """
         team, until = asked.get("team", ""), asked.get("until", "")
         wanted = self._tokens.upload(team, digest, until)
@@ -95,7 +96,7 @@ class Uploads:
             await self._write(path, pieces)
         finally:
             self._going[team] -= 1
-            self._going += Counter()  # forgets those who have none
+            self._going += Counter()  # drops teams without uploads
         await asyncio.to_thread(self.sweep)
 
     async def _write(self, path: Path, pieces: AsyncIterator[bytes]) -> None:
@@ -122,7 +123,7 @@ class Uploads:
             raise Refusal(503, "too many uploads go on", headers={"Retry-After": "10"})
 
     def sweep(self) -> None:
-        """Remove what is older than a day, what nobody goes on sending, and the oldest of too much."""
+        """Remove uploads older than a day, abandoned ones, and the oldest ones beyond the size limit."""
         oldest_s = self._clock() - _KEEP_S
         kept: list[tuple[float, int, Path]] = []
         for found in sorted(self._entries()):
@@ -133,7 +134,7 @@ class Uploads:
         sizes: Counter[str] = Counter()
         for _, size, entry in kept:
             sizes[_owner(entry)] += size
-        # what a team sends pushes out nothing of a team that has less
+        # a team's uploads never displace those of a team that has less
         while sizes.total() > self._all_bytes:
             most = max(sizes, key=lambda owner: sizes[owner])
             oldest = next(found for found in kept if _owner(found[2]) == most)
@@ -142,7 +143,7 @@ class Uploads:
             sizes[most] -= oldest[1]
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """When each was used last, its size, and where it is."""
+        """Iterate over the uploads: last use, size and path."""
         for entry in self._directory.iterdir() if self._directory.is_dir() else ():
             with contextlib.suppress(FileNotFoundError):  # another sweep was faster
                 status = entry.stat()
@@ -150,7 +151,7 @@ class Uploads:
 
 
 def _mark(team: str) -> str:
-    """What the names of a team's files begin with."""
+    """Return the common prefix of a team's file names."""
     return hashlib.sha256(team.encode()).hexdigest()[:_MARK_CHARS]
 
 

@@ -1,4 +1,4 @@
-"""What a client is told: bodies as JSON, and errors the way E2B's clients read them."""
+"""Answers to clients: bodies as JSON, and errors in the form that E2B's clients read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATUS: dict[type[AtollError], int] = {
     errors.NameTakenError: 409,
     errors.InUseError: 409,
     errors.StateError: 409,
-    # not 409: to a client that pauses it would mean that the sandbox sleeps already
+    # not 409: to a client that pauses, 409 would mean that the sandbox already sleeps
     errors.SandboxCrashedError: 410,
     errors.UnsupportedError: 501,
     errors.NoSpaceError: 507,
@@ -37,22 +37,22 @@ _STATUS: dict[type[AtollError], int] = {
     errors.FileDeniedError: 403,
 }
 
-# Their own messages name paths of this host.
+# The messages of these errors name paths of this host.
 _OPAQUE: dict[type[AtollError], str] = {
     errors.DeadlineError: "there was no answer in time; the server's log says of what",
     errors.SupervisorError: "the supervisor cannot be reached; the server's log says why",
 }
-# Asked again at once, a team has no more than before, and what was too slow may have been done.
+# A retry does not help: a team gets no more than before, and what was too slow may have been done.
 _FINAL = (errors.QuotaError, errors.DeadlineError)
 
 
 class Refusal(Exception):
-    """An answer that is an error.
+    """Answers a request with an error.
 
     Args:
         status: The HTTP status, which is also the body's ``code``.
-        message: For people; E2B's clients show it.
-        error_code: For programs, where E2B has one.
+        message: A text for people, which E2B's clients show.
+        error_code: A code for programs, if E2B has one.
         headers: Further headers, like ``Retry-After``.
     """
 
@@ -71,17 +71,17 @@ class Refusal(Exception):
 
 
 def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """``value`` as JSON."""
+    """Return ``value`` as JSON."""
     return Response(msgspec.json.encode(value), status, dict(headers or {}), "application/json")
 
 
 def no_content() -> Response:
-    """Done, and nothing to say."""
+    """Return an empty success."""
     return Response(status_code=204)
 
 
 def refused(refusal: Refusal) -> Response:
-    """The answer that a refusal is."""
+    """Return the answer for a refusal."""
     body: dict[str, object] = {"code": refusal.status, "message": refusal.message}
     if refusal.error_code is not None:
         body["error_code"] = refusal.error_code
@@ -89,28 +89,28 @@ def refused(refusal: Refusal) -> Response:
 
 
 def refusal_of(error: AtollError) -> Refusal:
-    """What a client of another machine is told about an error of this one."""
+    """Return what a client on another machine is told about an error of this one."""
     for kind in type(error).__mro__:
         status = _STATUS.get(kind)
         if status is not None:
             final = {"Should-Retry": "false"} if kind in _FINAL else None
             return Refusal(status, _OPAQUE.get(kind) or str(error), headers=final)
-    # its message may name paths and programs of this host
+    # the message may name paths and programs of this host
     return Refusal(500, "the server failed; its log says why")
 
 
 async def read_json(request: Request, kind: type[_Value], *, limit_bytes: int = BODY_BYTES) -> _Value:
-    """The body of a request, chunked or not, as ``kind``. No body at all is an empty object.
+    """Read the body of a request, chunked or not, as ``kind``. A missing body counts as an empty object.
 
     Raises:
-        Refusal: It is too long (413) or not what it must be (400).
+        Refusal: The body is too long (413) or invalid (400).
     """
     data = bytearray()
     try:
         async for piece in request.stream():
             data += piece
             if len(data) > limit_bytes:
-                # what is left of it is not read, so nothing can follow on the connection
+                # the rest of the body is not read, so no further request can follow on the connection
                 headers = {"Connection": "close"}
                 raise Refusal(413, f"the body has more than {limit_bytes} bytes", headers=headers)
     except ClientDisconnect:

@@ -1,4 +1,4 @@
-"""What the server remembers of a sandbox in its attributes, which never change while it lives."""
+"""What the server stores of a sandbox in its attributes, which do not change while it lives."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ PUBLIC_TRAFFIC = "e2b_public_traffic"
 MASK_HOST = "e2b_mask_host"
 TEMPLATE = "e2b_template"
 ALIAS = "e2b_alias"
-# A fork was not made by that request.
+# This key starts with the prefix that forks do not inherit, because that request did not make the fork.
 IDEMPOTENCY = f"{OWN_ATTRIBUTES}e2b_idempotency"
 INTERNET = "e2b_internet"
 _NO, _YES = "0", "1"
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered.
+    """Holds what the server stores of a sandbox.
 
     Args:
-        template: Id of the template that it was made of, or the name of an image.
+        template: Id of the template that the sandbox was made from, or the name of an image.
         alias: Name of that template, if it has one.
         secure: The guest agent asks for an access token.
-        public_traffic: Other ports than the agent's ask for no token.
-        mask_host: What programs inside see as the host of requests; None is the real one.
-        internet: Whether its maker asked for the internet or for none; None said nothing.
-        idempotency: The key of the request that made it, and what it asked for.
+        public_traffic: Ports other than the agent's ask for no token.
+        mask_host: What programs inside see as the host of requests; None means the real one.
+        internet: Whether the creator asked for the internet or for none; None means neither.
+        idempotency: The key of the request that made the sandbox, and what it asked for.
     """
 
     template: str
@@ -41,7 +41,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     idempotency: str | None = None
 
     def kept(self) -> dict[str, str]:
-        """As the supervisor keeps them; what is usual is left out."""
+        """Return the attributes in the supervisor's form, without usual values."""
         kept = {TEMPLATE: self.template}
         if not self.secure:
             kept[SECURE] = _NO
@@ -54,7 +54,10 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(kept: Mapping[str, str], image: str) -> Attributes:
-    """Those that the supervisor keeps of a sandbox; one that was not made by a server is secure, and of its image."""
+    """Read the attributes that the supervisor stores of a sandbox.
+
+    A sandbox that no server made counts as secure and as made from its image.
+    """
     internet = kept.get(INTERNET)
     return Attributes(
         template=kept.get(TEMPLATE, image),

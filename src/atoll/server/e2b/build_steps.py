@@ -1,4 +1,4 @@
-"""What E2B's clients want built, in our words."""
+"""Translates the builds that E2B's clients ask for into atoll's terms."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from atoll.types import (
 USER = "user"
 HOME = "/home/user"
 _JSON_KEY = "_json_key"
-# How the home itself calls images: by their content, or as those of a team.
+# Names that the home itself gives images: by their content, or as those of a team.
 _OF_THIS_HOST = re.compile(r"sha256-|@")
-# Clients expect the user `user`, who may become root, in whatever image a template starts from.
+# Clients expect the user `user`, who may become root, in every image that a template starts from.
 _ACCOUNT = """
 set -e
 known=; id=1000
@@ -44,11 +44,11 @@ if [ -d /etc/sudoers.d ]; then echo 'user ALL=(ALL:ALL) NOPASSWD: ALL' > /etc/su
 
 
 def spec_of(asked: NewBuild, limits: Limits, table: Mapping[str, str]) -> TemplateSpec:
-    """The template that a client wants.
+    """Return the template that a client asks for.
 
     Raises:
-        Refusal: It makes no sense (400).
-        UnsupportedError: It needs what this server has not.
+        Refusal: The request is invalid (400).
+        UnsupportedError: The request needs something that this server lacks.
     """
     if asked.from_image and asked.from_template:
         raise Refusal(400, "Give either fromImage or fromTemplate")
@@ -89,7 +89,7 @@ def _login(asked: AskedLogin) -> RegistryLogin:
 
 
 def archives_of(spec: TemplateSpec) -> set[str]:
-    """The uploads that it needs."""
+    """Return the uploads that the template needs."""
     return {step.archive for step in spec.steps if isinstance(step, CopyStep) and step.archive}
 
 

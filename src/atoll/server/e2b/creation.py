@@ -1,4 +1,4 @@
-"""New sandboxes, out of what E2B's clients ask for."""
+"""Makes new sandboxes from the requests of E2B's clients."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Creation:
     """Makes sandboxes.
 
     Args:
-        views: What clients are told of them.
-        idempotency: What was made for requests that come again.
+        views: Describes sandboxes to clients.
+        idempotency: Remembers what was made for repeated requests.
     """
 
     views: Views
@@ -50,17 +50,17 @@ class Creation:
         secure: bool = True,
         key: str | None = None,
     ) -> Sandbox:
-        """Make a sandbox and have it running.
+        """Make a running sandbox.
 
         Args:
-            team: Whose it is.
-            asked: What the client wants.
-            default_s: How long it runs if the client does not say.
-            secure: Its agent asks for an access token.
-            key: The same key and request give the same sandbox again.
+            team: The team that owns the sandbox.
+            asked: What the client asks for.
+            default_s: Seconds that it runs if the client does not say.
+            secure: Whether its agent asks for an access token.
+            key: A repeated request with the same key gives the same sandbox.
 
         Raises:
-            Refusal: The request makes no sense, or is more than this server can.
+            Refusal: The request is invalid, or asks for more than this server supports.
         """
         timeout_s = default_s if asked.timeout is None else asked.timeout
         most_s = team.quotas.timeout_s
@@ -101,7 +101,7 @@ class Creation:
             return self.views.created(sandbox.id, attributes)
 
     async def _earlier(self, team: str, mark: str) -> Sandbox | None:
-        """What a request before the server's last start has made."""
+        """Return the sandbox that a request made before the server's last start."""
         key = mark.partition(" ")[0]
         for info in await all_of(team):
             kept = info.attributes.get(IDEMPOTENCY, "")
@@ -113,7 +113,7 @@ class Creation:
 
 
 def _egress(asked: NewSandbox) -> EgressPolicy | None:
-    """What is asked for; None is what its template could reach."""
+    """Return the egress policy asked for. None means the template's policy."""
     if asked.network is None and asked.allow_internet_access is None:
         return None
     return egress_of(asked.network, asked.allow_internet_access)

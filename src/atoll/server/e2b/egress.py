@@ -1,4 +1,7 @@
-"""Whom a sandbox may reach, as E2B's clients ask for it: all or nothing so far, and clear words for the rest."""
+"""What a sandbox may reach, as E2B's clients ask for it.
+
+So far it is all or nothing; the rest is refused clearly.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ _HOST = re.compile(r"[A-Za-z0-9.:_${}\[\]-]+")
 
 
 def egress_of(network: Network | None, allow_internet: bool | None) -> EgressPolicy:
-    """What is asked for, where it is all or nothing.
+    """Return the policy asked for, if it is all or nothing.
 
     Raises:
-        Refusal: It makes no sense (400), or is more than this server can (501).
+        Refusal: The request is invalid (400), or asks for more than this server supports (501).
     """
     asked = network or Network()
     _check(asked)
@@ -44,10 +47,10 @@ def egress_of(network: Network | None, allow_internet: bool | None) -> EgressPol
 
 
 def mask_of(network: Network | None) -> str | None:
-    """What programs inside shall see as the host of requests.
+    """Return what programs inside should see as the host of requests.
 
     Raises:
-        Refusal: It cannot be a host.
+        Refusal: The value cannot be a host.
     """
     mask = network.mask_request_host if network is not None else None
     if mask and not _HOST.fullmatch(mask):

@@ -1,4 +1,4 @@
-"""Requests that are sent again: the same key and the same request make one sandbox, however often they come."""
+"""Repeated requests: the same key and the same request make one sandbox, however often they come."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class _Made:
 
 
 class Idempotency:
-    """Remembers for a day what came of a request with a key, the newest ten thousand of them.
+    """Remembers the results of requests with a key: for a day, and the newest ten thousand.
 
     Args:
-        clock: Seconds, never going back.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -37,12 +37,13 @@ class Idempotency:
     async def once(
         self, team: str, key: str, fingerprint: str, make: Callable[[], Awaitable[Sandbox]]
     ) -> Sandbox:
-        """What ``make`` gives, or gave to an earlier request with the key; one that goes on is waited for.
+        """Return the result of ``make``, or of an earlier request with the key. A running one is waited for.
 
         A request that failed is forgotten, so that the next one tries again.
 
         Raises:
-            Refusal: ``key`` is no key (400), or an earlier request with it asked for something else (422).
+            Refusal: ``key`` is not a valid key (400), or an earlier request with it asked for something else
+                (422).
         """
         if not _KEY.fullmatch(key):
             raise Refusal(400, "Idempotency-Key must be 1 to 255 lowercase letters, digits and hyphens")
@@ -54,7 +55,7 @@ class Idempotency:
             task.add_done_callback(lambda done: self._drop_failed((team, key), done))
         if made.fingerprint != fingerprint:
             raise Refusal(422, "this Idempotency-Key was used with another request")
-        # who hangs up does not undo what others wait for
+        # a client that hangs up must not undo what others wait for
         return await asyncio.shield(made.task)
 
     def _drop_failed(self, key: tuple[str, str], task: asyncio.Task[Sandbox]) -> None:

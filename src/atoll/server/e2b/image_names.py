@@ -1,4 +1,4 @@
-"""Names of images as clients give them, and what they stand for here."""
+"""Names of images as clients give them, and what they mean here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from atoll.errors import InvalidSpecError
 
 BASE = "base"
 _HUB = "docker.io/"
-# What E2B's clients start from when nobody says otherwise; not everyone reaches the registry that has them.
+# What E2B's clients start from by default. Not everyone can reach the registry that has these images.
 DEFAULTS = {
     BASE: BASE,
     "e2bdev/base": BASE,
@@ -19,10 +19,11 @@ DEFAULTS = {
 
 
 def mapped(reference: str, table: Mapping[str, str]) -> str | None:
-    """What an image's name stands for; None where the table says nothing of it.
+    """Return the name that an image's name is mapped to, or None if the table does not mention it.
 
-    A name of the table is replaced as a whole. One that ends with ``/`` or ``:`` is replaced where a name begins with
-    it, the longest first: ``docker.io/=mirror.example/`` sends everything there to a mirror.
+    A name in the table is replaced as a whole. An entry that ends with ``/`` or ``:`` replaces the beginning
+    of names, the longest entry first. For example, ``docker.io/=mirror.example/`` redirects that registry to
+    a mirror.
     """
     known = {**DEFAULTS, **table}
     forms = [reference]
@@ -40,7 +41,7 @@ def mapped(reference: str, table: Mapping[str, str]) -> str | None:
 
 
 def _is_of_hub(reference: str) -> bool:
-    """Whether its registry is the one that is meant where none is named."""
+    """Tell whether an image's registry is the default one."""
     first, slash, _ = reference.partition("/")
     return (
         not slash or reference.startswith(_HUB) or not ("." in first or ":" in first or first == "localhost")
@@ -48,10 +49,10 @@ def _is_of_hub(reference: str) -> bool:
 
 
 def table_of(pairs: tuple[str, ...]) -> dict[str, str]:
-    """The table that ``FROM=TO`` makes.
+    """Return the table of ``FROM=TO`` pairs.
 
     Raises:
-        InvalidSpecError: One has no equals sign, or nothing beside it.
+        InvalidSpecError: A pair has no equals sign, or nothing beside it.
     """
     table = {}
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""E2B's timeouts as our leases."""
+"""Translates E2B's timeouts into leases."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _HOUR_S = 3600
 
 
 def bounded(timeout_s: int, most_s: float | None) -> int:
-    """A timeout, unless it is longer than the team may have.
+    """Return a timeout, unless it is longer than the team may have.
 
     Raises:
-        Refusal: It is.
+        Refusal: The timeout is longer than that.
     """
     if most_s is not None and timeout_s > most_s:
         raise Refusal(400, f"Timeout cannot be greater than {most_s / _HOUR_S:g} hours")
@@ -24,10 +24,10 @@ def bounded(timeout_s: int, most_s: float | None) -> int:
 
 
 def lease_of(asked: NewSandbox, timeout_s: int, most_s: float | None = None) -> Lifecycle:
-    """How long a new sandbox runs, and what happens then; ``most_s`` is the longest lease of its team.
+    """Return how long a new sandbox runs, and what happens then. ``most_s`` is the longest lease of its team.
 
     Raises:
-        Refusal: What is asked for contradicts itself.
+        Refusal: The request contradicts itself.
     """
     auto_resume = asked.auto_resume is not None and asked.auto_resume.enabled
     if asked.auto_pause_memory is False:
@@ -43,8 +43,9 @@ def lease_of(asked: NewSandbox, timeout_s: int, most_s: float | None = None) -> 
 
 
 def lease(timeout_s: int, like: Lifecycle, most_s: float | None = None) -> Lifecycle:
-    """A lease of that length that ends as another does; a use that wakes the sandbox gives 5 minutes or more, if the
-    team may have so much.
+    """Return a lease of that length that ends like another one.
+
+    A use that wakes the sandbox gives 5 minutes or more, if the team may have that much.
     """
     woken_s = max(timeout_s, _WOKEN_LEAST_S)
     return Lifecycle(
@@ -56,7 +57,7 @@ def lease(timeout_s: int, like: Lifecycle, most_s: float | None = None) -> Lifec
 
 
 def told(lifecycle: Lifecycle) -> OnTimeout:
-    """A lease's end as E2B knows it."""
+    """Return the end of a lease as E2B describes it."""
     return OnTimeout(
         auto_resume=lifecycle.auto_resume, on_timeout="kill" if lifecycle.on_timeout == "kill" else "pause"
     )

@@ -1,4 +1,4 @@
-"""Lists of sandboxes as E2B's clients ask for them: filters, order, pages."""
+"""Lists of sandboxes in the form of E2B's API: filters, order, pages."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which sandboxes, in which order, and where the page begins.
 
     Args:
-        states: None of others.
-        metadata: Those with all of these labels.
-        newest_first: Newest first.
-        after_us: Started then or later, in Unix microseconds; None is all.
-        template: Id or alias of a template; None is all.
-        limit: The most on a page.
-        token: Start and id of the last one on the page before; None begins the list.
+        states: Only sandboxes in these states.
+        metadata: Only sandboxes with all of these labels.
+        newest_first: Whether the newest come first.
+        after_us: Only sandboxes started then or later, in Unix microseconds; None means all.
+        template: Id or alias of a template; None means all.
+        limit: How many a page has at most.
+        token: Start time and id of the last sandbox on the page before; None begins the list.
     """
 
     states: frozenset[State] = frozenset({"running", "paused"})
@@ -45,7 +45,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A page, what asks for the next one, and how many of all that fit are running."""
+    """A page, the token of the next page, and how many of all matches are running."""
 
     infos: list[SandboxInfo]
     token: str | None
@@ -53,10 +53,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_of(asked: Mapping[str, str]) -> Query:
-    """What the query part of a request asks for.
+    """Return what the query part of a request asks for.
 
     Raises:
-        Refusal: It makes no sense.
+        Refusal: The query is invalid.
     """
     after = asked.get("startedAfter")
     return Query(
@@ -71,10 +71,10 @@ def query_of(asked: Mapping[str, str]) -> Query:
 
 
 def limit_of(asked: Mapping[str, str], most: int = LIMIT_MOST) -> int:
-    """How many a page may have.
+    """Return how many a page may have.
 
     Raises:
-        Refusal: It is no such number.
+        Refusal: The limit is invalid.
     """
     return number_of(asked, "limit", most, least=1, most=most)
 
@@ -82,10 +82,10 @@ def limit_of(asked: Mapping[str, str], most: int = LIMIT_MOST) -> int:
 def number_of(
     asked: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = 1 << 53
 ) -> int:
-    """A whole number from the query part of a request.
+    """Return a whole number from the query part of a request.
 
     Raises:
-        Refusal: It is none, or out of bounds.
+        Refusal: The value is not a whole number, or is out of bounds.
     """
     text = asked.get(name)
     if not text:
@@ -96,10 +96,10 @@ def number_of(
 
 
 def metadata_of(text: str) -> dict[str, str]:
-    """Labels out of ``k=v&k2=v2``, where names and values are quoted once or twice.
+    """Parse labels from ``k=v&k2=v2``, where names and values are quoted once or twice.
 
     Raises:
-        Refusal: It is nothing of the kind.
+        Refusal: The text has another form.
     """
     if len(text) > _TEXT_MOST or text.count("&") >= _LABELS_MOST:
         raise Refusal(400, "the metadata filter is too long")
@@ -113,7 +113,7 @@ def metadata_of(text: str) -> dict[str, str]:
 
 
 def page_of(infos: Iterable[SandboxInfo], query: Query, *, limit: int | None) -> Page:
-    """The page of those that fit, ``limit`` of them at most."""
+    """Return a page of the matches, ``limit`` of them at most."""
     fitting = sorted(
         (info for info in infos if _fits(info, query)), key=_position, reverse=query.newest_first
     )
@@ -168,7 +168,7 @@ def _order(text: str) -> Literal["asc", "desc"]:
 
 def _moment_us(text: str) -> int:
     try:
-        # a plus sign that nobody quoted has become a space
+        # an unquoted plus sign has become a space
         moment = datetime.fromisoformat(text[:64].replace(" ", "+") if "T" in text[:64] else text[:64])
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return round((moment - datetime.fromtimestamp(0, UTC)).total_seconds() * 1e6)

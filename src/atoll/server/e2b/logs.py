@@ -1,4 +1,4 @@
-"""A sandbox's log as E2B's clients read it: lines with a moment, a level and fields."""
+"""A sandbox's log in the form of E2B's API: lines with a time, a level and fields."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _OURS = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)Z sandbox (.*)", re.DOTALL)
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lines.
+    """Which lines to return.
 
     Args:
-        cursor_ms: From that moment on, in Unix milliseconds, or with ``newest_first`` back from it; None is the end.
-        newest_first: Back in time.
-        limit: The most to give.
-        level: That bad, or worse.
-        search: Lines that hold this text.
+        cursor_ms: Start at that moment, in Unix milliseconds, and go forward, or back with ``newest_first``;
+            None means the end.
+        newest_first: Whether to go back in time.
+        limit: How many lines to return at most.
+        level: The lowest level to return.
+        search: Only lines that contain this text.
     """
 
     cursor_ms: int | None = None
@@ -40,14 +41,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def query_of(asked: Mapping[str, str], cursor: str) -> Query:
-    """What the query part of a request asks for.
+    """Return what the query part of a request asks for.
 
     Args:
         asked: The query part.
-        cursor: The name of the cursor in it.
+        cursor: The name of its cursor parameter.
 
     Raises:
-        Refusal: It makes no sense.
+        Refusal: The query is invalid.
     """
     direction, level = asked.get("direction") or "forward", asked.get("level") or "debug"
     if direction not in ("forward", "backward"):
@@ -67,12 +68,12 @@ def query_of(asked: Mapping[str, str], cursor: str) -> Query:
 
 
 async def entries_of(texts: AsyncIterator[str], query: Query, began: datetime) -> list[LogEntry]:
-    """The lines of a log that fit.
+    """Return the lines of a log that match.
 
     Args:
         texts: The log, in pieces.
-        query: Which lines.
-        began: The moment of lines before the first that tells its own.
+        query: Which lines to return.
+        began: The time of lines before the first one with its own time.
     """
     found: deque[LogEntry] = deque(maxlen=query.limit if query.newest_first else None)
     async for entry in _entries(texts, began):
@@ -101,7 +102,7 @@ async def _lines(texts: AsyncIterator[str]) -> AsyncIterator[str]:
         *whole, rest = (rest + text).split("\n")
         for line in whole:
             yield line[:_LINE_MOST].rstrip("\r")
-        # a guest need never end a line
+        # a guest may never end a line
         rest = rest[:_LINE_MOST]
     if rest:
         yield rest
@@ -110,7 +111,7 @@ async def _lines(texts: AsyncIterator[str]) -> AsyncIterator[str]:
 def _moment(text: str) -> datetime | None:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
-    except ValueError:  # a guest may write what looks like one
+    except ValueError:  # a guest may write something that looks like a time
         return None
 
 

@@ -1,4 +1,4 @@
-"""What the host has, as far as clients are told."""
+"""What the host has, as far as clients may know."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sandbox without limits of its own may use.
+    """What a sandbox without its own limits may use.
 
     Args:
         vcpus: Processors.
-        memory_mib: Half of the memory, which the supervisor gives where nothing is asked for.
-        disk_mib: The disk under the home.
+        memory_mib: Half of the memory, which the supervisor gives by default.
+        disk_mib: The size of the disk under the home.
     """
 
     vcpus: int
@@ -24,7 +24,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def this_machine(home: Path) -> Machine:
-    """The host of a home."""
+    """Return the host of a home."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return Machine(
         vcpus=os.cpu_count() or 1, memory_mib=pages // 2 >> 20, disk_mib=shutil.disk_usage(home).total >> 20

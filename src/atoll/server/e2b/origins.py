@@ -1,4 +1,4 @@
-"""What a new sandbox is made of: the template that a client names."""
+"""Finds the template that a client names for a new sandbox."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from atoll.errors import NotFoundError
 from atoll.sdk import AsyncTemplates
 from atoll.server.e2b.answers import Refusal
 
-# What a template, a snapshot or an image can be called, with a namespace, a registry, a tag, a digest.
+# The names that a template, a snapshot or an image can have, with a namespace, a registry, a tag, a digest.
 _REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,255}")
 _SHOWN = 64
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sandbox starts from: a snapshot, or an image where no template has that name."""
+    """What a sandbox starts from: a snapshot, or an image if no template has that name."""
 
     template_id: str
     alias: str | None = None
@@ -25,20 +25,20 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def missing_template(ref: str) -> Refusal:
-    """What is answered for a template that is not there, or is another team's and not public."""
+    """Return the refusal for a template that is missing, or is another team's and not public."""
     return Refusal(404, f"template '{ref[:_SHOWN]}' not found")
 
 
 def missing_tag(name: str, tag: str) -> Refusal:
-    """What is answered for a template that is there, without that tag."""
+    """Return the refusal for a template that exists, but without that tag."""
     return Refusal(404, f"tag '{tag[:_SHOWN]}' does not exist for template '{name[:_SHOWN]}'")
 
 
 async def origin_of(ref: str, team: str) -> Origin:
-    """The origin that a client names as ``NAME``, ``NAME:TAG`` or an id.
+    """Return the origin that a client names as ``NAME``, ``NAME:TAG`` or an id.
 
     Raises:
-        Refusal: The team has none (404), or it is no name (400).
+        Refusal: The team has no such template (404), or the name is invalid (400).
     """
     if not _REF.fullmatch(ref):
         raise Refusal(400, "templateID is not the name or id of a template")

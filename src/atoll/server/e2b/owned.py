@@ -1,4 +1,4 @@
-"""Sandboxes by their id, within the team that asks. They name their volumes, as clients do."""
+"""Finds sandboxes by their id within the team that asks. Volumes have the names that clients use."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _KEPT = 10_000
 
 
 class OwnedSandboxes:
-    """Looks sandboxes up, and remembers whose the last ones are: an id is never used again."""
+    """Looks sandboxes up, and remembers the teams of the latest ones, because an id is never used again."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, SandboxInfo] = OrderedDict()
 
     async def look(self, ref: str, team: str) -> SandboxInfo:
-        """A sandbox of the team as it is now, by its id or by ``ID-CLIENT``, which old clients write.
+        """Return a sandbox of the team as it is now, by its id or by ``ID-CLIENT``, which old clients write.
 
         Raises:
-            Refusal: The team has none with that id (404).
+            Refusal: The team has no sandbox with that id (404).
         """
         sandbox_id = _id_of(ref)
         try:
@@ -35,7 +35,7 @@ class OwnedSandboxes:
         except SandboxNotFoundError:
             self._known.pop(sandbox_id, None)
             raise missing(ref) from None
-        # the supervisor takes names, too, and a name may look like an id
+        # the supervisor accepts names too, and a name may look like an id
         if info.team != team or info.sandbox_id != sandbox_id or info.state == "killed":
             raise missing(ref)
         self._known[sandbox_id] = msgspec.structs.replace(info, env={}, metadata={})
@@ -44,10 +44,12 @@ class OwnedSandboxes:
         return (await _naming([info], team))[0]
 
     async def find(self, ref: str, team: str) -> SandboxInfo:
-        """A sandbox of the team, of which only what never changes is right: it may have been killed since.
+        """Return a sandbox of the team, with reliable constant properties only.
+
+        It may have been killed since.
 
         Raises:
-            Refusal: The team has none with that id (404).
+            Refusal: The team has no sandbox with that id (404).
         """
         known = self._known.get(_id_of(ref))
         if known is None:
@@ -58,12 +60,12 @@ class OwnedSandboxes:
 
 
 def missing(ref: str) -> Refusal:
-    """What is answered for a sandbox that is not there, or is another team's: always the same."""
+    """Return the refusal for a missing sandbox. Another team's sandbox gets the same refusal."""
     return Refusal(404, f"Sandbox \"{ref[:_SHOWN]}\" doesn't exist or you don't have access to it")
 
 
 async def all_of(team: str) -> list[SandboxInfo]:
-    """Every sandbox of the team, oldest first, but those in which templates are built."""
+    """Return every sandbox of the team, oldest first, except those in which templates are built."""
     infos = [info async for info in AsyncSandbox.list(team=team) if BUILD_ATTRIBUTE not in info.attributes]
     return await _naming(infos, team)
 

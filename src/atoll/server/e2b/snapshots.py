@@ -1,4 +1,4 @@
-"""Snapshots as E2B knows them: builds of templates that were taken of a sandbox."""
+"""Snapshots in the form of E2B's API: builds of templates that were taken of a sandbox."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Position = tuple[int, str, str]
 
 
 class Name(msgspec.Struct, frozen=True):
-    """What a snapshot is called within its team."""
+    """A snapshot's name within its team."""
 
     name: str
     tag: str = _DEFAULT_TAG
@@ -31,13 +31,13 @@ class Name(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which snapshots; None is all.
+    """Which snapshots to list; None means all.
 
     Args:
-        sandbox_id: Those taken of this sandbox.
-        name: Those of this name, with a tag those of this tag.
-        limit: The most on a page.
-        token: The position of the last one on the page before; None begins the list.
+        sandbox_id: Only snapshots taken of this sandbox.
+        name: Only snapshots of this name, and of this tag if it has one.
+        limit: How many a page has at most.
+        token: The position of the last snapshot on the page before; None begins the list.
     """
 
     sandbox_id: str | None = None
@@ -47,10 +47,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_of(text: str, team: str) -> Name:
-    """A name as clients write it: ``NAME`` or ``NAME:TAG``, with the team's own name and a slash before, or without.
+    """Parse a name as clients write it: ``NAME`` or ``NAME:TAG``.
+
+    The team's own name and a slash may stand before it.
 
     Raises:
-        Refusal: It is none, or names another team.
+        Refusal: The name is invalid, or names another team.
     """
     space, slash, rest = text.strip().lower().rpartition("/")
     name, colon, tag = rest.partition(":")
@@ -64,16 +66,16 @@ def name_of(text: str, team: str) -> Name:
 
 
 def told(template_id: str, name: str | None, tag: str, team: str) -> Snapshot:
-    """A snapshot as a client is told of it."""
+    """Return a snapshot as a client is told of it."""
     full = f"{team}/{name}:{tag}" if name is not None else None
     return Snapshot(snapshot_id=full or f"{template_id}:{tag}", names=[full] if full else [])
 
 
 def query_of(asked: Mapping[str, str], team: str) -> Query:
-    """What the query part of a request asks for.
+    """Return what the query part of a request asks for.
 
     Raises:
-        Refusal: It makes no sense.
+        Refusal: The query is invalid.
     """
     token, name = asked.get("nextToken"), asked.get("name")
     return Query(
@@ -85,7 +87,7 @@ def query_of(asked: Mapping[str, str], team: str) -> Query:
 
 
 def page_of(templates: Iterable[TemplateInfo], query: Query, team: str) -> tuple[list[Snapshot], str | None]:
-    """Those that fit, newest first, and the token of the next page."""
+    """Return the matches of a page, newest first, and the token of the next page."""
     found = sorted(_found(templates, query), key=lambda one: one[0], reverse=True)
     if query.token is not None:
         found = [one for one in found if one[0] < query.token]
@@ -108,7 +110,7 @@ def _found(templates: Iterable[TemplateInfo], query: Query) -> Iterable[tuple[_P
 
 
 def _wanted_name(text: str, team: str) -> str:
-    # what nothing can be called finds nothing
+    # an impossible name matches nothing
     space, slash, rest = text.strip().lower().rpartition("/")
     return rest if not slash or space == team else "/"
 

@@ -10,10 +10,10 @@ from atoll.types import TemplateInfo
 
 
 def page_of(infos: Iterable[TemplateInfo], asked: Mapping[str, str]) -> tuple[list[TemplateInfo], str | None]:
-    """The templates of a page, newest first, and the token of the next page: the id of the last one shown.
+    """Return a page of templates, newest first, and the token of the next page: the id of the last one shown.
 
     Raises:
-        Refusal: The limit or the token makes no sense (400).
+        Refusal: The limit or the token is invalid (400).
     """
     limit, token = limit_of(asked), asked.get("nextToken")
     found = sorted(infos, key=lambda info: (info.created_at, info.template_id), reverse=True)

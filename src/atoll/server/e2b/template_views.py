@@ -1,4 +1,4 @@
-"""Templates and builds as E2B's clients are told of them."""
+"""Templates and builds in the form of E2B's API."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LAST_LINES = 20
 
 @dataclass(frozen=True)
 class TemplateViews:
-    """Tells of templates.
+    """Converts templates to the bodies that clients get.
 
     Args:
         machine: What a sandbox without limits may use.
@@ -44,7 +44,7 @@ class TemplateViews:
     machine: Machine
 
     def requested(self, info: TemplateInfo, build: BuildInfo) -> Requested:
-        """A build that waits."""
+        """Return a waiting build."""
         names = names_of(info)
         return Requested(
             template_id=info.template_id,
@@ -56,7 +56,7 @@ class TemplateViews:
         )
 
     def listed(self, info: TemplateInfo) -> ListedTemplate:
-        """A row of a list."""
+        """Return a row of a list."""
         build = info.build() or info.builds[-1]
         vcpus, memory_mib = self._size(build.limits)
         return ListedTemplate(
@@ -75,7 +75,7 @@ class TemplateViews:
         )
 
     def detail(self, info: TemplateInfo) -> TemplateDetail:
-        """One with its builds, the newest first."""
+        """Return a template with its builds, the newest first."""
         return TemplateDetail(
             template_id=info.template_id,
             public=info.public,
@@ -106,18 +106,18 @@ class TemplateViews:
 
 
 def names_of(info: TemplateInfo) -> list[str]:
-    """What it is called, in full."""
+    """Return a template's full names."""
     return [f"{info.team}/{info.name}"] if info.name else []
 
 
 def tags_of(info: TemplateInfo) -> list[Tag]:
-    """Its tags, the newest first."""
+    """Return a template's tags, the newest first."""
     rows = sorted(info.tags.items(), key=lambda item: item[1].created_at, reverse=True)
     return [Tag(tag=tag, build_id=of.build_id, created_at=moment(of.created_at)) for tag, of in rows]
 
 
 def status_of(build: BuildInfo, page: Sequence[BuildLine], lines: Sequence[BuildLine]) -> BuildStatus:
-    """How far a build is, with a page of its lines; all of them say what went before a failure."""
+    """Return a build's progress, with a page of its lines. All lines together explain a failure."""
     return BuildStatus(
         template_id=build.template_id,
         build_id=build.build_id,
@@ -129,7 +129,7 @@ def status_of(build: BuildInfo, page: Sequence[BuildLine], lines: Sequence[Build
 
 
 def entry(line: BuildLine) -> Entry:
-    """A line of a log."""
+    """Return a line of a log."""
     return Entry(timestamp=moment(line.at), level=line.level, message=line.message, step=line.step or UNSET)
 
 

@@ -1,4 +1,4 @@
-"""Bodies of E2B's template routes, as JSON has them. Unknown fields are ignored; bounds are checked on reading."""
+"""Bodies of E2B's template routes as JSON. Unknown fields are ignored; bounds are checked on reading."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Status = Literal["waiting", "building", "ready", "error"]
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a client sends."""
+    """A body that a client sends."""
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a client is told; what is UNSET is left out."""
+    """A body that a client gets. Fields that are UNSET are left out."""
 
 
 class NewTemplate(_Asked, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class NewTemplate(_Asked, frozen=True, kw_only=True):
 
 
 class AskedLogin(_Asked, frozen=True, kw_only=True):
-    """How to get an image of a registry that asks who one is. What it has depends on its type."""
+    """Credentials for an image of a registry that asks for them. The fields depend on its type."""
 
     type: Annotated[str, Meta(max_length=32)]
     username: Annotated[str, Meta(max_length=512)] = ""
@@ -46,7 +46,7 @@ class AskedLogin(_Asked, frozen=True, kw_only=True):
 
 
 class AskedStep(_Asked, frozen=True, kw_only=True):
-    """One step; what ``args`` mean depends on its type."""
+    """One step. The meaning of ``args`` depends on its type."""
 
     type: Annotated[str, Meta(max_length=32)]
     args: Annotated[list[_Text], Meta(max_length=4096)] = []
@@ -81,7 +81,7 @@ class Published(_Asked, frozen=True, kw_only=True):
 
 
 class Requested(_Told, frozen=True, kw_only=True):
-    """A build that waits to be begun."""
+    """A build that waits to begin."""
 
     template_id: str = field(name="templateID")
     build_id: str = field(name="buildID")
@@ -92,7 +92,7 @@ class Requested(_Told, frozen=True, kw_only=True):
 
 
 class Upload(_Told, frozen=True, kw_only=True):
-    """Where to send files, if they are not here already."""
+    """Where to send files, unless they are already here."""
 
     present: bool
     url: str | UnsetType = UNSET
@@ -116,7 +116,7 @@ class Reason(_Told, frozen=True, kw_only=True):
 
 
 class BuildStatus(_Told, frozen=True, kw_only=True):
-    """How far a build is, with a page of its log."""
+    """The progress of a build, with a page of its log."""
 
     template_id: str = field(name="templateID")
     build_id: str = field(name="buildID")
@@ -127,21 +127,21 @@ class BuildStatus(_Told, frozen=True, kw_only=True):
 
 
 class Alias(_Told, frozen=True, kw_only=True):
-    """Which template has a name."""
+    """The template that has a name."""
 
     template_id: str = field(name="templateID")
     public: bool
 
 
 class AssignedTags(_Told, frozen=True, kw_only=True):
-    """Tags that stand for a build now."""
+    """Tags that now mean the build."""
 
     tags: list[str]
     build_id: str = field(name="buildID")
 
 
 class Tag(_Told, frozen=True, kw_only=True):
-    """A tag and the build that it stands for."""
+    """A tag, and the build that it means."""
 
     tag: str
     build_id: str = field(name="buildID")

@@ -1,4 +1,4 @@
-"""Our sandboxes as E2B's clients see them."""
+"""Sandboxes in the form of E2B's API."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from atoll.server.e2b.wire import (
 from atoll.server.tokens import Tokens
 from atoll.types import SandboxInfo, StatsSample
 
-# The envd whose behaviour our agent has: clients switch features on by it.
+# Our agent behaves like this version of envd. Clients choose features by it.
 ENVD_VERSION = "0.6.13"
 CLIENT_ID = "atoll"
-# E2B's sandboxes always end; one without a lease says that it does so long after its start.
+# E2B's sandboxes always end, so a sandbox without a lease reports an end long after its start.
 _ENDLESS = timedelta(days=36_500)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _FIRST_S = (datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds()
-# the last whole second, since a float cannot tell the last microsecond from what follows
+# the last whole second, because a float cannot tell the last microsecond from the next one
 _LAST_S = (datetime.max.replace(microsecond=0, tzinfo=UTC) - _EPOCH).total_seconds()
 
 
 @dataclass(frozen=True)
 class Views:
-    """Makes what clients are told.
+    """Converts sandboxes to the bodies that clients get.
 
     Args:
         tokens: Makes the tokens that clients need for one sandbox.
         machine: What a sandbox without limits may use.
-        domain: Under which sandboxes have host names, with the port where it is not the usual one; None without.
+        domain: The domain of the sandboxes' host names, with the port if it is not the usual one, or None.
     """
 
     tokens: Tokens
@@ -51,7 +51,7 @@ class Views:
     domain: str | None
 
     def created(self, sandbox_id: str, attributes: Attributes) -> Sandbox:
-        """What a client needs to talk to a sandbox."""
+        """Return what a client needs to talk to a sandbox."""
         return Sandbox(
             template_id=attributes.template,
             sandbox_id=sandbox_id,
@@ -64,11 +64,11 @@ class Views:
         )
 
     def listed(self, info: SandboxInfo) -> ListedSandbox:
-        """A row of a list."""
+        """Return a row of a list."""
         return ListedSandbox(**self._row(info, read(info.attributes, info.image)))
 
     def detail(self, info: SandboxInfo) -> SandboxDetail:
-        """All that a client is told of it."""
+        """Return everything that a client is told of a sandbox."""
         attributes = read(info.attributes, info.image)
         paused = state_of(info) == "paused"
         return SandboxDetail(
@@ -82,7 +82,7 @@ class Views:
         )
 
     def metric(self, sample: StatsSample) -> Metric:
-        """What a sandbox used at one moment."""
+        """Return what a sandbox used at one moment."""
         return Metric(
             timestamp=moment(sample.at),
             timestamp_unix=int(sample.at),
@@ -115,23 +115,23 @@ class Views:
 
 
 def state_of(info: SandboxInfo) -> State:
-    """E2B knows two states: what does not run sleeps."""
+    """Return one of E2B's two states. A sandbox that does not run is paused."""
     return "running" if info.state in ("running", "creating") else "paused"
 
 
 def started_us(info: SandboxInfo) -> int:
-    """When it began to run last, in Unix microseconds."""
+    """Return when the sandbox last began to run, in Unix microseconds."""
     return round((info.started_at or info.created_at) * 1e6)
 
 
 def moment(at_s: float) -> datetime:
-    """Unix seconds as a moment of the world; a guest may give its files times that no calendar has."""
+    """Convert Unix seconds to a date. A guest may set file times that no calendar has."""
     return _EPOCH + timedelta(microseconds=round(min(max(at_s, _FIRST_S), _LAST_S) * 1e6))
 
 
 def _end(info: SandboxInfo, started: datetime) -> datetime:
     if state_of(info) == "paused":
-        # before it was written down, the last change had to do
+        # older sandboxes have no ``stopped_at``, so the last change counts
         return moment(info.stopped_at or info.changed_at)
     return moment(info.ends_at) if info.ends_at is not None else started + _ENDLESS
 

@@ -1,4 +1,4 @@
-"""Bodies of E2B's control plane, as JSON has them. Unknown fields are ignored; bounds are checked as a body is read."""
+"""Bodies of E2B's control plane as JSON. Unknown fields are ignored; bounds are checked as a body is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-# What a client can make us keep or look at, in one request.
+# These bound what a client can make the server store or read in one request.
 _Text = Annotated[str, Meta(max_length=65_536)]
 _Labels = Annotated[dict[_Text, _Text], Meta(max_length=1_000)]
 _Ref = Annotated[str, Meta(max_length=512)]
@@ -20,11 +20,11 @@ Level = Literal["debug", "info", "warn", "error"]
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a client sends."""
+    """A body that a client sends."""
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a client is told; what is UNSET is left out."""
+    """A body that a client gets. Fields that are UNSET are left out."""
 
 
 class AutoResume(_Asked, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class AutoResume(_Asked, frozen=True, kw_only=True):
 
 
 class Network(_Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """Who reaches the sandbox, and whom it reaches. In an update only what concerns the latter counts."""
+    """Who can reach the sandbox, and whom it can reach. In an update only the latter counts."""
 
     allow_public_traffic: bool | None = None
     mask_request_host: Annotated[str, Meta(max_length=253)] | None = None
@@ -48,7 +48,7 @@ class Network(_Asked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class VolumeMount(_Asked, frozen=True, kw_only=True):
-    """A volume's name and where it appears inside."""
+    """A volume's name, and the path where it appears inside."""
 
     name: Annotated[str, Meta(max_length=128)]
     path: Annotated[str, Meta(max_length=4_096)]
@@ -120,7 +120,7 @@ class NewSnapshot(_Asked, frozen=True, kw_only=True):
 
 
 class Sandbox(_Told, frozen=True, kw_only=True):
-    """A sandbox to talk to."""
+    """A sandbox that the client can talk to."""
 
     template_id: str = field(name="templateID")
     sandbox_id: str = field(name="sandboxID")
@@ -158,7 +158,7 @@ class ListedSandbox(_Told, frozen=True, kw_only=True):
 
 
 class SandboxDetail(ListedSandbox, frozen=True, kw_only=True):
-    """All that a client is told of a sandbox."""
+    """Everything that a client is told of a sandbox."""
 
     envd_access_token: str | UnsetType = UNSET
     allow_internet_access: bool | None | UnsetType = UNSET
@@ -169,7 +169,7 @@ class SandboxDetail(ListedSandbox, frozen=True, kw_only=True):
 
 
 class Fault(_Told, frozen=True, kw_only=True):
-    """An error: the body of an answer, or a part of one that is a success as a whole."""
+    """An error: the body of an answer, or a part of an otherwise successful one."""
 
     code: int
     message: str
@@ -177,21 +177,21 @@ class Fault(_Told, frozen=True, kw_only=True):
 
 
 class ForkResult(_Told, frozen=True, kw_only=True):
-    """What became of one fork."""
+    """The result of one fork."""
 
     sandbox: Sandbox | UnsetType = UNSET
     error: Fault | UnsetType = UNSET
 
 
 class Snapshot(_Told, frozen=True, kw_only=True):
-    """A snapshot, by what sandboxes can be made of it."""
+    """A snapshot, by the name from which sandboxes can be made."""
 
     snapshot_id: str = field(name="snapshotID")
     names: list[str]
 
 
 class Metric(_Told, frozen=True, kw_only=True):
-    """What a sandbox used at one moment; sizes in bytes."""
+    """What a sandbox used at one moment. Sizes are in bytes."""
 
     timestamp: datetime
     timestamp_unix: int
@@ -211,14 +211,14 @@ class MetricsOfSandboxes(_Told, frozen=True, kw_only=True):
 
 
 class LogLine(_Told, frozen=True, kw_only=True):
-    """A line of a log as it is."""
+    """A line of a log, unparsed."""
 
     timestamp: datetime
     line: str
 
 
 class LogEntry(_Told, frozen=True, kw_only=True):
-    """A line of a log, taken apart."""
+    """A line of a log, parsed."""
 
     timestamp: datetime
     message: str

@@ -1,4 +1,4 @@
-"""The gateway: what a client asks of a port of a sandbox goes there, and the answer comes back, as they come."""
+"""The gateway: it streams clients' requests to ports of sandboxes, and the answers back."""
 
 from __future__ import annotations
 

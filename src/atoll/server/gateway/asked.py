@@ -1,4 +1,4 @@
-"""One request, as the gateway sees it."""
+"""One request as the gateway sees it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Asked:
     """A request for a port of a sandbox.
 
     Args:
-        target: Which port of which sandbox.
-        method: ``GET`` and the like.
-        path: As it came, percent signs and all.
-        query: What follows the ``?``.
-        headers: All of them; names in lower case.
+        target: The port and the sandbox.
+        method: ``GET`` or another method.
+        path: The path as received, with percent-encoding.
+        query: The query, after the ``?``.
+        headers: All headers, with names in lower case.
         host: The ``Host`` that the server inside sees.
         peer: The client's address.
-        scheme: How the client came.
-        is_h2: Whether it came over HTTP/2, where a body needs no header.
-        patience_s: How long nothing may come of its body.
-        named: One value for each header, the last.
-        template: What the sandbox is made of, which its agent tells programs.
+        scheme: The scheme that the client used.
+        is_h2: Whether the request came over HTTP/2, where a body needs no header.
+        patience_s: How many seconds the body may be silent.
+        named: The last value of each header.
+        template: The sandbox's template, which its agent tells programs.
     """
 
     target: Target
@@ -47,7 +47,7 @@ class Asked:
 
     @classmethod
     def of(cls, scope: Scope, target: Target, named: dict[bytes, bytes], patience_s: float) -> Asked:
-        """The request of an ASGI scope, HTTP or WebSocket."""
+        """Return the request of an ASGI scope, HTTP or WebSocket."""
         client = scope.get("client")
         return cls(
             target=target,
@@ -65,17 +65,17 @@ class Asked:
 
     @property
     def is_for_agent(self) -> bool:
-        """Whether the guest agent is asked, and not a server of the user's."""
+        """Tell whether the request is for the guest agent, not for a server of the user's."""
         return self.target.port == AGENT_PORT
 
     @property
     def line_target(self) -> bytes:
-        """Path and query as they stand in a request line."""
+        """Return path and query as they stand in a request line."""
         path = self.path or b"/"
         return path + b"?" + self.query if self.query else path
 
     def masked(self, mask: str | None) -> Asked:
-        """The same with the host that its owner wants servers inside to see."""
+        """Return the same request with the host that the owner wants servers inside to see."""
         if mask is None or self.is_for_agent:
             return self
         return replace(
@@ -83,7 +83,7 @@ class Asked:
         )
 
     def for_guest(self) -> Headers:
-        """The headers that the server inside sees, the body's framing apart."""
+        """Return the headers that the server inside sees, except the body's framing."""
         without = _OF_THE_AGENT if self.is_for_agent else frozenset[bytes]()
         told = forwarded(self.peer, self.scheme, self.named.get(b"host", b""))
         if self.is_for_agent:
@@ -94,9 +94,9 @@ class Asked:
         return [(b"host", self.host), *to_guest(self.headers, without=without), *told]
 
     def head(self, framing: Headers) -> bytes:
-        """The request's head as it goes over the wire.
+        """Return the request's head as it is sent.
 
         Raises:
-            ValueError: A part of it could begin something else.
+            ValueError: A part could start another field.
         """
         return head(self.method, self.line_target, [*self.for_guest(), *framing])

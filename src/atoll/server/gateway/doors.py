@@ -1,4 +1,4 @@
-"""Who may ask what: the agent's paths by token or signature, other ports by the traffic token."""
+"""Decides who may ask for what: the agent's paths by token or signature, other ports by the traffic token."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _WRONG_TOKEN = "access token present in header but does not match"
 
 
 def admitted(asked: Asked, known: Known, now: float) -> Asked:
-    """The request as the sandbox may see it.
+    """Return the request as the sandbox may see it.
 
     Raises:
-        Rejection: It has no right to what it asks.
+        Rejection: The request has no right to what it asks for.
     """
     if not asked.is_for_agent:
         _check_traffic(asked, known)
         return asked.masked(known.mask_host)
     if not _is_public(asked.path):
-        # the supervisor's own paths, too: however they are spelled, they are not on the list
+        # this covers the supervisor's own paths too: no spelling of them is on the list
         raise Rejection(404, "404 page not found")
     if known.access_token is None or asked.path in _OPEN_PATHS or asked.method == "OPTIONS":
         return asked
@@ -59,7 +59,7 @@ def _with_file_access(asked: Asked, token: str, now: float) -> Asked:
         query = checked(asked.query, _OPERATIONS[asked.method], token, now)
     except BadSignatureError as error:
         raise Rejection(401, str(error)) from None
-    # The user is signed as well: no header may name another.
+    # The signature covers the user, so no header may name another one.
     headers = [pair for pair in asked.headers if pair[0] != b"authorization"]
     return replace(asked, query=query, headers=headers)
 

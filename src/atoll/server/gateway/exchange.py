@@ -1,4 +1,4 @@
-"""One HTTP request through the gateway, and its answer, both as they come."""
+"""Streams one HTTP request through the gateway, and its answer back."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from atoll.server.gateway.reply import GuestError, Head, Reply
 from atoll.server.gateway.wires import Wire, Wires
 
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-# a body of this length is awaited, so that it goes with the head
+# a body up to this length is awaited, so that it is sent together with the head
 _SMALL_BYTES = 16 << 10
 _PATIENCE_S = 0.05
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class CutError(Exception):
-    """The answer cannot be finished. Raised into the HTTP server, which breaks the client's stream off."""
+    """Reports that the answer cannot be finished. The HTTP server then breaks off the client's stream."""
 
 
 class Exchange:
     """Brings one request into a sandbox and its answer back.
 
     Args:
-        asked: The request, admitted.
-        known: Its sandbox.
-        wires: Where connections come from.
-        receive: The client's side, as ASGI has it.
-        send: The client's side, as ASGI has it.
+        asked: The admitted request.
+        known: The request's sandbox.
+        wires: The source of connections.
+        receive: Receives from the client, as in ASGI.
+        send: Sends to the client, as in ASGI.
     """
 
     def __init__(self, asked: Asked, known: Known, wires: Wires, receive: Receive, send: Send) -> None:
@@ -52,10 +52,10 @@ class Exchange:
         self._late = False
 
     async def run(self) -> None:
-        """Do all of it.
+        """Run the whole exchange.
 
         Raises:
-            Rejection: Nothing has been answered, and this should be.
+            Rejection: Nothing was answered yet, and this should be the answer.
             CutError: The answer has begun and cannot be finished.
         """
         try:
@@ -66,13 +66,16 @@ class Exchange:
             data = self._asked.head(framing) + self._framed(first)
         except ValueError:
             raise Rejection(400, "Invalid request") from None
-        # any port may be asked for in its own way, so only what can be said twice goes over a used connection
+        # only requests that can be repeated use a kept connection, and every request to the agent
         fresh = not (self._asked.is_for_agent or self._is_repeatable)
         while not await self._attempt(data, fresh=fresh):
             fresh = True
 
     async def _attempt(self, data: bytes, *, fresh: bool) -> bool:
-        """Try over one connection; False when it was a kept one that had just ended, and nothing is lost."""
+        """Try over one connection.
+
+        Returns False if it was a kept one that had just ended and nothing is lost.
+        """
         wire = await self._wire(fresh=fresh)
         reply = Reply(bodiless=self._asked.method == "HEAD")
         reusable = False
@@ -99,7 +102,7 @@ class Exchange:
 
     @contextlib.contextmanager
     def _pumping(self, wire: Wire) -> Iterator[None]:
-        """Look after the client's side meanwhile. Most answers are there before anybody could leave."""
+        """Watch the client's side meanwhile. Most answers arrive before a client could leave."""
         pumps: list[asyncio.Future[None]] = []
 
         def start() -> None:
@@ -119,10 +122,14 @@ class Exchange:
         except AtollError as error:
             raise rejection_of(error, self._asked.target) from None
 
-    # the request
+    # Return the headers for the body's length.  If the body's first piece was needed to know the length,
+    # return it too.
 
     async def _framing(self) -> tuple[Headers, Message | None]:
-        """How the body's length is told to the server inside, and the body's first piece if that was needed to know."""
+        """Return the headers for the body's length.
+
+        If the body's first piece was needed to know the length, return it too.
+        """
         named = self._asked.named
         length = named.get(b"content-length")
         if length is not None:
@@ -135,7 +142,7 @@ class Exchange:
             self._body_over = True
             return [], None
         if self._asked.is_h2 and self._asked.method == "DELETE":
-            # over h2 a body may come without its length
+            # over HTTP/2 a body may come without its length
             first = await self._piece()
             if not first.get("more_body") and not first.get("body"):
                 return [], first
@@ -145,10 +152,10 @@ class Exchange:
         return [(b"transfer-encoding", b"chunked")], None
 
     async def _piece(self) -> Message:
-        """The next piece of the body.
+        """Return the next piece of the body.
 
         Raises:
-            TimeoutError: It does not come, and nothing has been answered.
+            TimeoutError: The piece does not come, and nothing was answered yet.
         """
         async with asyncio.timeout(None if self._body_over or self._started else self._asked.patience_s):
             return await self._receive()
@@ -157,7 +164,7 @@ class Exchange:
         return Rejection(408, "The request's body did not come", self._asked.target)
 
     def _framed(self, message: Message | None) -> bytes:
-        """The bytes on the wire for one piece of the body."""
+        """Return one piece of the body as it is sent."""
         if message is None:
             return b""
         if message["type"] != "http.request":
@@ -166,7 +173,8 @@ class Exchange:
         data: bytes = message.get("body", b"")
         ends = not message.get("more_body", False)
         if self._left is not None:
-            # whatever the HTTP server makes of it: no byte less or more goes over a wire that others use after this
+            # the length must be exact, whatever the HTTP server passes on, because later requests use the
+            # same connection
             self._left -= len(data)
             if self._left < 0 or (ends and self._left):
                 raise CutError("the body is not as long as it was said to be")
@@ -197,7 +205,7 @@ class Exchange:
                         # it may have answered all the same
                         sending = False
         except TimeoutError:
-            # kept as no exception: its frames would hold the client's side, and with it the connection
+            # the exception is not kept: its frames would hold the client's side, and so the connection
             self._late = True
         except CutError:
             self._client_gone = True
@@ -223,7 +231,7 @@ class Exchange:
             self._started = True
             start = _start(reply.head)
             if not self._body_over and not self._asked.is_h2:
-                # an answer before the request's end: what is left of that may never be read
+                # an answer before the request's end: the rest of the request may never be read
                 start["headers"].append((b"connection", b"close"))
             await self._send({"type": "http.response.start", **start})
         data = reply.take()
@@ -231,7 +239,7 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": data, "more_body": not reply.complete})
 
     async def _ended(self, wire: Wire, reply: Reply) -> None:
-        """The connection ended, which is an end of the answer only where the answer has no other."""
+        """Handle the end of the connection. It ends the answer only if the answer has no other end."""
         if reply.head is None or not reply.until_close or not wire.has_ended_by_itself():
             raise ConnectionResetError("the connection ended in the middle")
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,4 +1,4 @@
-"""The gateway's door: where a request wants to go, whether it may, and what it hears when it may not."""
+"""The entrance of the gateway: where a request goes, whether it may, and the refusal if it may not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from atoll.server.parts import Parts
 
 
 class Gateway:
-    """Takes the requests that are for sandboxes.
+    """Answers the requests that are for sandboxes.
 
     Args:
         parts: The server's domain and tokens.
@@ -37,10 +37,10 @@ class Gateway:
         self._wires = Wires()
 
     async def take(self, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Answer a request, if it is for a sandbox; False leaves it to the API.
+        """Answer a request if it is for a sandbox. Returns False to leave it to the API.
 
         Raises:
-            CutError: The answer began and cannot be finished.
+            CutError: The answer has begun and cannot be finished.
         """
         last = dict(scope["headers"])
         try:
@@ -98,7 +98,7 @@ class Gateway:
 async def _reject(rejection: Rejection, scope: Scope, last: dict[bytes, bytes], send: Send) -> None:
     headers, body = rejection.answer(last.get(b"user-agent", b""))
     if scope["http_version"] != "2" and (b"content-length" in last or b"transfer-encoding" in last):
-        # what is left of its body is not read, so nothing can follow on the connection
+        # the rest of the body is not read, so no further request can follow on the connection
         headers.append((b"connection", b"close"))
     if scope.get("method") == "HEAD":
         body = b""

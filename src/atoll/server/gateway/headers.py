@@ -1,4 +1,4 @@
-"""What of a request's and an answer's headers goes on, and what is between two neighbours only."""
+"""Decides which headers of a request or an answer are passed on, and which concern only one connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _HOP_BY_HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization"}
     | {b"te", b"trailer", b"transfer-encoding", b"upgrade", b"http2-settings"}
 )
-# Ours to say, or for us alone: framing, who asks, and keys of the server that a guest must never see.
+# The gateway sets or reads these itself: framing, the client's identity, and server keys that a guest must
+# never see.
 _OURS = frozenset(
     {b"host", b"content-length", b"expect", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"}
     | {b"forwarded", b"x-real-ip", b"x-api-key", b"e2b-traffic-access-token"}
@@ -22,7 +23,7 @@ _HANDSHAKE = frozenset(
 
 
 def _listed(headers: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
-    """What the headers ``Connection`` name as being for the next neighbour only."""
+    """Return the headers that ``Connection`` declares to be for the next hop only."""
     return {
         name.strip().lower()
         for header, value in headers
@@ -32,19 +33,19 @@ def _listed(headers: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
 
 
 def to_guest(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> Headers:
-    """The headers of a client's request that a server inside sees."""
+    """Return the headers of a client's request that a server inside sees."""
     dropped = _HOP_BY_HOP | _OURS | _HANDSHAKE | without | _listed(headers)
     return [(name, value) for name, value in headers if name not in dropped]
 
 
 def to_client(headers: Headers) -> Headers:
-    """The headers of an answer that the client sees. Its length is not among them."""
+    """Return the headers of an answer that the client sees, without its length."""
     dropped = _HOP_BY_HOP | _HANDSHAKE | {b"content-length"} | _listed(headers)
     return [(name, value) for name, value in headers if name not in dropped]
 
 
 def forwarded(peer: str, scheme: str, host: bytes) -> Headers:
-    """Who asks, for servers that want to know. What the client said of it is not believed."""
+    """Return headers that tell servers who asks. What the client itself said about this is not trusted."""
     return [
         (b"x-forwarded-for", peer.encode("latin-1", errors="replace")),
         (b"x-forwarded-proto", scheme.encode()),
@@ -53,10 +54,10 @@ def forwarded(peer: str, scheme: str, host: bytes) -> Headers:
 
 
 def head(method: str, target: bytes, headers: Headers) -> bytes:
-    """A request's head as it goes over the wire.
+    """Return a request's head as it is sent.
 
     Raises:
-        ValueError: A part of it has a byte that could begin something else.
+        ValueError: A part contains a byte that could start another field.
     """
     lines = [method.encode("ascii") + b" " + target + b" HTTP/1.1", *(b": ".join(pair) for pair in headers)]
     if any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines):

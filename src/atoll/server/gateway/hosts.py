@@ -1,4 +1,4 @@
-"""Which port of which sandbox a request is for, as its host name or its headers say."""
+"""Finds which port of which sandbox a request is for, by its host name or headers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 _SANDBOX_ID = re.compile(r"[a-z0-9]{20}")
-# what follows the id is what E2B's clients of old put there; it says nothing
+# old E2B clients add something after the id, which is ignored
 _LABEL = re.compile(r"([0-9]{1,5})-([a-z0-9]{20})(?:-[a-z0-9-]*)?")
 _PORT = re.compile(r"[0-9]{1,5}")
 _HOST_CHARS = 253
-# a last dot, and ":65535"
+# a final dot, and ":65535"
 _PORT_CHARS = 7
 
 Face = Literal["api", "shared", "unknown"]
@@ -28,11 +28,11 @@ class Target(NamedTuple):
 
 
 class BadHostError(ValueError):
-    """The host name or the headers name no port of a sandbox, though they try to."""
+    """Reports that the host name or the headers look like a port of a sandbox, but name none."""
 
 
 def hostname(host: str) -> str:
-    """The name or address in a ``Host`` header, without its port, in lower case."""
+    """Return the name or address in a ``Host`` header, without its port, in lower case."""
     name = host.strip().lower()
     if name.startswith("["):
         return name[1:].partition("]")[0]
@@ -43,12 +43,13 @@ def hostname(host: str) -> str:
 
 
 def route(host: str, domain: str | None) -> Target | Face:
-    """What a ``Host`` header asks for at a server for ``domain``.
+    """Return what a ``Host`` header asks for at a server for ``domain``.
 
     Raises:
-        BadHostError: It is too long for a name, or a name below the domain that no sandbox can have.
+        BadHostError: The value is too long for a name, or is a name below the domain that no sandbox can
+            have.
     """
-    # before anything of it is remembered
+    # checked before any part of it is stored
     if len(host) > _HOST_CHARS + _PORT_CHARS:
         raise BadHostError("Invalid host")
     return _routed(host, domain)
@@ -71,10 +72,10 @@ def _routed(host: str, domain: str | None) -> Target | Face:
 
 
 def named(headers: Mapping[bytes, bytes]) -> Target | None:
-    """What the headers ``E2b-Sandbox-Id`` and ``E2b-Sandbox-Port`` name; None without them.
+    """Return what the headers ``E2b-Sandbox-Id`` and ``E2b-Sandbox-Port`` name, or None without them.
 
     Raises:
-        BadHostError: They name nothing that can be.
+        BadHostError: The headers name something that cannot exist.
     """
     sandbox_id = headers.get(b"e2b-sandbox-id")
     port = headers.get(b"e2b-sandbox-port")

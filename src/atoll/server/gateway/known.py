@@ -1,4 +1,4 @@
-"""The sandboxes that clients asked for lately: what never changes of them, and the way in."""
+"""The sandboxes that clients recently asked for: their constant properties, and the way in."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _ASKED_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Known:
-    """One sandbox.
+    """One sandbox that clients asked for.
 
     Args:
-        handle: Dials.
-        team: Whose it is.
-        access_token: What its programs and files need; None when they need nothing.
-        traffic_token: What its other ports need; None when they are public.
-        template: What it is made of, as its clients know it.
-        mask_host: What servers inside see as ``Host``, with ``${PORT}`` for the port; None is what the client said.
+        handle: Dials the sandbox.
+        team: The team that owns the sandbox.
+        access_token: The token for its programs and files; None if they need none.
+        traffic_token: The token for its other ports; None if they are public.
+        template: The template it was made from, as clients know it.
+        mask_host: What servers inside see as ``Host``, with ``${PORT}`` for the port; None means what the
+            client sent.
     """
 
     handle: AsyncSandbox
@@ -36,28 +37,28 @@ class Known:
     mask_host: str | None
 
     async def dial(self, port: int) -> socket.socket:
-        """A connection to one of its ports; a sleeping sandbox wakes first, if its owner wants that."""
+        """Connect to one of the sandbox's ports. A sleeping sandbox wakes first, if its owner wants that."""
         return await self.handle.dial(port)
 
 
 class KnownSandboxes:
-    """Looks sandboxes up once, and remembers the last ones.
+    """Looks sandboxes up once, and remembers the latest ones.
 
     Args:
-        tokens: Makes their tokens.
+        tokens: Makes the sandboxes' tokens.
     """
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._known: OrderedDict[str, Known] = OrderedDict()
-        # strangers may ask for ids that never were
+        # strangers may ask for ids that never existed
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
 
     async def get(self, sandbox_id: str) -> Known:
-        """The sandbox with this very id, if it belongs to a team: others are for this machine alone.
+        """Return the sandbox with exactly this id, if it belongs to a team. Others are for this machine only.
 
         Raises:
-            SandboxNotFoundError: There is none.
+            SandboxNotFoundError: There is no such sandbox.
         """
         known = self._known.get(sandbox_id)
         if known is not None:
@@ -74,7 +75,7 @@ class KnownSandboxes:
         return known
 
     def forget(self, sandbox_id: str) -> None:
-        """Look it up anew next time."""
+        """Look the sandbox up again next time."""
         self._known.pop(sandbox_id, None)
 
     def _of(self, info: SandboxInfo) -> Known:

@@ -1,4 +1,4 @@
-"""What a client hears when its request reaches no server inside. E2B's clients read these words."""
+"""Answers for requests that reach no server inside. E2B's clients read these words."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</
 
 @dataclass
 class Rejection(Exception):
-    """A request that goes nowhere.
+    """Refuses a request at the gateway.
 
     Args:
         status: The answer's status.
-        message: What its body says.
-        target: What was asked for, if that is known.
+        message: The message in the body.
+        target: The port that was asked for, if known.
         names_port: Whether the body names the port too.
         headers: Further headers.
     """
@@ -52,7 +52,7 @@ class Rejection(Exception):
     headers: Headers = field(default_factory=list)
 
     def answer(self, user_agent: bytes) -> tuple[Headers, bytes]:
-        """Headers and body: a page for a browser, JSON for everybody else."""
+        """Return the headers and body: a page for a browser, JSON for all other clients."""
         if user_agent.lower().startswith(_BROWSERS) and self.status != 401:
             title = {502: "Nothing answers here", 403: "Closed"}.get(self.status, "This does not work")
             kind, body = (
@@ -77,12 +77,12 @@ class Rejection(Exception):
 
 
 def not_found(target: Target | None) -> Rejection:
-    """There is no such sandbox, or it sleeps and may not be woken, or whoever asks need not know."""
+    """Refuse: the sandbox does not exist, sleeps and may not be woken, or the client may not know of it."""
     return Rejection(502, NOT_FOUND, target)
 
 
 def rejection_of(error: AtollError, target: Target) -> Rejection:
-    """What an error of a dial means to the client."""
+    """Return what an error of a dial means to the client."""
     match error:
         case SandboxNotFoundError() | StateError() | SandboxCrashedError():
             return not_found(target)

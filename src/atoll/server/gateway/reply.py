@@ -1,4 +1,4 @@
-"""Answers of servers inside, read piece by piece. A guest may send what it likes; nothing of it is kept for long."""
+"""Reads the answers of servers inside, piece by piece. A guest may send anything; little of it is kept."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ import httptools
 from atoll.server.gateway.headers import Headers
 
 HEAD_BYTES = 64 << 10
-# what one read may give, whose last byte may end the head
+# the size of one read; its last byte may end the head
 _PIECE_BYTES = 512 << 10
 _SWITCHING = 101
 
 
 class GuestError(Exception):
-    """What a server inside sent is not HTTP, or more of it than anybody needs."""
+    """Reports that a server inside did not send HTTP, or sent more than anybody needs."""
 
 
 class Head(NamedTuple):
-    """The beginning of an answer; header names are in lower case."""
+    """The head of an answer. Header names are in lower case."""
 
     status: int
     headers: Headers
 
 
 class Reply:
-    """One answer. Give it bytes with ``feed``; take ``head`` and ``pieces``.
+    """Reads one answer. Give it bytes with ``feed``, and take ``head`` and ``pieces``.
 
     Args:
-        bodiless: Nothing follows the head, whatever it says, for the request was HEAD.
+        bodiless: Nothing follows the head, whatever it says, because the request was HEAD.
 
     Attributes:
-        head: The beginning, once it is there.
-        pieces: What of the body has come and was not taken.
-        complete: Whether the answer is over.
-        reusable: Whether the connection can take another request, once it is complete.
-        until_close: Whether its end is the connection's end.
+        head: The head, once it is complete.
+        pieces: The pieces of the body received and not yet taken.
+        complete: Whether the answer is complete.
+        reusable: Whether the connection can take another request after this answer.
+        until_close: Whether the answer ends with the connection.
     """
 
     def __init__(self, *, bodiless: bool) -> None:
@@ -54,10 +54,10 @@ class Reply:
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
-        """Read what came.
+        """Read received bytes.
 
         Raises:
-            GuestError: It is no answer.
+            GuestError: The bytes are not an answer.
         """
         if self.head is None:
             self._before_head += len(data)
@@ -80,36 +80,36 @@ class Reply:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing of it has come."""
+        """Tell whether no byte of the answer has arrived."""
         return self.head is None and self._before_head == 0
 
     def take(self) -> bytes:
-        """What of the body has come since the last time."""
+        """Return what has arrived of the body since the last call."""
         pieces, self.pieces = self.pieces, []
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _count(self, data: bytes) -> None:
-        """More of a body whose length is known: nothing in it needs parsing."""
+        """Count more of a body of known length, which needs no parsing."""
         assert self._left is not None
         self.pieces.append(data if len(data) <= self._left else data[: self._left])
         self.complete = len(data) >= self._left
         self.reusable = self.reusable and len(data) == self._left
         self._left -= len(data)
 
-    # what the parser calls
+    # called by the parser
 
     def on_message_begin(self) -> None:
-        """Something begins; after the answer there is nothing that should."""
+        """Handle the start of a message. Nothing may follow the answer."""
         if self.complete:
             self.reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One more header, of the head or of the trailer; a trailer goes no further."""
+        """Handle a header of the head or of the trailer. A trailer is not passed on."""
         if self.head is None:
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """The head is there; of a 1xx another one follows."""
+        """Handle the end of the head. After a 1xx head another one follows."""
         status = self._parser.get_status_code()
         headers, self._headers = self._headers, []
         if self.complete:
@@ -129,14 +129,14 @@ class Reply:
             self.reusable = self._parser.should_keep_alive()
 
     def on_body(self, data: bytes) -> None:
-        """One more piece of the body."""
+        """Handle a piece of the body."""
         if not self.complete:
             self.pieces.append(data)
             if self._left is not None:
                 self._left -= len(data)
 
     def on_message_complete(self) -> None:
-        """The answer is over, or the 1xx before it."""
+        """Handle the end of the answer, or of the 1xx answer before it."""
         if self._interim:
             self._interim = False
         elif not self.complete:

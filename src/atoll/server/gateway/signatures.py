@@ -1,4 +1,4 @@
-"""Signed addresses of files: whoever has one may read or write that file, without the token that signed it."""
+"""Signed addresses of files. Who has one may read or write that file without the token that signed it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _EXPIRATION_DIGITS = 15
 
 
 class BadSignatureError(ValueError):
-    """A signed address does not hold; the message is what E2B's own agent says."""
+    """Reports an invalid signed address. The message is the one of E2B's own agent."""
 
 
 def sign(path: str, operation: Operation, username: str, token: str, expiration: str) -> str:
-    """The signature of an address; ``expiration`` is Unix seconds, or empty for one that never ends."""
+    """Return the signature of an address. ``expiration`` is Unix seconds, or empty for no end."""
     return _ended(_begun(path, operation, username), token, expiration)
 
 
 def is_signed(query: bytes) -> bool:
-    """Whether there is a signature at all."""
+    """Tell whether there is a signature at all."""
     return b"signature=" in query
 
 
 class Signed:
-    """A signed address, taken apart once: who may have signed it is asked of many.
+    """A signed address, parsed once and then checked against many possible signers.
 
     Args:
-        query: What follows the ``?``.
-        operation: What is done with it.
+        query: The query, after the ``?``.
+        operation: The operation on the file.
 
     Raises:
-        BadSignatureError: It has no signature, or nobody can have signed it.
+        BadSignatureError: The address has no signature, or nobody can have signed it.
     """
 
     def __init__(self, query: bytes, operation: Operation) -> None:
@@ -46,20 +46,20 @@ class Signed:
             raise BadSignatureError("missing signature query parameter")
         self._path, self._username = values.get("path", ""), values.get("username", "")
         if ":" in self._username:
-            # no user is called so, and what was signed for one operation would be a signature for another
+            # no user has this name, and a signature for one operation would also be one for another
             raise BadSignatureError("invalid signature")
         self._expiration = values.get("signature_expiration", "")
         self._begun = _begun(self._path, operation, self._username)
 
     def is_by(self, token: str) -> bool:
-        """Whether the holder of a token signed it."""
+        """Tell whether the holder of a token signed the address."""
         return same(self._signature, _ended(self._begun.copy(), token, self._expiration))
 
     def query(self, now: float) -> bytes:
-        """The query that the agent may see: what was signed, spelled in the one plain way.
+        """Return the query that the agent may see: what was signed, in a single normal form.
 
         Raises:
-            BadSignatureError: It was signed for a time that is over.
+            BadSignatureError: The signature has expired.
         """
         if self._expiration and not _is_ahead(self._expiration, now):
             raise BadSignatureError("signature is already expired")
@@ -68,10 +68,10 @@ class Signed:
 
 
 def checked(query: bytes, operation: Operation, token: str, now: float) -> bytes:
-    """The query that the agent may see of an address that the holder of ``token`` signed.
+    """Return the query that the agent may see, for an address that the holder of ``token`` signed.
 
     Raises:
-        BadSignatureError: It was signed for something else, by somebody else, or for a time that is over.
+        BadSignatureError: The signature is for something else, by somebody else, or expired.
     """
     signed = Signed(query, operation)
     if not signed.is_by(token):
@@ -89,7 +89,7 @@ def _ended(digest: hashlib._Hash, token: str, expiration: str) -> str:
 
 
 def _values(query: bytes) -> dict[str, str]:
-    """Each value once: of two, the agent might see the other one."""
+    """Return each value once. If a value is repeated, the agent might read the other one."""
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=64)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A WebSocket through the gateway: its messages go on as whole messages, its end as an end."""
+"""Passes a WebSocket through the gateway: messages as whole messages, and its end as an end."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from atoll.server.gateway.refusals import Rejection, rejection_of
 from atoll.server.gateway.wires import Wire, Wires
 
 _MESSAGE_BYTES = 16 << 20
-# of messages whose ends have not come, in all tunnels together
+# for incomplete messages, in all tunnels together
 _ALL_BYTES = 256 << 20
-# Read at once, for a guest may make frames of two bytes, and the other clients wait while they are taken apart.
+# The size of one read. A guest may send frames of two bytes, and other clients wait while they are parsed.
 _READ_BYTES = 8 << 10
 _REJECTION_BYTES = 1 << 20
 _GOING_AWAY, _ABNORMAL, _TOO_BIG, _NO_CODE, _NORMAL = 1001, 1011, 1009, 1005, 1000
@@ -40,7 +40,7 @@ _REASON_BYTES = 120
 
 
 class Tunnel:
-    """Brings one WebSocket into a sandbox. Arguments as for an ``Exchange``."""
+    """Brings one WebSocket into a sandbox. The arguments are those of an ``Exchange``."""
 
     def __init__(self, asked: Asked, known: Known, wires: Wires, receive: Receive, send: Send) -> None:
         self._asked = asked
@@ -49,17 +49,17 @@ class Tunnel:
         self._receive = receive
         self._send = send
         self._socket = WSConnection(ConnectionType.CLIENT)
-        # no lists of pieces: a guest may send as many as it likes with nothing in them
+        # no lists of pieces: a guest may send any number of empty ones
         self._text = io.StringIO()
         self._bytes = bytearray()
         self._held = 0
         self._over = False
 
     async def run(self) -> None:
-        """Do all of it.
+        """Run the whole tunnel.
 
         Raises:
-            Rejection: Nothing has been answered, and this should be.
+            Rejection: Nothing was answered yet, and this should be the answer.
         """
         try:
             wire = await self._wires.take(self._asked.target, self._known, fresh=True)
@@ -74,7 +74,7 @@ class Tunnel:
             self._wires.drop(wire)
 
     async def _shake_hands(self, wire: Wire) -> list[Event] | None:
-        """Ask for the WebSocket inside, and answer the client the same; None when it was rejected."""
+        """Open the WebSocket inside and answer the client alike. Returns None if it was rejected."""
         await self._receive()
         asked = self._asked
         request = Request(
@@ -130,7 +130,7 @@ class Tunnel:
             inwards.cancel()
 
     async def _inwards(self, wire: Wire) -> None:
-        """What the client says goes in."""
+        """Pass the client's messages in."""
         while True:
             message = await self._receive()
             if message["type"] != "websocket.receive":
@@ -148,7 +148,7 @@ class Tunnel:
         wire.abort()
 
     async def _outwards(self, wire: Wire, events: list[Event]) -> None:
-        """What the server inside says goes out."""
+        """Pass the messages of the server inside out."""
         while True:
             for event in events:
                 if isinstance(event, Ping):
@@ -166,7 +166,7 @@ class Tunnel:
                 raise ConnectionResetError("it ended without a word")
 
     async def _passed_on(self, event: TextMessage | BytesMessage) -> bool:
-        """Pass a message on when all of it is there; False when it is larger than anybody needs."""
+        """Pass a message on when it is complete. Returns False if it is larger than anybody needs."""
         if isinstance(event, TextMessage):
             self._text.write(event.data)
         else:
@@ -208,7 +208,7 @@ def _events(socket: WSConnection) -> Iterator[Event]:
 
 
 def _plain(code: int) -> int:
-    """The code as it can be sent: some only ever stand for what was not."""
+    """Return a close code that can be sent. Some codes only ever mean that none was received."""
     return _NORMAL if code in (_NO_CODE, 1006, 1015) else code
 
 

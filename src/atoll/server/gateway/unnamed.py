@@ -1,4 +1,4 @@
-"""Signed addresses of files that name no sandbox: the one whose token made the signature is meant."""
+"""Signed addresses of files that name no sandbox. They mean the sandbox whose token made the signature."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from atoll.server.tokens import Tokens
 
 _OPERATIONS: dict[str, Operation] = {"GET": "read", "HEAD": "read", "POST": "write"}
 _MOST = 20_000
-# Signatures that nobody made, of one address: so many at once, and one more each second.
+# For false signatures from one address: this many at once, and one more each second.
 _WRONG_BURST = 50.0
 _WRONG_RATE_S = 1.0
-# Others have their turn in between.
+# After this many, others get a turn.
 _AT_A_TIME = 500
 
 
 def is_unnamed(scope: Scope) -> bool:
-    """Whether a request is for a file of whatever sandbox signed it."""
+    """Tell whether a request is for a file of the sandbox that signed it, whichever that is."""
     return (
         scope["raw_path"] == b"/files"
         and scope.get("method") in _OPERATIONS
@@ -39,7 +39,7 @@ class Unnamed:
     """Finds the sandbox of a signature.
 
     Args:
-        tokens: Makes the tokens that sign.
+        tokens: Makes the tokens that sign addresses.
     """
 
     def __init__(self, tokens: Tokens) -> None:
@@ -51,10 +51,11 @@ class Unnamed:
         self._lock = asyncio.Lock()
 
     async def target(self, scope: Scope) -> Target:
-        """The agent's port of the sandbox whose token signed this request.
+        """Return the agent's port of the sandbox whose token signed this request.
 
         Raises:
-            Rejection: None did, or it did for something else or another time; or it comes from where many such do.
+            Rejection: No token signed it, the signature is for something else or expired, or its network sent
+                too many false ones.
         """
         arrived = time.monotonic()
         try:
@@ -81,7 +82,7 @@ class Unnamed:
         if wait_s:
             headers = [(name.lower().encode(), value.encode()) for name, value in retry_after(wait_s).items()]
             raise Rejection(429, "Too many wrong signatures", headers=headers)
-        # taken before the work, so that many at once do not pass together
+        # counted before the work, so that many at once do not pass together
         self._wrong.take(peer, _WRONG_RATE_S, _WRONG_BURST, arrived)
         await self._list_after(arrived)
         found = await self._signer(signed)
@@ -91,11 +92,14 @@ class Unnamed:
         return found
 
     async def _list_after(self, moment: float) -> None:
-        """Have a list that is no older than a moment: one serves all guesses that arrive while it is made."""
+        """Make sure that the list is no older than ``moment``.
+
+        One list serves all guesses that arrive meanwhile.
+        """
         async with self._lock:
             if self._listed_at > moment:
                 return
-            # at most half of the time goes into lists, whatever comes
+            # making lists takes at most half of the time, however many requests come
             await asyncio.sleep(max(0.0, self._listed_at + 2 * self._pause_s - time.monotonic()))
             began = time.monotonic()
             try:

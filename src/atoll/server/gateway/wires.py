@@ -18,7 +18,7 @@ _SMALL_BYTES = 64 << 10
 _LARGE_BYTES = 512 << 10
 _IN_TURN_BYTES = 4 << 20
 _KEPT_EACH = 64
-# The agent keeps an idle connection for minutes. Of other servers nobody knows.
+# The agent keeps an idle connection for minutes. For other servers this is unknown.
 _AGENT_IDLE_S = 60.0
 _OTHER_IDLE_S = 2.0
 _SWEEP_S = 10.0
@@ -39,20 +39,21 @@ class Wire:
         self._unheard = 0
 
     async def send(self, data: bytes) -> None:
-        """Send all of it.
+        """Send all of ``data``.
 
         Raises:
-            OSError: The server inside reads no more.
+            OSError: The server inside no longer reads.
         """
         await self._loop.sock_sendall(self._socket, data)
 
     async def receive(self, most_bytes: int = _LARGE_BYTES) -> bytes:
-        """Wait for bytes, at most so many; empty at the end.
+        """Wait for bytes, ``most_bytes`` at most. Returns ``b""`` at the end.
 
         Raises:
             OSError: The connection broke.
         """
-        # what is there already is given at once, so that a guest who sends without end would be all that is heard
+        # waiting bytes are returned at once, so without a turn for others an endless sender would block
+        # everybody else
         self._unheard += min(self._bytes, most_bytes)
         if self._unheard > _IN_TURN_BYTES or most_bytes < self._bytes:
             self._unheard = 0
@@ -63,9 +64,10 @@ class Wire:
         return data
 
     def has_ended_by_itself(self) -> bool:
-        """Whether the server inside closed, after ``receive`` gave nothing.
+        """Tell whether the server inside closed the connection, after ``receive`` returned nothing.
 
-        When a sandbox is killed or put to sleep, the supervisor shuts this very socket down, which looks the same.
+        When a sandbox is killed or put to sleep, the supervisor shuts down this very socket, which otherwise
+        looks the same.
         """
         try:
             return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _CLOSE_WAIT
@@ -73,13 +75,16 @@ class Wire:
             return False
 
     def is_quiet(self) -> bool:
-        """Whether an idle connection is still good: a server that closed it, or speaks unasked, makes it readable."""
+        """Tell whether an idle connection is still good.
+
+        It is readable if a server closed it or sent data unasked.
+        """
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return not poll.poll(0)
 
     def abort(self) -> None:
-        """End it from any task: a waiting ``receive`` returns."""
+        """End the connection from any task. A waiting ``receive`` returns."""
         with contextlib.suppress(OSError):  # it may have ended
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -89,25 +94,25 @@ class Wire:
 
 
 class Wires:
-    """All connections that the gateway has.
+    """Keeps all connections of the gateway.
 
     Attributes:
-        held_bytes: What is kept of messages that came over them and are not whole yet.
+        held_bytes: Bytes held of incomplete messages on these connections.
     """
 
     def __init__(self) -> None:
         self.held_bytes = 0
         self._idle: defaultdict[Target, list[Wire]] = defaultdict(list)
-        # strangers who hold all of one kind leave the other to the owner
+        # counted apart, so that strangers who use up one kind leave the other to the owner
         self._open: Counter[tuple[str, bool]] = Counter()
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def take(self, target: Target, known: Known, *, fresh: bool) -> Wire:
-        """A connection to the target: a kept one unless it must be ``fresh``, else a new one.
+        """Return a connection to the target: a kept one unless it must be ``fresh``, or a new one.
 
         Raises:
-            Rejection: The sandbox has too many already.
-            AtollError: It cannot be reached.
+            Rejection: The sandbox has too many connections already.
+            AtollError: The target cannot be reached.
         """
         while not fresh and (idle := self._idle.get(target)):
             wire = idle.pop()
@@ -171,7 +176,7 @@ class Wires:
 
 
 def _kind(target: Target) -> tuple[str, bool]:
-    """Whose connections are counted together: those to a sandbox's agent, and those to all its other ports."""
+    """Return the group in which a connection counts: those to a sandbox's agent, or to its other ports."""
     return target.sandbox_id, target.port == AGENT_PORT
 
 
