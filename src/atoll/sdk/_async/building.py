@@ -71,9 +71,7 @@ class AsyncBuilder:
         on_line: Called with each line of the log.
         timeout_s: Seconds for running and copying. Pulling and storing states have their own bounds.
 
-    Attributes:
-        step: How far the build is: ``"base"``, the number of a step from 1, or ``"finalize"``.
-        image: The image that the template is based on, once that is known.
+    ``step`` says how far it is (``"base"``, a step's number from 1, or ``"finalize"``), ``image`` what it is based on.
     """
 
     def __init__(
