@@ -163,10 +163,7 @@ class AsyncBuilder:
         }
 
     async def _cached(self, keys: list[str], kept: list[int]) -> tuple[int, str]:
-        """Return how many steps may be skipped, and the snapshot with their result.
-
-        The number is one more than the steps if the whole template is there.
-        """
+        """Return how many steps may be skipped (one more if all is built), and the snapshot of their result."""
         most = _steps.usable(self._spec)
         usable = [(index + 1, keys[index]) for index in (*kept, len(keys) - 1) if index < most]
         if not usable:

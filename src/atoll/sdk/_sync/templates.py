@@ -284,7 +284,7 @@ class Templates:
 
         Args:
             name: Lower case letters, digits, ``-`` and ``_``; a tag may follow.
-            team: Whose template.
+            team: The team that owns the template.
             tags: Tags that mean the build when it is ready. An empty list means ``default``.
             limits: Limits of the build and of the template's sandboxes.
             public: Whether other teams may use it; None leaves this as it is.
