@@ -163,7 +163,7 @@ class AsyncBuilder:
         }
 
     async def _cached(self, keys: list[str], kept: list[int]) -> tuple[int, str]:
-        """Return how many steps may be skipped (one more if all is built), and the snapshot of their result."""
+        """Return how many steps to skip (one more if all is built), and the snapshot of their result."""
         most = _steps.usable(self._spec)
         usable = [(index + 1, keys[index]) for index in (*kept, len(keys) - 1) if index < most]
         if not usable:

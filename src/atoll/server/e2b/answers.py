@@ -42,7 +42,7 @@ _OPAQUE: dict[type[AtollError], str] = {
     errors.DeadlineError: "there was no answer in time; the server's log says of what",
     errors.SupervisorError: "the supervisor cannot be reached; the server's log says why",
 }
-# A retry does not help: a team gets no more than before, and what was too slow may have been done.
+# An immediate retry does not help: a team gets no more than before, and what was too slow may have been done.
 _FINAL = (errors.QuotaError, errors.DeadlineError)
 
 

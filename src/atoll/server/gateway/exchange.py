@@ -66,7 +66,7 @@ class Exchange:
             data = self._asked.head(framing) + self._framed(first)
         except ValueError:
             raise Rejection(400, "Invalid request") from None
-        # only requests that can be repeated use a kept connection, and every request to the agent
+        # any port may behave in its own way: except to the agent, only repeatable requests use a kept connection
         fresh = not (self._asked.is_for_agent or self._is_repeatable)
         while not await self._attempt(data, fresh=fresh):
             fresh = True
@@ -122,8 +122,7 @@ class Exchange:
         except AtollError as error:
             raise rejection_of(error, self._asked.target) from None
 
-    # Return the headers for the body's length.  If the body's first piece was needed to know the length,
-    # return it too.
+    # the request
 
     async def _framing(self) -> tuple[Headers, Message | None]:
         """Return the headers for the body's length.
