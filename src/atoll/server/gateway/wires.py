@@ -77,7 +77,7 @@ class Wire:
     def is_quiet(self) -> bool:
         """Tell whether an idle connection is still good.
 
-        It is readable if a server closed it or sent data unasked.
+        A connection that a server closed, or sent data on unasked, is readable and so not good.
         """
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
