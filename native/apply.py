@@ -1,8 +1,8 @@
-"""Makes the gVisor that runsc is built from: ``overlay`` is copied over its source tree, then the patches are applied.
+"""Makes the gVisor that runsc is built from: copies ``overlay`` over its source tree, then applies the patches.
 
-``python apply.py TREE`` changes a tree in place. It needs nothing but Python, and fits patches strictly: all lines of
-a hunk are there, in the place that the hunk names or in no other one. All that does not fit is told at once, a line
-each, and the exit status is 1 then.
+``python apply.py TREE`` changes a tree in place and needs nothing but Python. It applies patches strictly: all lines
+of a hunk must be where the hunk says, or in exactly one other place. It reports everything that does not fit, a line
+each, and then exits with 1.
 
 ``patches/series`` names the features, in the order in which they are applied. A feature's patches are applied in the
 order of their names.
@@ -38,7 +38,7 @@ class Hunk:
     new: list[str] = field(default_factory=list)
 
     def place(self, lines: list[str], shift: int, done: int) -> int | None:
-        """The index in ``lines`` of ``old``, which comes behind ``done``; ``shift`` lines were added before."""
+        """Return where ``old`` is in ``lines``, after ``done``; ``shift`` lines were added before."""
 
         def fits(at: int) -> bool:
             return lines[at : at + len(self.old)] == self.old
@@ -58,7 +58,7 @@ class FilePatch:
     hunks: list[Hunk] = field(default_factory=list)
 
     def apply(self, tree: Path) -> Iterator[str]:
-        """Change the file in ``tree``, and say which hunks do not fit it."""
+        """Change the file in ``tree``, and yield the hunks that do not fit."""
         target = tree / self.path
         if not target.is_file():
             yield f"{self.path} is not there"
@@ -128,7 +128,7 @@ def features(native: Path) -> list[str]:
 
 
 def apply(native: Path, tree: Path) -> Iterator[str]:
-    """Make atoll's of the gVisor in ``tree``, and say what does not fit it."""
+    """Apply our changes to the gVisor in ``tree``, and yield what does not fit."""
     overlay = native / "overlay"
     for source in sorted(path for path in overlay.rglob("*") if path.is_file()):
         path = source.relative_to(overlay)

@@ -1,8 +1,9 @@
-"""Checks gVisor's changes (native/) with Go's tools: `make native-check`, or `make native-check VERSION=name` for
-another version of gVisor than the one that native/go.mod pins.
+"""Checks our changes to gVisor (native/) with Go's tools: `make native-check`.
 
-What does not fit that version is told all at once. If all fits, the files that we add or change are formatted, `go vet`
-finds nothing in their packages, and the tests that lie beside them pass.
+`make native-check VERSION=name` checks them against another version than the one that native/go.mod pins.
+
+It reports at once everything that does not fit. If everything fits, it runs gofmt on the files that we add or change,
+`go vet` on their packages, and the tests beside them.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pytest
 from bench.hogs import HOGS, SHELL_BOMB
 
 from atoll import AtollError, Limits, Sandbox, Supervisor
+from atoll.engines.gvisor.usage import usage_of
 from atoll.host import Home, children_by_parent
 from tests.crash.victims import engines
 
@@ -71,13 +72,8 @@ def guest_processes(home: Path) -> list[int]:
 
 
 def processor_s(home: Path) -> float:
-    """Processor time of the sentries of a home, and of what runs their guests' programs."""
-    ticks = 0
-    for pid in [*engines(Home(home)), *guest_processes(home)]:
-        with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    """Return the processor time of a home's sentries, and of what runs their guests' programs."""
+    return usage_of(engines(Home(home))).cpu_s
 
 
 def until_processes(home: Path, count: int) -> None:

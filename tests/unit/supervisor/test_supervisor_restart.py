@@ -66,7 +66,7 @@ async def test_guests_that_may_stand_still_go_on_beside_each_other_and_nobody_wa
         world.host.fail_next("resume")
         with pytest.raises(EngineError):
             await running.thaw()
-        assert running.frozen is None
+        assert running.may_be_frozen
     await world.crash()
     asked: list[FakeMachine] = []
     together: list[FakeMachine] = []

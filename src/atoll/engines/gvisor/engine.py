@@ -174,8 +174,7 @@ class GvisorEngine(Engine):
             if record is None:
                 # A guest that does not answer, or starts a moment later, would write to a disk that was
                 # judged unchanged.
-                cgroup = self._cgroups.find(machine_id) if self._cgroups else None
-                await to_the_end(_end(Places(state_dir), cgroup))
+                await to_the_end(_end(Places(state_dir), self._find_cgroup(machine_id)))
         return record
 
     async def _started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
@@ -190,8 +189,7 @@ class GvisorEngine(Engine):
             # These pids may belong to other processes by now.
             if not {sentry.pid, gofer.pid} <= await asyncio.to_thread(pids_of, places.bundle):
                 return None
-            cgroup = self._cgroups.find(machine_id) if self._cgroups else None
-            control = PausingControl(places.control_socket(machine_id), cgroup)
+            control = PausingControl(places.control_socket(machine_id), self._find_cgroup(machine_id))
             await limit_guest(control, limits, None)
             return machine.record() if await has_guest(control, machine_id) else None
         finally:
@@ -231,10 +229,13 @@ class GvisorEngine(Engine):
             return None
         return self._cgroups.make(plan.machine_id, plan.limits)
 
+    def _find_cgroup(self, machine_id: str) -> Cgroup | None:
+        return self._cgroups.find(machine_id) if self._cgroups else None
+
     async def adopt(self, record: bytes) -> Machine | None:
         """See ``Engine.adopt``."""
         found = decode_record(record)
-        cgroup = self._cgroups.find(found.machine_id) if self._cgroups else None
+        cgroup = self._find_cgroup(found.machine_id)
         sentry = HostProcess.find(found.sentry_pid, found.sentry_started)
         gofer = HostProcess.find(found.gofer_pid, found.gofer_started)
         parts = HostParts(sentry, gofer, cgroup, found.limits)

@@ -55,6 +55,7 @@ class PausingControl(ControlSocket):
         Raises:
             EngineError: The sentry is gone.
         """
+        # Not by ``call``: the resume must be later than the pause that a thaw asks for.
         await self._thaw()
         await super().call(_RESUME, _now())
 

@@ -22,7 +22,7 @@ async def thaw_or_end(running: RunningMachine) -> bool:
     for _ in range(_TRIES):
         if running.gone.is_set():
             return False
-        if running.frozen is False:
+        if not running.may_be_frozen:
             return True
         try:
             await running.thaw()

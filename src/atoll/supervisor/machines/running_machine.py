@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _CONSOLE = "console.log"
 _MARK = "frozen"
-_RUNS, _UNSURE, _FROZEN = b"r", b"u", b"f"
+_RUNS, _MAY_BE_FROZEN = b"r", b"f"
 # When a machine dies, calls to it fail a moment before its end is noticed.
 _NOTICED_S = 1.0
 
@@ -138,21 +138,19 @@ class RunningMachine:
     async def freeze(self, *, within_s: float | None = None) -> None:
         """Freeze the machine, which runs. ``within_s`` is as in ``Machine.pause``."""
         # Written first: a supervisor that adopts it must know that it may be frozen, whatever its row says.
-        self._write_mark(_UNSURE)
+        self._write_mark(_MAY_BE_FROZEN)
         await self.machine.pause(within_s=within_s)
-        self._write_mark(_FROZEN)
 
     async def thaw(self) -> None:
         """Undo ``freeze``. A machine that runs keeps running."""
-        self._write_mark(_UNSURE)
         await self.machine.resume()
         self._write_mark(_RUNS)
 
     @property
-    def frozen(self) -> bool | None:
-        """Whether the machine is frozen; None if a freeze or thaw was started and not seen to end."""
+    def may_be_frozen(self) -> bool:
+        """Whether a freeze was started and no thaw has ended since."""
         try:
-            return {_FROZEN: True, _UNSURE: None}.get(self._mark.read_bytes(), False)
+            return self._mark.read_bytes() != _RUNS
         except FileNotFoundError:
             return False
 

@@ -20,7 +20,7 @@ from atoll.supervisor.state.references import layers_in_use, owned_ids, versions
 from atoll.supervisor.storage.trash import ASIDE, erase
 
 if TYPE_CHECKING:
-    from atoll.host import CgroupRoot
+    from atoll.host import Cgroup, CgroupRoot
 
 _PROC = Path("/proc")
 _log = logging.getLogger(__name__)
@@ -166,17 +166,20 @@ class LeftoverCollector:
     def _used(self, program: Path) -> Callable[[], bool]:
         return lambda: program not in self._parts.programs.unneeded(versions_in_use(self._parts.registry))
 
+    def _find_cgroup(self, name: str) -> Cgroup | None:
+        return self._cgroups.find(name) if self._cgroups else None
+
     async def _remove(self, found: _Found) -> None:
         kind = found.leftover.kind
         if kind == "process":
-            cgroup = self._cgroups.find(found.machine_id) if self._cgroups else None
+            cgroup = self._find_cgroup(found.machine_id)
             if cgroup is not None:  # it may be frozen
                 await asyncio.to_thread(cgroup.kill)
             await asyncio.to_thread(kill_process, found.pid, found.ticks)
         elif kind == "mount":
             await asyncio.to_thread(Mounts.unmount, found.path)
         elif kind == "cgroup":
-            cgroup = self._cgroups.find(found.path.name) if self._cgroups else None
+            cgroup = self._find_cgroup(found.path.name)
             if cgroup is not None:
                 await asyncio.to_thread(cgroup.remove)
         elif kind == "image":
