@@ -99,7 +99,7 @@ def empty(path: Path) -> None:
 def empty_of_images() -> None:
     """Remove every image, of which an ordinary user cannot remove the files by itself."""
     for image in Images.list():
-        Images.remove(image.name)
+        Images.delete(image.name)
     Supervisor.collect()
 
 

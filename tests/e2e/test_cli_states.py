@@ -58,7 +58,9 @@ def test_a_snapshot_can_be_gone_back_to(play: str) -> None:
     assert said("exec", play, "cat", "note") == "before"
     done = atoll("snapshot", "create", play)
     second = done.stdout.decode().strip()
-    assert f"`atoll snapshot rm {second}`".encode() in done.stderr and b"`atoll snapshot ls`" in done.stderr
+    assert (
+        f"`atoll snapshot delete {second}`".encode() in done.stderr and b"`atoll snapshot ls`" in done.stderr
+    )
     assert json.loads(said("snapshot", "ls", "--json"))[-1]["snapshot_id"] == second
     assert atoll("snapshot", "rm", "first").returncode == 125
     assert made in said("snapshot", "ls")

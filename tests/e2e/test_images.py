@@ -83,7 +83,7 @@ def test_a_sandbox_pulls_its_image_and_takes_over_what_it_says(serve: Any) -> No
         ]
         assert sandbox.exec(["cat", "/etc/resolv.conf"]).stdout.startswith("nameserver ")
         with pytest.raises(InUseError):
-            Images.remove(reference)
+            Images.delete(reference)
 
 
 def test_a_working_directory_that_an_image_does_not_have_is_made(serve: Any) -> None:
@@ -247,7 +247,7 @@ def test_one_flipped_bit_in_an_image_is_found_and_a_layer_that_two_have_is_read_
         found = f"damaged: {shared.path}: etc/group: its content has changed"
         assert shown.stdout.decode().splitlines()[-1] == found
     for reference in (one, two):
-        Images.remove(reference)
+        Images.delete(reference)
     own = {part.name for part in report.parts if part.needed_by == [two]}
     assert own
     assert not any((bare_home / "images" / "layers" / f".seal-{name}").exists() for name in own)

@@ -49,7 +49,7 @@ def test_names_are_listed_moved_and_removed(sandbox: Sandbox) -> None:
     for path in ("/dev/null", "x" * 300):
         with pytest.raises(FileError):
             files.read(path)
-    files.remove("tree")
+    files.delete("tree")
     assert not files.exists("tree")
 
 
@@ -58,7 +58,7 @@ def test_errors_are_the_ones_that_open_would_raise(sandbox: Sandbox) -> None:
     with pytest.raises(FileNotFoundError, match="nosuch"):
         files.read("nosuch")
     with pytest.raises(FileNotFoundError):
-        files.remove("nosuch")
+        files.delete("nosuch")
     with pytest.raises(IsADirectoryError):
         files.read("/home/user")
     with pytest.raises(NotADirectoryError):

@@ -105,5 +105,5 @@ def answer(sandbox: Sandbox, path: str) -> str:
     """What a process wrote there, which is taken away."""
     wait_for(sandbox, path)
     text = sandbox.files.read(path)
-    sandbox.files.remove(path)
+    sandbox.files.delete(path)
     return text

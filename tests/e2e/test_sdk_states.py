@@ -228,7 +228,7 @@ def test_the_async_sandbox_sleeps_wakes_and_forks(module_home: Path) -> None:
             async with fork:
                 assert (await fork.run("cat file")).stdout == "x"
             snapshot = await sandbox.snapshot()
-            await sandbox.files.remove("file")
+            await sandbox.files.delete("file")
             await sandbox.rollback(snapshot)
             assert await sandbox.files.exists("file")
             assert [info.sandbox_id async for info in AsyncSandbox.list()] == [sandbox.id]

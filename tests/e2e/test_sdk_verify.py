@@ -43,7 +43,7 @@ def test_one_flipped_byte_in_a_layer_is_found_whatever_a_guest_left_there(module
     with Sandbox.create() as sandbox:
         sandbox.run(LEAVES, user="root", cwd="/home/user").check()
         sandbox.snapshot(name="kept")
-        assert states(Snapshots.verify("kept")) == [("memory", "whole"), ("layer", "sealed")]
+        assert states(Snapshots.verify("kept")) == [("memory", "whole"), ("layer", "recorded")]
         (copy,) = sandbox.fork(1)
         with copy:
             copy.run("rm -r deep two; echo more >>one", user="root", cwd="/home/user").check()

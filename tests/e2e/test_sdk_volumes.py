@@ -127,7 +127,7 @@ def test_what_others_took_away_is_stale_and_neither_sleep_nor_waking_fails(volum
         if seen == "while it sleeps":
             sandbox.suspend()
         for name in ("goes", "becomes", "dir", "mapped"):
-            files.remove(name)
+            files.delete(name)
         files.mkdir("becomes")
         files.write("replaced", "by another")
         if seen == "while it runs":
@@ -162,7 +162,7 @@ def test_a_file_goes_on_by_the_name_that_others_have_left_it(volume: str, lost: 
         with sandbox.start(["python3", "-c", script], stdin=True, stream=True) as process:
             assert next(iter(process)).text == "ready\n"
         sandbox.suspend()
-        Volumes.files(volume).remove(lost)
+        Volumes.files(volume).delete(lost)
         for _ in range(3):  # In which order the names are looked for is chance.
             sandbox.resume()
             sandbox.suspend()
@@ -227,11 +227,11 @@ def test_nothing_that_a_guest_puts_there_leads_the_host_astray(volume: str, tmp_
             with pytest.raises(FileError):
                 files.write(path, "x", parents=False)
             with pytest.raises(FileMissingError):
-                files.remove(path)
+                files.delete(path)
         assert files.read("in/c") == "hi\n"
         assert {entry.path: entry.target for entry in files.list(depth=9)}["/file"] == "/etc/passwd"
         for entry in files.list():
-            files.remove(entry.path)
+            files.delete(entry.path)
         # A pipe is a matter of the guest's kernel alone.
         assert sandbox.run("ls -A /data").stdout == "pipe\n"
     assert [path.name for path in tmp_path.iterdir()] == ["secret"]

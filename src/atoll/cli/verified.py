@@ -24,5 +24,5 @@ def show_report(report: VerifyReport, *, as_json: bool) -> None:
 
 
 def _row(part: VerifiedPart) -> list[str]:
-    state = "sealed now" if part.state == "sealed" else part.state
+    state = "recorded now" if part.state == "recorded" else part.state
     return [part.kind, part.name, state, str(part.files), size(part.size_bytes), " ".join(part.needed_by)]

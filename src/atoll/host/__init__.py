@@ -44,8 +44,14 @@ if TYPE_CHECKING:
     from atoll.host.resources.disks import DiskKind, disk_kind
     from atoll.host.resources.memory import Memory, read_memory
     from atoll.host.rights import give_up_rights, lower_rights, write_nowhere_but
-    from atoll.host.trees.checksum_store import TreeSeals
-    from atoll.host.trees.checksums import BrokenSealError, SealedTree, check_seal, sealed_bytes, write_seal
+    from atoll.host.trees.checksum_store import TreeChecksums
+    from atoll.host.trees.checksums import (
+        BrokenChecksumsError,
+        CheckedTree,
+        checksummed_bytes,
+        verify_checksums,
+        write_checksums,
+    )
     from atoll.host.trees.copy import TreeCopy, copy_tree
     from atoll.host.trees.facts import Pace
     from atoll.host.trees.file_copy import FileCopy, copy_attributes, copy_node
@@ -62,7 +68,7 @@ if TYPE_CHECKING:
     from atoll.host.trees.usage import TreeUse, tree_use
 
 __all__ = [
-    "BrokenSealError",
+    "BrokenChecksumsError",
     "Cgroup",
     "CgroupRoot",
     "Check",
@@ -81,9 +87,9 @@ __all__ = [
     "RootedEntry",
     "RootedTree",
     "RunProgramError",
-    "SealedTree",
+    "CheckedTree",
     "TreeCopy",
-    "TreeSeals",
+    "TreeChecksums",
     "TreeUse",
     "agent_path",
     "append_log",
@@ -91,7 +97,7 @@ __all__ = [
     "cgroup_root",
     "children_by_parent",
     "check_host",
-    "check_seal",
+    "verify_checksums",
     "copy_attributes",
     "copy_node",
     "copy_tree",
@@ -129,7 +135,7 @@ __all__ = [
     "replace_holder",
     "run_program",
     "runsc_path",
-    "sealed_bytes",
+    "checksummed_bytes",
     "start_program",
     "start_ticks",
     "sync_directory",
@@ -142,7 +148,7 @@ __all__ = [
     "wait_pidfd",
     "write_atomically",
     "write_nowhere_but",
-    "write_seal",
+    "write_checksums",
 ]
 
 # loaded on first use, because the SDK needs only the paths, and quickly
@@ -208,12 +214,12 @@ _MODULES = {
     "lower_rights": "rights",
     "write_nowhere_but": "rights",
     "Pace": "trees.facts",
-    "BrokenSealError": "trees.checksums",
-    "SealedTree": "trees.checksums",
-    "TreeSeals": "trees.checksum_store",
-    "check_seal": "trees.checksums",
-    "sealed_bytes": "trees.checksums",
-    "write_seal": "trees.checksums",
+    "BrokenChecksumsError": "trees.checksums",
+    "CheckedTree": "trees.checksums",
+    "TreeChecksums": "trees.checksum_store",
+    "verify_checksums": "trees.checksums",
+    "checksummed_bytes": "trees.checksums",
+    "write_checksums": "trees.checksums",
     "Owner": "trees.rooted",
     "RootedEntry": "trees.rooted",
     "RootedTree": "trees.rooted",

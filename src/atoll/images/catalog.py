@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.errors import ImageNotFoundError
-from atoll.host import TreeSeals, locked, remove_tree, write_atomically
+from atoll.host import TreeChecksums, locked, remove_tree, write_atomically
 from atoll.images.owners import Owner, read_owners
 from atoll.types import ImageInfo
 
@@ -170,7 +170,7 @@ class Catalog:
         kept = self._layers_needed(without={path.name for path in images})
         layers = [path for path in _entries(self.layers) if path.name not in kept]
         before_s = (time.time() if now_s is None else now_s) - _KEEP_DOWNLOADS_S
-        passing = [*_entries(self.downloads), *TreeSeals(self.layers).halves()]
+        passing = [*_entries(self.downloads), *TreeChecksums(self.layers).halves()]
         old = [path for path in passing if path.lstat().st_mtime < before_s]
         return sorted([*images, *layers, *old])
 
@@ -190,7 +190,7 @@ class Catalog:
         aside = self.layers / f"{BUILDING}{path.name}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(path, aside)
-        TreeSeals(self.layers).drop([path.name])
+        TreeChecksums(self.layers).drop([path.name])
         remove_tree(aside)
 
     @contextlib.contextmanager

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 
 from atoll.errors import HostError, ImageNotFoundError, InUseError
-from atoll.host import TreeSeals, one_id, remove_tree, sync_tree, to_the_end, tree_bytes
+from atoll.host import TreeChecksums, one_id, remove_tree, sync_tree, to_the_end, tree_bytes
 from atoll.images.build import apt_config, build
 from atoll.images.catalog import BUILDING, ROOTFS, Catalog, Image, Named, try_lock
 from atoll.images.holding import held
@@ -215,7 +215,7 @@ class Images:
             if path.parent == self._directory:
                 self._catalog.erase(path.name)
             else:
-                TreeSeals(path.parent).drop([path.name])
+                TreeChecksums(path.parent).drop([path.name])
                 remove_tree(path)
         finally:
             if fd is not None:

@@ -282,7 +282,7 @@ class Layers(LayerStore):
             if any(upper.iterdir()):
                 return (layer_id, *stack)
             os.rmdir(upper)
-        self.seals.drop([layer_id])
+        self.checksums.drop([layer_id])
         os.rename(self.path(layer_id), upper)
         _unwrite_note(sandbox_dir)
         return stack

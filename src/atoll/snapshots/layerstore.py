@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from atoll.errors import InternalError
-from atoll.host import TreeSeals, remove_tree, sync_directory, sync_tree, tree_bytes
+from atoll.host import TreeChecksums, remove_tree, sync_directory, sync_tree, tree_bytes
 from atoll.snapshots.chains import Stack
 from atoll.snapshots.layercopy import copying
 from atoll.snapshots.layermerge import LayerMerge
@@ -31,7 +31,7 @@ class LayerStore:
     def __init__(self, directory: Path, complete: bool) -> None:
         self._directory = directory
         self._complete = complete
-        self.seals = TreeSeals(directory)
+        self.checksums = TreeChecksums(directory)
 
     def ids(self) -> list[str]:
         """Return the ids of all frozen layers."""
@@ -42,7 +42,7 @@ class LayerStore:
 
         Call it at the start, when no copy is running.
         """
-        self.seals.sweep()
+        self.checksums.sweep()
         found = [name for name in self._names() if name.startswith(ASIDE)]
         for name in found:
             remove_tree(self._directory / name)

@@ -40,7 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         insecure_registries: ``ATOLL_INSECURE_REGISTRIES``: hosts, with ports, that plain http may be used
             for.
         image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image from a registry may have, unpacked.
-        seal_mib_s: ``ATOLL_SEAL_MIB_S``: the most MiB to read in a second for checksums of frozen layers;
+        checksum_mib_s: ``ATOLL_CHECKSUM_MIB_S``: the most MiB to read in a second for checksums of frozen layers;
             0 computes none.
         cpu_latency: ``ATOLL_CPU_LATENCY``: ``auto`` keeps idle processors quick to wake while sandboxes work,
             ``off`` asks the kernel for nothing.
@@ -55,7 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry_mirrors: str = ""
     insecure_registries: str = ""
     image_gib: float = 64
-    seal_mib_s: float = 128
+    checksum_mib_s: float = 128
     cpu_latency: str = "auto"
     log_level: str = "info"
 
@@ -100,7 +100,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_REGISTRY_MIRRORS": ("registry_mirrors", str),
     "ATOLL_INSECURE_REGISTRIES": ("insecure_registries", str),
     "ATOLL_IMAGE_GIB": ("image_gib", float),
-    "ATOLL_SEAL_MIB_S": ("seal_mib_s", float),
+    "ATOLL_CHECKSUM_MIB_S": ("checksum_mib_s", float),
     "ATOLL_CPU_LATENCY": ("cpu_latency", str),
     "ATOLL_LOG": ("log_level", str),
 }
@@ -132,9 +132,10 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             raise InvalidSpecError(
                 f"{variable} is {getattr(settings, name):g}", hint=f"give more than 0 and less than {_MOST:g}"
             )
-    if not 0 <= settings.seal_mib_s < _MOST:
+    if not 0 <= settings.checksum_mib_s < _MOST:
         raise InvalidSpecError(
-            f"ATOLL_SEAL_MIB_S is {settings.seal_mib_s:g}", hint=f"give 0 or more and less than {_MOST:g}"
+            f"ATOLL_CHECKSUM_MIB_S is {settings.checksum_mib_s:g}",
+            hint=f"give 0 or more and less than {_MOST:g}",
         )
     if settings.disk not in ("auto", "engine"):
         raise InvalidSpecError(f"ATOLL_DISK is {settings.disk!r}", hint="give auto or engine")

@@ -159,9 +159,10 @@ class System:
         self.snapshots = Snapshots(self.parts, checkpoints, self._compaction, rows, steps)
         self.forks = Forks(self.parts, checkpoints, clones, self._compaction, settings.restores_at_once)
         self.trees = self._stored_trees(rooms)
-        self._background_checksums = BackgroundChecksums(self.trees, self.tasks, settings.seal_mib_s * MIB)
-        seals = self.parts.running_machines.seals
-        self.verification = Verification(self.trees, seals, layer_gc, self._background_checksums)
+        background = BackgroundChecksums(self.trees, self.tasks, settings.checksum_mib_s * MIB)
+        self._background_checksums = background
+        checksums = self.parts.running_machines.checksums
+        self.verification = Verification(self.trees, checksums, layer_gc, background)
         self.kills = Kills(self.parts)
         self.callers = Callers(self.registry, self.kills, self.tasks, clock.boot_s)
         quotas_of = self.teams.quotas_of
@@ -263,7 +264,7 @@ class System:
         self._relayer.end_cut_short()
         self.leases.start()
         self.history.start()
-        if self.settings.seal_mib_s:
+        if self.settings.checksum_mib_s:
             self._background_checksums.start()
         self.dial_socket.start()
         self.tasks.watch(self._journal.keep_small(self._running_ids))

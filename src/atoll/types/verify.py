@@ -17,7 +17,7 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
 class VerifiedPart(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint, a layer of a disk or a layer of an image, and what the check found.
 
-    ``sealed`` means that there was no checksum to compare with; it has been recorded now. ``needed_by`` are
+    ``recorded`` means that there was no checksum to compare with; it has been recorded now. ``needed_by`` are
     the snapshots, sandboxes or images that depend on the part. ``damaged`` counts the damaged files, and
     ``damages`` has the first of them.
     """
@@ -25,7 +25,7 @@ class VerifiedPart(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["memory", "layer", "image"]
     name: str
     path: str
-    state: Literal["whole", "damaged", "sealed"]
+    state: Literal["whole", "damaged", "recorded"]
     files: int
     size_bytes: int
     needed_by: list[str]

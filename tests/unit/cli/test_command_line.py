@@ -46,10 +46,10 @@ def test_every_command_with_a_result_speaks_json() -> None:
 
 
 def test_what_can_be_listed_has_the_same_names_for_it_in_every_group() -> None:
-    others = {"make", "add", "list", "delete", "remove"}
+    others = {"make", "add", "list", "rm", "remove"}
     assert [name for name, _ in every_command() if name.rpartition(" ")[2] in others] == []
     names = {name for name, _ in every_command()}
-    assert {"snapshot create", "snapshot ls", "snapshot rm"} <= names
+    assert {"snapshot create", "snapshot ls", "snapshot delete"} <= names
 
 
 def test_listing_the_commands_loads_neither_them_nor_the_sdk() -> None:

@@ -14,11 +14,11 @@ from atoll.cli.__main__ import run
 
 GONE_ID = "gone567890gone567890"
 GROUPS = {
-    "image rm": "images",
-    "snapshot rm": "snapshots",
-    "team rm": "teams",
-    "template rm": "templates",
-    "volume rm": "volumes",
+    "image delete": "images",
+    "snapshot delete": "snapshots",
+    "team delete": "teams",
+    "template delete": "templates",
+    "volume delete": "volumes",
     "kill": "sandboxes",
 }
 

@@ -45,7 +45,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "content": lambda sandbox: sandbox.files.write("a", 5),
     "depth": lambda sandbox: sandbox.files.list("a", depth="1"),
     "depth, none": lambda sandbox: sandbox.files.list("a", depth=0),
-    "remove": lambda sandbox: sandbox.files.remove("a", timeout_s=0),
+    "delete": lambda sandbox: sandbox.files.delete("a", timeout_s=0),
     "move": lambda sandbox: sandbox.files.move("a", "b", timeout_s="60"),
     "whose": lambda sandbox: sandbox.files.read("a", user=["root"]),
     "upload": lambda sandbox: sandbox.files.upload(None, "a"),

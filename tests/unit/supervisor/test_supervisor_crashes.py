@@ -46,7 +46,7 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
             patch("atoll.supervisor.lifecycle.sleep.Sleep._undo_suspend", _nothing),
             patch("atoll.supervisor.state.operation_log.Operations._forget", _nothing),
             patch.object(system.registry, "change", _die) if step == "change" else contextlib.nullcontext(),
-            patch("atoll.supervisor.machines.running_machine.RunningMachines.seal", _nothing),
+            patch("atoll.supervisor.machines.running_machine.RunningMachines.write_checksums", _nothing),
             dies,
         ):
             await system.sleep.suspend(sandbox)
@@ -56,8 +56,8 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
         world.agents.deaf = False
         state = (await world.ask("GET", one)).json["state"]
         assert state == ("running" if step == "change" else "suspended")
-        seal = world.home.sandboxes / made["sandbox_id"] / "checkpoint" / "seal.json"
-        assert seal.exists() == (step == "end")
+        checksums = world.home.sandboxes / made["sandbox_id"] / "checkpoint" / "seal.json"
+        assert checksums.exists() == (step == "end")
         await world.ask("POST", f"{one}/wake")
         machine = world.machine_of(made["sandbox_id"])
         assert (machine.memory, machine.paused) == ("remembered", False)
@@ -500,7 +500,7 @@ async def test_a_supervisor_starts_on_a_full_disk_and_a_sandbox_that_ended_can_b
     assert (await world.ask("DELETE", one)).status < 300
 
 
-@pytest.mark.parametrize("step", ["sealing", "naming"])
+@pytest.mark.parametrize("step", ["checksums", "naming"])
 def test_a_disk_that_the_engine_keeps_has_an_instant_at_every_moment_of_a_suspend(step: str) -> None:
     async def lived(world: World) -> None:
         made = await world.create()
@@ -517,8 +517,8 @@ def test_a_disk_that_the_engine_keeps_has_an_instant_at_every_moment_of_a_suspen
 
         with (
             patch("atoll.supervisor.lifecycle.sleep.Sleep._undo_suspend", _nothing),
-            patch("atoll.supervisor.storage.checksums.Seals.seal", die)
-            if step == "sealing"
+            patch("atoll.supervisor.storage.checksums.CheckpointChecksums.write", die)
+            if step == "checksums"
             else _dying_at(checkpoint),
             pytest.raises(Died),
         ):

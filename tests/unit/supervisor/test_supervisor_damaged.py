@@ -17,7 +17,7 @@ from atoll.supervisor.lifecycle.checkpoint_files import FLOWS, read_flows
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
-from atoll.supervisor.storage.checksums import SEAL, Seals
+from atoll.supervisor.storage.checksums import CHECKSUMS_FILE, CheckpointChecksums
 from tests.unit.supervisor.world import World, in_world
 
 # A string in JSON, but no UTF-8.
@@ -40,9 +40,9 @@ def test_what_is_no_text_is_as_damaged_as_what_is_no_json(tmp_path: Path) -> Non
     assert Images(home.images).list() == []
     (home.run / "holder.json").write_bytes(NO_TEXT)
     assert find_holder(home) is None
-    (tmp_path / SEAL).write_bytes(NO_TEXT)
+    (tmp_path / CHECKSUMS_FILE).write_bytes(NO_TEXT)
     with pytest.raises(DamagedError):
-        Seals().check(tmp_path, small=True)
+        CheckpointChecksums().check(tmp_path, small=True)
 
 
 @in_world

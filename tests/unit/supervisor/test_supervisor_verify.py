@@ -1,4 +1,4 @@
-"""Stored states examined, and layers sealed in the background."""
+"""Stored states examined, and checksums written in the background."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 from atoll.supervisor.api.reply import NDJSON, Report, answer
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.background_checksums import BackgroundChecksums
-from atoll.supervisor.storage.checksums import SEAL
+from atoll.supervisor.storage.checksums import CHECKSUMS_FILE
 from atoll.types import Progress
 from tests.unit.supervisor.world import World, in_world
 
@@ -45,7 +45,7 @@ def states(report: dict[str, Any]) -> list[tuple[str, str]]:
 @in_world
 async def test_a_snapshot_is_whole_until_a_byte_of_its_layer_changes(world: World) -> None:
     layer, _, file = await snapshot(world, "kept")
-    assert states(await verify(world, "kept")) == [("memory", "whole"), ("layer", "sealed")]
+    assert states(await verify(world, "kept")) == [("memory", "whole"), ("layer", "recorded")]
     report = await verify(world, "kept")
     assert report["whole"]
     assert states(report) == [("memory", "whole"), ("layer", "whole")]
@@ -63,7 +63,7 @@ async def test_a_snapshot_is_whole_until_a_byte_of_its_layer_changes(world: Worl
 async def test_a_damaged_memory_is_named_and_the_other_snapshot_is_whole(world: World) -> None:
     _, memory, _ = await snapshot(world, "one")
     await snapshot(world, "two")
-    state = next(path for path in memory.iterdir() if path.name not in (SEAL, "boot"))
+    state = next(path for path in memory.iterdir() if path.name not in (CHECKSUMS_FILE, "boot"))
     state.write_bytes(state.read_bytes() + b"more")
     report = await verify(world)
     damaged = [part for part in report["parts"] if part["state"] == "damaged"]
@@ -94,51 +94,51 @@ async def test_a_missing_layer_is_damage_and_no_failure(world: World) -> None:
 
 
 @in_world
-async def test_a_seal_that_was_damaged_is_told_of_and_not_renewed(world: World) -> None:
+async def test_checksums_that_were_damaged_are_told_of_and_not_renewed(world: World) -> None:
     layer, _, _ = await snapshot(world, "kept")
     await verify(world)
-    seal = world.layers.seals.path(layer)
-    written = seal.read_bytes()
-    seal.write_bytes(written[:-1] + bytes([written[-1] ^ 1]))
+    file = world.layers.checksums.path(layer)
+    written = file.read_bytes()
+    file.write_bytes(written[:-1] + bytes([written[-1] ^ 1]))
     for _ in range(2):
         part = (await verify(world, "kept"))["parts"][1]
         assert part["state"] == "damaged"
-        assert "the seal itself" in part["damages"][0]["what"]
+        assert "the file of checksums itself" in part["damages"][0]["what"]
 
 
 @in_world
-async def test_a_seal_goes_with_its_layer(world: World) -> None:
+async def test_checksums_go_with_its_layer(world: World) -> None:
     layer, _, _ = await snapshot(world, "kept")
     await verify(world)
-    assert world.layers.seals.has(layer)
+    assert world.layers.checksums.has(layer)
     await world.ask("DELETE", "/v1/snapshots/kept")
     assert list(world.layers.directory.iterdir()) == []
 
 
 @in_world
-async def test_layers_are_sealed_in_the_background_and_again_after_a_restart(world: World) -> None:
+async def test_checksums_are_written_in_the_background_and_again_after_a_restart(world: World) -> None:
     layer, _, _ = await snapshot(world, "kept")
     BackgroundChecksums(world.system.trees, world.system.tasks, 1e9, look_s=0.01).start()
-    await world.until(lambda: world.layers.seals.has(layer))
+    await world.until(lambda: world.layers.checksums.has(layer))
     assert states(await verify(world))[-1] == ("layer", "whole")
-    world.layers.seals.drop([layer])
+    world.layers.checksums.drop([layer])
     await world.crash()
     await world.start()
     BackgroundChecksums(world.system.trees, world.system.tasks, 1e9, look_s=0.01).start()
-    await world.until(lambda: world.layers.seals.has(layer))
+    await world.until(lambda: world.layers.checksums.has(layer))
 
 
 @in_world
-async def test_an_examination_stops_the_sealing_in_the_background(world: World) -> None:
+async def test_an_examination_stops_the_checksums_in_the_background(world: World) -> None:
     layer, _, _ = await snapshot(world, "kept")
     # At this rate the background would take hours.
-    sealing = BackgroundChecksums(world.system.trees, world.system.tasks, 10, look_s=0.01)
-    sealing.start()
-    await world.until(lambda: sealing.busy)
-    async with sealing.stopped():
-        assert not world.layers.seals.has(layer)
-        await world.until(lambda: not sealing.busy)
-    await world.until(lambda: sealing.busy)
+    background = BackgroundChecksums(world.system.trees, world.system.tasks, 10, look_s=0.01)
+    background.start()
+    await world.until(lambda: background.busy)
+    async with background.stopped():
+        assert not world.layers.checksums.has(layer)
+        await world.until(lambda: not background.busy)
+    await world.until(lambda: background.busy)
 
 
 @in_world

@@ -20,7 +20,7 @@ import msgspec
 
 from atoll.errors import AtollError, ImageNotFoundError, QuotaError
 from atoll.guest import AgentStats, GuestInit
-from atoll.host import Home, TreeSeals, TreeUse, remove_tree, tree_use
+from atoll.host import Home, TreeChecksums, TreeUse, remove_tree, tree_use
 from atoll.images import Image
 from atoll.network import Flow, OpenUplink
 from atoll.supervisor.api import make_app
@@ -130,7 +130,7 @@ class FakeLayers:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.seals = TreeSeals(directory)
+        self.checksums = TreeChecksums(directory)
         self.fail_next_branch = False
         self.fail_next_freeze = False
         self.in_use: set[Path] = set()

@@ -61,17 +61,17 @@ def build_image(name: str, as_json: bool) -> None:
         click.echo(info.digest)
 
 
-@command.command(name="rm")
+@command.command(name="delete")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @json_option
-def remove_images(names: tuple[str, ...], as_json: bool) -> None:
+def delete_images(names: tuple[str, ...], as_json: bool) -> None:
     r"""Remove images that no sandbox or snapshot needs.
 
     \b
     Example:
-      atoll image rm python:3.12
+      atoll image delete python:3.12
     """
-    for_each(names, Images.remove, as_json=as_json, shown=lambda done: {"removed": list(done)})
+    for_each(names, Images.delete, as_json=as_json, shown=lambda done: {"deleted": list(done)})
 
 
 @command.command(name="pull")

@@ -32,7 +32,7 @@ def command() -> None:
     Example:
       atoll snapshot create work --name before-upgrade
       atoll snapshot ls
-      atoll snapshot rm before-upgrade
+      atoll snapshot delete before-upgrade
     """
 
 
@@ -44,7 +44,7 @@ def command() -> None:
 def create(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
     r"""Store a sandbox's memory and disk as they are at this moment, and print the id. The sandbox goes on.
 
-    The snapshot stays, even after the sandbox is killed, until `atoll snapshot rm`.
+    The snapshot stays, even after the sandbox is killed, until `atoll snapshot delete`.
 
     \b
     Example:
@@ -57,7 +57,9 @@ def create(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
     else:
         click.echo(info.snapshot_id)
         kept = info.name or info.snapshot_id
-        note(f"it stays until `atoll snapshot rm {kept}`; `atoll snapshot ls` lists all, with their sizes")
+        note(
+            f"it stays until `atoll snapshot delete {kept}`; `atoll snapshot ls` lists all, with their sizes"
+        )
 
 
 @command.command(name="ls")
@@ -96,15 +98,15 @@ def tree(sandbox: str | None, as_json: bool) -> None:
         click.echo(line)
 
 
-@command.command(name="rm")
+@command.command(name="delete")
 @click.argument("snapshots", metavar="SNAPSHOT...", nargs=-1, required=True)
 @json_option
-def remove(snapshots: tuple[str, ...], as_json: bool) -> None:
+def delete(snapshots: tuple[str, ...], as_json: bool) -> None:
     r"""Delete snapshots for good. A snapshot that others depend on is refused.
 
     \b
     Example:
-      atoll snapshot rm before-upgrade
+      atoll snapshot delete before-upgrade
     """
     for_each(snapshots, Snapshots.delete, as_json=as_json, shown=lambda done: {"deleted": list(done)})
 

@@ -91,17 +91,17 @@ def team_info(team: str, as_json: bool) -> None:
         click.echo(f"{title:<12}{value}")
 
 
-@command.command(name="rm")
+@command.command(name="delete")
 @click.argument("teams", metavar="TEAM...", nargs=-1, required=True)
 @json_option
-def remove_teams(teams: tuple[str, ...], as_json: bool) -> None:
+def delete_teams(teams: tuple[str, ...], as_json: bool) -> None:
     r"""Forget teams and their keys, which become invalid. A team that owns anything is refused.
 
     \b
     Example:
-      atoll team rm reef
+      atoll team delete reef
     """
-    for_each(teams, Teams.delete, as_json=as_json, shown=lambda done: {"removed": list(done)})
+    for_each(teams, Teams.delete, as_json=as_json, shown=lambda done: {"deleted": list(done)})
 
 
 def _show(info: TeamInfo, as_json: bool) -> None:

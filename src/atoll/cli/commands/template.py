@@ -106,17 +106,17 @@ def list_templates(team: str | None, as_json: bool) -> None:
     click.echo(table(["ID", "NAME", "TAGS", "LAST BUILD", "PUBLIC", "CHANGED"], rows))
 
 
-@command.command(name="rm")
+@command.command(name="delete")
 @click.argument("templates", metavar="TEMPLATE...", nargs=-1, required=True)
 @json_option
-def remove_templates(templates: tuple[str, ...], as_json: bool) -> None:
+def delete_templates(templates: tuple[str, ...], as_json: bool) -> None:
     r"""Forget templates. What sandboxes still use goes with the last of these sandboxes.
 
     \b
     Example:
-      atoll template rm web
+      atoll template delete web
     """
-    for_each(templates, Templates.delete, as_json=as_json, shown=lambda done: {"removed": list(done)})
+    for_each(templates, Templates.delete, as_json=as_json, shown=lambda done: {"deleted": list(done)})
 
 
 @command.command(name="tag")

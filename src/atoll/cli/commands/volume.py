@@ -63,16 +63,16 @@ def list_volumes(team: str | None, as_json: bool) -> None:
     click.echo(table(["ID", "NAME", "TEAM", "AGE"], rows))
 
 
-@command.command(name="rm")
+@command.command(name="delete")
 @click.argument("volumes", metavar="VOLUME...", nargs=-1, required=True)
 @team_option
 @json_option
-def remove(volumes: tuple[str, ...], team: str | None, as_json: bool) -> None:
+def delete(volumes: tuple[str, ...], team: str | None, as_json: bool) -> None:
     r"""Delete volumes with all their content. A volume that a sandbox mounts, asleep or not, is refused.
 
     \b
     Example:
-      atoll volume rm data
+      atoll volume delete data
     """
     delete = partial(Volumes.delete, team=team)
     for_each(volumes, delete, as_json=as_json, shown=lambda done: {"deleted": list(done)})

@@ -12,17 +12,17 @@ import msgspec
 from atoll.errors import HostError, NoSpaceError
 from atoll.host.processes import RunProgramError, run_program
 from atoll.host.trees.checksum_program import DISK_FULL
-from atoll.host.trees.checksums import SealedTree
+from atoll.host.trees.checksums import CheckedTree
 
 
 class _Done(msgspec.Struct, frozen=True):
     done: int
 
 
-async def seal_tree(
-    tree: Path, seal: Path, *, bytes_s: float = 0, came: Callable[[int], None] | None = None
-) -> SealedTree:
-    """Write the checksum file ``seal`` of a tree, which must not change. Cancelling ends it.
+async def checksum_tree(
+    tree: Path, checksums: Path, *, bytes_s: float = 0, came: Callable[[int], None] | None = None
+) -> CheckedTree:
+    """Write the checksum file ``checksums`` of a tree, which must not change. Cancelling ends it.
 
     The file is complete only if this returns without damages, so use a temporary name until then.
 
@@ -34,25 +34,27 @@ async def seal_tree(
         NoSpaceError: The disk is full.
         HostError: It failed.
     """
-    return await _run("seal", tree, seal, bytes_s, came)
+    return await _run("write", tree, checksums, bytes_s, came)
 
 
-async def check_tree(tree: Path, seal: Path, *, came: Callable[[int], None] | None = None) -> SealedTree:
+async def check_tree(
+    tree: Path, checksums: Path, *, came: Callable[[int], None] | None = None
+) -> CheckedTree:
     """Compare a tree with its checksum file. The tree is read from the disk. Cancelling ends it.
 
     Raises:
         HostError: It failed.
     """
-    return await _run("check", tree, seal, 0, came)
+    return await _run("check", tree, checksums, 0, came)
 
 
 async def _run(
-    step: Literal["seal", "check"],
+    step: Literal["write", "check"],
     tree: Path,
-    seal: Path,
+    checksums: Path,
     bytes_s: float,
     came: Callable[[int], None] | None,
-) -> SealedTree:
+) -> CheckedTree:
     argv = [
         sys.executable,
         "-P",
@@ -60,16 +62,16 @@ async def _run(
         "atoll.host.trees.checksum_program",
         step,
         str(tree),
-        str(seal),
+        str(checksums),
         str(bytes_s),
     ]
     try:
         result = await run_program(argv, timeout_s=None, on_stderr=_Counts(came).feed)
         if result.exit_code == DISK_FULL:
             raise NoSpaceError(
-                f"no space is left for the seal of {tree}", hint="free some space under the home"
+                f"no space is left for the checksums of {tree}", hint="free some space under the home"
             )
-        return msgspec.json.decode(result.stdout, type=SealedTree)
+        return msgspec.json.decode(result.stdout, type=CheckedTree)
     except RunProgramError as error:
         raise HostError(f"{tree} cannot be examined: {error}") from error
     except msgspec.MsgspecError:

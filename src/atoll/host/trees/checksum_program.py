@@ -2,7 +2,7 @@
 
 The work takes long, and a tree may be of any size.
 
-Run as `python -P -m atoll.host.trees.checksum_program seal|check TREE SEAL BYTES_S`; a rate of 0 is no limit.
+Run as `python -P -m atoll.host.trees.checksum_program write|check TREE CHECKSUMS BYTES_S`; a rate of 0 is no limit.
 From time to time it writes a line of JSON, `{"done": BYTES}`, to standard error, and the result to standard
 output. The exit code is 3 if the disk is full.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.host import syscalls
-from atoll.host.trees.checksums import BrokenSealError, SealedTree, check_seal, write_seal
+from atoll.host.trees.checksums import BrokenChecksumsError, CheckedTree, verify_checksums, write_checksums
 from atoll.host.trees.facts import Pace
 from atoll.types import Damage
 
@@ -25,20 +25,22 @@ _NICENESS = 10
 DISK_FULL = 3
 
 
-def _main(step: str, tree: Path, seal: Path, bytes_s: float) -> None:
+def _main(step: str, tree: Path, checksums: Path, bytes_s: float) -> None:
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     os.nice(_NICENESS)
     pace = Pace(bytes_s or None, _tell)
     try:
-        result = (write_seal if step == "seal" else check_seal)(tree, seal, pace)
-    except BrokenSealError as error:
-        result = SealedTree(0, 0, [Damage(path=str(seal), what=f"the seal itself is damaged: {error}")], 1)
+        result = (write_checksums if step == "write" else verify_checksums)(tree, checksums, pace)
+    except BrokenChecksumsError as error:
+        result = CheckedTree(
+            0, 0, [Damage(path=str(checksums), what=f"the file of checksums itself is damaged: {error}")], 1
+        )
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             sys.exit(DISK_FULL)
         where = os.fsencode(str(error.filename or tree)).decode("utf-8", "backslashreplace")
         damage = Damage(path=where, what=f"it cannot be read: {error.strerror or error}")
-        result = SealedTree(0, pace.read_bytes, [damage], 1)
+        result = CheckedTree(0, pace.read_bytes, [damage], 1)
     sys.stdout.buffer.write(msgspec.json.encode(result))
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from atoll.host.files import sync_directory
-from atoll.host.trees.checksum_process import check_tree, seal_tree
-from atoll.host.trees.checksums import SealedTree, sealed_bytes
+from atoll.host.trees.checksum_process import check_tree, checksum_tree
+from atoll.host.trees.checksums import CheckedTree, checksummed_bytes
 
-_SEAL, _ASIDE = ".seal-", ".part-.seal-"
+_PREFIX, _ASIDE = ".seal-", ".part-.seal-"
 
 
-class TreeSeals:
+class TreeChecksums:
     """Checksum files, each next to its tree.
 
     Args:
@@ -30,7 +30,7 @@ class TreeSeals:
 
     def path(self, name: str) -> Path:
         """Return where the checksum file of a tree is, or will be."""
-        return self._directory / f"{_SEAL}{name}"
+        return self._directory / f"{_PREFIX}{name}"
 
     def has(self, name: str) -> bool:
         """Whether a tree has a checksum file."""
@@ -38,11 +38,11 @@ class TreeSeals:
 
     def size_bytes(self, name: str) -> int:
         """Return how many bytes a check of a tree reads; 0 if it has no checksum file."""
-        return sealed_bytes(self.path(name))
+        return checksummed_bytes(self.path(name))
 
     async def make(
         self, name: str, *, bytes_s: float = 0, came: Callable[[int], None] | None = None
-    ) -> SealedTree:
+    ) -> CheckedTree:
         """Write a tree's checksum file, unless the tree is removed meanwhile.
 
         If something cannot be read, that is a damage, and there is no checksum file.
@@ -55,15 +55,15 @@ class TreeSeals:
         aside = self._directory / f"{_ASIDE}{name}-{os.getpid()}"
         tree = self._directory / name
         try:
-            sealed = await seal_tree(tree, aside, bytes_s=bytes_s, came=came)
-            if tree.is_dir() and not sealed.damaged:
+            written = await checksum_tree(tree, aside, bytes_s=bytes_s, came=came)
+            if tree.is_dir() and not written.damaged:
                 os.rename(aside, self.path(name))
         finally:
             aside.unlink(missing_ok=True)
         await asyncio.to_thread(sync_directory, self._directory)
-        return sealed
+        return written
 
-    async def check(self, name: str, *, came: Callable[[int], None] | None = None) -> SealedTree:
+    async def check(self, name: str, *, came: Callable[[int], None] | None = None) -> CheckedTree:
         """Compare a tree with its checksum file. The tree is read from the disk.
 
         Raises:
@@ -86,6 +86,6 @@ class TreeSeals:
         Call it at the start, when none is being written.
         """
         for name in os.listdir(self._directory) if self._directory.exists() else ():
-            without = name.startswith(_SEAL) and not (self._directory / name.removeprefix(_SEAL)).exists()
+            without = name.startswith(_PREFIX) and not (self._directory / name.removeprefix(_PREFIX)).exists()
             if without or name.startswith(_ASIDE):
                 (self._directory / name).unlink(missing_ok=True)

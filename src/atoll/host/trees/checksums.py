@@ -32,7 +32,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Entry | Group).decode
 
 
-class SealedTree(msgspec.Struct, frozen=True):
+class CheckedTree(msgspec.Struct, frozen=True):
     """How much a checksum file covers, and how many of its entries are damaged.
 
     ``damages`` has the first of them.
@@ -44,11 +44,11 @@ class SealedTree(msgspec.Struct, frozen=True):
     damaged: int = 0
 
 
-class BrokenSealError(Exception):
+class BrokenChecksumsError(Exception):
     """A checksum file is not what was written."""
 
 
-def write_seal(tree: Path, seal: Path, pace: Pace) -> SealedTree:
+def write_checksums(tree: Path, checksums: Path, pace: Pace) -> CheckedTree:
     """Record the entries of a tree, which must not change. The file is on the disk when this returns.
 
     Raises:
@@ -56,7 +56,7 @@ def write_seal(tree: Path, seal: Path, pace: Pace) -> SealedTree:
     """
     total = hashlib.sha256(_MAGIC)
     entries = 0
-    with open_top(tree) as top, seal.open("wb") as file:
+    with open_top(tree) as top, checksums.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(_MAGIC)
         for record in walk(top, Facts(pace)):
@@ -70,52 +70,52 @@ def write_seal(tree: Path, seal: Path, pace: Pace) -> SealedTree:
         file.write(counts + total.digest())
         file.flush()
         os.fsync(file.fileno())
-    return SealedTree(entries, pace.read_bytes)
+    return CheckedTree(entries, pace.read_bytes)
 
 
-def sealed_bytes(seal: Path) -> int:
+def checksummed_bytes(checksums: Path) -> int:
     """Return how many bytes a check of the tree reads; 0 if that is unknown."""
     try:
-        with seal.open("rb") as file:
+        with checksums.open("rb") as file:
             file.seek(-_END.size, os.SEEK_END)
             return int(_END.unpack(file.read(_END.size))[1])
     except (OSError, struct.error):
         return 0
 
 
-def check_seal(tree: Path, seal: Path, pace: Pace) -> SealedTree:
+def verify_checksums(tree: Path, checksums: Path, pace: Pace) -> CheckedTree:
     """Compare a tree with its checksum file. The tree is read from the disk.
 
     Raises:
-        BrokenSealError: The checksum file itself is damaged, so nothing is known about the tree.
+        BrokenChecksumsError: The checksum file itself is damaged, so nothing is known about the tree.
         OSError: The checksum file, or the top of the tree, cannot be read.
     """
-    with seal.open("rb") as file, open_top(tree) as top:
+    with checksums.open("rb") as file, open_top(tree) as top:
         entries, records_end = _whole(file)
         comparison = _Comparison(top, Facts(pace, from_disk=True))
         for record in _records(file, records_end):
             comparison.add(record)
         comparison.end()
-    return SealedTree(entries, pace.read_bytes, comparison.damages, comparison.damaged)
+    return CheckedTree(entries, pace.read_bytes, comparison.damages, comparison.damaged)
 
 
 def _whole(file: BinaryIO) -> tuple[int, int]:
     """Return the number of entries in a checksum file, and where its records end."""
     end = os.fstat(file.fileno()).st_size - _END.size
     if end < len(_MAGIC) or file.read(len(_MAGIC)) != _MAGIC:
-        raise BrokenSealError("it is no seal")
+        raise BrokenChecksumsError("it is no file of checksums")
     total = hashlib.sha256(_MAGIC)
     left = end - len(_MAGIC)
     while left:
         data = file.read(min(left, _CHUNK_BYTES))
         if not data:
-            raise BrokenSealError("it has become shorter")
+            raise BrokenChecksumsError("it has become shorter")
         total.update(data)
         left -= len(data)
     tail = file.read(_END.size)
     total.update(tail[:16])
     if total.digest() != tail[16:]:
-        raise BrokenSealError("it is not what was written")
+        raise BrokenChecksumsError("it is not what was written")
     return int(_END.unpack(tail)[0]), end
 
 
@@ -125,11 +125,11 @@ def _records(file: BinaryIO, end: int) -> Iterator[Entry | Group]:
     while at < end:
         (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
         if length > _LONGEST_RECORD:
-            raise BrokenSealError("a record is too long")
+            raise BrokenChecksumsError("a record is too long")
         try:
             yield _decode(file.read(length))
         except msgspec.MsgspecError as error:
-            raise BrokenSealError(str(error)) from None
+            raise BrokenChecksumsError(str(error)) from None
         at += _LENGTH.size + length
 
 
@@ -178,7 +178,7 @@ class _Comparison:
         os.close(self._directory)
         self._directory = None
         for name in sorted(self._left):
-            self._tell(name, "it was not there when the seal was made")
+            self._tell(name, "it was not there when the checksums were made")
         self._left = set()
 
     def _entry(self, directory: int, wanted: Entry) -> None:

@@ -171,10 +171,10 @@ class AsyncFiles:
         await self._agent.call(request, timeout_s=timeout_s, slow=True)
         return await self.stat(to, user=user)
 
-    async def remove(
+    async def delete(
         self, path: GuestPath, *, timeout_s: float | None = _LONG_S, user: str | None = None
     ) -> None:
-        """Remove a file, or a directory with all its content.
+        """Delete a file, or a directory with all its content.
 
         Args:
             path: The file or directory.

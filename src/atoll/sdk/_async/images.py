@@ -103,7 +103,7 @@ class AsyncImages:
             )
 
     @staticmethod
-    async def remove(name: str) -> None:
+    async def delete(name: str) -> None:
         """Forget a name, and erase the image if that was its last name. Layers of other images stay.
 
         Raises:

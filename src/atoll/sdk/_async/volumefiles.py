@@ -179,8 +179,8 @@ class AsyncVolumeFiles:
             wanted = AttributesRequest(uid=uid, gid=gid, mode=mode)
             return await link.call("POST", self._path("entry", path), VolumeEntry, wanted)
 
-    async def remove(self, path: GuestPath) -> None:
-        """Remove a file, or a directory with all its content. A symbolic link is removed itself.
+    async def delete(self, path: GuestPath) -> None:
+        """Delete a file, or a directory with all its content. A symbolic link is deleted itself.
 
         Raises:
             FileMissingError: Nothing has that path.

@@ -172,10 +172,10 @@ class Files:
         self._agent.call(request, timeout_s=timeout_s, slow=True)
         return self.stat(to, user=user)
 
-    def remove(
+    def delete(
         self, path: GuestPath, *, timeout_s: float | None = _LONG_S, user: str | None = None
     ) -> None:
-        """Remove a file, or a directory with all its content.
+        """Delete a file, or a directory with all its content.
 
         Args:
             path: The file or directory.

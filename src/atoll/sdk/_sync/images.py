@@ -104,7 +104,7 @@ class Images:
             )
 
     @staticmethod
-    def remove(name: str) -> None:
+    def delete(name: str) -> None:
         """Forget a name, and erase the image if that was its last name. Layers of other images stay.
 
         Raises:

@@ -180,8 +180,8 @@ class VolumeFiles:
             wanted = AttributesRequest(uid=uid, gid=gid, mode=mode)
             return link.call("POST", self._path("entry", path), VolumeEntry, wanted)
 
-    def remove(self, path: GuestPath) -> None:
-        """Remove a file, or a directory with all its content. A symbolic link is removed itself.
+    def delete(self, path: GuestPath) -> None:
+        """Delete a file, or a directory with all its content. A symbolic link is deleted itself.
 
         Raises:
             FileMissingError: Nothing has that path.

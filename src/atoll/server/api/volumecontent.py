@@ -100,7 +100,7 @@ async def _set_attributes(request: Request, files: AsyncVolumeFiles) -> Response
 
 
 async def _remove(request: Request, files: AsyncVolumeFiles) -> Response:
-    await files.remove(_path(request))
+    await files.delete(_path(request))
     return no_content()
 
 

@@ -251,7 +251,7 @@ class Sleep:
             raise
         sandbox.running, sandbox.link = None, running.link
         running.leave(hang_up=not briefly)
-        return partial(_end_and_seal, self._parts, running, memory.place, sandbox.row, briefly=briefly)
+        return partial(_end_and_checksum, self._parts, running, memory.place, sandbox.row, briefly=briefly)
 
     async def _undo_suspend(
         self, sandbox: Sandbox, running: RunningMachine, memory: Memory, *, paused: bool
@@ -343,12 +343,12 @@ class Sleep:
             await self._starts.boot(sandbox, columns)
 
 
-async def _end_and_seal(
+async def _end_and_checksum(
     parts: Parts, running: RunningMachine, checkpoint: Path, row: SandboxRow, *, briefly: bool
 ) -> None:
     """End the machine of a sandbox that now sleeps. At the same time, compute its memory's checksums."""
     machines = parts.running_machines
-    await asyncio.gather(machines.end(running), machines.seal(checkpoint, row.sandbox_id))
+    await asyncio.gather(machines.end(running), machines.write_checksums(checkpoint, row.sandbox_id))
     if not briefly:
         machines.prestarted_machines.expect(parts.plan(row))
 

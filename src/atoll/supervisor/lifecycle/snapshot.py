@@ -132,7 +132,7 @@ class Snapshots:
                     sandbox, aside / "checkpoint", layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=True
                 )
                 await self._checkpoints.assert_lives(sandbox)
-                await asyncio.to_thread(self._parts.running_machines.seals.seal, aside / "checkpoint")
+                await asyncio.to_thread(self._parts.running_machines.checksums.write, aside / "checkpoint")
                 await asyncio.to_thread(_make_durable, aside, final)
                 row = await self._row(sandbox.row, capture, snapshot_id)
                 row = row.but(name=name, comment=comment, build_id=build_id)

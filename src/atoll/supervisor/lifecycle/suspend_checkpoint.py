@@ -64,7 +64,7 @@ class Memory:
         if durable:
             # A checkpoint that contains the engine's disk must have its checksum before the previous one
             # goes.
-            early = self._parts.running_machines.seals.seal if self._engine_disk else None
+            early = self._parts.running_machines.checksums.write if self._engine_disk else None
             await asyncio.to_thread(_make_durable, self.aside, running.disk, early)
         else:
             note_boot(self.aside)
@@ -89,8 +89,8 @@ class Memory:
             _log.warning("the hard links in %s are not settled yet: %s", disk, error)
 
 
-def _make_durable(aside: Path, disk: Path, seal: Callable[[Path], None] | None) -> None:
+def _make_durable(aside: Path, disk: Path, write_checksums: Callable[[Path], None] | None) -> None:
     """Flush a checkpoint, and all that its guest has written, to the disk."""
-    if seal is not None:
-        seal(aside)
+    if write_checksums is not None:
+        write_checksums(aside)
     sync_tree(disk)

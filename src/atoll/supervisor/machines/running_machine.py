@@ -30,7 +30,7 @@ from atoll.supervisor.machines.prestarted import PrestartedDiedError, Prestarted
 from atoll.supervisor.machines.uplinks import uplink_of
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.rows import SandboxRow
-from atoll.supervisor.storage.checksums import Seals
+from atoll.supervisor.storage.checksums import CheckpointChecksums
 from atoll.supervisor.storage.programs import AGENT_ARGV, Programs
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class RunningMachines:
         self.prestarted_machines = prestarted_machines
         self._owned: dict[str, Path] = {}
         self._stuck: dict[Path, Machine | PrestartedMachine] = {}
-        self.seals = Seals()
+        self.checksums = CheckpointChecksums()
 
     def machine_ids(self) -> set[str]:
         """The ids of machines that run, are being started, or are kept ready."""
@@ -253,9 +253,11 @@ class RunningMachines:
         self._owned[machine_id] = plan.disk
         try:
             await link.set_rate(plan.limits.network_mib_s)
-            machine_plan, sealed = await to_the_end(asyncio.to_thread(self._prepare, plan, machine_id, link))
+            machine_plan, has_checksums = await to_the_end(
+                asyncio.to_thread(self._prepare, plan, machine_id, link)
+            )
             start = self._started(plan, machine_plan, link, prestarted)
-            machine = await self._whole(plan.checkpoint if sealed else None, start)
+            machine = await self._whole(plan.checkpoint if has_checksums else None, start)
         except BaseException:
             if prestarted is not None:
                 await to_the_end(self._kill(prestarted, plan.disk))
@@ -306,21 +308,21 @@ class RunningMachines:
             except EngineError as error:
                 raise PrestartedDiedError(error.message, hint=error.hint) from error
 
-    async def seal(self, checkpoint: Path, sandbox_id: str) -> None:
+    async def write_checksums(self, checkpoint: Path, sandbox_id: str) -> None:
         """Write the checksums of a sleeping sandbox's memory.
 
         Without them it can be used, but not checked.
         """
         try:
-            await asyncio.to_thread(self.seals.seal, checkpoint)
+            await asyncio.to_thread(self.checksums.write, checkpoint)
         except OSError as error:
-            _log.warning("the memory of sandbox %s is not sealed: %s", sandbox_id, error)
+            _log.warning("the memory of sandbox %s has no checksums: %s", sandbox_id, error)
 
-    async def _whole(self, sealed: Path | None, start: Coroutine[Any, Any, Machine]) -> Machine:
+    async def _whole(self, checkpoint: Path | None, start: Coroutine[Any, Any, Machine]) -> Machine:
         """Start a machine. Meanwhile, check the memory that it is restored from against its checksums."""
-        if sealed is None:
+        if checkpoint is None:
             return await start
-        check = asyncio.create_task(asyncio.to_thread(self.seals.check, sealed, small=False))
+        check = asyncio.create_task(asyncio.to_thread(self.checksums.check, checkpoint, small=False))
         try:
             machine = await start
         except BaseException:
@@ -420,9 +422,11 @@ class RunningMachines:
 
     def _prepare(self, plan: RunPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:
         """Mount the disk. Returns what to start on it, and whether its memory has checksums."""
-        sealed = plan.checkpoint is not None and self.seals.check(plan.checkpoint, small=True)
+        has_checksums = plan.checkpoint is not None and self.checksums.check(plan.checkpoint, small=True)
         machine_plan = self._machine_plan(plan, machine_id, self._root(plan), link)
-        return msgspec.structs.replace(machine_plan, growth=growth_at_start(self._layers, plan)), sealed
+        return msgspec.structs.replace(
+            machine_plan, growth=growth_at_start(self._layers, plan)
+        ), has_checksums
 
     def _root(self, plan: RunPlan) -> Path:
         if not plan.image:
@@ -437,7 +441,7 @@ class RunningMachines:
         if len(plan.image) > 1:
             raise HostError(
                 "the image was pulled as layers to be mounted, which the engine's own disks cannot use",
-                hint="remove it with `atoll image rm`, and pull it again",
+                hint="remove it with `atoll image delete`, and pull it again",
             )
         return plan.image[0].resolve()
 

@@ -21,7 +21,7 @@ from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.state.leases import length_after_use
 from atoll.supervisor.state.registry import Sandbox, with_losses
 from atoll.supervisor.state.rows import OperationRow, SandboxRow
-from atoll.supervisor.storage.checksums import SEAL
+from atoll.supervisor.storage.checksums import CHECKSUMS_FILE
 from atoll.supervisor.storage.consistency import same_instant
 from atoll.supervisor.storage.trash import erase_stale
 from atoll.types import SandboxState
@@ -184,7 +184,7 @@ class Reconcile:
         elif row.state == "suspended" and begun is not None and begun.kind == "wake":
             await self._finish_waking(sandbox, begun)
         elif row.state == "suspended" and begun is not None and begun.kind == "suspend":
-            await self._parts.running_machines.seal(
+            await self._parts.running_machines.write_checksums(
                 self._parts.paths.checkpoint(row.sandbox_id), row.sandbox_id
             )
 
@@ -195,7 +195,7 @@ class Reconcile:
         """
         checkpoint = self._parts.paths.checkpoint(row.sandbox_id)
         aside = checkpoint.with_name("checkpoint.new")
-        if row.engine_disk and not checkpoint.exists() and (aside / SEAL).is_file():
+        if row.engine_disk and not checkpoint.exists() and (aside / CHECKSUMS_FILE).is_file():
             os.rename(aside, checkpoint)
 
     async def _finish_waking(self, sandbox: Sandbox, begun: OperationRow) -> None:
@@ -225,7 +225,7 @@ class Reconcile:
             await running.alive(self._parts.agents.first(running.link, woken_init(row)), row.sandbox_id)
             await running.link.reset_connections(read_flows(checkpoint))
             # The interrupted wake may not have finished this check.
-            await asyncio.to_thread(self._parts.running_machines.seals.check, checkpoint, small=False)
+            await asyncio.to_thread(self._parts.running_machines.checksums.check, checkpoint, small=False)
             lease = self._parts.leases.woken(sandbox.row, length_after_use(row.lifecycle))
             await self._parts.take_up(
                 sandbox, running, generation=row.generation, reason=None, durable=True, freeing=True, **lease

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from atoll.errors import AtollError
-from atoll.host import SealedTree, TreeSeals
+from atoll.host import CheckedTree, TreeChecksums
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.stored_trees import StoredTrees
 
@@ -36,7 +36,7 @@ class BackgroundChecksums:
         self._bytes_s = bytes_s
         self._look_s = look_s
         self._done: set[Path] = set()
-        self._making: asyncio.Task[SealedTree] | None = None
+        self._making: asyncio.Task[CheckedTree] | None = None
         self._stops = 0
 
     def start(self) -> None:
@@ -67,17 +67,17 @@ class BackgroundChecksums:
             due = self._due()
             for tree in sorted(due & before):
                 if not self._stops and tree in self._due():
-                    await self._seal(tree)
+                    await self._write(tree)
             before = due
 
     def _due(self) -> set[Path]:
         needed = self._trees.all()
         self._done &= needed
-        self._done |= {tree for tree in needed - self._done if TreeSeals(tree.parent).has(tree.name)}
+        self._done |= {tree for tree in needed - self._done if TreeChecksums(tree.parent).has(tree.name)}
         return needed - self._done
 
-    async def _seal(self, tree: Path) -> None:
-        self._making = asyncio.create_task(TreeSeals(tree.parent).make(tree.name, bytes_s=self._bytes_s))
+    async def _write(self, tree: Path) -> None:
+        self._making = asyncio.create_task(TreeChecksums(tree.parent).make(tree.name, bytes_s=self._bytes_s))
         try:
             await asyncio.wait({self._making})
             if not self._making.cancelled():
@@ -87,7 +87,7 @@ class BackgroundChecksums:
             await asyncio.wait({self._making})
             self._making = None
 
-    def _note(self, tree: Path, made: asyncio.Task[SealedTree]) -> None:
+    def _note(self, tree: Path, made: asyncio.Task[CheckedTree]) -> None:
         # A tree that fails is tried again by the next supervisor, and by each verification.
         self._done.add(tree)
         error = made.exception()
@@ -96,4 +96,4 @@ class BackgroundChecksums:
         if error is not None or made.result().damaged:
             why = error or made.result().damages[0].what
             if tree.is_dir():
-                _log.warning("%s cannot be sealed: %s", tree, why)
+                _log.warning("no checksums of %s: %s", tree, why)

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from atoll.errors import DamagedError
-from atoll.host import SealedTree, boot_id, write_atomically
+from atoll.host import CheckedTree, boot_id, write_atomically
 from atoll.types import Damage
 
-SEAL = "seal.json"
+CHECKSUMS_FILE = "seal.json"
 BOOT = "boot"
 _BLOCK_BYTES = 1 << 20
 # Of a larger file, only its ends and every 16th block are read: reading all of it would take as long as the
@@ -27,29 +27,29 @@ _SMALL_BYTES = 4 << 20
 _KNOWN_MOST = 4096
 
 
-class Seal(msgspec.Struct, frozen=True):
+class FileChecksums(msgspec.Struct, frozen=True):
     """Size and CRC-32 of each file, by its name."""
 
     files: dict[str, tuple[int, int]]
 
 
-class Seals:
+class CheckpointChecksums:
     """Writes and checks checksums. A file that was good once is read again only after it has changed."""
 
     def __init__(self) -> None:
         self._whole: dict[tuple[int, int, int, int], int] = {}
 
-    def seal(self, checkpoint: Path) -> None:
+    def write(self, checkpoint: Path) -> None:
         """Write the checksums of a checkpoint's files to the disk, unless it has them already. Blocks.
 
         Raises:
             OSError: The disk is full or broken.
         """
-        if (checkpoint / SEAL).exists():
+        if (checkpoint / CHECKSUMS_FILE).exists():
             return
         files = {path.name: (path.stat().st_size, _sum(path)) for path in _files(checkpoint)}
         # An incomplete list of checksums would reject a memory that is intact.
-        write_atomically(checkpoint / SEAL, msgspec.json.encode(Seal(files)))
+        write_atomically(checkpoint / CHECKSUMS_FILE, msgspec.json.encode(FileChecksums(files)))
 
     def check(self, checkpoint: Path, *, small: bool) -> bool:
         """Compare either the small or the big files of a checkpoint with its checksums. Blocks.
@@ -61,18 +61,18 @@ class Seals:
             DamagedError: A file is missing, or has changed.
         """
         try:
-            seal = msgspec.json.decode((checkpoint / SEAL).read_bytes(), type=Seal)
+            checksums = msgspec.json.decode((checkpoint / CHECKSUMS_FILE).read_bytes(), type=FileChecksums)
         except FileNotFoundError:
             _check_boot(checkpoint)
             return False
         except (OSError, ValueError) as error:
-            raise _damaged(checkpoint / SEAL, str(error)) from None
-        for name, (size, wanted) in seal.files.items():
+            raise _damaged(checkpoint / CHECKSUMS_FILE, str(error)) from None
+        for name, (size, wanted) in checksums.files.items():
             if (size <= _SMALL_BYTES) == small:
                 self._compare(checkpoint / name, size, wanted)
         return True
 
-    def examine(self, checkpoint: Path, came: Callable[[int], None]) -> SealedTree | None:
+    def examine(self, checkpoint: Path, came: Callable[[int], None]) -> CheckedTree | None:
         """Compare all files of a checkpoint with its checksums, reading them from the disk. Blocks.
 
         Returns None if it has no checksums.
@@ -84,20 +84,25 @@ class Seals:
             OSError: The checksums cannot be read.
         """
         try:
-            seal = msgspec.json.decode((checkpoint / SEAL).read_bytes(), type=Seal)
+            checksums = msgspec.json.decode((checkpoint / CHECKSUMS_FILE).read_bytes(), type=FileChecksums)
         except FileNotFoundError:
             if checkpoint.is_dir():
                 return None
-            return SealedTree(0, 0, [Damage(path=".", what="it is missing")], 1)
+            return CheckedTree(0, 0, [Damage(path=".", what="it is missing")], 1)
         except ValueError as error:
-            return SealedTree(0, 0, [Damage(path=SEAL, what=f"the seal itself is damaged: {error}")], 1)
+            return CheckedTree(
+                0,
+                0,
+                [Damage(path=CHECKSUMS_FILE, what=f"the file of checksums itself is damaged: {error}")],
+                1,
+            )
         done, damages = 0, []
-        for name, (size, wanted) in seal.files.items():
+        for name, (size, wanted) in checksums.files.items():
             if what := _difference(checkpoint / name, size, wanted):
                 damages.append(Damage(path=name, what=what))
             done += size
             came(done)
-        return SealedTree(len(seal.files), done, damages, len(damages))
+        return CheckedTree(len(checksums.files), done, damages, len(damages))
 
     def _compare(self, path: Path, size: int, wanted: int) -> None:
         try:
@@ -154,7 +159,7 @@ def _damaged(path: Path, how: str) -> DamagedError:
 
 def _files(checkpoint: Path) -> Iterator[Path]:
     for path in sorted(checkpoint.iterdir()):
-        if path.is_file() and path.name != SEAL and not path.name.startswith("."):
+        if path.is_file() and path.name != CHECKSUMS_FILE and not path.name.startswith("."):
             yield path
 
 

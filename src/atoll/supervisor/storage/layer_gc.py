@@ -37,6 +37,6 @@ class LayerGC:
             self._registry.merges.forget_but(used)
             unused = sorted(set(self._layers.ids()) - used)
             taken = [self._trash.take(self._layers.path(layer_id)) for layer_id in unused]
-            self._layers.seals.drop(unused)
+            self._layers.checksums.drop(unused)
         if wait:
             await asyncio.gather(*(erasing for erasing in taken if erasing is not None))

@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from atoll.errors import UnsupportedError
-from atoll.host import SealedTree, TreeSeals, to_the_end, tree_bytes
+from atoll.host import CheckedTree, TreeChecksums, to_the_end, tree_bytes
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.storage.background_checksums import BackgroundChecksums
-from atoll.supervisor.storage.checksums import PARTLY_BYTES, Seals
+from atoll.supervisor.storage.checksums import PARTLY_BYTES, CheckpointChecksums
 from atoll.supervisor.storage.layer_gc import LayerGC
 from atoll.supervisor.storage.stored_trees import StoredTrees
 from atoll.types import Progress, VerifiedPart, VerifyReport
@@ -39,18 +39,22 @@ class Verification:
 
     Args:
         trees: The trees to verify.
-        seals: The checksums of checkpoints.
+        checksums: The checksums of checkpoints.
         layer_gc: Afterwards erases layers that were removed meanwhile.
-        sealing: The background checksums, which pause meanwhile.
+        background: The background checksums, which pause meanwhile.
     """
 
     def __init__(
-        self, trees: StoredTrees, seals: Seals, layer_gc: LayerGC, sealing: BackgroundChecksums
+        self,
+        trees: StoredTrees,
+        checksums: CheckpointChecksums,
+        layer_gc: LayerGC,
+        background: BackgroundChecksums,
     ) -> None:
         self._trees = trees
-        self._seals = seals
+        self._checksums = checksums
         self._layer_gc = layer_gc
-        self._background_checksums = sealing
+        self._background_checksums = background
         self._turn = asyncio.Lock()
 
     async def verify(self, refs: Sequence[str], report: Report) -> VerifyReport:
@@ -94,11 +98,11 @@ class Verification:
         if images is None:
             raise UnsupportedError(
                 "in this home, where the engine keeps disks, it makes mount points in the files of an image",
-                hint="pull the image again if it is damaged: `atoll image rm`, then `atoll image pull`",
+                hint="pull the image again if it is damaged: `atoll image delete`, then `atoll image pull`",
             )
         async with self._turn, self._background_checksums.stopped():
             trees = await asyncio.to_thread(images.trees, names)
-            sizes = {tree: TreeSeals(tree.parent).size_bytes(tree.name) for tree in trees}
+            sizes = {tree: TreeChecksums(tree.parent).size_bytes(tree.name) for tree in trees}
             steps = _Steps(report, sum(sizes.values()))
             parts = []
             for tree, users in trees.items():
@@ -127,32 +131,32 @@ class Verification:
     def _sizes(self, memories: Iterable[_Memory], layers: Iterable[str]) -> dict[str, int]:
         """How much there is to read."""
         sizes = {one.name: tree_bytes(one.place) if one.place.is_dir() else 0 for one in memories}
-        seals = self._trees.layers.seals
+        checksums = self._trees.layers.checksums
         for layer_id in layers:
-            sizes[layer_id] = seals.size_bytes(layer_id) or (
+            sizes[layer_id] = checksums.size_bytes(layer_id) or (
                 self._trees.layers.size_bytes(layer_id) if self._trees.layers.path(layer_id).is_dir() else 0
             )
         return sizes
 
     async def _memory(self, memory: _Memory, came: Callable[[int], None]) -> VerifiedPart | None:
         """The result for a memory; None if it was removed meanwhile."""
-        seals = self._seals
+        checksums = self._checksums
         loop = asyncio.get_running_loop()
 
         def came_there(count: int) -> None:
             loop.call_soon_threadsafe(came, count)
 
-        found = await asyncio.to_thread(seals.examine, memory.place, came_there)
+        found = await asyncio.to_thread(checksums.examine, memory.place, came_there)
         if not memory.kept():
             return None
-        sealed = found is None
+        recorded = found is None
         if found is None:
-            await asyncio.to_thread(seals.seal, memory.place)
-            found = SealedTree(0, 0)
+            await asyncio.to_thread(checksums.write, memory.place)
+            found = CheckedTree(0, 0)
         if memory.whole and not found.damaged:
             part = await self._tree("memory", memory.place, [memory.name], came)
             return msgspec.structs.replace(part, name=memory.name) if memory.kept() else None
-        return _part("memory", memory.name, memory.place, found, sealed=sealed, users=[memory.name])
+        return _part("memory", memory.name, memory.place, found, recorded=recorded, users=[memory.name])
 
     async def _tree(
         self,
@@ -161,11 +165,11 @@ class Verification:
         users: list[str],
         came: Callable[[int], None],
     ) -> VerifiedPart:
-        seals = TreeSeals(tree.parent)
-        sealed = not seals.has(tree.name)
-        found = await (seals.make if sealed else seals.check)(tree.name, came=came)
+        checksums = TreeChecksums(tree.parent)
+        recorded = not checksums.has(tree.name)
+        found = await (checksums.make if recorded else checksums.check)(tree.name, came=came)
         name = tree.name if tree.name != "rootfs" else tree.parent.name
-        return _part(kind, name, tree, found, sealed=sealed, users=users)
+        return _part(kind, name, tree, found, recorded=recorded, users=users)
 
     def _snapshot(self, row: SnapshotRow) -> _Memory:
         def kept() -> bool:
@@ -215,16 +219,16 @@ def _part(
     kind: Literal["memory", "layer", "image"],
     name: str,
     place: Path,
-    found: SealedTree,
+    found: CheckedTree,
     *,
-    sealed: bool,
+    recorded: bool,
     users: list[str],
 ) -> VerifiedPart:
     return VerifiedPart(
         kind=kind,
         name=name,
         path=str(place),
-        state="damaged" if found.damaged else "sealed" if sealed else "whole",
+        state="damaged" if found.damaged else "recorded" if recorded else "whole",
         files=found.entries,
         size_bytes=found.size_bytes,
         needed_by=users,

@@ -1,4 +1,4 @@
-"""Seals of checkpoints."""
+"""CheckpointChecksums of checkpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import DamagedError
-from atoll.supervisor.storage.checksums import Seals
+from atoll.supervisor.storage.checksums import CheckpointChecksums
 
 MIB = 1 << 20
 
@@ -16,30 +16,32 @@ MIB = 1 << 20
 def test_one_changed_byte_anywhere_in_the_pages_is_found(tmp_path: Path, at: int) -> None:
     pages = tmp_path / "pages.img"
     pages.write_bytes(bytes(9 * MIB))
-    Seals().seal(tmp_path)
-    Seals().check(tmp_path, small=False)
+    CheckpointChecksums().write(tmp_path)
+    CheckpointChecksums().check(tmp_path, small=False)
     with pages.open("r+b") as file:
         file.seek(at)
         file.write(b"x")
-    Seals().check(tmp_path, small=True)
+    CheckpointChecksums().check(tmp_path, small=True)
     with pytest.raises(DamagedError, match="content has changed"):
-        Seals().check(tmp_path, small=False)
+        CheckpointChecksums().check(tmp_path, small=False)
 
 
-def test_a_damaged_seal_is_no_licence(tmp_path: Path) -> None:
+def test_damaged_checksums_are_no_licence(tmp_path: Path) -> None:
     (tmp_path / "checkpoint.img").write_bytes(b"state")
-    Seals().seal(tmp_path)
+    CheckpointChecksums().write(tmp_path)
     (tmp_path / "seal.json").write_bytes(b"{")
     with pytest.raises(DamagedError):
-        Seals().check(tmp_path, small=True)
+        CheckpointChecksums().check(tmp_path, small=True)
 
 
-def test_what_a_file_was_when_it_was_sealed_counts_not_what_it_is_when_sealed_again(tmp_path: Path) -> None:
+def test_what_a_file_was_when_it_was_recorded_counts_not_what_it_is_when_recorded_again(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "checkpoint.img").write_bytes(b"state")
-    seals = Seals()
-    seals.seal(tmp_path)
-    seals.check(tmp_path, small=True)
+    checksums = CheckpointChecksums()
+    checksums.write(tmp_path)
+    checksums.check(tmp_path, small=True)
     (tmp_path / "checkpoint.img").write_bytes(b"other")
-    seals.seal(tmp_path)
+    checksums.write(tmp_path)
     with pytest.raises(DamagedError):
-        seals.check(tmp_path, small=True)
+        checksums.check(tmp_path, small=True)

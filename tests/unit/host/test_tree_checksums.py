@@ -7,16 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from atoll.host import BrokenSealError, Pace, SealedTree, check_seal, sealed_bytes, write_seal
+from atoll.host import (
+    BrokenChecksumsError,
+    CheckedTree,
+    Pace,
+    checksummed_bytes,
+    verify_checksums,
+    write_checksums,
+)
 
 MIB = 1 << 20
 
 
-class Sealed:
-    """A tree with something of each kind that a guest can leave in one, and its seal."""
+class Checksummed:
+    """A tree with something of each kind that a guest can leave in one, and its checksums."""
 
     def __init__(self, place: Path) -> None:
-        self.tree, self.seal = place / "tree", place / "seal"
+        self.tree, self.checksums = place / "tree", place / "checksums"
         (self.tree / "deep" / "deeper").mkdir(parents=True)
         self.file = self.tree / "deep" / "deeper" / "file"
         self.file.write_bytes(b"content" * 1000)
@@ -35,10 +42,10 @@ class Sealed:
             file.truncate(3 * MIB)
             file.seek(2 * MIB)
             file.write(b"here")
-        self.made = write_seal(self.tree, self.seal, Pace())
+        self.made = write_checksums(self.tree, self.checksums, Pace())
 
-    def check(self) -> SealedTree:
-        return check_seal(self.tree, self.seal, Pace())
+    def check(self) -> CheckedTree:
+        return verify_checksums(self.tree, self.checksums, Pace())
 
     def flip(self, path: Path, at: int) -> None:
         """Change a byte as a failing disk does: times stay."""
@@ -52,43 +59,46 @@ class Sealed:
 
 
 @pytest.fixture
-def sealed(tmp_path: Path) -> Sealed:
-    return Sealed(tmp_path)
+def kept(tmp_path: Path) -> Checksummed:
+    return Checksummed(tmp_path)
 
 
-def test_a_tree_that_nobody_touched_is_whole(sealed: Sealed) -> None:
-    result = sealed.check()
-    assert (result.entries, result.damages) == (sealed.made.entries, [])
+def test_a_tree_that_nobody_touched_is_whole(kept: Checksummed) -> None:
+    result = kept.check()
+    assert (result.entries, result.damages) == (kept.made.entries, [])
     assert result.entries == 12
-    assert sealed_bytes(sealed.seal) == sealed.made.size_bytes == result.size_bytes
+    assert checksummed_bytes(kept.checksums) == kept.made.size_bytes == result.size_bytes
 
 
-def test_a_flipped_byte_is_found_and_its_file_named(sealed: Sealed) -> None:
-    sealed.flip(sealed.file, 3000)
-    (damage,) = sealed.check().damages
+def test_a_flipped_byte_is_found_and_its_file_named(kept: Checksummed) -> None:
+    kept.flip(kept.file, 3000)
+    (damage,) = kept.check().damages
     assert (damage.path, damage.what) == ("deep/deeper/file", "its content has changed")
 
 
-def test_a_flipped_byte_behind_a_hole_is_found_and_a_filled_hole_is_none(sealed: Sealed) -> None:
-    times = os.stat(sealed.tree / "sparse")
-    with (sealed.tree / "sparse").open("r+b") as file:
+def test_a_flipped_byte_behind_a_hole_is_found_and_a_filled_hole_is_none(kept: Checksummed) -> None:
+    times = os.stat(kept.tree / "sparse")
+    with (kept.tree / "sparse").open("r+b") as file:
         file.write(bytes(MIB))
-    os.utime(sealed.tree / "sparse", ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert sealed.check().damages == []
-    sealed.flip(sealed.tree / "sparse", 2 * MIB + 1)
-    assert [damage.path for damage in sealed.check().damages] == ["sparse"]
+    os.utime(kept.tree / "sparse", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert kept.check().damages == []
+    kept.flip(kept.tree / "sparse", 2 * MIB + 1)
+    assert [damage.path for damage in kept.check().damages] == ["sparse"]
 
 
-def _rename_over(sealed: Sealed) -> None:
-    (sealed.tree / "new").write_bytes(b"content" * 1000)
-    os.rename(sealed.tree / "new", sealed.tree / "deep" / "two")
+def _rename_over(kept: Checksummed) -> None:
+    (kept.tree / "new").write_bytes(b"content" * 1000)
+    os.rename(kept.tree / "new", kept.tree / "deep" / "two")
 
 
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
         (lambda s: s.file.unlink(), "deep/deeper/file: it is missing"),
-        (lambda s: (s.tree / "deep" / "more").touch(), "deep/more: it was not there when the seal was made"),
+        (
+            lambda s: (s.tree / "deep" / "more").touch(),
+            "deep/more: it was not there when the checksums were made",
+        ),
         (lambda s: os.truncate(s.file, 5), "deep/deeper/file: it has 5 bytes instead of 7000"),
         (lambda s: (s.tree / "locked").chmod(0o644), "locked: its mode is 0644 instead of 0"),
         (lambda s: os.utime(s.odd, ns=(0, 0)), "new\nline\\xff: its time of change is another"),
@@ -100,42 +110,44 @@ def _rename_over(sealed: Sealed) -> None:
         (lambda s: s.tree.chmod(0o700), ".: its mode is 0700"),
     ],
 )
-def test_what_is_not_as_it_was_is_named(sealed: Sealed, harm: Callable[[Sealed], object], told: str) -> None:
-    harm(sealed)
-    damages = [f"{damage.path}: {damage.what}" for damage in sealed.check().damages]
+def test_what_is_not_as_it_was_is_named(
+    kept: Checksummed, harm: Callable[[Checksummed], object], told: str
+) -> None:
+    harm(kept)
+    damages = [f"{damage.path}: {damage.what}" for damage in kept.check().damages]
     assert any(told in damage for damage in damages), damages
 
 
-def test_a_file_in_the_place_of_a_directory_is_told_once(sealed: Sealed) -> None:
-    (sealed.tree / "deep" / "deeper" / "file").unlink()
-    (sealed.tree / "deep" / "deeper").rmdir()
-    (sealed.tree / "deep" / "deeper").touch()
-    told = {damage.path: damage.what for damage in sealed.check().damages}
+def test_a_file_in_the_place_of_a_directory_is_told_once(kept: Checksummed) -> None:
+    (kept.tree / "deep" / "deeper" / "file").unlink()
+    (kept.tree / "deep" / "deeper").rmdir()
+    (kept.tree / "deep" / "deeper").touch()
+    told = {damage.path: damage.what for damage in kept.check().damages}
     assert told["deep/deeper"] == "it is a file instead of a directory"
     assert set(told) == {"deep", "deep/deeper"}
 
 
-def test_a_damaged_seal_says_nothing_of_the_tree(sealed: Sealed) -> None:
-    sealed.flip(sealed.seal, 300)
-    with pytest.raises(BrokenSealError):
-        sealed.check()
-    sealed.seal.write_bytes(sealed.seal.read_bytes()[:-40])
-    with pytest.raises(BrokenSealError):
-        sealed.check()
+def test_a_damaged_file_of_checksums_says_nothing_of_the_tree(kept: Checksummed) -> None:
+    kept.flip(kept.checksums, 300)
+    with pytest.raises(BrokenChecksumsError):
+        kept.check()
+    kept.checksums.write_bytes(kept.checksums.read_bytes()[:-40])
+    with pytest.raises(BrokenChecksumsError):
+        kept.check()
 
 
 def test_of_many_damages_the_first_are_named_and_all_counted(tmp_path: Path) -> None:
     for number in range(300):
         (tmp_path / "tree" / str(number // 100)).mkdir(parents=True, exist_ok=True)
         (tmp_path / "tree" / str(number // 100) / str(number)).write_text("x")
-    write_seal(tmp_path / "tree", tmp_path / "seal", Pace())
+    write_checksums(tmp_path / "tree", tmp_path / "checksums", Pace())
     for path in (tmp_path / "tree").glob("*/*"):
         path.chmod(0)
-    result = check_seal(tmp_path / "tree", tmp_path / "seal", Pace())
+    result = verify_checksums(tmp_path / "tree", tmp_path / "checksums", Pace())
     assert (len(result.damages), result.damaged) == (100, 300)
 
 
-def test_a_tree_deeper_than_any_path_is_sealed_and_checked(tmp_path: Path) -> None:
+def test_a_tree_deeper_than_any_path_is_recorded_and_checked(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     here = os.open(tmp_path / "tree", os.O_RDONLY)
     for _ in range(600):
@@ -144,18 +156,18 @@ def test_a_tree_deeper_than_any_path_is_sealed_and_checked(tmp_path: Path) -> No
         os.close(here)
         here = deeper
     os.close(os.open("bottom", os.O_CREAT | os.O_WRONLY, dir_fd=here))
-    write_seal(tmp_path / "tree", tmp_path / "seal", Pace())
-    assert check_seal(tmp_path / "tree", tmp_path / "seal", Pace()).damages == []
+    write_checksums(tmp_path / "tree", tmp_path / "checksums", Pace())
+    assert verify_checksums(tmp_path / "tree", tmp_path / "checksums", Pace()).damages == []
     os.chmod("bottom", 0o111, dir_fd=here)
     os.close(here)
-    (damage,) = check_seal(tmp_path / "tree", tmp_path / "seal", Pace()).damages
+    (damage,) = verify_checksums(tmp_path / "tree", tmp_path / "checksums", Pace()).damages
     assert damage.path.endswith("level-level/bottom")
 
 
-def test_times_beyond_64_bits_of_nanoseconds_can_be_sealed(tmp_path: Path) -> None:
+def test_times_beyond_64_bits_of_nanoseconds_can_be_recorded(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     for name, time_s in (("late", 15_000_000_000), ("early", -2_000_000_000)):
         (tmp_path / "tree" / name).touch()
         os.utime(tmp_path / "tree" / name, ns=(0, time_s * 10**9 + 1))
-    write_seal(tmp_path / "tree", tmp_path / "seal", Pace())
-    assert check_seal(tmp_path / "tree", tmp_path / "seal", Pace()).damages == []
+    write_checksums(tmp_path / "tree", tmp_path / "checksums", Pace())
+    assert verify_checksums(tmp_path / "tree", tmp_path / "checksums", Pace()).damages == []
