@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,17 +35,45 @@ class Versions(msgspec.Struct, frozen=True):
     agent: str
 
 
-class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A sandbox.
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sandbox and its snapshots have in common: all that a machine needs to continue from them.
 
-    ``disk`` names the directory of its writable layer; ``stack`` the frozen layers below, top first.
-
-    - ``machine`` is the engine's record of its machine.
-    - ``link_id`` is the link that it has, or had while suspended.
-    - ``versions`` are those of the machine, or of a suspended sandbox's checkpoint.
+    - ``stack`` names the frozen layers of the disk, top first.
+    - ``versions`` are those of the machine, or of the checkpoint.
     - ``generation`` counts the machines that continued from one memory.
     - ``engine_disk`` says that the engine keeps the changes on the disk, and each checkpoint contains them.
       There are then no layers.
+    - ``volumes`` are the ids of volumes by the paths where they are mounted.
+    """
+
+    image: str
+    image_digest: str
+    stack: tuple[str, ...]
+    versions: Versions
+    generation: int
+    env: dict[str, str]
+    network: EgressPolicy
+    limits: Limits
+    trust_host_ca: bool
+    user: str
+    cwd: str
+    engine_disk: bool = False
+    start: bool = False
+    services: tuple[Service, ...] = ()
+    on_crash: OnCrash = "reboot"
+    volumes: dict[str, str] = {}
+    team: str | None = None
+
+    def setup(self) -> dict[str, Any]:
+        """These fields, for a row of the other kind."""
+        return {name: getattr(self, name) for name in Setup.__struct_fields__}
+
+
+class SandboxRow(Setup, frozen=True, kw_only=True):
+    """A sandbox. ``disk`` names the directory of its writable layer.
+
+    - ``machine`` is the engine's record of its machine.
+    - ``link_id`` is the link that it has, or had while suspended.
     - ``created_boot_s`` and ``ends_boot_s`` are its creation and its lease's end by the clock of the host's
       boot ``host_boot``, see ``Clock``.
     - ``relayering`` says that it sleeps only while it is moved to another layer.
@@ -53,34 +81,17 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
     sandbox_id: str
     name: str | None
-    image: str
-    image_digest: str
     state: SandboxState
     created_at: float
     changed_at: float
-    env: dict[str, str]
     metadata: dict[str, str]
-    network: EgressPolicy
-    limits: Limits
-    trust_host_ca: bool
-    user: str
-    cwd: str
     disk: str
-    stack: tuple[str, ...]
-    generation: int
     machine_uid: str
-    versions: Versions
-    engine_disk: bool = False
-    start: bool = False
-    services: tuple[Service, ...] = ()
-    on_crash: OnCrash = "reboot"
     lifecycle: Lifecycle = Lifecycle()
     started_at: float = 0.0
     stopped_at: float | None = None
     ends_at: float | None = None
     has_memory: bool = True
-    volumes: dict[str, str] = {}
-    team: str | None = None
     attributes: dict[str, str] = {}
     host_boot: str = ""
     created_boot_s: float = 0.0
@@ -103,38 +114,21 @@ class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
 
-class SnapshotRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot. ``stack`` is its disk, top first; its memory is in the directory of its id.
+class SnapshotRow(Setup, frozen=True, kw_only=True):
+    """A snapshot. Its memory, and a disk that the engine keeps, are in the directory of its id.
 
-    With ``engine_disk`` the disk is there too. ``changed_at`` is 0 until the row changes.
+    ``changed_at`` is 0 until the row changes.
     """
 
     snapshot_id: str
     name: str | None
     comment: str
-    image: str
-    image_digest: str
     sandbox_id: str
     parent_id: str | None
     created_at: float
     memory_bytes: int
     disk_bytes: int
     stopped_ms: float
-    stack: tuple[str, ...]
-    versions: Versions
-    generation: int
-    env: dict[str, str]
-    network: EgressPolicy
-    limits: Limits
-    trust_host_ca: bool
-    user: str
-    cwd: str
-    engine_disk: bool = False
-    start: bool = False
-    services: tuple[Service, ...] = ()
-    on_crash: OnCrash = "reboot"
-    volumes: dict[str, str] = {}
-    team: str | None = None
     build_id: str | None = None
     changed_at: float = 0.0
 
