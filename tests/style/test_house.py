@@ -13,6 +13,8 @@ FUNCTION_LINES = 60
 CLASS_LINES = 300
 PUBLIC_METHODS = 15
 PARAMETERS = 8
+# what a noun is made of is given to it by name
+PARTS = 12
 # what users hold in their hands, and the two calls that they make most; a home is a list of paths
 EXEMPT_CLASSES = {"Sandbox", "AsyncSandbox", "Home"}
 EXEMPT_FUNCTIONS = {"exec", "run"}
@@ -146,7 +148,8 @@ def test_functions_take_at_most_8_parameters() -> None:
         for node in there:
             if not isinstance(node, Function) or node.name in EXEMPT_FUNCTIONS or is_command(node):
                 continue
-            if len(parameters(node)) > PARAMETERS and not any(node in body for body in exempt):
+            most = PARTS if node.name == "__init__" and node.args.kwonlyargs else PARAMETERS
+            if len(parameters(node)) > most and not any(node in body for body in exempt):
                 broken.append(f"{path}: {node.name} takes {parameters(node)}")
     assert broken == []
 

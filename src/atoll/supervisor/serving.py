@@ -25,11 +25,12 @@ from atoll.images import Images, PullSettings, Stacking, ready_base
 from atoll.network import GATEWAY_ADDRESS, REFUSED, Links, can_shape
 from atoll.snapshots import Layers
 from atoll.supervisor.api import ApiServer, make_app
+from atoll.supervisor.assembly import Rooms
 from atoll.supervisor.idle import may_end_holder
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.programs import Programs, engines_by_version
-from atoll.supervisor.system import Rooms, System
+from atoll.supervisor.system import System
 
 _HOLDER_LOOK_S = 1.0
 _log = logging.getLogger(__name__)

@@ -210,7 +210,7 @@ def test_a_copy_that_a_thread_is_still_at_when_its_fork_fails_leaves_nothing(wha
     async def lived(world: World) -> None:
         sandbox_id, one = await _made(world)
         original = world.machine_of(sandbox_id)
-        makes = world.layers if what == "layers" else world.system.parts.running_machines
+        makes = world.layers if what == "layers" else world.system.running_machines
         make, begun, ended = getattr(makes, method), threading.Event(), threading.Event()
 
         def make_late(*arguments: object) -> object:

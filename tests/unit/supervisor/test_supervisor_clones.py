@@ -220,7 +220,7 @@ def test_a_name_that_a_fork_cannot_have_fails_all_before_anything_is_made(
 ) -> None:
     async def lived(world: World) -> None:
         sandbox_id, one = await _made(world, name="taken")
-        with world.system.parts.registry.reserve_sandbox_name("coming"):
+        with world.system.registry.reserve_sandbox_name("coming"):
             answer = await world.ask("POST", f"{one}/fork", {"count": 2, "names": names})
         assert answer.json["code"] == code
         assert "checkpoint" not in {call.method for call in world.host.calls}

@@ -43,13 +43,13 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
         dies = pytest.raises(Died) if step == "change" else contextlib.nullcontext()
         ended = world.host.hold("kill")
         with (
-            patch("atoll.supervisor.lifecycle.sleep.Sleep._undo_suspend", _nothing),
+            patch("atoll.supervisor.lifecycle.suspend.Suspends._undo", _nothing),
             patch("atoll.supervisor.state.operation_log.Operations._forget", _nothing),
             patch.object(system.registry, "change", _die) if step == "change" else contextlib.nullcontext(),
             patch("atoll.supervisor.machines.running_machine.RunningMachines.write_checksums", _nothing),
             dies,
         ):
-            await system.sleep.suspend(sandbox)
+            await system.suspends.suspend(sandbox)
         await world.crash()
         ended.set()
         await world.start()
@@ -170,12 +170,12 @@ async def _cut_a_waking_short(world: World, made: dict[str, str]) -> None:
     system = world.system
     with (
         patch("atoll.supervisor.machines.running_machine.RunningMachines.end", _nothing),
-        patch("atoll.supervisor.lifecycle.sleep.Sleep._put_back", _nothing),
+        patch("atoll.supervisor.lifecycle.restore.Restores._put_back", _nothing),
         patch("atoll.supervisor.state.operation_log.Operations._forget", _nothing),
-        patch.object(type(system.parts), "take_up", _die),
+        patch("atoll.supervisor.lifecycle.attachment.Attachment.take_up", _die),
         pytest.raises(Died),
     ):
-        await system.sleep.use(system.registry.sandbox(made["sandbox_id"]))
+        await system.wakes.use(system.registry.sandbox(made["sandbox_id"]))
     await world.crash()
 
 
@@ -252,13 +252,10 @@ async def test_an_error_while_a_sleeping_sandbox_is_looked_at_leaves_it_asleep(w
 async def test_a_machine_whose_adoption_fails_halfway_is_owned_by_nobody(world: World) -> None:
     made = await world.create()
     await world.crash()
-    with patch("atoll.supervisor.recovery.reconcile.thaw_or_end", side_effect=RuntimeError("odd")):
+    with patch("atoll.supervisor.recovery.adoption.thaw_or_end", side_effect=RuntimeError("odd")):
         await world.start()
     assert (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json["state"] == "crashed"
-    assert (
-        world.system.parts.running_machines.machine_ids()
-        == world.system.parts.running_machines.prestarted_machines.ids()
-    )
+    assert world.system.running_machines.machine_ids() == world.system.prestarted.ids()
 
 
 @pytest.mark.parametrize(("on_crash", "memory"), [("reboot", "booted"), ("rollback", "then"), ("stop", None)])
@@ -516,13 +513,13 @@ def test_a_disk_that_the_engine_keeps_has_an_instant_at_every_moment_of_a_suspen
             raise Died
 
         with (
-            patch("atoll.supervisor.lifecycle.sleep.Sleep._undo_suspend", _nothing),
+            patch("atoll.supervisor.lifecycle.suspend.Suspends._undo", _nothing),
             patch("atoll.supervisor.storage.checksums.CheckpointChecksums.write", die)
             if step == "checksums"
             else _dying_at(checkpoint),
             pytest.raises(Died),
         ):
-            await system.sleep.suspend(sandbox)
+            await system.suspends.suspend(sandbox)
         world.machine_of(made["sandbox_id"]).crash()
         await world.crash()
         await world.start()
@@ -564,7 +561,7 @@ async def test_a_memory_that_had_not_reached_the_disk_when_the_host_went_down_is
 async def test_what_is_in_the_trash_is_no_leftover_at_any_moment(world: World) -> None:
     stale = world.home.sandboxes / "stale"
     stale.mkdir()
-    erasing = world.system.parts.trash.take(stale)
+    erasing = world.system._storage.trash.take(stale)
     (aside,) = world.home.snapshots.iterdir()
     assert world.system.registry.pins.has(aside.name)
     assert erasing is not None

@@ -11,7 +11,7 @@ import pytest
 
 from atoll.errors import EngineError, HostError, NoSpaceError
 from atoll.host import Memory, remove_tree
-from atoll.supervisor.lifecycle.warm_pool import Warm
+from atoll.supervisor.lifecycle.warm_machine import Warm
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.rows import OperationRow, SnapshotRow

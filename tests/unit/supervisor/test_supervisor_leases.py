@@ -102,7 +102,7 @@ async def test_what_sleeps_is_woken_by_use_under_a_new_lease(world: World) -> No
         world.boot_s += 400
         await world.until(lambda: _state(world, made) == "suspended")
         sandbox = world.system.registry.sandbox(made["sandbox_id"])
-        await world.system.sleep.use(sandbox)
+        await world.system.wakes.use(sandbox)
         assert sandbox.row.ends_boot_s == world.boot_s + 300
     await world.ask("POST", _one(made, "/suspend"))
     await world.ask("POST", _one(made, "/resume"))
@@ -115,7 +115,7 @@ async def test_a_use_of_what_runs_changes_no_lease(world: World) -> None:
     sandbox = world.system.registry.sandbox(made["sandbox_id"])
     before = sandbox.row
     world.boot_s += 30
-    await world.system.sleep.use(sandbox)
+    await world.system.wakes.use(sandbox)
     assert sandbox.row is before
 
 
@@ -132,7 +132,7 @@ def test_what_is_to_sleep_on_is_woken_by_no_use_but_when_it_is_asked_for(state: 
         assert (await world.ask("POST", _one(made, "/wake"))).json["state"] == "running"
         world.machine_of(made["sandbox_id"]).crash()
         await world.until(lambda: sandbox.row.state == "crashed")
-        await world.system.sleep.use(sandbox)
+        await world.system.wakes.use(sandbox)
 
     test()
 

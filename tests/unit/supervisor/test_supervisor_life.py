@@ -136,10 +136,10 @@ async def test_what_a_guest_gets_while_it_is_thawed_for_a_moment_wakes_it_not(wo
     await asyncio.sleep(0.15)  # the first watch has looked
     assert sandbox.running is not None
     link.received += 1000
-    world.system.parts.watch_paused(sandbox, sandbox.running)
+    world.system._steps.traffic.watch(sandbox, sandbox.running)
     await asyncio.sleep(0.3)
     assert sandbox.row.state == "paused"
-    assert len(world.system._traffic._watches) == 1
+    assert len(world.system._steps.traffic._watched) == 1
 
 
 @in_world
@@ -225,7 +225,7 @@ async def test_a_kill_ends_a_hanging_operation(world: World) -> None:
     made = await world.create()
     released = world.host.hold("checkpoint")
     hanging = world.system.tasks.spawn(
-        world.system.sleep.suspend(world.system.registry.sandbox(made["sandbox_id"]))
+        world.system.suspends.suspend(world.system.registry.sandbox(made["sandbox_id"]))
     )
     await world.until(lambda: world.system.registry.sandbox(made["sandbox_id"]).lock.locked())
     killing = world.system.tasks.spawn(

@@ -80,7 +80,7 @@ async def test_the_room_on_a_disk_is_told_at_once_and_again_when_the_guest_asks(
     await world.until(lambda: machine.growth is not None)
     assert machine.growth is not None
     assert machine.growth.files == 200
-    upper = world.system.parts.paths.disk(made["sandbox_id"], "d1") / "upper"
+    upper = world.system.paths.disk(made["sandbox_id"], "d1") / "upper"
     (upper / "new").touch()
     assert machine.event_fd is not None
     os.eventfd_write(machine.event_fd, 1)

@@ -39,7 +39,7 @@ async def prestarted_of(world: World, *, but: FakePrestarted | None = None) -> F
     """The prestarted machine, when there is one; ``but`` is one that is not meant."""
 
     def others() -> list[FakePrestarted]:
-        if world.system.parts.running_machines.prestarted_machines._making:
+        if world.system.prestarted._making:
             return []
         return [one for one in world.host.prestarted_machines.values() if one is not but]
 
@@ -168,13 +168,13 @@ async def test_one_whose_sandbox_cannot_go_on_ends(world: World) -> None:
 
 @with_prestarted_machines
 async def test_none_is_made_or_kept_while_memory_is_short(world: World) -> None:
-    own = world.system.parts.running_machines.prestarted_machines
+    own = world.system.prestarted
     made = await world.create()
     with patch.object(own, "_memory", lambda: Memory(8 << 30, 1 << 20)):
         await world.asleep(made)
         await world.until(lambda: not own._making)
         assert not world.host.prestarted_machines
-    own.expect(world.system.parts.plan(world.system.registry.sandbox(made["sandbox_id"]).row))
+    own.expect(world.system._steps.plans.of(world.system.registry.sandbox(made["sandbox_id"]).row))
     prestarted = await prestarted_of(world)
     with patch.object(world.system.pool, "_memory", lambda: Memory(8 << 30, 1 << 20)):
         await world.system.pool.look_after_memory()
@@ -184,7 +184,7 @@ async def test_none_is_made_or_kept_while_memory_is_short(world: World) -> None:
 
 @with_prestarted_machines
 async def test_where_none_can_be_made_it_is_tried_again_after_a_while(world: World) -> None:
-    own = world.system.parts.running_machines.prestarted_machines
+    own = world.system.prestarted
     made = await world.create()
 
     async def waken(times: int) -> int:
@@ -244,9 +244,9 @@ async def test_one_that_is_made_when_the_supervisor_leaves_ends(world: World) ->
         await asyncio.sleep(0.05)
         go_on.set()
         await leaving
-        await world.until(lambda: not world.system.parts.running_machines.prestarted_machines._making)
+        await world.until(lambda: not world.system.prestarted._making)
     assert world.host.methods(prestarted.machine_id) == ["prestart", "kill_prestarted"]
-    assert world.system.parts.running_machines.prestarted_machines.ids() == set()
+    assert world.system.prestarted.ids() == set()
 
 
 def test_it_ends_with_the_supervisor() -> None:
@@ -268,7 +268,7 @@ async def test_what_is_left_of_a_prestarted_machine_that_does_not_end_is_for_gc(
     await world.asleep(await world.create())
     prestarted, prestarted_machines = (
         await prestarted_of(world),
-        world.system.parts.running_machines.prestarted_machines,
+        world.system.prestarted,
     )
     assert prestarted.machine_id in prestarted_machines.ids()
     with patch.object(FakePrestarted, "kill", side_effect=EngineError("it is stuck in the kernel")):
@@ -279,7 +279,7 @@ async def test_what_is_left_of_a_prestarted_machine_that_does_not_end_is_for_gc(
 @with_prestarted_machines
 async def test_a_sandbox_sleeps_whether_or_not_a_prestarted_can_be_thought_of(world: World) -> None:
     made = await world.create()
-    with patch.object(world.system.parts.images, "facts", side_effect=OSError(24, "Too many open files")):
+    with patch.object(world.system.images, "facts", side_effect=OSError(24, "Too many open files")):
         await world.asleep(made)
         await world.until(lambda: not world.host.machines)
     assert (await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/resume")).json["state"] == "running"

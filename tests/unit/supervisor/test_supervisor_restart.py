@@ -9,7 +9,6 @@ from unittest.mock import patch
 import pytest
 
 from atoll.errors import EngineError
-from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.settings import Settings
 from atoll.testing.fake_engine import FakeMachine
 from tests.unit.supervisor.world import FakeLink, World, in_world, in_world_of
@@ -47,7 +46,7 @@ async def test_a_paused_sandbox_is_still_paused_and_woken_by_traffic(world: Worl
 @in_world
 async def test_a_machine_that_was_frozen_just_before_the_crash_runs_as_its_row_says(world: World) -> None:
     made = await world.create()
-    await world.system.parts.running_of(world.system.registry.sandbox(made["sandbox_id"])).freeze()
+    await world.system.registry.sandbox(made["sandbox_id"]).require_running().freeze()
     world.agents.deaf = True
     await world.crash()
     await world.start()
@@ -61,7 +60,7 @@ async def test_guests_that_may_stand_still_go_on_beside_each_other_and_nobody_wa
     unsure = [await world.create() for _ in range(3)]
     healthy = await world.create()
     for made in unsure:
-        running = world.system.parts.running_of(world.system.registry.sandbox(made["sandbox_id"]))
+        running = world.system.registry.sandbox(made["sandbox_id"]).require_running()
         await running.freeze()
         world.host.fail_next("resume")
         with pytest.raises(EngineError):
@@ -179,7 +178,8 @@ async def test_what_is_made_while_leftovers_are_looked_for_is_none(world: World)
         known.add("fresh")
         return before
 
-    assert await LeftoverCollector(world.system.parts, ids, None).collect() == []
+    with patch.object(world.system.leftovers, "_pool_ids", ids):
+        assert await world.system.leftovers.collect() == []
     assert (world.home.sandboxes / "fresh").is_dir()
 
 

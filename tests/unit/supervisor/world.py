@@ -24,11 +24,12 @@ from atoll.host import Home, TreeChecksums, TreeUse, remove_tree, tree_use
 from atoll.images import Image
 from atoll.network import Flow, OpenUplink
 from atoll.supervisor.api import make_app
+from atoll.supervisor.assembly import Rooms
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.programs import Programs
-from atoll.supervisor.system import Rooms, System
+from atoll.supervisor.system import System
 from atoll.testing import FakeEngine, FakeHost, FakeMachine
 from atoll.types import ImageAccess, ImageInfo, Progress
 

@@ -61,7 +61,7 @@ def image_routes(system: System) -> list[Route]:
         async def work(report: Report) -> object:
             newest = request.query_params.get("newest") == "true"
             name = request.path_params["name"]
-            return await system.parts.quotas.within_disk(
+            return await system.quotas.within_disk(
                 access.team,
                 lambda left_bytes: system.images.ensure(
                     name, report, newest=newest, access=access, most_bytes=left_bytes

@@ -27,6 +27,7 @@ from atoll.protocol import (
 from atoll.supervisor.api.makings import answer_made
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.lifecycle.callers import Caller
+from atoll.supervisor.lifecycle.info import info_of
 from atoll.supervisor.lifecycle.progress import how_far, told_if_slow
 from atoll.supervisor.listing import page
 from atoll.supervisor.logs import read_page
@@ -59,14 +60,14 @@ def _plain_routes(system: System) -> list[Route]:
         async def work(report: Report, caller: Caller) -> list[SandboxInfo]:
             sandbox = await system.creation.create(spec, report, caller)
             await system.templates.made(sandbox)
-            return [system.parts.info(sandbox)]
+            return [info_of(sandbox, system.quotas)]
 
         return await answer_made(request, system, work, lambda made: made[0])
 
     async def listed(request: Request) -> Response:
         query = request.query_params
         states = [state for state in query.get("state", "").split(",") if state]
-        infos = [system.parts.info(sandbox) for sandbox in system.registry.sandboxes()]
+        infos = [info_of(sandbox, system.quotas) for sandbox in system.registry.sandboxes()]
         return json_answer(
             page(
                 infos,
@@ -79,7 +80,7 @@ def _plain_routes(system: System) -> list[Route]:
         )
 
     async def info(request: Request) -> Response:
-        return json_answer(system.parts.info(_sandbox(system, request)))
+        return json_answer(info_of(_sandbox(system, request), system.quotas))
 
     async def kill(request: Request) -> Response:
         sandbox = _sandbox(system, request)
@@ -98,7 +99,7 @@ def _plain_routes(system: System) -> list[Route]:
         return json_answer(system.history.of(sandbox, start_s, end_s))
 
     async def logs(request: Request) -> Response:
-        path = system.parts.paths.console(_sandbox(system, request).sandbox_id)
+        path = system.paths.console(_sandbox(system, request).sandbox_id)
         offset = _number(request.query_params.get("offset", "0"), "offset")
         return json_answer(await asyncio.to_thread(read_page, path, offset))
 
@@ -115,26 +116,25 @@ def _plain_routes(system: System) -> list[Route]:
 
 
 def _state_routes(system: System) -> list[Route]:
-    sleep = system.sleep
 
     async def resume(sandbox: Sandbox, wanted: ResumeRequest, report: Report) -> None:
         async with told_if_slow(report, lambda: Progress(step="waking")):
-            await sleep.resume(sandbox, wanted.timeout_s, memory=wanted.memory)
+            await system.wakes.resume(sandbox, wanted.timeout_s, memory=wanted.memory)
 
     async def wake(sandbox: Sandbox, wanted: ResumeRequest, report: Report) -> None:
         async with told_if_slow(report, lambda: Progress(step="waking")):
-            await sleep.resume(sandbox, wanted.timeout_s, memory=wanted.memory, by_hand=False)
+            await system.wakes.resume(sandbox, wanted.timeout_s, memory=wanted.memory, by_hand=False)
 
     async def pause(sandbox: Sandbox, _: _Nothing, __: Report) -> None:
-        await sleep.pause(sandbox)
+        await system.pauses.pause(sandbox)
 
     async def suspend(sandbox: Sandbox, wanted: SuspendRequest, report: Report) -> None:
         # Stopping the supervisor and ending a lease are never refused: those sandboxes have to be stored.
         if wanted.memory:
-            await system.parts.quotas.check_disk(sandbox.row.team)
-        with system.parts.quotas.sleeping(sandbox.row):
-            async with told_if_slow(report, partial(how_far, system.parts, sandbox)):
-                await sleep.suspend(sandbox, memory=wanted.memory)
+            await system.quotas.check_disk(sandbox.row.team)
+        with system.quotas.sleeping(sandbox.row):
+            async with told_if_slow(report, partial(how_far, system.paths, sandbox)):
+                await system.suspends.suspend(sandbox, memory=wanted.memory)
 
     return [
         _change_route(system, "pause", _Nothing, pause),
@@ -178,7 +178,7 @@ def _change_route(
 
         async def work(report: Report) -> object:
             await change(sandbox, wanted, report)
-            return system.parts.info(sandbox)
+            return info_of(sandbox, system.quotas)
 
         return await answer(request, system.tasks, work)
 
@@ -201,7 +201,7 @@ def _branch_routes(system: System) -> list[Route]:
 
         async def work(_: Report) -> object:
             await system.rollback.roll_back(sandbox, wanted.snapshot)
-            return system.parts.info(sandbox)
+            return info_of(sandbox, system.quotas)
 
         return await answer(request, system.tasks, work)
 

@@ -30,7 +30,7 @@ def team_routes(system: System) -> list[Route]:
         return json_answer(system.teams.get(request.path_params["name"]))
 
     async def use(request: Request) -> Response:
-        return json_answer(await system.parts.quotas.use(request.path_params["name"]))
+        return json_answer(await system.quotas.use(request.path_params["name"]))
 
     async def set_quotas(request: Request) -> Response:
         quotas = await read_body(request, Quotas)
@@ -42,7 +42,7 @@ def team_routes(system: System) -> list[Route]:
 
     async def remove(request: Request) -> Response:
         async def work(_: Report) -> None:
-            await system.teams.delete(request.path_params["name"])
+            await system.team_deletion.delete(request.path_params["name"])
 
         return await answer(request, system.tasks, work)
 

@@ -43,7 +43,7 @@ def _template_routes(system: System) -> list[Route]:
 
     async def create(request: Request) -> Response:
         wanted = await read_body(request, TemplateRequest)
-        with system.parts.quotas.owning(wanted.team):
+        with system.quotas.owning(wanted.team):
             return json_answer(await system.templates.create(wanted))
 
     async def resolve(request: Request) -> Response:
@@ -98,7 +98,7 @@ def _record_routes(system: System) -> list[Route]:
         wanted = await read_body(request, RecordRequest)
 
         async def work(_: Report) -> object:
-            with system.parts.quotas.owning(wanted.team):
+            with system.quotas.owning(wanted.team):
                 return await system.templates.record(what, wanted.name, wanted.team, wanted.tags)
 
         return await answer(request, system.tasks, work)

@@ -29,7 +29,7 @@ def volume_routes(system: System) -> list[Route]:
         wanted = await read_body(request, VolumeRequest)
 
         async def work(_: Report) -> object:
-            with system.parts.quotas.owning(wanted.team):
+            with system.quotas.owning(wanted.team):
                 return (await system.volumes.create(wanted.name, wanted.team)).info()
 
         return await answer(request, system.tasks, work)
@@ -139,7 +139,7 @@ async def _allowed(system: System, team: str | None, pieces: AsyncIterator[bytes
     async for piece in pieces:
         unchecked += len(piece)
         if unchecked >= _CHECK_BYTES:
-            await system.parts.quotas.check_disk(team)
+            await system.quotas.check_disk(team)
             unchecked = 0
         system.keeper.note()
         yield piece

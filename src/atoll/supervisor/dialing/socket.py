@@ -22,7 +22,7 @@ from atoll.protocol import (
     error_body,
 )
 from atoll.supervisor.dialing.loopback import dial_loopback
-from atoll.supervisor.lifecycle.sleep import Sleep
+from atoll.supervisor.lifecycle.wake import Wakes
 from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.registry import Registry, Sandbox
 from atoll.supervisor.state.tasks import Tasks
@@ -39,13 +39,13 @@ class Dialling:
 
     Args:
         registry: The sandboxes.
-        sleep: Wakes them.
+        wakes: Wakes them.
         tasks: Owner of a wake, which continues if the client leaves.
     """
 
-    def __init__(self, registry: Registry, sleep: Sleep, tasks: Tasks) -> None:
+    def __init__(self, registry: Registry, wakes: Wakes, tasks: Tasks) -> None:
         self._registry = registry
-        self._sleep = sleep
+        self._wakes = wakes
         self._tasks = tasks
 
     async def dial(self, request: DialRequest) -> tuple[DialAnswer, socket.socket]:
@@ -64,7 +64,7 @@ class Dialling:
             check_action("dial", sandbox.row.state, sandbox.sandbox_id)
             running = sandbox.running
             if running is None or not _usable(sandbox, running):
-                running = await self._tasks.run(self._sleep.use(sandbox))
+                running = await self._tasks.run(self._wakes.use(sandbox))
             try:
                 connection = await self._connect(sandbox, running, request.port)
             except AtollError:

@@ -14,7 +14,6 @@ import msgspec
 from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError, SandboxNotFoundError
 from atoll.host import sync_tree, to_the_end
 from atoll.supervisor.lifecycle.checkpoint_files import link_files, write_flows
-from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.machines.checkpoint_memory import MemoryPlace, OutgrownError
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.state.registry import Sandbox
@@ -22,9 +21,15 @@ from atoll.supervisor.storage.checksums import note_boot
 from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:
-    from atoll.snapshots import LayerCopy
+    from atoll.snapshots import LayerCopy, Layers
     from atoll.supervisor.lifecycle.relayer import Relayer
+    from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.storage.layer_gc import LayerGC
+    from atoll.supervisor.storage.programs import Programs
+    from atoll.supervisor.storage.trash import Trash
 
 # Copying this little takes a millisecond or two, so it is done while the guest is frozen for its memory.
 _AT_ONCE_BYTES = 1 << 20
@@ -52,14 +57,40 @@ class Checkpoints:
     """Captures sandboxes. The caller holds the sandbox's lock.
 
     Args:
-        parts: What sandboxes are made of.
+        registry: The sandboxes and snapshots.
+        paths: Where the files are.
+        programs: The engine and agent programs.
+        layers: The disks.
+        layer_gc: Erases layers that nothing needs.
+        agents: Calls the guests' agents.
+        trash: Erases what is no longer needed.
+        complete: Whether a layer can be stacked below another one, so that freezing saves a copy.
         relayer: Detaches a running sandbox from its disk for a moment, so that its layer can be frozen.
     """
 
-    def __init__(self, parts: Parts, relayer: Relayer) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        paths: Paths,
+        programs: Programs,
+        layers: Layers,
+        layer_gc: LayerGC,
+        agents: Agents,
+        trash: Trash,
+        complete: bool,
+        relayer: Relayer,
+    ) -> None:
+        self._registry = registry
+        self._paths = paths
+        self._programs = programs
+        self._layers = layers
+        self._layer_gc = layer_gc
+        self._agents = agents
+        self._trash = trash
+        self._complete = complete
         self._relayer = relayer
-        self._memory = MemoryPlace(parts.paths.forks, parts.paths.forks_pages)
+        self._memory = MemoryPlace(paths.forks, paths.forks_pages)
 
     async def capture(
         self,
@@ -88,10 +119,10 @@ class Checkpoints:
 
         Postcondition: on any exception neither the directory nor the layer is left.
         """
-        disk = self._parts.paths.disk(sandbox.sandbox_id, sandbox.row.disk)
+        disk = self._paths.disk(sandbox.sandbox_id, sandbox.row.disk)
         freezes = await self._freezes(sandbox, disk, copy_most_bytes)
         # A machine of an older atoll runs in an engine that cannot report when copies may start.
-        is_current = sandbox.row.versions.engine == self._parts.programs.current.engine
+        is_current = sandbox.row.versions.engine == self._programs.current.engine
         on_disk = flushed or freezes or sandbox.row.engine_disk or sandbox.row.state == "suspended"
         if in_memory and is_current and not on_disk:
             capture = await self._into_memory(sandbox, into.name, disk, layer_id)
@@ -103,7 +134,7 @@ class Checkpoints:
                 await self._link(sandbox, into)
                 if sandbox.row.engine_disk:
                     return CapturedState(into, None, (), 0.0)
-                if self._parts.complete:
+                if self._complete:
                     return await self._frozen(sandbox, into, disk)
             if sandbox.row.engine_disk:
                 return CapturedState(into, None, (), await self._of_machine(sandbox, into))
@@ -123,7 +154,7 @@ class Checkpoints:
             SandboxNotFoundError: The sandbox was killed, so the capture cannot be used.
         """
         if capture.being_written:
-            running = self._parts.running_of(sandbox)
+            running = sandbox.require_running()
             try:
                 await running.alive(running.machine.written(), sandbox.sandbox_id)
             except NoSpaceError as error:
@@ -131,9 +162,9 @@ class Checkpoints:
 
     def forget(self, into: Path) -> None:
         """Erase what ``capture`` has written, also in memory. Copies keep the parts that they need."""
-        paths = self._parts.paths
+        paths = self._paths
         for path in (into, paths.forks / into.name, paths.forks_pages / into.name):
-            self._parts.trash.take(path)
+            self._trash.take(path)
 
     async def assert_lives(self, sandbox: Sandbox) -> None:
         """Check that the guest of a captured sandbox goes on.
@@ -146,21 +177,21 @@ class Checkpoints:
         """
         if sandbox.row.state != "running":
             return
-        running = self._parts.running_of(sandbox)
+        running = sandbox.require_running()
         try:
-            await running.alive(self._parts.agents.ready(running.link), sandbox.sandbox_id)
+            await running.alive(self._agents.ready(running.link), sandbox.sandbox_id)
         except (SandboxCrashedError, SandboxNotFoundError):
             raise
         except (AtollError, OSError) as error:
             _log.warning("sandbox %s does not answer after it was captured: %s", sandbox.sandbox_id, error)
 
     async def _link(self, sandbox: Sandbox, into: Path) -> None:
-        await asyncio.to_thread(link_files, self._parts.paths.checkpoint(sandbox.sandbox_id), into)
+        await asyncio.to_thread(link_files, self._paths.checkpoint(sandbox.sandbox_id), into)
 
     async def _freezes(self, sandbox: Sandbox, disk: Path, copy_most_bytes: int) -> bool:
-        if not self._parts.complete or sandbox.row.engine_disk or sandbox.row.state != "running":
+        if not self._complete or sandbox.row.engine_disk or sandbox.row.state != "running":
             return False
-        return await asyncio.to_thread(self._parts.layers.outgrows, disk, copy_most_bytes)
+        return await asyncio.to_thread(self._layers.outgrows, disk, copy_most_bytes)
 
     async def _frozen_below(
         self, sandbox: Sandbox, into: Path, disk: Path, *, flushed: bool
@@ -182,13 +213,13 @@ class Checkpoints:
         self, sandbox: Sandbox, into: Path, disk: Path, *, durable: bool = True
     ) -> CapturedState:
         """Turn a sleeping sandbox's writable layer into the layer, without a copy, and give it a new one."""
-        layers, old_stack = self._parts.layers, sandbox.row.stack
-        async with self._parts.layer_gc.lock:
+        layers, old_stack = self._layers, sandbox.row.stack
+        async with self._layer_gc.lock:
             try:
                 # Not cut short: nothing may undo this or mount the disk while a thread still moves files.
                 layer_id = await to_the_end(asyncio.to_thread(layers.freeze, disk))
                 stack = (layer_id, *old_stack)
-                await self._parts.registry.change(sandbox, durable=durable, stack=stack)
+                await self._registry.change(sandbox, durable=durable, stack=stack)
             except BaseException:
                 await to_the_end(asyncio.to_thread(layers.undo_unknown_freeze, disk, old_stack))
                 raise
@@ -196,7 +227,7 @@ class Checkpoints:
         return CapturedState(into, layer_id, stack, 0.0)
 
     async def _of_machine(self, sandbox: Sandbox, into: Path) -> float:
-        running = self._parts.running_of(sandbox)
+        running = sandbox.require_running()
         work = self._of_running(running, into, None, paused=sandbox.row.state == "paused")
         stopped_ms, _ = await running.alive(work, sandbox.sandbox_id)
         return stopped_ms
@@ -208,7 +239,7 @@ class Checkpoints:
 
         Returns None if it has to be on the disk.
         """
-        running = self._parts.running_of(sandbox)
+        running = sandbox.require_running()
         # Pages that a restore has not yet read from its file are not counted.
         await running.alive(running.machine.prepare(), sandbox.sandbox_id)
         with self._memory.room(name, running.machine.memory_bytes()) as room:
@@ -227,14 +258,14 @@ class Checkpoints:
     async def _copied(
         self, sandbox: Sandbox, into: Path, disk: Path, layer_id: str, *, pages: Path | None = None
     ) -> CapturedState:
-        copy = self._parts.layers.copy(disk, layer_id)
+        copy = self._layers.copy(disk, layer_id)
         stopped_ms, whole = 0.0, True
         try:
             if sandbox.row.state == "suspended":
                 await copy.last()
             else:
-                running = self._parts.running_of(sandbox)
-                if await asyncio.to_thread(self._parts.layers.outgrows, disk, _AT_ONCE_BYTES):
+                running = sandbox.require_running()
+                if await asyncio.to_thread(self._layers.outgrows, disk, _AT_ONCE_BYTES):
                     await running.alive(copy.first(), sandbox.sandbox_id)
                 paused = sandbox.row.state == "paused"
                 work = self._of_running(running, into, copy, paused=paused, pages=pages)

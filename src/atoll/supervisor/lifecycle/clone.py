@@ -10,7 +10,6 @@ from atoll.engines import MachineEndedError
 from atoll.errors import SandboxCrashedError
 from atoll.host import to_the_end
 from atoll.supervisor.lifecycle.checkpoint_files import read_flows
-from atoll.supervisor.lifecycle.parts import Parts, machine_columns
 from atoll.supervisor.machines.identity import branched_init
 from atoll.supervisor.machines.prestarted import PrestartedDiedError
 from atoll.supervisor.state.registry import Sandbox
@@ -18,20 +17,43 @@ from atoll.supervisor.state.rows import SandboxRow
 from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:
-    from atoll.network import Link
+    from atoll.network import Link, Links
+    from atoll.snapshots import Layers
+    from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.machines.plans import RunPlan
-    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.machines.running_machine import RunningMachine, RunningMachines
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.storage.images import SupervisorImages
 
 
 class Clones:
     """Restores copies.
 
     Args:
-        parts: What sandboxes are made of.
+        paths: Where the files are.
+        images: The images.
+        layers: The disks.
+        links: All links.
+        plans: How machines run.
+        running_machines: Starts and ends machines.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        paths: Paths,
+        images: SupervisorImages,
+        layers: Layers,
+        links: Links,
+        plans: RunPlans,
+        running_machines: RunningMachines,
+    ) -> None:
+        self._paths = paths
+        self._images = images
+        self._layers = layers
+        self._links = links
+        self._plans = plans
+        self._running_machines = running_machines
 
     async def clone(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], *, being_written: bool = False
@@ -62,40 +84,40 @@ class Clones:
     async def _clone(
         self, row: SandboxRow, checkpoint: Path, env_inside: dict[str, str], being_written: bool
     ) -> tuple[Sandbox, RunningMachine]:
-        disk = self._parts.paths.disk(row.sandbox_id, row.disk)
+        disk = self._paths.disk(row.sandbox_id, row.disk)
         disk.parent.mkdir(mode=0o700, exist_ok=True)
         link: Link | None = None
         try:
             if row.engine_disk:
                 disk.mkdir(mode=0o700)
             else:
-                stack = await to_the_end(asyncio.to_thread(self._parts.layers.branch, disk, row.stack))
+                stack = await to_the_end(asyncio.to_thread(self._layers.branch, disk, row.stack))
                 row = row.but(stack=tuple(stack))
-            link = await self._parts.links.take()
+            link = await self._links.take()
             link.set_policy(row.network)
             # Copies share the memory pages that none of them touches.
-            plan = self._parts.plan(row, checkpoint=checkpoint, read_ahead=False, being_written=being_written)
+            plan = self._plans.of(row, checkpoint=checkpoint, read_ahead=False, being_written=being_written)
             running = await self._begin(row, plan, env_inside, link)
         except BaseException:
             await to_the_end(self._give_up(link, disk))
             raise
-        return Sandbox(row.but(**machine_columns(running))), running
+        return Sandbox(row.but(**running.columns())), running
 
     async def undo(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """End a copy that has just been made, and free what it uses."""
-        await self._parts.running_machines.end(running)
+        await self._running_machines.end(running)
         await self._give_up(running.link, running.disk)
 
     async def _begin(
         self, row: SandboxRow, plan: RunPlan, env_inside: dict[str, str], link: Link
     ) -> RunningMachine:
-        wanted = branched_init(row, env_inside, self._parts.images.facts(row.image_digest).env)
-        running = await self._parts.running_machines.begin(plan, link, wanted)
+        wanted = branched_init(row, env_inside, self._images.facts(row.image_digest).env)
+        running = await self._running_machines.begin(plan, link, wanted)
         try:
             # The guest still considers connections open that belong to its original.
             await link.reset_connections(read_flows(plan.checkpoint) if plan.checkpoint else [])
         except BaseException:
-            await to_the_end(self._parts.running_machines.end(running))
+            await to_the_end(self._running_machines.end(running))
             raise
         return running
 

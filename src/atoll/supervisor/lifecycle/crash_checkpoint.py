@@ -8,30 +8,43 @@ from pathlib import Path
 
 from atoll.host import remove_tree
 from atoll.supervisor.lifecycle.checkpoint_files import link_files
-from atoll.supervisor.lifecycle.parts import Parts
+from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.storage.trash import Trash
 
 _log = logging.getLogger(__name__)
 
 
-def keep_instant(parts: Parts, row: SandboxRow, checkpoint: Path) -> None:
-    """Make the next use of a sandbox after a crash go on from this checkpoint.
+class CrashCheckpoints:
+    """Keeps checkpoints for use after a crash.
 
-    Something else may own the checkpoint's files.
-
-    Does nothing if the disk is made of layers: a crash leaves such a disk as it is. If this fails, the
-    previous checkpoint stays.
+    Args:
+        paths: Where checkpoints are.
+        trash: Erases earlier ones.
     """
-    if not row.engine_disk:
-        return
-    into = parts.paths.checkpoint(row.sandbox_id)
-    aside = into.with_name("checkpoint.new")
-    try:
-        if aside.exists():
-            remove_tree(aside)
-        aside.mkdir(mode=0o700)
-        link_files(checkpoint, aside)
-        parts.trash.take(into)
-        os.rename(aside, into)
-    except OSError as error:
-        _log.warning("a crash would bring sandbox %s further back: %s", row.sandbox_id, error)
+
+    def __init__(self, paths: Paths, trash: Trash) -> None:
+        self._paths = paths
+        self._trash = trash
+
+    def keep(self, row: SandboxRow, checkpoint: Path) -> None:
+        """Make the next use of a sandbox after a crash go on from this checkpoint.
+
+        Something else may own the checkpoint's files.
+
+        Does nothing if the disk is made of layers: a crash leaves such a disk as it is. If this fails, the
+        previous checkpoint stays.
+        """
+        if not row.engine_disk:
+            return
+        into = self._paths.checkpoint(row.sandbox_id)
+        aside = self._paths.new_checkpoint(row.sandbox_id)
+        try:
+            if aside.exists():
+                remove_tree(aside)
+            aside.mkdir(mode=0o700)
+            link_files(checkpoint, aside)
+            self._trash.take(into)
+            os.rename(aside, into)
+        except OSError as error:
+            _log.warning("a crash would bring sandbox %s further back: %s", row.sandbox_id, error)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from atoll.errors import SandboxCrashedError
-from atoll.supervisor.state.registry import Registry, Sandbox
 from atoll.types import Recovery
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.restore import Restores
+    from atoll.supervisor.lifecycle.rollback import Rollback
+    from atoll.supervisor.lifecycle.start import Starts
+    from atoll.supervisor.state.leases import Columns
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry, Sandbox
 
 _How = Literal["disk", "snapshot", "checkpoint"]
 
@@ -17,21 +23,22 @@ class CrashRecovery:
 
     Args:
         registry: The sandboxes and snapshots.
-        roll_back: Rolls a sandbox back in place, and changes columns of its row with it.
-        boot: Starts a sandbox from its disk, and changes columns of its row with it.
+        paths: Where checkpoints are.
+        rollback: Rolls sandboxes back in place.
+        restores: Restores sandboxes from their newest checkpoint.
+        starts: Boots sandboxes from their disks.
     """
 
     def __init__(
-        self,
-        registry: Registry,
-        roll_back: Callable[..., Awaitable[None]],
-        boot: Callable[..., Awaitable[None]],
+        self, *, registry: Registry, paths: Paths, rollback: Rollback, restores: Restores, starts: Starts
     ) -> None:
         self._registry = registry
-        self._roll_back = roll_back
-        self._boot = boot
+        self._paths = paths
+        self._rollback = rollback
+        self._restores = restores
+        self._starts = starts
 
-    async def revive(self, sandbox: Sandbox, columns: dict[str, Any], *, by_hand: bool) -> None:
+    async def revive(self, sandbox: Sandbox, columns: Columns, *, by_hand: bool) -> None:
         """Make a crashed sandbox run again, with the lease in ``columns``.
 
         Args:
@@ -50,12 +57,16 @@ class CrashRecovery:
             )
         newest = self._registry.newest_snapshot(sandbox.sandbox_id) if wanted == "rollback" else None
         if newest is not None:
-            await self._roll_back(sandbox, newest.snapshot_id, self._told(sandbox, columns, "snapshot"))
+            told = self._told(sandbox, columns, "snapshot")
+            await self._rollback.roll_back_locked(sandbox, newest.snapshot_id, told)
+            return
+        told = self._told(sandbox, columns, "checkpoint" if sandbox.row.engine_disk else "disk")
+        if sandbox.row.engine_disk and self._paths.checkpoint(sandbox.sandbox_id).is_dir():
+            await self._restores.restore(sandbox, told)
         else:
-            how: _How = "checkpoint" if sandbox.row.engine_disk else "disk"
-            await self._boot(sandbox, self._told(sandbox, columns, how))
+            await self._starts.boot(sandbox, told)
 
-    def _told(self, sandbox: Sandbox, columns: dict[str, Any], how: _How) -> dict[str, Any]:
+    def _told(self, sandbox: Sandbox, columns: Columns, how: _How) -> Columns:
         """The columns and the message for users: memory is never lost silently."""
         recovery = Recovery(
             at=self._registry.now_s(), how=how, reason=sandbox.row.reason or "it is not known why"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atoll.errors import InvalidSpecError, StateError
 from atoll.guest import GuestInit
 from atoll.protocol import DefaultsRequest
-from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.state.ids import check_env
 from atoll.supervisor.state.registry import Sandbox
+
+if TYPE_CHECKING:
+    from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.storage.images import SupervisorImages
 
 _LONGEST = 4096
 _MOST_SERVICES = 16
@@ -19,11 +23,21 @@ class Defaults:
     """Changes the defaults of a sandbox's programs.
 
     Args:
-        parts: What sandboxes are made of.
+        registry: The sandboxes and snapshots.
+        images: The images.
+        agents: Calls the guests' agents.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        images: SupervisorImages,
+        agents: Agents,
+    ) -> None:
+        self._registry = registry
+        self._images = images
+        self._agents = agents
 
     async def change(self, sandbox: Sandbox, wanted: DefaultsRequest) -> None:
         """Set the given values for programs started from now on, also in later snapshots and copies.
@@ -49,12 +63,12 @@ class Defaults:
             if wanted.service is not None:
                 changes["services"] = (*sandbox.row.services, wanted.service)[-_MOST_SERVICES:]
             row = sandbox.row.but(**changes)
-            image = self._parts.images.facts(row.image_digest)
+            image = self._images.facts(row.image_digest)
             told = GuestInit(
                 env={**image.env, **row.env} if wanted.env is not None else None,
                 user=wanted.user,
                 cwd=wanted.cwd,
             )
-            running = self._parts.running_of(sandbox)
-            await running.alive(self._parts.agents.init(running.link, told), sandbox.sandbox_id)
-            await self._parts.registry.change(sandbox, **changes)
+            running = sandbox.require_running()
+            await running.alive(self._agents.init(running.link, told), sandbox.sandbox_id)
+            await self._registry.change(sandbox, **changes)

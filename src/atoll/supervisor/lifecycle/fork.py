@@ -7,15 +7,14 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atoll.errors import InvalidSpecError
 from atoll.host import to_the_end
 from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
 from atoll.supervisor.lifecycle.clone import Clones
-from atoll.supervisor.lifecycle.crash_checkpoint import keep_instant
-from atoll.supervisor.lifecycle.parts import Parts
+from atoll.supervisor.lifecycle.info import info_of
 from atoll.supervisor.machines.checkpoint_memory import OutgrownError
 from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.ids import check_name, new_id, new_machine_uid
@@ -25,6 +24,15 @@ from atoll.supervisor.state.rows import SandboxRow
 from atoll.supervisor.state.transitions import check_action, check_memory, check_parts
 from atoll.supervisor.storage.compaction import Compaction
 from atoll.types import OWN_ATTRIBUTES, Lifecycle, SandboxInfo
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.attachment import Attachment
+    from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
+    from atoll.supervisor.state.operation_log import Operations
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.storage.layer_gc import LayerGC
+    from atoll.supervisor.tenants.quotas import TeamQuotas
 
 COUNT_MOST = 100
 # Copying this much takes about as long as starting a machine.
@@ -36,19 +44,43 @@ class Forks:
     """Forks sandboxes.
 
     Args:
-        parts: What sandboxes are made of.
+        registry: The sandboxes and snapshots.
+        operations: The log of operations.
+        paths: Where the files are.
+        quotas: What teams may have.
         checkpoints: Captures their state.
-        clones: Restores the copies.
+        clones: Restores copies.
+        attachment: Gives the sandboxes their machines.
+        crash_checkpoints: Keeps checkpoints for use after a crash.
+        layer_gc: Erases layers that nothing needs.
         compaction: Is told when chains of layers may have become longer.
         at_once: How many copies to restore at the same time.
     """
 
     def __init__(
-        self, parts: Parts, checkpoints: Checkpoints, clones: Clones, compaction: Compaction, at_once: int
+        self,
+        *,
+        registry: Registry,
+        operations: Operations,
+        paths: Paths,
+        quotas: TeamQuotas,
+        checkpoints: Checkpoints,
+        clones: Clones,
+        attachment: Attachment,
+        crash_checkpoints: CrashCheckpoints,
+        layer_gc: LayerGC,
+        compaction: Compaction,
+        at_once: int,
     ) -> None:
-        self._parts = parts
+        self._registry = registry
+        self._operations = operations
+        self._paths = paths
+        self._quotas = quotas
         self._checkpoints = checkpoints
         self._clones = clones
+        self._attachment = attachment
+        self._crash_checkpoints = crash_checkpoints
+        self._layer_gc = layer_gc
         self._compaction = compaction
         self._at_once = at_once
 
@@ -86,7 +118,7 @@ class Forks:
         work = partial(self._with_ids, sandbox, wanted, lifecycle, caller or Caller())
         with contextlib.ExitStack() as reserved:
             for name in names:
-                reserved.enter_context(self._parts.registry.reserve_sandbox_name(name))
+                reserved.enter_context(self._registry.reserve_sandbox_name(name))
             return await self._either_way(sandbox, work)
 
     async def _either_way(
@@ -100,7 +132,7 @@ class Forks:
                 _log.info("sandbox %s is forked over the disk: %s", sandbox.sandbox_id, error)
                 return await work(in_memory=False)
         finally:
-            await to_the_end(self._parts.layer_gc.collect())
+            await to_the_end(self._layer_gc.collect())
             self._compaction.look()
 
     async def _with_ids(
@@ -115,8 +147,8 @@ class Forks:
         ids = {new_id(): name for name in names}
         limits = dict.fromkeys(ids, sandbox.row.limits)
         async with (
-            self._parts.quotas.making(sandbox.row.team, limits, lifecycle),
-            self._parts.operations.during(next(iter(ids)), "fork"),
+            self._quotas.making(sandbox.row.team, limits, lifecycle),
+            self._operations.during(next(iter(ids)), "fork"),
         ):
             return await self._fork(sandbox, ids, lifecycle, caller, in_memory=in_memory)
 
@@ -129,12 +161,10 @@ class Forks:
         *,
         in_memory: bool,
     ) -> list[SandboxInfo]:
-        directory, layer_id = self._parts.paths.snapshots / f"fork-{new_id()}", new_id()
+        directory, layer_id = self._paths.snapshots / f"fork-{new_id()}", new_id()
         volumes = sandbox.row.volumes.values()
         with (
-            self._parts.registry.pins.during(
-                directory.name, layer_id, *ids, *volumes, sandbox.row.image_digest
-            ),
+            self._registry.pins.during(directory.name, layer_id, *ids, *volumes, sandbox.row.image_digest),
             contextlib.ExitStack() as held,
         ):
             try:
@@ -150,7 +180,7 @@ class Forks:
                         flushed=False,
                         in_memory=in_memory,
                     )
-                    held.enter_context(self._parts.registry.pins.during(*capture.stack))
+                    held.enter_context(self._registry.pins.during(*capture.stack))
                     original = sandbox.row.but(lifecycle=lifecycle)
                     rows = [self._row(original, capture, *named) for named in ids.items()]
                     written = both.create_task(self._checkpoints.written(sandbox, capture))
@@ -163,7 +193,7 @@ class Forks:
                 raise next(outgrown, group.exceptions[0]) from None
             finally:
                 self._checkpoints.forget(directory)
-        return [self._parts.info(copy) for copy in copying.result()]
+        return [info_of(copy, self._quotas) for copy in copying.result()]
 
     async def _copies(
         self, rows: list[SandboxRow], capture: CapturedState, caller: Caller, written: asyncio.Task[None]
@@ -181,20 +211,20 @@ class Forks:
         try:
             await _all_or_first_failure([written, *tasks])
             made = [task.result()[0] for task in tasks]
-            await self._parts.registry.add(*made)
+            await self._registry.add(*made)
         except BaseException:
             await to_the_end(self._undo(tasks))
             raise
         for task in tasks:
             copy, running = task.result()
-            keep_instant(self._parts, copy.row, capture.checkpoint)
-            self._parts.attach(copy, running)
+            self._crash_checkpoints.keep(copy.row, capture.checkpoint)
+            self._attachment.attach(copy, running)
         return made
 
     def _row(
         self, original: SandboxRow, capture: CapturedState, sandbox_id: str, name: str | None
     ) -> SandboxRow:
-        now_s = self._parts.registry.now_s()
+        now_s = self._registry.now_s()
         return original.but(
             sandbox_id=sandbox_id,
             name=name,

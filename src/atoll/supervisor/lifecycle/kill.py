@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.host import to_the_end
-from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.storage.trash import erase
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.storage.layer_gc import LayerGC
 
 _log = logging.getLogger(__name__)
 
@@ -17,11 +24,27 @@ class Kills:
     """Kills sandboxes.
 
     Args:
-        parts: What sandboxes are made of.
+        registry: The sandboxes and snapshots.
+        paths: Where the files are.
+        running_machines: Starts and ends machines.
+        sandbox_links: The sandboxes' links.
+        layer_gc: Erases layers that nothing needs.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        paths: Paths,
+        running_machines: RunningMachines,
+        sandbox_links: SandboxLinks,
+        layer_gc: LayerGC,
+    ) -> None:
+        self._registry = registry
+        self._paths = paths
+        self._running_machines = running_machines
+        self._sandbox_links = sandbox_links
+        self._layer_gc = layer_gc
 
     async def kill(self, sandbox: Sandbox) -> None:
         """End the sandbox, in any state, and erase its disk and memory. This is durable when it returns.
@@ -42,9 +65,9 @@ class Kills:
         """Do what ``kill`` does. The caller holds the sandbox's lock."""
         if sandbox.row.state == "killed":
             return
-        await self._parts.registry.change(sandbox, durable=True, state="killed", name=None)
+        await self._registry.change(sandbox, durable=True, state="killed", name=None)
         try:
-            with self._parts.registry.pins.during(sandbox.sandbox_id):
+            with self._registry.pins.during(sandbox.sandbox_id):
                 await to_the_end(self.finish(sandbox))
         except (AtollError, OSError) as error:
             # The sandbox never comes back: its row says so until `gc` or the next supervisor has erased the
@@ -55,14 +78,14 @@ class Kills:
         """Erase what is left of a sandbox whose row says that it was killed."""
         running = sandbox.running
         if running is not None:
-            await self._parts.running_machines.end(running)
+            await self._running_machines.end(running)
         try:
-            link = running.link if running is not None else await self._parts.waiting_link(sandbox)
+            link = running.link if running is not None else await self._sandbox_links.waiting(sandbox)
             sandbox.running = sandbox.link = None
             if link is not None:
                 await link.aclose()
         except (AtollError, OSError) as error:
             _log.warning("the network of sandbox %s is not removed: %s", sandbox.sandbox_id, error)
-        await erase(self._parts.paths.sandbox(sandbox.sandbox_id))
-        await self._parts.registry.forget(sandbox)
-        await self._parts.layer_gc.collect()
+        await erase(self._paths.sandbox(sandbox.sandbox_id))
+        await self._registry.forget(sandbox)
+        await self._layer_gc.collect()

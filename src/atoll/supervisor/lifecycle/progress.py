@@ -8,8 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from atoll.supervisor.lifecycle.parts import Parts
-from atoll.supervisor.lifecycle.suspend_checkpoint import Memory
+from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.registry import Sandbox
 from atoll.types import Progress
 
@@ -42,13 +41,13 @@ async def told_if_slow(
         await asyncio.wait({telling})
 
 
-def how_far(parts: Parts, sandbox: Sandbox) -> Progress:
+def how_far(paths: Paths, sandbox: Sandbox) -> Progress:
     """How much of the memory is in its files, for a sandbox being suspended. Pages of zeros never are."""
     running = sandbox.running
     total = running.machine.memory_bytes() if running is not None else None
     if not total:
         return Progress(step="suspending")
-    done = _files_bytes(Memory(parts, sandbox).aside)
+    done = _files_bytes(paths.new_checkpoint(sandbox.sandbox_id))
     return Progress(step="writing its memory", done=min(done, total), total=total, unit="bytes")
 
 

@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from atoll.errors import AtollError
 from atoll.host import to_the_end
-from atoll.supervisor.lifecycle.parts import Parts, machine_columns
-from atoll.supervisor.lifecycle.suspend_checkpoint import Memory
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.machines.plans import RunPlan
 from atoll.supervisor.machines.running_machine import RunningMachine
 
 if TYPE_CHECKING:
-    from atoll.supervisor.lifecycle.sleep import Sleep
-    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.lifecycle.crashes import Crashes
+    from atoll.supervisor.lifecycle.restore import Restores
+    from atoll.supervisor.lifecycle.run_plans import RunPlans
+    from atoll.supervisor.lifecycle.suspend import Suspends
+    from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
+    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry, Sandbox
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.storage.compaction import Compaction
+    from atoll.supervisor.storage.trash import Trash
+    from atoll.supervisor.tenants.quotas import TeamQuotas
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -30,16 +36,47 @@ class Relayer:
     """Moves running sandboxes to other layers.
 
     Args:
-        parts: What sandboxes are made of.
-        sleep: Puts the sandbox to sleep, and wakes it if the machine cannot return to its disk.
+        registry: The sandboxes and snapshots.
+        paths: Where the files are.
+        quotas: What teams may have.
+        plans: How machines run.
+        running_machines: Starts and ends machines.
+        suspend_checkpoints: Writes the checkpoints of sleeping sandboxes.
+        suspends: Puts sandboxes to sleep.
+        restores: Restores sandboxes from their memory.
+        crashes: Handles guests that end meanwhile.
         compaction: Shortens long chains of layers.
-        tasks: Owner of the work that continues afterwards.
+        trash: Erases what is no longer needed.
+        tasks: Owner of the work that goes on by itself.
     """
 
-    def __init__(self, parts: Parts, sleep: Sleep, compaction: Compaction, tasks: Tasks) -> None:
-        self._parts = parts
-        self._sleep = sleep
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        paths: Paths,
+        quotas: TeamQuotas,
+        plans: RunPlans,
+        running_machines: RunningMachines,
+        suspend_checkpoints: SuspendCheckpoints,
+        suspends: Suspends,
+        restores: Restores,
+        crashes: Crashes,
+        compaction: Compaction,
+        trash: Trash,
+        tasks: Tasks,
+    ) -> None:
+        self._registry = registry
+        self._paths = paths
+        self._quotas = quotas
+        self._plans = plans
+        self._running_machines = running_machines
+        self._suspend_checkpoints = suspend_checkpoints
+        self._suspends = suspends
+        self._restores = restores
+        self._crashes = crashes
         self._compaction = compaction
+        self._trash = trash
         self._tasks = tasks
 
     async def relayer(
@@ -53,16 +90,15 @@ class Relayer:
         machine from its checkpoint, which is written for this purpose, but not made durable. Clients keep
         their connections. Returns the result of ``meanwhile``, and the milliseconds that the sandbox slept.
         """
-        running = self._parts.running_of(sandbox)
-        with self._parts.quotas.running(sandbox.row):  # so that no other sandbox takes its place
-            memory = Memory(self._parts, sandbox)
-            await memory.begin()
+        running = sandbox.require_running()
+        with self._quotas.running(sandbox.row):  # so that no other sandbox takes its place
+            aside = await self._suspend_checkpoints.begin(sandbox)
             try:
-                await running.alive(running.machine.prepare(memory.aside), sandbox.sandbox_id)
+                await running.alive(running.machine.prepare(aside), sandbox.sandbox_id)
                 began = time.perf_counter()
-                await self._sleep.fall_asleep(sandbox, memory, briefly=True)
+                await self._suspends.fall_asleep(sandbox, briefly=True)
             except BaseException:
-                await to_the_end(memory.undo())
+                await to_the_end(self._suspend_checkpoints.undo(sandbox))
                 raise
             # Not cancellable: a frozen guest must not be left behind.
             done = await to_the_end(self._beside(sandbox, running, meanwhile))
@@ -70,7 +106,7 @@ class Relayer:
 
     def end_cut_short(self) -> None:
         """Wake all sandboxes that an earlier supervisor left midway: no client suspended them."""
-        for sandbox in self._parts.registry.sandboxes():
+        for sandbox in self._registry.sandboxes():
             if _is_relayering(sandbox):
                 self._tasks.spawn(self._end_cut_short(sandbox))
 
@@ -79,15 +115,15 @@ class Relayer:
             if not _is_relayering(sandbox):
                 return
             try:
-                with self._parts.quotas.running(sandbox.row):
-                    await self._sleep.restore(sandbox, {}, durable=False)
+                with self._quotas.running(sandbox.row):
+                    await self._restores.restore(sandbox, {}, durable=False)
             except (AtollError, OSError) as error:
                 _log.warning("sandbox %s sleeps on: %s", sandbox.sandbox_id, error)
 
     async def _beside(
         self, sandbox: Sandbox, running: RunningMachine, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
     ) -> _T:
-        leave = await self._step_off(running, self._parts.plan(sandbox.row))
+        leave = await self._step_off(running, self._plans.of(sandbox.row))
         standing = leave is not None
         try:
             return await meanwhile()
@@ -110,36 +146,36 @@ class Relayer:
         None if it could not, and was ended.
         """
         try:
-            return await self._parts.running_machines.step_off(running, plan)
+            return await self._running_machines.step_off(running, plan)
         except Exception as error:  # noqa: BLE001 - whatever it is, a guest must not stand still for ever
             _log.warning(
                 "the machine %s keeps its disk, so it is ended: %s", running.machine.machine_id, error
             )
-            await self._parts.running_machines.end(running)
+            await self._running_machines.end(running)
             return None
 
     async def _step_back(self, sandbox: Sandbox, running: RunningMachine, *, standing: bool) -> None:
         if standing:
             try:
                 await self._compaction.shorten(sandbox)
-                await self._parts.running_machines.step_on(running, self._parts.plan(sandbox.row))
+                await self._running_machines.step_on(running, self._plans.of(sandbox.row))
                 # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
-                columns = machine_columns(running)
-                await self._parts.registry.change(sandbox, state="running", relayering=False, **columns)
+                columns = running.columns()
+                await self._registry.change(sandbox, state="running", relayering=False, **columns)
             except Exception as error:  # noqa: BLE001 - as above
                 _log.warning("the machine %s is ended: %s", running.machine.machine_id, error)
-                await self._parts.running_machines.end(running)
+                await self._running_machines.end(running)
                 standing = False
         if not standing:
-            await self._sleep.restore(sandbox, {}, durable=False)
+            await self._restores.restore(sandbox, {}, durable=False)
             return
         running.stay()
         sandbox.running, sandbox.link = running, None
         running.link.release()
         if not await thaw_or_end(running):
-            await self._parts.crashes.crashed_locked(sandbox, running, "it could not be thawed")
+            await self._crashes.crashed_locked(sandbox, running, "it could not be thawed")
             raise running.lost(sandbox.sandbox_id)
-        self._parts.trash.take(self._parts.paths.checkpoint(sandbox.sandbox_id))
+        self._trash.take(self._paths.checkpoint(sandbox.sandbox_id))
 
 
 def _is_relayering(sandbox: Sandbox) -> bool:

@@ -6,19 +6,26 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
-from atoll.errors import AtollError, InvalidSpecError
+from atoll.errors import InvalidSpecError
 from atoll.host import to_the_end
 from atoll.snapshots import line_of
 from atoll.supervisor.lifecycle.clone import Clones
-from atoll.supervisor.lifecycle.crash_checkpoint import keep_instant
-from atoll.supervisor.lifecycle.parts import Parts, machine_columns
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.transitions import check_action
 
 if TYPE_CHECKING:
     from atoll.network import Link
-    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.lifecycle.attachment import Attachment
+    from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
+    from atoll.supervisor.lifecycle.discard import Discards
+    from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+    from atoll.supervisor.state.leases import Leases
+    from atoll.supervisor.state.operation_log import Operations
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.storage.volumes import Volumes
+    from atoll.supervisor.tenants.quotas import TeamQuotas
 
 _log = logging.getLogger(__name__)
 
@@ -27,13 +34,45 @@ class Rollback:
     """Rolls sandboxes back.
 
     Args:
-        parts: What sandboxes are made of.
+        registry: The sandboxes and snapshots.
+        operations: The log of operations.
+        paths: Where the files are.
+        leases: Computes leases.
+        quotas: What teams may have.
+        volumes: The volumes.
         clones: Restores copies.
+        attachment: Gives the sandboxes their machines.
+        sandbox_links: The sandboxes' links.
+        crash_checkpoints: Keeps checkpoints for use after a crash.
+        discards: Frees what the sandboxes had before.
     """
 
-    def __init__(self, parts: Parts, clones: Clones) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        operations: Operations,
+        paths: Paths,
+        leases: Leases,
+        quotas: TeamQuotas,
+        volumes: Volumes,
+        clones: Clones,
+        attachment: Attachment,
+        sandbox_links: SandboxLinks,
+        crash_checkpoints: CrashCheckpoints,
+        discards: Discards,
+    ) -> None:
+        self._registry = registry
+        self._operations = operations
+        self._paths = paths
+        self._leases = leases
+        self._quotas = quotas
+        self._volumes = volumes
         self._clones = clones
+        self._attachment = attachment
+        self._sandbox_links = sandbox_links
+        self._crash_checkpoints = crash_checkpoints
+        self._discards = discards
 
     async def roll_back(self, sandbox: Sandbox, ref: str) -> None:
         """Continue the sandbox from a snapshot's memory and disk; it keeps its id, name and addresses.
@@ -48,9 +87,9 @@ class Rollback:
 
         Postcondition: on any exception the sandbox is as it was; if it ran, it still runs.
         """
-        snapshot = self._parts.registry.snapshot(ref)
+        snapshot = self._registry.snapshot(ref)
         # Pinned before waiting for the lock, which another operation may hold: the snapshot stays until then.
-        with self._parts.registry.pins.during(snapshot.snapshot_id, *snapshot.stack):
+        with self._registry.pins.during(snapshot.snapshot_id, *snapshot.stack):
             async with sandbox.lock:
                 await self.roll_back_locked(sandbox, ref)
 
@@ -64,8 +103,8 @@ class Rollback:
         """
         row = sandbox.row
         if columns is None and sandbox.running is None:
-            columns = self._parts.leases.woken(row, row.lifecycle.timeout_s)
-        snapshot = self._parts.registry.snapshot(ref)
+            columns = self._leases.woken(row, row.lifecycle.timeout_s)
+        snapshot = self._registry.snapshot(ref)
         check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
         if snapshot.image_digest != sandbox.row.image_digest:
             raise InvalidSpecError(
@@ -78,10 +117,10 @@ class Rollback:
                 hint="make a new sandbox with from_snapshot",
             )
         # The memory refers to its mounts, which may be those of another sandbox.
-        volumes = self._parts.volumes.again(snapshot.volumes, {}, sandbox.row.team)
-        held = self._parts.registry.pins.during(snapshot.snapshot_id, *snapshot.stack, *volumes.values())
-        with held, self._parts.quotas.running(sandbox.row, snapshot.limits):
-            async with self._parts.operations.during(sandbox.sandbox_id, "rollback"):
+        volumes = self._volumes.again(snapshot.volumes, {}, sandbox.row.team)
+        held = self._registry.pins.during(snapshot.snapshot_id, *snapshot.stack, *volumes.values())
+        with held, self._quotas.running(sandbox.row, snapshot.limits):
+            async with self._operations.during(sandbox.sandbox_id, "rollback"):
                 await self._switch(sandbox, snapshot, columns or {})
 
     def _line(self, row: SandboxRow) -> set[str]:
@@ -90,7 +129,7 @@ class Rollback:
         These are its own snapshots, the one it was made from, and their ancestors, as long as they belong to
         the sandbox's team: the snapshots under a public template belong to the template's maker.
         """
-        snapshots = self._parts.registry.snapshots()
+        snapshots = self._registry.snapshots()
         seen = {each.snapshot_id for each in snapshots if each.team == row.team}
         own = {each.snapshot_id for each in snapshots if each.sandbox_id == row.sandbox_id}
         starts = own | ({row.snapshot_id} if row.snapshot_id else set())
@@ -99,39 +138,23 @@ class Rollback:
 
     async def _switch(self, sandbox: Sandbox, snapshot: SnapshotRow, columns: dict[str, Any]) -> None:
         old_row, old_running = sandbox.row, sandbox.running
-        checkpoint = self._parts.paths.snapshot_checkpoint(snapshot.snapshot_id)
+        checkpoint = self._paths.snapshot_checkpoint(snapshot.snapshot_id)
         fresh, running = await self._clones.clone(rolled_back(old_row, snapshot), checkpoint, snapshot.env)
         try:
             old_link: Link | None = (
-                None if old_running is not None else await self._parts.waiting_link(sandbox)
+                None if old_running is not None else await self._sandbox_links.waiting(sandbox)
             )
             sandbox.link = old_link
             changes = {**columns, **{name: getattr(fresh.row, name) for name in _CHANGED}}
-            await self._parts.registry.change(
-                sandbox, durable=True, state="running", **changes, **machine_columns(running)
+            await self._registry.change(
+                sandbox, durable=True, state="running", **changes, **running.columns()
             )
         except BaseException:
             await to_the_end(self._clones.undo(fresh, running))
             raise
-        self._parts.attach(sandbox, running)
-        await to_the_end(self._give_up_old(sandbox, old_row.disk, old_running, old_link))
-        keep_instant(self._parts, sandbox.row, checkpoint)
-
-    async def _give_up_old(
-        self, sandbox: Sandbox, disk: str, running: RunningMachine | None, link: Link | None
-    ) -> None:
-        """Free what the sandbox had before. The rollback is done, so no failure here makes it fail."""
-        if running is not None:
-            await self._parts.running_machines.end(running)
-            link = running.link
-        try:
-            if link is not None:
-                await link.aclose()
-            self._parts.trash.take(self._parts.paths.checkpoint(sandbox.sandbox_id))
-            self._parts.trash.take(self._parts.paths.disk(sandbox.sandbox_id, disk))
-            await self._parts.layer_gc.collect(wait=False)
-        except (AtollError, OSError) as error:
-            _log.warning("after the rollback of sandbox %s: %s", sandbox.sandbox_id, error)
+        self._attachment.attach(sandbox, running)
+        await to_the_end(self._discards.discard(sandbox, old_row.disk, old_running, old_link))
+        self._crash_checkpoints.keep(sandbox.row, checkpoint)
 
 
 _CHANGED = (

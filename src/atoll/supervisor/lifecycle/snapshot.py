@@ -5,22 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from atoll.errors import InUseError, InvalidSpecError
 from atoll.host import sync_directory, sync_tree, to_the_end, tree_bytes
 from atoll.snapshots import SnapshotTree
 from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
-from atoll.supervisor.lifecycle.crash_checkpoint import keep_instant
-from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.state.ids import check_name, new_id
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.transitions import check_action, check_memory
 from atoll.supervisor.storage.build_cache import BuildCache
+from atoll.supervisor.storage.checksums import CheckpointChecksums
 from atoll.supervisor.storage.compaction import Compaction
 from atoll.supervisor.storage.template_registry import TemplateRegistry
 from atoll.supervisor.storage.trash import erase, erase_stale
 from atoll.types import SnapshotInfo
+
+if TYPE_CHECKING:
+    from atoll.snapshots import Layers
+    from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
+    from atoll.supervisor.state.operation_log import Operations
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.storage.layer_gc import LayerGC
+    from atoll.supervisor.tenants.quotas import TeamQuotas
 
 COMMENT_LIMIT = 4096
 # A copy stops the guest for less time than freezing does, but uses the disk space twice.
@@ -31,32 +40,54 @@ class Snapshots:
     """Makes, lists and removes the snapshots of a home.
 
     Args:
-        parts: What sandboxes are made of.
+        registry: The sandboxes and snapshots.
+        operations: The log of operations.
+        paths: Where the files are.
+        quotas: What teams may have.
+        layers: The disks.
+        layer_gc: Erases layers that nothing needs.
         checkpoints: Captures their state.
+        crash_checkpoints: Keeps checkpoints for use after a crash.
         compaction: Is told when a chain of layers has become longer.
+        checksums: The checksums of checkpoints.
         templates: Templates, which need some of the snapshots.
         steps: Template steps that led to some of the snapshots.
     """
 
     def __init__(
         self,
-        parts: Parts,
+        *,
+        registry: Registry,
+        operations: Operations,
+        paths: Paths,
+        quotas: TeamQuotas,
+        layers: Layers,
+        layer_gc: LayerGC,
         checkpoints: Checkpoints,
+        crash_checkpoints: CrashCheckpoints,
         compaction: Compaction,
+        checksums: CheckpointChecksums,
         templates: TemplateRegistry,
         steps: BuildCache,
     ) -> None:
-        self._parts = parts
+        self._registry = registry
+        self._operations = operations
+        self._paths = paths
+        self._quotas = quotas
+        self._layers = layers
+        self._layer_gc = layer_gc
         self._checkpoints = checkpoints
+        self._crash_checkpoints = crash_checkpoints
         self._compaction = compaction
+        self._checksums = checksums
         self._templates = templates
         self._steps = steps
 
     def list(self, sandbox_ref: str | None = None, team: str | None = None) -> list[SnapshotInfo]:
         """All snapshots, or those of one sandbox or team, oldest first. Give a killed sandbox by its id."""
-        rows = self._parts.registry.snapshots()
+        rows = self._registry.snapshots()
         if sandbox_ref is not None:
-            named = [one for one in self._parts.registry.sandboxes() if one.row.name == sandbox_ref]
+            named = [one for one in self._registry.sandboxes() if one.row.name == sandbox_ref]
             sandbox_id = named[0].sandbox_id if named else sandbox_ref
             rows = [row for row in rows if row.sandbox_id == sandbox_id]
         return [row.info() for row in rows if team in (None, row.team)]
@@ -81,16 +112,16 @@ class Snapshots:
             raise InvalidSpecError(
                 f"the comment has {len(comment)} characters", hint=f"at most {COMMENT_LIMIT}"
             )
-        await self._parts.quotas.check_disk(sandbox.row.team)
-        with self._parts.registry.reserve_snapshot_name(name):
+        await self._quotas.check_disk(sandbox.row.team)
+        with self._registry.reserve_snapshot_name(name):
             async with sandbox.lock:
                 check_action("snapshot", sandbox.row.state, sandbox.sandbox_id)
                 check_memory("snapshot", sandbox.row)
                 try:
-                    async with self._parts.operations.during(sandbox.sandbox_id, "snapshot"):
+                    async with self._operations.during(sandbox.sandbox_id, "snapshot"):
                         return await self._make(sandbox, name, comment, build_id)
                 except BaseException:
-                    await to_the_end(self._parts.layer_gc.collect())
+                    await to_the_end(self._layer_gc.collect())
                     raise
 
     async def remove(self, ref: str) -> None:
@@ -100,7 +131,7 @@ class Snapshots:
             SnapshotNotFoundError: There is no such snapshot.
             InUseError: It has child snapshots, a sandbox uses its layer, or a template needs it.
         """
-        registry = self._parts.registry
+        registry = self._registry
         row = registry.snapshot(ref)
         if template := self._templates.user_of(row.snapshot_id):
             raise InUseError(
@@ -116,28 +147,28 @@ class Snapshots:
             )
         await registry.forget_snapshot(row)
         await self._steps.forget(row.snapshot_id)
-        await erase_stale(self._parts.paths.snapshot(row.snapshot_id))
-        await self._parts.layer_gc.collect()
+        await erase_stale(self._paths.snapshot(row.snapshot_id))
+        await self._layer_gc.collect()
 
     async def _make(
         self, sandbox: Sandbox, name: str | None, comment: str, build_id: str | None
     ) -> SnapshotInfo:
         snapshot_id = new_id()
-        final = self._parts.paths.snapshot(snapshot_id)
+        final = self._paths.snapshot(snapshot_id)
         aside = final.with_name(f"new-{snapshot_id}")
         layer_id = new_id()
-        with self._parts.registry.pins.during(snapshot_id, aside.name, layer_id):
+        with self._registry.pins.during(snapshot_id, aside.name, layer_id):
             try:
                 capture = await self._checkpoints.capture(
                     sandbox, aside / "checkpoint", layer_id, copy_most_bytes=COPY_MOST_BYTES, flushed=True
                 )
                 await self._checkpoints.assert_lives(sandbox)
-                await asyncio.to_thread(self._parts.running_machines.checksums.write, aside / "checkpoint")
+                await asyncio.to_thread(self._checksums.write, aside / "checkpoint")
                 await asyncio.to_thread(_make_durable, aside, final)
                 row = await self._row(sandbox.row, capture, snapshot_id)
                 row = row.but(name=name, comment=comment, build_id=build_id)
-                keep_instant(self._parts, sandbox.row, final / "checkpoint")
-                await self._parts.registry.add_snapshot(row, sandbox)
+                self._crash_checkpoints.keep(sandbox.row, final / "checkpoint")
+                await self._registry.add_snapshot(row, sandbox)
             except BaseException:
                 await to_the_end(self._undo(aside, final))
                 raise
@@ -145,38 +176,22 @@ class Snapshots:
         return row.info()
 
     async def _row(self, of: SandboxRow, capture: CapturedState, snapshot_id: str) -> SnapshotRow:
-        memory = self._parts.paths.snapshot(snapshot_id)
+        memory = self._paths.snapshot(snapshot_id)
         return SnapshotRow(
             snapshot_id=snapshot_id,
             name=None,
             comment="",
-            image=of.image,
-            image_digest=of.image_digest,
             sandbox_id=of.sandbox_id,
             parent_id=of.snapshot_id,
-            created_at=self._parts.registry.now_s(),
+            created_at=self._registry.now_s(),
             memory_bytes=await asyncio.to_thread(tree_bytes, memory),
             disk_bytes=await asyncio.to_thread(self._disk_bytes, capture),
             stopped_ms=round(capture.stopped_ms, 3),
-            stack=capture.stack,
-            versions=of.versions,
-            generation=of.generation,
-            env=of.env,
-            network=of.network,
-            limits=of.limits,
-            trust_host_ca=of.trust_host_ca,
-            user=of.user,
-            cwd=of.cwd,
-            volumes=of.volumes,
-            team=of.team,
-            engine_disk=of.engine_disk,
-            start=of.start,
-            services=of.services,
-            on_crash=of.on_crash,
+            **{**of.setup(), "stack": capture.stack},
         )
 
     def _disk_bytes(self, capture: CapturedState) -> int:
-        return self._parts.layers.size_bytes(capture.layer_id) if capture.layer_id else 0
+        return self._layers.size_bytes(capture.layer_id) if capture.layer_id else 0
 
     async def _undo(self, aside: Path, final: Path) -> None:
         await erase(aside)

@@ -5,44 +5,73 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError, HostError
+from atoll.errors import AtollError
 from atoll.host import to_the_end
-from atoll.supervisor.lifecycle.image_program import start_program_of
 from atoll.supervisor.lifecycle.template_services import start_services
-from atoll.supervisor.machines.identity import first_init
+from atoll.supervisor.storage.consistency import assert_disk
 
 if TYPE_CHECKING:
-    from atoll.network import Link
-    from atoll.supervisor.lifecycle.parts import Parts
+    from atoll.supervisor.lifecycle.attachment import Attachment
+    from atoll.supervisor.lifecycle.boot import Boots
+    from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+    from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.machines.running_machine import RunningMachines
     from atoll.supervisor.state.leases import Columns
+    from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Sandbox
     from atoll.supervisor.storage.compaction import Compaction
+    from atoll.supervisor.storage.programs import Programs
 
 _log = logging.getLogger(__name__)
 
 
 class Starts:
-    """Boots sandboxes. The caller holds the sandbox's lock.
+    """Boots existing sandboxes. The caller holds the sandbox's lock.
 
     Args:
-        parts: What sandboxes are made of.
+        paths: Where disks are.
+        programs: The engine and agent programs.
+        boots: Boots machines.
+        sandbox_links: The sandboxes' links.
+        running_machines: Ends machines.
+        attachment: Gives the sandboxes their machines.
+        agents: Calls the guests' agents.
         compaction: Shortens long chains of layers.
     """
 
-    def __init__(self, parts: Parts, compaction: Compaction) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        paths: Paths,
+        programs: Programs,
+        boots: Boots,
+        sandbox_links: SandboxLinks,
+        running_machines: RunningMachines,
+        attachment: Attachment,
+        agents: Agents,
+        compaction: Compaction,
+    ) -> None:
+        self._paths = paths
+        self._programs = programs
+        self._boots = boots
+        self._sandbox_links = sandbox_links
+        self._running_machines = running_machines
+        self._attachment = attachment
+        self._agents = agents
         self._compaction = compaction
 
     async def boot(self, sandbox: Sandbox, columns: Columns) -> None:
-        """Boot a sandbox that has no machine from its disk, and change ``columns`` of its row with it."""
-        self.assert_disk(sandbox)
+        """Boot a sandbox that has no machine from its disk, and change ``columns`` of its row with it.
+
+        Raises:
+            HostError: The disk is missing.
+        """
+        assert_disk(self._paths.disk(sandbox.sandbox_id, sandbox.row.disk), sandbox.sandbox_id)
         await self._compaction.shorten(sandbox)
-        row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._parts.programs.current)
-        image = self._parts.images.facts(row.image_digest)
-        link, _ = await self.link_of(sandbox)
+        row = sandbox.row.but(generation=sandbox.row.generation + 1, versions=self._programs.current)
+        link, _ = await self._sandbox_links.take(sandbox)
         try:
-            wanted = first_init(row, image, self._parts.nameserver)
-            running = await self._parts.running_machines.begin(self._parts.plan(row), link, wanted)
+            running = await self._boots.boot(row, link)
             try:
                 changes = {
                     **columns,
@@ -51,38 +80,16 @@ class Starts:
                     "reason": None,
                     "has_memory": True,
                 }
-                await self._parts.take_up(sandbox, running, **changes)
+                await self._attachment.take_up(sandbox, running, **changes)
             except BaseException:
-                await to_the_end(self._parts.running_machines.end(running))
+                await to_the_end(self._running_machines.end(running))
                 raise
         except BaseException:
             await to_the_end(link.aclose())
             raise
         try:
-            await start_program_of(row, image, running, self._parts.agents)
+            await self._boots.start_program(row, running)
         except AtollError as error:
             # The sandbox has started; its owner can find out what the program lacks.
             _log.warning("the program of the image of %s did not start: %s", sandbox.sandbox_id, error)
-        await start_services(row, running, self._parts.agents)
-
-    def assert_disk(self, sandbox: Sandbox) -> None:
-        """Refuse to start if the disk is missing: an empty one in its place would hide the loss of files."""
-        disk = self._parts.paths.disk(sandbox.sandbox_id, sandbox.row.disk)
-        if not disk.is_dir():
-            raise HostError(
-                f"the disk of sandbox {sandbox.sandbox_id} is missing: {disk}",
-                hint="restore the home from a backup, roll the sandbox back to a snapshot, or kill it",
-                sandbox_id=sandbox.sandbox_id,
-            )
-
-    async def link_of(self, sandbox: Sandbox) -> tuple[Link, bool]:
-        """The link that waits for the sandbox and True, or a new link and False."""
-        link = await self._parts.waiting_link(sandbox)
-        kept = link is not None
-        if link is None:
-            link = await self._parts.links.take()
-        else:
-            await link.prepare()
-        sandbox.link = None
-        link.set_policy(sandbox.row.network)
-        return link, kept
+        await start_services(row, running, self._agents)

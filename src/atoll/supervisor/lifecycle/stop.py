@@ -14,9 +14,13 @@ from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.state.leases import NO_LEASE
 
 if TYPE_CHECKING:
-    from atoll.supervisor.lifecycle.parts import Parts
-    from atoll.supervisor.machines.running_machine import RunningMachine
-    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.lifecycle.crashes import Crashes
+    from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+    from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.machines.running_machine import RunningMachine, RunningMachines
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.storage.trash import Trash
 
 _log = logging.getLogger(__name__)
 
@@ -25,11 +29,33 @@ class PowerOff:
     """Puts sandboxes to sleep without their memory. The caller holds the sandbox's lock.
 
     Args:
-        parts: What sandboxes are made of.
+        registry: The sandboxes and snapshots.
+        paths: Where the files are.
+        running_machines: Starts and ends machines.
+        sandbox_links: The sandboxes' links.
+        agents: Calls the guests' agents.
+        crashes: Handles guests that end meanwhile.
+        trash: Erases what is no longer needed.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        paths: Paths,
+        running_machines: RunningMachines,
+        sandbox_links: SandboxLinks,
+        agents: Agents,
+        crashes: Crashes,
+        trash: Trash,
+    ) -> None:
+        self._registry = registry
+        self._paths = paths
+        self._running_machines = running_machines
+        self._sandbox_links = sandbox_links
+        self._agents = agents
+        self._crashes = crashes
+        self._trash = trash
 
     async def stop(self, sandbox: Sandbox) -> Callable[[], Coroutine[Any, Any, None]]:
         """Flush what a running sandbox has written, and put it to sleep with only its disk.
@@ -40,12 +66,12 @@ class PowerOff:
 
         Postcondition: on any exception the sandbox runs, or has crashed.
         """
-        running = self._parts.running_of(sandbox)
+        running = sandbox.require_running()
         running.hang_up()
         try:
             await running.alive(self._settle(running), sandbox.sandbox_id)
             # From here on the disk counts: if the supervisor dies, the next one ends the machine.
-            await self._parts.registry.change(
+            await self._registry.change(
                 sandbox,
                 durable=True,
                 state="suspended",
@@ -66,17 +92,17 @@ class PowerOff:
 
     async def drop_memory(self, sandbox: Sandbox) -> None:
         """Erase the checkpoint of a sleeping sandbox, and the connections that it had."""
-        link = await self._parts.waiting_link(sandbox)
-        await self._parts.registry.change(sandbox, durable=True, has_memory=False, link_id=None)
+        link = await self._sandbox_links.waiting(sandbox)
+        await self._registry.change(sandbox, durable=True, has_memory=False, link_id=None)
         sandbox.link = None
-        self._parts.trash.take(self._parts.paths.checkpoint(sandbox.sandbox_id))
+        self._trash.take(self._paths.checkpoint(sandbox.sandbox_id))
         if link is not None:
             await link.aclose()
 
     async def _settle(self, running: RunningMachine) -> None:
         """Flush what the guest has written to the host's disk, and freeze the guest."""
         try:
-            await self._parts.agents.flush(running.link)
+            await self._agents.flush(running.link)
         except (AtollError, OSError) as error:
             # As after a power cut: what was fsynced is there.
             _log.warning("the guest of machine %s did not flush: %s", running.machine.machine_id, error)
@@ -86,10 +112,10 @@ class PowerOff:
     async def _undo(self, sandbox: Sandbox, running: RunningMachine) -> None:
         await thaw_or_end(running)
         if running.gone.is_set():
-            await self._parts.crashes.crashed_locked(sandbox, running, "it ended while it was being stopped")
+            await self._crashes.crashed_locked(sandbox, running, "it ended while it was being stopped")
 
     async def _leave(self, running: RunningMachine) -> None:
-        await self._parts.running_machines.end(running)
+        await self._running_machines.end(running)
         try:
             await running.link.aclose()
         except (AtollError, OSError) as error:

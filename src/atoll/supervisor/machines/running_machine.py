@@ -180,6 +180,14 @@ class RunningMachine:
             if hang_up:
                 self.hang_up()
 
+    def columns(self) -> dict[str, Any]:
+        """The columns of a sandbox's row that describe this machine."""
+        return {
+            "machine_id": self.machine.machine_id,
+            "machine": self.machine.record(),
+            "link_id": self.link.link_id,
+        }
+
     def stay(self) -> None:
         """Undo ``leave``."""
         self.leaving = False
@@ -204,6 +212,7 @@ class RunningMachines:
         layers: The disks.
         agents: Calls guest agents.
         prestarted_machines: The machine that is kept ready.
+        checksums: The checksums of checkpoints.
     """
 
     def __init__(
@@ -216,6 +225,7 @@ class RunningMachines:
         layers: Layers,
         agents: Agents,
         prestarted_machines: PrestartedMachines,
+        checksums: CheckpointChecksums,
     ) -> None:
         self._run = run
         self._sandboxes = sandboxes
@@ -226,7 +236,7 @@ class RunningMachines:
         self.prestarted_machines = prestarted_machines
         self._owned: dict[str, Path] = {}
         self._stuck: dict[Path, Machine | PrestartedMachine] = {}
-        self.checksums = CheckpointChecksums()
+        self._checksums = checksums
 
     def machine_ids(self) -> set[str]:
         """The ids of machines that run, are being started, or are kept ready."""
@@ -314,7 +324,7 @@ class RunningMachines:
         Without them it can be used, but not checked.
         """
         try:
-            await asyncio.to_thread(self.checksums.write, checkpoint)
+            await asyncio.to_thread(self._checksums.write, checkpoint)
         except OSError as error:
             _log.warning("the memory of sandbox %s has no checksums: %s", sandbox_id, error)
 
@@ -322,7 +332,7 @@ class RunningMachines:
         """Start a machine. Meanwhile, check the memory that it is restored from against its checksums."""
         if checkpoint is None:
             return await start
-        check = asyncio.create_task(asyncio.to_thread(self.checksums.check, checkpoint, small=False))
+        check = asyncio.create_task(asyncio.to_thread(self._checksums.check, checkpoint, small=False))
         try:
             machine = await start
         except BaseException:
@@ -422,7 +432,7 @@ class RunningMachines:
 
     def _prepare(self, plan: RunPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:
         """Mount the disk. Returns what to start on it, and whether its memory has checksums."""
-        has_checksums = plan.checkpoint is not None and self.checksums.check(plan.checkpoint, small=True)
+        has_checksums = plan.checkpoint is not None and self._checksums.check(plan.checkpoint, small=True)
         machine_plan = self._machine_plan(plan, machine_id, self._root(plan), link)
         return msgspec.structs.replace(
             machine_plan, growth=growth_at_start(self._layers, plan)

@@ -15,10 +15,11 @@ from atoll.types import StatsSample
 
 if TYPE_CHECKING:
     from atoll.engines import MachineStats
-    from atoll.supervisor.lifecycle.parts import Parts
+    from atoll.snapshots import Layers
     from atoll.supervisor.machines.running_machine import RunningMachine
-    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.state.registry import Registry, Sandbox
     from atoll.supervisor.state.tasks import Tasks
+    from atoll.supervisor.tenants.quotas import TeamQuotas
 
 _EVERY_S = 5.0
 _KEPT_S = 3600.0
@@ -69,14 +70,29 @@ class History:
     """Samples all running sandboxes in one task, without asking any guest.
 
     Args:
-        parts: What sandboxes are made of.
-        tasks: Owner of the sampling.
+        registry: The sandboxes and snapshots.
+        quotas: What teams may have.
+        layers: The disks.
+        tasks: Owner of the work that goes on by itself.
+        unix_s: Returns Unix seconds.
         clock: Returns monotonic seconds.
     """
 
-    def __init__(self, parts: Parts, tasks: Tasks, clock: Callable[[], float] = time.monotonic) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        quotas: TeamQuotas,
+        layers: Layers,
+        tasks: Tasks,
+        unix_s: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry = registry
+        self._quotas = quotas
+        self._layers = layers
         self._tasks = tasks
+        self._unix_s = unix_s
         self._clock = clock
         self._pasts: dict[str, Past] = {}
 
@@ -109,7 +125,7 @@ class History:
         while True:
             await asyncio.sleep(min(_SELDOM_S, max(_EVERY_S, took_s / _SHARE)))
             began_s = self._clock()
-            sandboxes = self._parts.registry.sandboxes()
+            sandboxes = self._registry.sandboxes()
             self._forget(sandboxes)
             for sandbox in sandboxes:
                 if sandbox.running is not None and sandbox.row.state == "running":
@@ -134,11 +150,11 @@ class History:
             if not running.leaving and not running.gone.is_set():
                 _log.info("sandbox %s is not sampled: %s", sandbox.sandbox_id, error)
             return
-        limits = self._parts.quotas.limits_within(sandbox.row)
+        limits = self._quotas.limits_within(sandbox.row)
         vcpus = limits.vcpus or float(os.cpu_count() or 1)
         past.samples.append(
             StatsSample(
-                at=self._parts.leases.clock.unix_s(),
+                at=self._unix_s(),
                 vcpus=vcpus,
                 cpu_percent=past.cpu_percent(running.machine.machine_id, stats.cpu_s, vcpus, self._clock()),
                 memory_bytes=stats.memory_bytes,
@@ -154,5 +170,5 @@ class History:
             past.disk_bytes = stats.disk_bytes
         elif self._clock() >= past.measured_s:
             began_s = self._clock()
-            past.disk_bytes = await asyncio.to_thread(self._parts.layers.sizes_changed, running.disk)
+            past.disk_bytes = await asyncio.to_thread(self._layers.sizes_changed, running.disk)
             past.measured_s = self._clock() + (self._clock() - began_s) / _SHARE

@@ -10,17 +10,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
-from atoll.supervisor.state.leases import JUMP_S, NO_LEASE, LeaseTable, due_s
+from atoll.supervisor.state.leases import JUMP_S, NO_LEASE, due_s
 from atoll.supervisor.state.transitions import check_action
 from atoll.types import Lifecycle
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.kill import Kills
-    from atoll.supervisor.lifecycle.parts import Parts
-    from atoll.supervisor.lifecycle.sleep import Sleep
-    from atoll.supervisor.state.registry import Sandbox
-    from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.lifecycle.suspend import Suspends
+    from atoll.supervisor.state.leases import Leases, LeaseTable
+    from atoll.supervisor.state.registry import Registry, Sandbox
     from atoll.supervisor.state.tasks import Tasks
+    from atoll.supervisor.tenants.quotas import TeamQuotas
 
 # The event loop's clock stops while the host sleeps, so it never waits for longer than this.
 _LOOK_S = 1.0
@@ -33,8 +33,11 @@ class LeaseExpiry:
     """Watches all leases and lifetimes of a home in one task.
 
     Args:
-        parts: The sandboxes, their lease columns, and how long leases may be.
-        sleep: Suspends and stops.
+        registry: The sandboxes.
+        leases: Computes their leases.
+        due: Knows when sandboxes are due.
+        quotas: How long leases may be.
+        suspends: Suspends and stops.
         kills: Kills.
         tasks: Owner of the watching, and of the operations that it starts.
         tell: Writes a line into a sandbox's log.
@@ -42,29 +45,29 @@ class LeaseExpiry:
 
     def __init__(
         self,
-        parts: Parts,
-        sleep: Sleep,
+        *,
+        registry: Registry,
+        leases: Leases,
+        due: LeaseTable,
+        quotas: TeamQuotas,
+        suspends: Suspends,
         kills: Kills,
         tasks: Tasks,
         tell: Callable[[str, str], None],
     ) -> None:
-        self._registry = parts.registry
-        self._leases = parts.leases
-        self._quotas = parts.quotas
-        self._sleep = sleep
+        self._registry = registry
+        self._leases = leases
+        self._due = due
+        self._quotas = quotas
+        self._suspends = suspends
         self._kills = kills
         self._tasks = tasks
         self._tell = tell
-        self._due = LeaseTable()
-        self._ending: set[str] = set()
-        self._sooner = asyncio.Event()
-        self._until_s = math.inf
 
     def start(self) -> None:
         """Start with all leases of the registry. Those that ended while no supervisor ran are handled now."""
-        self._registry.changed = self._changed
         for sandbox in self._registry.sandboxes():
-            self._changed(sandbox.row)
+            self._due.note(sandbox.row)
         self._tasks.watch(self._watching())
 
     async def set_timeout(
@@ -91,19 +94,11 @@ class LeaseExpiry:
             if self._leases.is_over(sandbox.row):
                 await self._end_locked(sandbox)
 
-    def _changed(self, row: SandboxRow) -> None:
-        self._set(row.sandbox_id, None if row.sandbox_id in self._ending else due_s(row))
-
-    def _set(self, sandbox_id: str, due: float | None) -> None:
-        self._due.set(sandbox_id, due)
-        if due is not None and due < self._until_s:
-            self._sooner.set()
-
     async def _watching(self) -> None:
         clock = self._leases.clock
         offset_s = math.inf
         while True:
-            self._sooner.clear()
+            self._due.sooner.clear()
             for sandbox_id in self._due.take(clock.boot_s()):
                 self._end_soon(sandbox_id)
             next_s = self._due.next_s()
@@ -112,14 +107,13 @@ class LeaseExpiry:
                 self._tasks.spawn(self._tell_calendar())
             now_s = clock.boot_s()
             wait_s = None if next_s is None else min(_LOOK_S, max(0.0, next_s - now_s))
-            self._until_s = math.inf if wait_s is None else now_s + wait_s
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._sooner.wait(), wait_s)
+                await asyncio.wait_for(self._due.sooner.wait(), wait_s)
 
     def _end_soon(self, sandbox_id: str) -> None:
         with suppress(AtollError):
             sandbox = self._registry.sandbox(sandbox_id)
-            self._ending.add(sandbox_id)
+            self._due.begin_end(sandbox_id)
             # Not awaited: a sandbox in the middle of an operation must not keep others running.
             self._tasks.spawn(self._end(sandbox))
 
@@ -138,11 +132,10 @@ class LeaseExpiry:
         except (AtollError, OSError) as error:
             _log.warning("the lease of sandbox %s is not ended: %s", sandbox.sandbox_id, error)
         finally:
-            self._ending.discard(sandbox.sandbox_id)
             due = due_s(sandbox.row)
             if due is not None and not ended:
                 due = max(due, self._leases.clock.boot_s() + _AGAIN_S)
-            self._set(sandbox.sandbox_id, due)
+            self._due.end(sandbox.sandbox_id, due)
 
     async def _end_locked(self, sandbox: Sandbox) -> None:
         """Do what the sandbox's lifecycle says for the end of its lease."""
@@ -153,7 +146,7 @@ class LeaseExpiry:
         elif row.state in ("running", "paused"):
             self._tell(sandbox.sandbox_id, f"its lease is over: {then}")
             # If the engine keeps the disk, it is in the memory, so the memory is kept too.
-            await self._sleep.suspend_locked(sandbox, memory=then == "suspend" or row.engine_disk)
+            await self._suspends.suspend_locked(sandbox, memory=then == "suspend" or row.engine_disk)
         elif row.state != "killed":
             await self._registry.change(sandbox, **NO_LEASE)
 

@@ -12,9 +12,11 @@ from atoll.supervisor.state.tasks import Tasks
 from atoll.types import Limits
 
 if TYPE_CHECKING:
-    from atoll.supervisor.lifecycle.parts import Parts
+    from atoll.snapshots import Layers
+    from atoll.supervisor.machines.enforcement import Means
     from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.tenants.quotas import TeamQuotas
 
 _LOOK_S = 1.0
 _LEAST_S = 0.05
@@ -26,26 +28,37 @@ class LimitMonitor:
     """Watches the disks and memory of a home's sandboxes.
 
     Args:
-        parts: What sandboxes are made of.
-        tasks: Owner of the watching.
+        quotas: What teams may have.
+        means: What this host can enforce limits with.
+        layers: The disks.
+        tasks: Owner of the work that goes on by itself.
     """
 
-    def __init__(self, parts: Parts, tasks: Tasks) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        quotas: TeamQuotas,
+        means: Means,
+        layers: Layers,
+        tasks: Tasks,
+    ) -> None:
+        self._quotas = quotas
+        self._means = means
+        self._layers = layers
         self._tasks = tasks
 
     def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """Watch a running machine that a sandbox has just got, until it ends."""
 
         def limits() -> Limits:
-            return self._parts.quotas.limits_within(sandbox.row)
+            return self._quotas.limits_within(sandbox.row)
 
         def seldom() -> bool:
-            return self._parts.quotas.has_default_disk(sandbox.row)
+            return self._quotas.has_default_disk(sandbox.row)
 
-        watch = DiskMonitor(running, self._parts.layers, limits, seldom)
+        watch = DiskMonitor(running, self._layers, limits, seldom)
         self._tasks.watch(_until_gone(running, watch.run()))
-        if not self._parts.means.cgroups:
+        if not self._means.cgroups:
             self._tasks.watch(_until_gone(running, watch_memory(running, limits)))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
@@ -30,41 +29,56 @@ class Traffic:
     """Watches the counters of paused sandboxes and wakes those that get traffic.
 
     Args:
-        tasks: Owner of the watching.
-        wake: Wakes a sandbox.
+        tasks: Owner of the wakes.
     """
 
-    def __init__(self, tasks: Tasks, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
+    def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._wake = wake
-        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._watched: dict[str, _Watch] = {}
+        self._some = asyncio.Event()
 
     def watch(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """Watch a sandbox as long as it is paused on this running machine. An earlier watch of it ends."""
-        if before := self._watches.get(sandbox.sandbox_id):
-            # The sandbox may have been thawed for a moment, which the earlier watch would take for traffic.
-            before.cancel()
-        watch = self._tasks.watch(self._watching(sandbox, running))
-        self._watches[sandbox.sandbox_id] = watch
-        watch.add_done_callback(partial(self._forget, sandbox.sandbox_id))
+        # A new one: the sandbox may have been thawed for a moment, which is no traffic.
+        self._watched[sandbox.sandbox_id] = _Watch(sandbox, running)
+        self._some.set()
 
-    def _forget(self, sandbox_id: str, watch: asyncio.Task[None]) -> None:
-        if self._watches.get(sandbox_id) is watch:
-            del self._watches[sandbox_id]
+    async def run(self, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
+        """Look at all watched sandboxes again and again, and call ``wake`` for those that get traffic."""
+        while True:
+            await self._some.wait()
+            await asyncio.sleep(_LOOK_S)
+            for sandbox_id, watch in list(self._watched.items()):
+                if not watch.lasts():
+                    del self._watched[sandbox_id]
+                elif watch.has_traffic():
+                    del self._watched[sandbox_id]
+                    self._tasks.spawn(self._wake(watch.sandbox, wake))
+            if not self._watched:
+                self._some.clear()
 
-    async def _watching(self, sandbox: Sandbox, running: RunningMachine) -> None:
-        # What comes before the first look belongs to the end of connections that the pause closed.
-        before: int | None = None
+    async def _wake(self, sandbox: Sandbox, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
+        _log.info("sandbox %s wakes: it gets traffic", sandbox.sandbox_id)
         try:
-            while True:
-                await asyncio.sleep(_LOOK_S)
-                if sandbox.row.state != "paused" or sandbox.running is not running:
-                    return
-                now, _ = running.link.traffic()
-                if before is not None and wanted(before, now):
-                    _log.info("sandbox %s wakes: it gets traffic", sandbox.sandbox_id)
-                    await self._wake(sandbox)
-                    return
-                before = now
+            await wake(sandbox)
         except (AtollError, OSError) as error:
             _log.info("sandbox %s is not watched any more: %s", sandbox.sandbox_id, error)
+
+
+class _Watch:
+    """A paused sandbox, and how much it had received at the last look."""
+
+    def __init__(self, sandbox: Sandbox, running: RunningMachine) -> None:
+        self.sandbox = sandbox
+        self._running = running
+        # What comes before the first look belongs to the end of connections that the pause closed.
+        self._before: int | None = None
+
+    def lasts(self) -> bool:
+        """Whether the sandbox is still paused on the same machine."""
+        return self.sandbox.row.state == "paused" and self.sandbox.running is self._running
+
+    def has_traffic(self) -> bool:
+        """Whether the sandbox has received anything since the last look."""
+        before, (self._before, _) = self._before, self._running.link.traffic()
+        return before is not None and wanted(before, self._before)

@@ -4,31 +4,54 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.host import tree_bytes
-from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.machines.enforcement import held_of
 from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow
 from atoll.types import SandboxStats
+
+if TYPE_CHECKING:
+    from atoll.snapshots import Layers
+    from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.machines.enforcement import Means
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
 class Usage:
     """Asks the host and the guest for usage, and wakes no sandbox.
 
     Args:
-        parts: What sandboxes are made of.
+        quotas: What teams may have.
+        means: What this host can enforce limits with.
+        paths: Where the files are.
+        layers: The disks.
+        agents: Calls the guests' agents.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        quotas: TeamQuotas,
+        means: Means,
+        paths: Paths,
+        layers: Layers,
+        agents: Agents,
+    ) -> None:
+        self._quotas = quotas
+        self._means = means
+        self._paths = paths
+        self._layers = layers
+        self._agents = agents
 
     async def of(self, sandbox: Sandbox) -> SandboxStats:
         """What a sandbox uses now."""
         disk_bytes = await asyncio.to_thread(self._disk_bytes, sandbox.row)
-        limits = self._parts.quotas.limits_within(sandbox.row)
-        held: dict[str, str] = {**held_of(limits, self._parts.means)}
+        limits = self._quotas.limits_within(sandbox.row)
+        held: dict[str, str] = {**held_of(limits, self._means)}
         running = sandbox.running
         if running is None:
             return SandboxStats(
@@ -48,7 +71,7 @@ class Usage:
         if sandbox.row.state == "running":
             with suppress(AtollError):  # there are statistics even if the guest does not answer
                 processes = (
-                    await running.alive(self._parts.agents.stats(running.link), sandbox.sandbox_id)
+                    await running.alive(self._agents.stats(running.link), sandbox.sandbox_id)
                 ).processes
         received, sent = running.link.traffic()
         if machine.disk_bytes is not None:
@@ -67,8 +90,8 @@ class Usage:
         )
 
     def _disk_bytes(self, row: SandboxRow) -> int:
-        paths = self._parts.paths
+        paths = self._paths
         if not row.engine_disk:
-            return self._parts.layers.sizes_changed(paths.disk(row.sandbox_id, row.disk))
+            return self._layers.sizes_changed(paths.disk(row.sandbox_id, row.disk))
         checkpoint = paths.checkpoint(row.sandbox_id)
         return tree_bytes(checkpoint) if checkpoint.is_dir() else 0

@@ -15,12 +15,19 @@ import msgspec
 from atoll.errors import AtollError
 from atoll.host import Mounts, kill_process, mounts_below, start_ticks, tree_bytes
 from atoll.protocol import Leftover
-from atoll.supervisor.lifecycle.parts import Parts
 from atoll.supervisor.state.references import layers_in_use, owned_ids, versions_in_use
 from atoll.supervisor.storage.trash import ASIDE, erase
 
 if TYPE_CHECKING:
     from atoll.host import Cgroup, CgroupRoot
+    from atoll.snapshots import Layers
+    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.storage.images import SupervisorImages
+    from atoll.supervisor.storage.layer_gc import LayerGC
+    from atoll.supervisor.storage.programs import Programs
+    from atoll.supervisor.storage.volumes import Volumes
 
 _PROC = Path("/proc")
 _log = logging.getLogger(__name__)
@@ -41,13 +48,40 @@ class LeftoverCollector:
     """Finds and removes what nothing owns.
 
     Args:
-        parts: What sandboxes are made of; its registry knows what is owned.
+        registry: The sandboxes and snapshots.
+        paths: Where the files are.
+        programs: The engine and agent programs.
+        images: The images.
+        volumes: The volumes.
+        layers: The disks.
+        layer_gc: Erases layers that nothing needs.
+        running_machines: Starts and ends machines.
         pool_ids: The sandbox ids of warm machines.
         cgroups: Where machines have their cgroups, if they have any.
     """
 
-    def __init__(self, parts: Parts, pool_ids: Callable[[], set[str]], cgroups: CgroupRoot | None) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        paths: Paths,
+        programs: Programs,
+        images: SupervisorImages,
+        volumes: Volumes,
+        layers: Layers,
+        layer_gc: LayerGC,
+        running_machines: RunningMachines,
+        pool_ids: Callable[[], set[str]],
+        cgroups: CgroupRoot | None,
+    ) -> None:
+        self._registry = registry
+        self._paths = paths
+        self._programs = programs
+        self._images = images
+        self._volumes = volumes
+        self._layers = layers
+        self._layer_gc = layer_gc
+        self._running_machines = running_machines
         self._pool_ids = pool_ids
         self._cgroups = cgroups
 
@@ -65,7 +99,7 @@ class LeftoverCollector:
         # Each kind is searched after the earlier ones are gone: a mount is only free when its process has
         # ended.
         kinds = [self._processes, self._mounts, self._cgroup_names, self._directories]
-        for kind in [*kinds, self._images] if images else kinds:
+        for kind in [*kinds, self._unneeded_images] if images else kinds:
             for found in await self._look(kind):
                 try:
                     if not found.is_owned():
@@ -86,15 +120,15 @@ class LeftoverCollector:
         yield from self._mounts()
         yield from self._cgroup_names()
         yield from self._directories()
-        yield from self._images()
+        yield from self._unneeded_images()
 
-    def _images(self) -> Iterator[_Found]:
-        for path in self._parts.images.unneeded():
+    def _unneeded_images(self) -> Iterator[_Found]:
+        for path in self._images.unneeded():
             leftover = Leftover(kind="image", name=str(path), size_bytes=tree_bytes(path))
             yield _Found(leftover, path, _is_never)
 
     def _processes(self) -> Iterator[_Found]:
-        prefix = os.fsencode(self._parts.paths.machines) + b"/"
+        prefix = os.fsencode(self._paths.machines) + b"/"
         for entry in _PROC.iterdir():
             if not entry.name.isdigit():
                 continue
@@ -112,12 +146,12 @@ class LeftoverCollector:
                 )
 
     def _mounts(self) -> Iterator[_Found]:
-        roots = self._parts.paths.roots.resolve()
+        roots = self._paths.roots.resolve()
         for point in mounts_below(roots):
             if point != roots:
                 machine_id = point.relative_to(roots).parts[0]
                 yield _Found(Leftover(kind="mount", name=str(point)), point, self._runs(machine_id))
-        for point in mounts_below(self._parts.paths.sandboxes):
+        for point in mounts_below(self._paths.sandboxes):
             yield _Found(Leftover(kind="mount", name=str(point)), point, self._mounted(point))
 
     def _cgroup_names(self) -> Iterator[_Found]:
@@ -125,16 +159,16 @@ class LeftoverCollector:
             yield _Found(Leftover(kind="cgroup", name=name), Path(name), self._runs(name))
 
     def _directories(self) -> Iterator[_Found]:
-        paths = self._parts.paths
+        paths = self._paths
         for parent in (paths.sandboxes, paths.snapshots, paths.forks, paths.forks_pages):
             yield from self._unowned(parent, self._ids)
         yield from self._unowned(paths.volumes, self._volume_ids)
-        yield from self._unowned(paths.machines, self._parts.running_machines.machine_ids)
-        for layer_id in set(self._parts.layers.ids()) - layers_in_use(self._parts.registry):
-            size = self._parts.layers.size_bytes(layer_id)
+        yield from self._unowned(paths.machines, self._running_machines.machine_ids)
+        for layer_id in set(self._layers.ids()) - layers_in_use(self._registry):
+            size = self._layers.size_bytes(layer_id)
             leftover = Leftover(kind="directory", name=f"layers/{layer_id}", size_bytes=size)
             yield _Found(leftover, Path("layers") / layer_id, self._stood_on(layer_id))
-        for path in self._parts.programs.unneeded(versions_in_use(self._parts.registry)):
+        for path in self._programs.unneeded(versions_in_use(self._registry)):
             leftover = Leftover(kind="directory", name=str(path), size_bytes=tree_bytes(path))
             yield _Found(leftover, path, self._used(path))
 
@@ -148,23 +182,23 @@ class LeftoverCollector:
                 yield _Found(leftover, entry, partial(_meet, ids, owned))
 
     def _ids(self) -> set[str]:
-        return owned_ids(self._parts.registry) | self._pool_ids()
+        return owned_ids(self._registry) | self._pool_ids()
 
     def _volume_ids(self) -> set[str]:
         # Directories of volumes that the database has lost are no leftovers: their files exist nowhere else.
-        return self._parts.volumes.ids() | self._parts.volumes.kept_ids() | self._parts.registry.pins.ids()
+        return self._volumes.ids() | self._volumes.kept_ids() | self._registry.pins.ids()
 
     def _runs(self, machine_id: str) -> Callable[[], bool]:
-        return lambda: machine_id in self._parts.running_machines.machine_ids()
+        return lambda: machine_id in self._running_machines.machine_ids()
 
     def _mounted(self, point: Path) -> Callable[[], bool]:
-        return lambda: any(point.is_relative_to(disk) for disk in self._parts.running_machines.disks())
+        return lambda: any(point.is_relative_to(disk) for disk in self._running_machines.disks())
 
     def _stood_on(self, layer_id: str) -> Callable[[], bool]:
-        return lambda: layer_id in layers_in_use(self._parts.registry)
+        return lambda: layer_id in layers_in_use(self._registry)
 
     def _used(self, program: Path) -> Callable[[], bool]:
-        return lambda: program not in self._parts.programs.unneeded(versions_in_use(self._parts.registry))
+        return lambda: program not in self._programs.unneeded(versions_in_use(self._registry))
 
     def _find_cgroup(self, name: str) -> Cgroup | None:
         return self._cgroups.find(name) if self._cgroups else None
@@ -183,9 +217,9 @@ class LeftoverCollector:
             if cgroup is not None:
                 await asyncio.to_thread(cgroup.remove)
         elif kind == "image":
-            await asyncio.to_thread(self._parts.images.collect, found.path)
+            await asyncio.to_thread(self._images.collect, found.path)
         elif found.path.parent == Path("layers"):
-            await self._parts.layer_gc.collect()
+            await self._layer_gc.collect()
         else:
             await erase(found.path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from typing import Any
 
@@ -18,11 +19,30 @@ JUMP_S = 1.0
 
 
 class LeaseTable:
-    """Holds due times by sandbox id, in seconds of a clock that never jumps. A missing id is never due."""
+    """Holds due times by sandbox id, in seconds of a clock that never jumps. A missing id is never due.
+
+    Attributes:
+        sooner: Set when a sandbox becomes due before all others.
+    """
 
     def __init__(self) -> None:
+        self.sooner = asyncio.Event()
         self._due_s: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
+        self._ending: set[str] = set()
+
+    def note(self, row: SandboxRow) -> None:
+        """Note when a sandbox that is new or has changed is due, unless it is being ended right now."""
+        self.set(row.sandbox_id, None if row.sandbox_id in self._ending else due_s(row))
+
+    def begin_end(self, sandbox_id: str) -> None:
+        """Note that a sandbox that was due is being ended: until ``end`` it is not due again."""
+        self._ending.add(sandbox_id)
+
+    def end(self, sandbox_id: str, due_s: float | None) -> None:
+        """Note that ending a sandbox is over, and when it is due again, as it may be if that failed."""
+        self._ending.discard(sandbox_id)
+        self.set(sandbox_id, due_s)
 
     def set(self, sandbox_id: str, due_s: float | None) -> None:
         """Set when a sandbox is due, replacing its earlier time; None is never."""
@@ -31,6 +51,8 @@ class LeaseTable:
         elif self._due_s.get(sandbox_id) != due_s:
             self._due_s[sandbox_id] = due_s
             heapq.heappush(self._heap, (due_s, sandbox_id))
+            if self.next_s() == due_s:
+                self.sooner.set()
         if len(self._heap) > 2 * len(self._due_s) + _SPARE:
             self._heap = [(due_s, sandbox_id) for sandbox_id, due_s in self._due_s.items()]
             heapq.heapify(self._heap)

@@ -45,6 +45,10 @@ class Paths:
         """The checkpoint of a suspended sandbox."""
         return self.sandbox(sandbox_id) / "checkpoint"
 
+    def new_checkpoint(self, sandbox_id: str) -> Path:
+        """Where the next checkpoint of a sandbox is written before it takes the place of the last one."""
+        return self.sandbox(sandbox_id) / "checkpoint.new"
+
     def volume(self, volume_id: str) -> Path:
         """The directory of a volume."""
         return self.volumes / volume_id

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError, SandboxNotFoundError, SnapshotNotFoundError
+from atoll.errors import AtollError, InternalError, SandboxNotFoundError, SnapshotNotFoundError
 from atoll.snapshots import Merges, Stack
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.journal import Journal
-from atoll.supervisor.state.leases import Leases
+from atoll.supervisor.state.leases import Leases, LeaseTable
 from atoll.supervisor.state.locks import SandboxLock
 from atoll.supervisor.state.pins import Pins
 from atoll.supervisor.state.reservations import Reservations
@@ -69,6 +69,16 @@ class Sandbox:
         """Its id."""
         return self.row.sandbox_id
 
+    def require_running(self) -> RunningMachine:
+        """The running machine of a sandbox that runs or is paused.
+
+        Raises:
+            InternalError: The sandbox has no running machine.
+        """
+        if self.running is None:
+            raise InternalError(f"sandbox {self.sandbox_id} has no machine", sandbox_id=self.sandbox_id)
+        return self.running
+
     def info(self) -> SandboxInfo:
         """The information for clients: a machine's unexpected end counts before its row says so."""
         running = self.running
@@ -84,20 +94,20 @@ class Registry(Reservations):
     Args:
         database: The database, open.
         leases: Computes their lease columns.
+        due: Is told of every row that is new or has changed.
         journal: Logs every change that was stored.
 
     Attributes:
-        changed: Called with every row that is new or has changed.
         pins: What is being made and has no row yet.
         merges: Layers that can shorten stacks.
     """
 
-    def __init__(self, database: Database, leases: Leases, journal: Journal) -> None:
+    def __init__(self, database: Database, leases: Leases, due: LeaseTable, journal: Journal) -> None:
         self._database = database
         self._leases = leases
         self._clock = leases.clock.unix_s
+        self._due = due
         self._journal = journal
-        self.changed: Callable[[SandboxRow], None] = lambda _: None
         super().__init__()
         self._sandboxes: dict[str, Sandbox] = {}
         self._snapshots: dict[str, SnapshotRow] = {}
@@ -186,7 +196,7 @@ class Registry(Reservations):
         self._sandboxes.update({sandbox.sandbox_id: sandbox for sandbox in sandboxes})
         for sandbox in sandboxes:
             self._journal.changed(None, sandbox.row)
-            self.changed(sandbox.row)
+            self._due.note(sandbox.row)
 
     async def change(
         self, sandbox: Sandbox, *, durable: bool = False, freeing: bool = False, **changes: object
@@ -202,7 +212,7 @@ class Registry(Reservations):
         await self._database.put(row, durable=durable, freeing=freeing)
         old, sandbox.row = sandbox.row, row
         self._journal.changed(old, row)
-        self.changed(row)
+        self._due.note(row)
 
     async def forget(self, sandbox: Sandbox) -> None:
         """Remove a sandbox's row."""

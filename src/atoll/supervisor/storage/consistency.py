@@ -6,9 +6,24 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from atoll.errors import HostError
 from atoll.snapshots import UNDONE
 
 UPPER = "upper"
+
+
+def assert_disk(disk: Path, sandbox_id: str) -> None:
+    """Refuse to start if the disk is missing: an empty one in its place would hide the loss of files.
+
+    Raises:
+        HostError: The disk is missing.
+    """
+    if not disk.is_dir():
+        raise HostError(
+            f"the disk of sandbox {sandbox_id} is missing: {disk}",
+            hint="restore the home from a backup, roll the sandbox back to a snapshot, or kill it",
+            sandbox_id=sandbox_id,
+        )
 
 
 def same_instant(checkpoint: Path, disk: Path) -> bool:

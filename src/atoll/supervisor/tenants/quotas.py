@@ -115,8 +115,6 @@ class TeamQuotas:
         teams: Their quotas.
         default_limits: The limits of sandboxes that ask for none.
         disk_bytes: Returns the bytes that a team uses on the disk.
-
-    Attributes:
         builds: Returns how many builds of a team are in progress; their quota is checked where they begin.
         give_up: Erases something of a team that it can get again, such as an unused image. Returns whether
             there was anything.
@@ -128,15 +126,17 @@ class TeamQuotas:
         teams: Teams,
         default_limits: Limits,
         disk_bytes: Callable[[str], Awaitable[int]],
+        builds: Callable[[str], int],
+        give_up: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._registry = registry
         self._teams = teams
         self._default_limits = default_limits
         self._disk_bytes = disk_bytes
         self._vcpus = float(os.cpu_count() or 1)
+        self._builds = builds
+        self._give_up = give_up
         self._bookings: list[_Booking] = []
-        self.builds: Callable[[str], int] = lambda _: 0
-        self.give_up: Callable[[str], Awaitable[bool]] = _nothing
 
     async def use(self, team: str) -> TeamUse:
         """What a team uses now, including what is booked.
@@ -147,7 +147,7 @@ class TeamQuotas:
         self._teams.get(team)
         disk_bytes = await self._disk_bytes(team)
         counted = self._counted(team, self._bookings)
-        return msgspec.structs.replace(counted, disk_bytes=disk_bytes, builds=self.builds(team))
+        return msgspec.structs.replace(counted, disk_bytes=disk_bytes, builds=self._builds(team))
 
     @contextlib.asynccontextmanager
     async def making(
@@ -232,7 +232,7 @@ class TeamQuotas:
                 with self.owning(team):
                     return await take(left_bytes)
             except QuotaError:
-                if team is None or not await self.give_up(team):
+                if team is None or not await self._give_up(team):
                     raise
 
     async def _disk_left(self, team: str | None) -> int | None:
@@ -240,7 +240,7 @@ class TeamQuotas:
         if team is None or most_mib is None:
             return None
         used_bytes = await self._disk_bytes(team)
-        while used_bytes >= most_mib << 20 and await self.give_up(team):
+        while used_bytes >= most_mib << 20 and await self._give_up(team):
             used_bytes = await self._disk_bytes(team)
         if used_bytes >= most_mib << 20:
             raise QuotaError(
@@ -337,10 +337,6 @@ class TeamQuotas:
 
     def _whole(self, limits: Mapping[str, Limits]) -> dict[str, Limits]:
         return {sandbox_id: each.over(self._default_limits) for sandbox_id, each in limits.items()}
-
-
-async def _nothing(_: str) -> bool:
-    return False
 
 
 def _larger(one: Limits, other: Limits, all_vcpus: float) -> Limits:

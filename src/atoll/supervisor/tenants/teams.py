@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from atoll.errors import InUseError, InvalidSpecError, NameTakenError, TeamNotFoundError
@@ -24,11 +24,6 @@ class Teams:
         database: The database.
         directory: Where each team has a directory for the copy of its row.
         clock: Returns Unix seconds.
-
-    Attributes:
-        owned: Each returns what a team owns, in words for people. A team that owns anything is not deleted.
-        going: Each is awaited before a team's row is deleted: nothing of the team may reappear in another
-            team with the same name.
     """
 
     def __init__(self, database: Database, directory: Path, clock: Callable[[], float]) -> None:
@@ -37,8 +32,6 @@ class Teams:
         self._clock = clock
         self._rows: dict[str, TeamRow] = {}
         self._lock = asyncio.Lock()
-        self.owned: list[Callable[[str], Iterable[str]]] = []
-        self.going: list[Callable[[str], Awaitable[None]]] = []
 
     async def load(self) -> None:
         """Read the teams from the database."""
@@ -95,8 +88,15 @@ class Teams:
             await self._put(self._row(name).but(quotas=quotas, changed_at=self._clock()))
         return self.get(name)
 
-    async def delete(self, name: str) -> None:
-        """Delete a team that owns nothing any more, and its keys.
+    async def delete(
+        self, name: str, owned: Callable[[], Sequence[str]], forget: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Delete a team that owns nothing any more.
+
+        Args:
+            owned: Returns what the team owns, in words for people.
+            forget: Is awaited before the team's row is deleted: nothing of the team may reappear in another
+                team with the same name.
 
         Raises:
             TeamNotFoundError: There is no such team.
@@ -104,17 +104,15 @@ class Teams:
         """
         async with self._lock:
             row = self._row(name)
-            owned = [thing for tell in self.owned for thing in tell(name)]
-            if owned:
-                more = f" and {len(owned) - _SHOWN_MOST} more" if len(owned) > _SHOWN_MOST else ""
+            if things := owned():
+                more = f" and {len(things) - _SHOWN_MOST} more" if len(things) > _SHOWN_MOST else ""
                 raise InUseError(
-                    f"team {name!r} owns {', '.join(owned[:_SHOWN_MOST])}{more}", hint="remove those first"
+                    f"team {name!r} owns {', '.join(things[:_SHOWN_MOST])}{more}", hint="remove those first"
                 )
             # Before anything is awaited: whatever starts for the team now must not find it.
             del self._rows[name]
             try:
-                for forget in self.going:
-                    await forget(name)
+                await forget()
                 await self._database.delete(row)
             except BaseException:
                 self._rows[name] = row

@@ -1,0 +1,252 @@
+"""Makes the parts of the supervisor, room by room, from the bottom up.
+
+Each part is given what it uses. The bags of parts here are for the wiring alone: no part gets one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from atoll.host import disk_usage, read_memory
+from atoll.supervisor.lifecycle.attachment import Attachment
+from atoll.supervisor.lifecycle.boot import Boots
+from atoll.supervisor.lifecycle.clone import Clones
+from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
+from atoll.supervisor.lifecycle.crashes import Crashes
+from atoll.supervisor.lifecycle.guest_memory import GuestMemory
+from atoll.supervisor.lifecycle.image_release import ImageRelease
+from atoll.supervisor.lifecycle.run_plans import RunPlans
+from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
+from atoll.supervisor.lifecycle.warm_machine import WarmMachines
+from atoll.supervisor.lifecycle.warm_pool import WarmPool
+from atoll.supervisor.machines.agent_client import Agents
+from atoll.supervisor.machines.enforcement import Means
+from atoll.supervisor.machines.limits import default_limits
+from atoll.supervisor.machines.prestarted import PrestartedMachines
+from atoll.supervisor.machines.running_machine import RunningMachines
+from atoll.supervisor.monitors.cpu_latency import LatencyMonitor
+from atoll.supervisor.monitors.history import History
+from atoll.supervisor.monitors.limits import LimitMonitor
+from atoll.supervisor.monitors.traffic import Traffic
+from atoll.supervisor.settings import MIB, Settings
+from atoll.supervisor.state.clock import Clock
+from atoll.supervisor.state.database import Database
+from atoll.supervisor.state.journal import Journal
+from atoll.supervisor.state.leases import Leases, LeaseTable
+from atoll.supervisor.state.operation_log import Operations
+from atoll.supervisor.state.paths import Paths
+from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.row_copies import RowCopies
+from atoll.supervisor.state.tasks import Tasks
+from atoll.supervisor.storage.background_checksums import BackgroundChecksums
+from atoll.supervisor.storage.build_cache import BuildCache
+from atoll.supervisor.storage.checksums import CheckpointChecksums
+from atoll.supervisor.storage.compaction import Compaction
+from atoll.supervisor.storage.images import SupervisorImages
+from atoll.supervisor.storage.layer_gc import LayerGC
+from atoll.supervisor.storage.programs import Programs
+from atoll.supervisor.storage.stored_trees import StoredTrees
+from atoll.supervisor.storage.template_registry import TemplateRegistry
+from atoll.supervisor.storage.trash import Trash
+from atoll.supervisor.storage.verify import Verification
+from atoll.supervisor.storage.volumes import Volumes
+from atoll.supervisor.tenants.disk_usage import TeamDiskUsage
+from atoll.supervisor.tenants.keys import Keys
+from atoll.supervisor.tenants.quotas import TeamQuotas
+from atoll.supervisor.tenants.teams import Teams
+
+if TYPE_CHECKING:
+    from atoll.engines import Engine
+    from atoll.host import CgroupRoot, CpuLatency, Home
+    from atoll.images import Images
+    from atoll.network import Links
+    from atoll.snapshots import Layers
+    from atoll.types import Limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rooms:
+    """What the other rooms provide: ``serving`` makes it for the real host, tests make it from fakes.
+
+    Args:
+        engine: Returns the engine of a version, see ``Programs``.
+        nameserver: The name server that guests use.
+        complete: Whether the kernel gives this process overlays with all features.
+        engine_disks: Whether the engine keeps the disks of new sandboxes.
+        shaping: Whether the kernel can limit the rate of an interface.
+        prestarted_machines: Whether the engine supports prestarted machines.
+        agents: Calls guest agents; None makes the real one.
+        cpu_latency: The request that idle processors stay quick to wake; None if none can be made.
+    """
+
+    engine: Callable[[str], Engine]
+    programs: Programs
+    images: Images
+    layers: Layers
+    links: Links
+    cgroups: CgroupRoot | None
+    nameserver: str
+    complete: bool
+    engine_disks: bool = False
+    shaping: bool = True
+    prestarted_machines: bool = False
+    agents: Agents | None = None
+    cpu_latency: CpuLatency | None = None
+
+
+class State:
+    """What is known of the sandboxes, and who works on it now."""
+
+    def __init__(self, home: Home, rooms: Rooms, clock: Clock) -> None:
+        self.clock = clock
+        self.latency_monitor = _latency_monitor(rooms)
+        self.tasks = Tasks(self.latency_monitor.note if self.latency_monitor else None)
+        self.row_copies = RowCopies(home)
+        self.database = Database(home.database, self.row_copies)
+        self.paths = Paths(home)
+        self.journal = Journal(self.paths.console, clock.unix_s)
+        self.leases = Leases(clock)
+        self.due = LeaseTable()
+        self.registry = Registry(self.database, self.leases, self.due, self.journal)
+        self.operations = Operations(self.database, self.journal, clock.unix_s)
+
+
+class Storage:
+    """What is stored on the disk, and what looks after it."""
+
+    def __init__(self, home: Home, settings: Settings, rooms: Rooms, state: State) -> None:
+        registry, paths, tasks, layers = state.registry, state.paths, state.tasks, rooms.layers
+        self.trash = Trash(paths.snapshots, registry, tasks)
+        self.layer_gc = LayerGC(registry, layers, self.trash)
+        self.compaction = Compaction(registry, paths, layers, self.layer_gc, tasks)
+        self.volumes = Volumes(state.database, state.row_copies, registry, paths, self.trash)
+        self.images = SupervisorImages(rooms.images, registry, state.clock.boot_s)
+        self.steps = BuildCache(state.database, state.clock.unix_s)
+        self.templates = TemplateRegistry(state.database, home.templates, state.clock.unix_s)
+        self.checksums = CheckpointChecksums()
+        image_trees = None if rooms.engine_disks else self.images
+        self.trees = StoredTrees(registry=registry, paths=paths, layers=layers, images=image_trees)
+        self.background_checksums = BackgroundChecksums(self.trees, tasks, settings.checksum_mib_s * MIB)
+        self.verification = Verification(self.trees, self.checksums, self.layer_gc, self.background_checksums)
+
+
+class Machines:
+    """What runs sandboxes, and the warm machines that wait for them."""
+
+    def __init__(self, home: Home, settings: Settings, rooms: Rooms, state: State, storage: Storage) -> None:
+        self.default_limits: Limits = default_limits(read_memory().total_bytes, disk_usage(home.path).total)
+        self.means = Means(
+            cgroups=rooms.cgroups is not None, shaping=rooms.shaping, layers=not rooms.engine_disks
+        )
+        self.agents = rooms.agents or Agents(settings.agent_timeout_s)
+        self.prestarted = PrestartedMachines(
+            state.paths,
+            home.pins,
+            engine=rooms.engine,
+            programs=rooms.programs,
+            tasks=state.tasks,
+            kept=rooms.prestarted_machines and settings.pool_size > 0,
+        )
+        self.running = RunningMachines(
+            state.paths.machines,
+            state.paths.sandboxes,
+            engine=rooms.engine,
+            programs=rooms.programs,
+            layers=rooms.layers,
+            agents=self.agents,
+            prestarted_machines=self.prestarted,
+            checksums=storage.checksums,
+        )
+        self.pool = WarmPool(
+            machines=WarmMachines(
+                registry=state.registry,
+                paths=state.paths,
+                programs=rooms.programs,
+                images=storage.images,
+                links=rooms.links,
+                running_machines=self.running,
+                agents=self.agents,
+                default_limits=self.default_limits,
+                nameserver=rooms.nameserver,
+                engine_disks=rooms.engine_disks,
+            ),
+            prestarted_machines=self.prestarted,
+            tasks=state.tasks,
+            size=settings.pool_size,
+        )
+
+
+class Tenants:
+    """Who may have how much."""
+
+    def __init__(self, home: Home, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> None:
+        unix_s = state.clock.unix_s
+        self.teams = Teams(state.database, home.teams, unix_s)
+        self.keys = Keys(state.database, home.keys, self.teams, unix_s)
+        self.image_release = ImageRelease(storage.images, machines.pool)
+        disks = TeamDiskUsage(
+            state.registry,
+            storage.volumes,
+            state.paths,
+            rooms.layers,
+            state.tasks,
+            image_trees=storage.images.trees_for,
+        )
+        self.quotas = TeamQuotas(
+            state.registry,
+            self.teams,
+            machines.default_limits,
+            disks.bytes_of,
+            builds=storage.templates.going,
+            give_up=self.image_release.one,
+        )
+
+
+class Steps:
+    """The steps that operations on sandboxes are made of."""
+
+    def __init__(
+        self, rooms: Rooms, state: State, storage: Storage, machines: Machines, tenants: Tenants
+    ) -> None:
+        registry, paths, tasks = state.registry, state.paths, state.tasks
+        running_machines, agents, quotas = machines.running, machines.agents, tenants.quotas
+        self.limit_monitor = LimitMonitor(
+            quotas=quotas, means=machines.means, layers=rooms.layers, tasks=tasks
+        )
+        self.history = History(
+            registry=registry, quotas=quotas, layers=rooms.layers, tasks=tasks, unix_s=state.clock.unix_s
+        )
+        self.traffic = Traffic(tasks)
+        self.crashes = Crashes(registry, running_machines, tasks)
+        self.attachment = Attachment(registry, [self.crashes, self.limit_monitor, self.history])
+        self.plans = RunPlans(storage.images, paths, quotas)
+        self.sandbox_links = SandboxLinks(rooms.links)
+        self.guest_memory = GuestMemory(agents, machines.default_limits)
+        self.crash_checkpoints = CrashCheckpoints(paths, storage.trash)
+        self.suspend_checkpoints = SuspendCheckpoints(paths, storage.trash, rooms.layers, storage.checksums)
+        self.boots = Boots(
+            images=storage.images,
+            plans=self.plans,
+            running_machines=running_machines,
+            agents=agents,
+            nameserver=rooms.nameserver,
+        )
+        self.clones = Clones(
+            paths=paths,
+            images=storage.images,
+            layers=rooms.layers,
+            links=rooms.links,
+            plans=self.plans,
+            running_machines=running_machines,
+        )
+
+
+def _latency_monitor(rooms: Rooms) -> LatencyMonitor | None:
+    if rooms.cpu_latency is None:
+        return None
+    used_s = rooms.cgroups.cpu_s if rooms.cgroups else lambda: None
+    return LatencyMonitor(rooms.cpu_latency, used_s, os.cpu_count() or 1)

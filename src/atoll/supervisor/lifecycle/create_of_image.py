@@ -1,0 +1,130 @@
+"""Makes sandboxes of images: from the warm pool, or by booting a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from atoll.supervisor.lifecycle.image_program import check_start
+from atoll.supervisor.state.ids import new_id, new_machine_uid
+from atoll.supervisor.state.paths import FIRST_DISK
+from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.state.transitions import check_parts
+from atoll.supervisor.storage.images import DEFAULT_IMAGE, ImageFacts
+from atoll.types import ImageInfo, Progress, SandboxSpec
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.callers import Caller
+    from atoll.supervisor.lifecycle.first_machine import FirstMachines
+    from atoll.supervisor.state.operation_log import Operations
+    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.tasks import Tasks
+    from atoll.supervisor.storage.images import SupervisorImages
+    from atoll.supervisor.storage.programs import Programs
+    from atoll.supervisor.tenants.quotas import TeamQuotas
+
+
+class ImageCreation:
+    """Makes sandboxes of images.
+
+    Args:
+        registry: The sandboxes.
+        operations: The log of operations.
+        programs: The engine and agent programs.
+        images: The images.
+        quotas: What teams may have.
+        first_machines: Starts the sandboxes.
+        engine_disks: Whether the engine keeps the disks of new sandboxes.
+        tasks: Owner of image pulls and builds, which other callers may wait for too.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        operations: Operations,
+        programs: Programs,
+        images: SupervisorImages,
+        quotas: TeamQuotas,
+        first_machines: FirstMachines,
+        engine_disks: bool,
+        tasks: Tasks,
+    ) -> None:
+        self._registry = registry
+        self._operations = operations
+        self._programs = programs
+        self._images = images
+        self._quotas = quotas
+        self._first_machines = first_machines
+        self._engine_disks = engine_disks
+        self._tasks = tasks
+
+    async def create(
+        self,
+        spec: SandboxSpec,
+        volumes: dict[str, str],
+        progress: Callable[[Progress], None],
+        caller: Caller,
+    ) -> Sandbox:
+        """Get the image if it is not here yet, and make a sandbox of it. See ``Creation.create``."""
+        if self._engine_disks and not self._registry.sandboxes():
+            progress(Progress(step="the engine keeps the disks here, see `atoll doctor`"))
+        sandbox_id = new_id()
+        async with self._quotas.making(spec.team, {sandbox_id: spec.limits}, spec.lifecycle):
+            info = await self._image(spec, progress, caller)
+            facts = self._images.facts(info.digest)
+            check_start(spec, facts)
+            if spec.lifecycle.on_timeout == "stop":
+                check_parts(engine_disk=self._engine_disks)
+            async with self._operations.during(new_id(), "create"):
+                row = self._row(sandbox_id, spec, info.name, facts, volumes)
+                return await self._first_machines.start(row, facts, caller, warm=from_pool(spec))
+
+    async def _image(
+        self, spec: SandboxSpec, progress: Callable[[Progress], None], caller: Caller
+    ) -> ImageInfo:
+        """Build or pull the image, unless it is here. That goes on if the caller leaves: others may wait too."""
+        image, team = spec.image or DEFAULT_IMAGE, spec.team
+        having = self._quotas.within_disk(
+            team, lambda left_bytes: self._images.have(image, progress, team, left_bytes)
+        )
+        return await caller.unless_left(self._tasks.spawn(having))
+
+    def _row(
+        self, sandbox_id: str, spec: SandboxSpec, image: str, facts: ImageFacts, volumes: dict[str, str]
+    ) -> SandboxRow:
+        now_s = self._registry.now_s()
+        return SandboxRow(
+            sandbox_id=sandbox_id,
+            name=spec.name,
+            image=image,
+            image_digest=facts.digest,
+            state="running",
+            created_at=now_s,
+            changed_at=now_s,
+            started_at=now_s,
+            env=spec.env,
+            metadata=spec.metadata,
+            attributes=spec.attributes,
+            network=spec.network or "internet",
+            limits=spec.limits,
+            lifecycle=spec.lifecycle,
+            on_crash=spec.on_crash or "reboot",
+            volumes=volumes,
+            team=spec.team,
+            trust_host_ca=spec.trust_host_ca is not False,
+            user=facts.user,
+            cwd=facts.cwd,
+            disk=FIRST_DISK,
+            stack=(),
+            generation=1,
+            machine_uid=new_machine_uid(),
+            versions=self._programs.current,
+            engine_disk=self._engine_disks,
+            start=bool(spec.start),
+        )
+
+
+def from_pool(spec: SandboxSpec) -> bool:
+    """Whether a warm machine, with default limits and no volumes, satisfies the spec."""
+    return not spec.limits.given() and spec.trust_host_ca is not False and not spec.volumes

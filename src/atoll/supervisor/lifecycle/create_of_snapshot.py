@@ -1,0 +1,133 @@
+"""Makes sandboxes of snapshots: each continues from the snapshot's memory and disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from atoll.errors import ImageNotFoundError, InvalidSpecError
+from atoll.host import to_the_end
+from atoll.images import image_name
+from atoll.supervisor.machines.enforcement import refuse_unheld
+from atoll.supervisor.state.ids import new_id, new_machine_uid
+from atoll.supervisor.state.paths import FIRST_DISK
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.state.transitions import check_parts
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.attachment import Attachment
+    from atoll.supervisor.lifecycle.clone import Clones
+    from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
+    from atoll.supervisor.machines.enforcement import Means
+    from atoll.supervisor.state.operation_log import Operations
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.tenants.quotas import TeamQuotas
+    from atoll.types import SandboxSpec
+
+
+class SnapshotCreation:
+    """Makes sandboxes of snapshots.
+
+    Args:
+        registry: The sandboxes and snapshots.
+        operations: The log of operations.
+        paths: Where checkpoints are.
+        quotas: What teams may have.
+        means: What this host can enforce limits with.
+        clones: Restores copies.
+        attachment: Gives the sandboxes their machines.
+        crash_checkpoints: Keeps checkpoints for use after a crash.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        operations: Operations,
+        paths: Paths,
+        quotas: TeamQuotas,
+        means: Means,
+        clones: Clones,
+        attachment: Attachment,
+        crash_checkpoints: CrashCheckpoints,
+    ) -> None:
+        self._registry = registry
+        self._operations = operations
+        self._paths = paths
+        self._quotas = quotas
+        self._means = means
+        self._clones = clones
+        self._attachment = attachment
+        self._crash_checkpoints = crash_checkpoints
+
+    async def create(self, spec: SandboxSpec, ref: str, volumes: dict[str, str]) -> Sandbox:
+        """Make a sandbox that continues from the snapshot ``ref``. See ``Creation.create``."""
+        async with self._operations.during(new_id(), "create"):
+            snapshot = self._registry.snapshot(ref)
+            row = self._row(spec, ref, snapshot, volumes)
+            checkpoint = self._paths.snapshot_checkpoint(snapshot.snapshot_id)
+            with self._registry.pins.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
+                async with self._quotas.making(row.team, {row.sandbox_id: row.limits}, row.lifecycle):
+                    sandbox, running = await self._clones.clone(row, checkpoint, snapshot.env)
+                    try:
+                        await self._registry.add(sandbox)
+                    except BaseException:
+                        await to_the_end(self._clones.undo(sandbox, running))
+                        raise
+                self._crash_checkpoints.keep(sandbox.row, checkpoint)
+            self._attachment.attach(sandbox, running)
+            return sandbox
+
+    def _row(self, spec: SandboxSpec, ref: str, snapshot: SnapshotRow, volumes: dict[str, str]) -> SandboxRow:
+        if spec.image is not None and image_name(spec.image) != snapshot.image:
+            raise ImageNotFoundError(
+                f"snapshot {ref!r} is of image {snapshot.image!r}, not {spec.image!r}", hint="leave image out"
+            )
+        check_like(spec, snapshot)
+        limits = spec.limits.over(snapshot.limits)
+        if not spec.best_effort:
+            refuse_unheld(limits, self._means)
+        if spec.lifecycle.on_timeout == "stop":
+            check_parts(engine_disk=snapshot.engine_disk)
+        now_s = self._registry.now_s()
+        own = {
+            "generation": snapshot.generation + 1,
+            "env": {**snapshot.env, **spec.env},
+            "network": spec.network or snapshot.network,
+            "limits": limits,
+            "on_crash": spec.on_crash or snapshot.on_crash,
+            "volumes": volumes,
+            "team": spec.team,
+        }
+        return SandboxRow(
+            **{**snapshot.setup(), **own},
+            sandbox_id=new_id(),
+            name=spec.name,
+            state="running",
+            created_at=now_s,
+            changed_at=now_s,
+            started_at=now_s,
+            metadata=spec.metadata,
+            attributes=spec.attributes,
+            lifecycle=spec.lifecycle,
+            disk=FIRST_DISK,
+            machine_uid=new_machine_uid(),
+            snapshot_id=snapshot.snapshot_id,
+        )
+
+
+def check_like(spec: SandboxSpec, snapshot: SnapshotRow) -> None:
+    """Refuse values that were fixed when the snapshot's sandbox was made.
+
+    Raises:
+        InvalidSpecError: Names the value.
+    """
+    for name, asked, settled in (
+        ("start", spec.start, snapshot.start),
+        ("trust_host_ca", spec.trust_host_ca, snapshot.trust_host_ca),
+    ):
+        if asked is not None and asked != settled:
+            raise InvalidSpecError(
+                f"what it starts from has {name}={settled}, fixed when that was made",
+                hint="leave it out, or make a sandbox of an image",
+            )

@@ -1,0 +1,148 @@
+"""Gives a new sandbox its first machine: a warm one, or one that it boots."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.host import to_the_end
+from atoll.supervisor.machines.identity import taken_init
+from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.storage.trash import erase
+
+if TYPE_CHECKING:
+    from atoll.network import Link, Links
+    from atoll.supervisor.lifecycle.attachment import Attachment
+    from atoll.supervisor.lifecycle.boot import Boots
+    from atoll.supervisor.lifecycle.callers import Caller
+    from atoll.supervisor.lifecycle.warm_machine import Warm
+    from atoll.supervisor.lifecycle.warm_pool import WarmPool
+    from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.storage.images import ImageFacts
+    from atoll.supervisor.tenants.quotas import TeamQuotas
+
+# A boot waits for processes to start half of its time. More boots at once would only make all of them slower.
+_BOOTS_PER_PROCESSOR = 2
+
+
+class FirstMachines:
+    """Gives new sandboxes their first machines.
+
+    Args:
+        registry: The sandboxes.
+        paths: Where sandboxes have their directories.
+        quotas: What teams may have.
+        links: All links.
+        boots: Boots machines.
+        running_machines: Ends machines.
+        agents: Calls the guests' agents.
+        attachment: Gives the sandboxes their machines.
+        pool: Warm machines.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        paths: Paths,
+        quotas: TeamQuotas,
+        links: Links,
+        boots: Boots,
+        running_machines: RunningMachines,
+        agents: Agents,
+        attachment: Attachment,
+        pool: WarmPool,
+    ) -> None:
+        self._registry = registry
+        self._paths = paths
+        self._quotas = quotas
+        self._links = links
+        self._boots = boots
+        self._running_machines = running_machines
+        self._agents = agents
+        self._attachment = attachment
+        self._pool = pool
+        # Not for copies: depending on what its guest was doing at the checkpoint, a copy may take long.
+        self._boots_at_once = asyncio.Semaphore(_BOOTS_PER_PROCESSOR * (os.cpu_count() or 1))
+
+    async def start(self, row: SandboxRow, facts: ImageFacts, caller: Caller, *, warm: bool) -> Sandbox:
+        """Start the sandbox of a row, and store the row.
+
+        Args:
+            facts: The image that it is of.
+            caller: The client that waits for it.
+            warm: Whether a warm machine will do.
+
+        Postcondition: on any exception nothing of the sandbox is left.
+        """
+        try:
+            if warm and (ready := await self._pool.take(facts.digest)) is not None:
+                sandbox = await self._dress(ready, row, facts)
+                if sandbox is not None:
+                    return sandbox
+            return await self._boot(row, caller)
+        finally:
+            self._pool.refill(facts.digest)
+
+    async def _dress(self, warm: Warm, blank: SandboxRow, facts: ImageFacts) -> Sandbox | None:
+        """Turn a warm machine into the wanted sandbox. None if that failed: the machine is then discarded.
+
+        Its id and disk were chosen when the machine was made.
+        """
+        running = warm.running
+        row = blank.but(
+            sandbox_id=warm.sandbox_id,
+            machine_uid=warm.machine_uid,
+            versions=warm.versions,
+            **running.columns(),
+        )
+        sandbox = Sandbox(row)
+        self._quotas.known_as(blank.sandbox_id, row.sandbox_id)
+        try:
+            with self._registry.pins.during(row.sandbox_id, facts.digest):
+                running.link.set_policy(row.network)
+                if wanted := taken_init(row, facts.env):
+                    await running.alive(self._agents.init(running.link, wanted), row.sandbox_id)
+                await self._boots.start_program(row, running)
+                await self._registry.add(sandbox)
+        except AtollError:
+            await self._pool.discard(warm)
+            self._quotas.known_as(row.sandbox_id, blank.sandbox_id)
+            return None
+        except BaseException:
+            await to_the_end(self._pool.discard(warm))
+            raise
+        self._attachment.attach(sandbox, running)
+        return sandbox
+
+    async def _boot(self, row: SandboxRow, caller: Caller) -> Sandbox:
+        directory = self._paths.sandbox(row.sandbox_id)
+        link: Link | None = None
+        with self._registry.pins.during(row.sandbox_id, row.image_digest):
+            async with self._boots_at_once:
+                caller.check()
+                directory.mkdir(mode=0o700)
+                try:
+                    link = await self._links.take()
+                    link.set_policy(row.network)
+                    running = await self._boots.boot(row, link)
+                    try:
+                        sandbox = Sandbox(row.but(**running.columns()))
+                        await self._boots.start_program(row, running)
+                        await self._registry.add(sandbox)
+                    except BaseException:
+                        await to_the_end(self._running_machines.end(running))
+                        raise
+                except BaseException:
+                    if link is not None:
+                        await to_the_end(link.aclose())
+                    await to_the_end(erase(directory))
+                    raise
+                self._attachment.attach(sandbox, running)
+                return sandbox

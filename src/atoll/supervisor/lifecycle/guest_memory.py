@@ -1,0 +1,49 @@
+"""Tells guests how much memory they have: a guest ends its biggest program before that is full."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+from atoll.guest import GuestInit
+
+if TYPE_CHECKING:
+    from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.state.registry import Sandbox
+    from atoll.types import Limits
+
+_log = logging.getLogger(__name__)
+
+
+class GuestMemory:
+    """Tells guests their amount of memory.
+
+    Args:
+        agents: Calls the guests' agents.
+        default_limits: The limits of sandboxes that ask for none.
+    """
+
+    def __init__(self, agents: Agents, default_limits: Limits) -> None:
+        self._agents = agents
+        self._default_limits = default_limits
+
+    async def tell(self, sandbox: Sandbox, limits: Limits) -> None:
+        """Tell a running guest its memory.
+
+        Raises:
+            AtollError: The guest does not answer.
+        """
+        running = sandbox.require_running()
+        memory_mib = limits.over(self._default_limits).memory_mib or 0
+        told = self._agents.init(running.link, GuestInit(memory_bytes=memory_mib << 20))
+        await running.alive(told, sandbox.sandbox_id)
+        sandbox.memory_untold = False
+
+    async def tell_if_changed(self, sandbox: Sandbox) -> None:
+        """Tell a guest that runs again its memory, if that may have changed while it was paused."""
+        if sandbox.memory_untold:
+            try:
+                await self.tell(sandbox, sandbox.row.limits)
+            except AtollError as error:  # if it has crashed, its next user is told
+                _log.warning("sandbox %s does not know its memory: %s", sandbox.sandbox_id, error)

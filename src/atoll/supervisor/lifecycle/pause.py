@@ -1,0 +1,110 @@
+"""Pauses sandboxes: freezes them in memory, and thaws them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from atoll.errors import AtollError
+from atoll.host import to_the_end
+from atoll.supervisor.machines.freeze import thaw_or_end
+from atoll.supervisor.state.transitions import check_action
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.crashes import Crashes
+    from atoll.supervisor.lifecycle.guest_memory import GuestMemory
+    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.state.leases import Columns
+    from atoll.supervisor.state.registry import Registry, Sandbox
+
+# A caller that pauses a guest wants it to stop now. The host stops a guest that keeps its kernel busy.
+_PAUSED_S = 0.5
+_log = logging.getLogger(__name__)
+
+
+class PausedWatcher(Protocol):
+    """Watches paused sandboxes, to wake those that get traffic."""
+
+    def watch(self, sandbox: Sandbox, running: RunningMachine) -> None:
+        """Watch a sandbox as long as it is paused on this running machine."""
+
+
+class Pauses:
+    """Pauses and thaws sandboxes.
+
+    Args:
+        registry: The sandboxes.
+        crashes: Handles guests that end meanwhile.
+        guest_memory: Tells a thawed guest about its memory.
+        watcher: Is told of each sandbox that has just been paused.
+    """
+
+    def __init__(
+        self, registry: Registry, crashes: Crashes, guest_memory: GuestMemory, watcher: PausedWatcher
+    ) -> None:
+        self._registry = registry
+        self._crashes = crashes
+        self._guest_memory = guest_memory
+        self._watcher = watcher
+
+    async def pause(self, sandbox: Sandbox) -> None:
+        """Freeze the sandbox in memory. A paused sandbox stays paused.
+
+        Raises:
+            StateError: The sandbox is suspended or crashed.
+        """
+        async with sandbox.lock:
+            check_action("pause", sandbox.row.state, sandbox.sandbox_id)
+            if sandbox.row.state == "paused":
+                return
+            running = sandbox.require_running()
+            try:
+                await running.alive(running.freeze(within_s=_PAUSED_S), sandbox.sandbox_id)
+                running.hang_up()
+                await self._registry.change(sandbox, state="paused")
+            except BaseException:
+                await to_the_end(thaw_or_end(running))
+                raise
+        self._watcher.watch(sandbox, running)
+
+    async def thaw(self, sandbox: Sandbox, columns: Columns) -> None:
+        """Let a paused sandbox run, and change ``columns`` of its row with it. The caller holds its lock.
+
+        Raises:
+            SandboxCrashedError: It could not be thawed.
+        """
+        running = sandbox.require_running()
+        # The row first: a supervisor that adopts a running machine thaws it if it may be frozen.
+        await self._registry.change(sandbox, state="running", **columns)
+        try:
+            runs = await running.alive(thaw_or_end(running), sandbox.sandbox_id)
+        except BaseException:
+            await to_the_end(self._registry.change(sandbox, state="paused"))
+            raise
+        if not runs:
+            await self._crashes.crashed_locked(sandbox, running, "it could not be thawed")
+            raise running.lost(sandbox.sandbox_id)
+        await self._guest_memory.tell_if_changed(sandbox)
+
+    async def freeze_again(self, sandbox: Sandbox, paused_at: float | None) -> None:
+        """Pause a sandbox again that was thawed for a step that failed. On a failure it keeps running.
+
+        The caller holds its lock.
+        """
+        running = sandbox.running
+        if running is None or sandbox.row.state != "running":
+            return  # it has crashed
+        try:
+            await running.freeze()
+        except (AtollError, OSError) as error:
+            _log.warning("sandbox %s runs, for it is not frozen again: %s", sandbox.sandbox_id, error)
+            await thaw_or_end(running)
+            return
+        paused: Columns = {"state": "paused", "stopped_at": paused_at}
+        try:
+            await self._registry.change(sandbox, **paused)
+        except (AtollError, OSError) as error:
+            # The disk may be full, which may be why the step failed. A restarted supervisor would let it run.
+            _log.warning("sandbox %s is paused, which is not written down: %s", sandbox.sandbox_id, error)
+            sandbox.row = sandbox.row.but(**paused)
+        self._watcher.watch(sandbox, running)

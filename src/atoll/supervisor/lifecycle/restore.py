@@ -1,0 +1,163 @@
+"""Restores sleeping sandboxes from their checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from atoll.engines import MachineEndedError
+from atoll.errors import AtollError, DamagedError, SandboxCrashedError
+from atoll.host import to_the_end
+from atoll.supervisor.lifecycle.checkpoint_files import read_flows
+from atoll.supervisor.machines.identity import woken_init
+from atoll.supervisor.machines.prestarted import PrestartedDiedError
+from atoll.supervisor.storage.consistency import assert_disk, same_instant
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.supervisor.lifecycle.attachment import Attachment
+    from atoll.supervisor.lifecycle.run_plans import RunPlans
+    from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.state.leases import Columns
+    from atoll.supervisor.state.operation_log import Operations
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.storage.compaction import Compaction
+    from atoll.supervisor.storage.trash import Trash
+
+_log = logging.getLogger(__name__)
+PARTED_REASON = (
+    "it ran for a moment while it was being woken, so its memory and its disk are not of one instant"
+)
+
+
+class Restores:
+    """Restores sandboxes. The caller holds the sandbox's lock.
+
+    Args:
+        registry: The sandboxes.
+        operations: The log of operations.
+        paths: Where checkpoints and disks are.
+        plans: How machines run.
+        running_machines: Starts the machines.
+        sandbox_links: The sandboxes' links.
+        attachment: Gives the sandboxes their machines.
+        compaction: Shortens long chains of layers.
+        trash: Erases used checkpoints.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        operations: Operations,
+        paths: Paths,
+        plans: RunPlans,
+        running_machines: RunningMachines,
+        sandbox_links: SandboxLinks,
+        attachment: Attachment,
+        compaction: Compaction,
+        trash: Trash,
+    ) -> None:
+        self._registry = registry
+        self._operations = operations
+        self._paths = paths
+        self._plans = plans
+        self._running_machines = running_machines
+        self._sandbox_links = sandbox_links
+        self._attachment = attachment
+        self._compaction = compaction
+        self._trash = trash
+
+    async def restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool = True) -> None:
+        """Restore a sleeping sandbox from its checkpoint, and change these columns of its row with it.
+
+        Raises:
+            DamagedError: Its checkpoint has changed. It has crashed.
+            SandboxCrashedError: Its guest ended as soon as it ran. It sleeps again, or has crashed.
+        """
+        try:
+            await self._restore(sandbox, columns, durable=durable)
+        except PrestartedDiedError:
+            if sandbox.row.state != "suspended":  # its guest has run for a moment
+                raise
+            await self._restore(sandbox, columns, durable=durable)
+
+    async def _restore(self, sandbox: Sandbox, columns: Columns, *, durable: bool) -> None:
+        assert_disk(self._paths.disk(sandbox.sandbox_id, sandbox.row.disk), sandbox.sandbox_id)
+        await self._compaction.shorten(sandbox)
+        checkpoint = self._paths.checkpoint(sandbox.sandbox_id)
+        row = sandbox.row.but(generation=sandbox.row.generation + 1)
+        link, kept = await self._sandbox_links.take(sandbox)
+        waking = self._operations.during(sandbox.sandbox_id, "wake", link_id=link.link_id)
+        async with contextlib.AsyncExitStack() as under_way:
+            try:
+                await under_way.enter_async_context(waking)
+                plan = self._plans.of(row, checkpoint=checkpoint)
+                running = await self._running_machines.begin(plan, link, woken_init(row))
+                try:
+                    if kept:
+                        link.release()
+                    else:
+                        await link.reset_connections(read_flows(checkpoint))
+                    changes = {**columns, "generation": row.generation, "reason": None}
+                    # The guest already runs. If this were not written, its memory would be lost: the next
+                    # step erases the checkpoint.
+                    await self._attachment.take_up(sandbox, running, durable=durable, freeing=True, **changes)
+                except BaseException:
+                    await to_the_end(self._running_machines.end(running))
+                    raise
+            except DamagedError as error:
+                await to_the_end(self._give_up_memory(sandbox, link, error.message))
+                raise
+            except BaseException as error:
+                await to_the_end(self._put_back(sandbox, link, kept))
+                raise _woken_badly(sandbox, error) from None
+        if not row.engine_disk:  # with an engine disk, a crash would leave only the checkpoint
+            self._trash.take(checkpoint)
+
+    async def _put_back(self, sandbox: Sandbox, link: Link, kept: bool) -> None:
+        """Undo a failed wake: the sandbox sleeps again, unless its guest has changed its disk meanwhile."""
+        checkpoint = self._paths.checkpoint(sandbox.sandbox_id)
+        disk = self._paths.disk(sandbox.sandbox_id, sandbox.row.disk)
+        if sandbox.row.engine_disk or await asyncio.to_thread(same_instant, checkpoint, disk):
+            # Only a link that was kept during the sleep still has the sandbox's connections.
+            if kept:
+                sandbox.link = link
+            else:
+                await link.aclose()
+            return
+        await self._give_up_memory(sandbox, link, PARTED_REASON)
+
+    async def _give_up_memory(self, sandbox: Sandbox, link: Link, reason: str) -> None:
+        """Mark a sandbox whose memory can no longer be used as crashed: ``on_crash`` says how it goes on."""
+        # The memory first: even if the row is not written, nothing may restore this memory.
+        self._trash.take(self._paths.checkpoint(sandbox.sandbox_id))
+        try:
+            await self._registry.change(sandbox, state="crashed", reason=reason, link_id=None)
+        except (AtollError, OSError) as error:
+            _log.warning("the crash of sandbox %s is not written down: %s", sandbox.sandbox_id, error)
+            sandbox.row = sandbox.row.but(state="crashed", reason=reason, link_id=None)
+        await link.aclose()
+
+
+def _woken_badly(sandbox: Sandbox, error: BaseException) -> BaseException:
+    """The error to report for a failed wake.
+
+    A guest that was killed while frozen fails every wake like this.
+    """
+    if not isinstance(error, SandboxCrashedError | MachineEndedError) or sandbox.row.state != "suspended":
+        return error
+    remedy = (
+        "roll it back to a snapshot"
+        if sandbox.row.engine_disk
+        else "`atoll resume --no-memory` boots its disk"
+    )
+    return SandboxCrashedError(
+        f"sandbox {sandbox.sandbox_id} ended while it was being woken, and sleeps again",
+        hint=f"use it again; if it always ends so, {remedy}",
+        sandbox_id=sandbox.sandbox_id,
+    )

@@ -1,0 +1,58 @@
+"""Plans how the machine of a sandbox runs, from its row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from atoll.supervisor.machines.identity import hostname_of
+from atoll.supervisor.machines.plans import RunPlan, VolumeMount
+from atoll.supervisor.state.paths import Paths
+from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.storage.images import SupervisorImages
+from atoll.supervisor.tenants.quotas import TeamQuotas
+
+
+class RunPlans:
+    """Makes plans.
+
+    Args:
+        images: The images that disks stand on.
+        paths: Where disks and volumes are.
+        quotas: What teams may have.
+    """
+
+    def __init__(self, images: SupervisorImages, paths: Paths, quotas: TeamQuotas) -> None:
+        self._images = images
+        self._paths = paths
+        self._quotas = quotas
+
+    def of(
+        self,
+        row: SandboxRow,
+        *,
+        checkpoint: Path | None = None,
+        read_ahead: bool = True,
+        being_written: bool = False,
+    ) -> RunPlan:
+        """How to run the sandbox of a row. ``read_ahead`` and ``being_written`` are as in ``MachinePlan``."""
+        return RunPlan(
+            sandbox_id=row.sandbox_id,
+            image=self._images.facts(row.image_digest).lowers,
+            stack=row.stack,
+            disk=self._paths.disk(row.sandbox_id, row.disk),
+            hostname=hostname_of(row),
+            limits=self._quotas.limits_within(row),
+            keep_free_percent=self._quotas.keep_free_percent(row),
+            versions=row.versions,
+            checkpoint=checkpoint,
+            read_ahead=read_ahead,
+            being_written=being_written,
+            engine_disk=row.engine_disk,
+            volumes=self._mounts(row),
+        )
+
+    def _mounts(self, row: SandboxRow) -> tuple[VolumeMount, ...]:
+        """The directories that a sandbox mounts, and where, in an order that never changes."""
+        return tuple(
+            VolumeMount(self._paths.volume_data(row.volumes[path]), path) for path in sorted(row.volumes)
+        )

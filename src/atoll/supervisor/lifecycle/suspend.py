@@ -1,0 +1,182 @@
+"""Suspends sandboxes: writes their memory to disk, or drops it, and frees their other resources."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from atoll.host import to_the_end
+from atoll.supervisor.machines.freeze import thaw_or_end
+from atoll.supervisor.state.leases import NO_LEASE
+from atoll.supervisor.state.transitions import check_action, check_parts
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.crashes import Crashes
+    from atoll.supervisor.lifecycle.pause import PausedWatcher, Pauses
+    from atoll.supervisor.lifecycle.run_plans import RunPlans
+    from atoll.supervisor.lifecycle.stop import PowerOff
+    from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
+    from atoll.supervisor.machines.running_machine import RunningMachine, RunningMachines
+    from atoll.supervisor.state.leases import Columns
+    from atoll.supervisor.state.operation_log import Operations
+    from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.rows import OperationKind, SandboxRow
+    from atoll.supervisor.state.tasks import Tasks
+
+Rest = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Suspends:
+    """Puts sandboxes to sleep.
+
+    Args:
+        registry: The sandboxes.
+        operations: The log of operations.
+        paths: Where checkpoints are.
+        checkpoints: Writes them.
+        plans: How machines run.
+        running_machines: Ends the machines.
+        crashes: Handles guests that end meanwhile.
+        pauses: Thaws a paused sandbox that is to be stopped.
+        watcher: Is told of a sandbox that stays paused.
+        power_off: Puts sandboxes to sleep without their memory.
+        tasks: Owner of the work that continues after a sandbox sleeps.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        operations: Operations,
+        paths: Paths,
+        checkpoints: SuspendCheckpoints,
+        plans: RunPlans,
+        running_machines: RunningMachines,
+        crashes: Crashes,
+        pauses: Pauses,
+        watcher: PausedWatcher,
+        power_off: PowerOff,
+        tasks: Tasks,
+    ) -> None:
+        self._registry = registry
+        self._operations = operations
+        self._paths = paths
+        self._checkpoints = checkpoints
+        self._plans = plans
+        self._running_machines = running_machines
+        self._crashes = crashes
+        self._pauses = pauses
+        self._watcher = watcher
+        self._power_off = power_off
+        self._tasks = tasks
+
+    async def suspend(self, sandbox: Sandbox, *, memory: bool = True) -> None:
+        """Write the sandbox's memory to disk and free its other resources.
+
+        The memory is durable when this returns, the lease has ended, and the guest no longer runs or accepts
+        connections. The machine ends after this returns; the next operation on the sandbox waits until then.
+
+        Args:
+            memory: False ends the processes instead and keeps only the disk.
+
+        Raises:
+            StateError: The sandbox has crashed.
+            UnsupportedError: The engine keeps the disk in the memory, and the memory was not to be kept.
+
+        Postcondition: on any exception the sandbox is as it was, or has crashed.
+        """
+        async with sandbox.lock:
+            await self.suspend_locked(sandbox, memory=memory)
+
+    async def suspend_locked(self, sandbox: Sandbox, *, memory: bool = True) -> None:
+        """Do what ``suspend`` does. The caller holds the sandbox's lock."""
+        check_action("suspend", sandbox.row.state, sandbox.sandbox_id)
+        if not memory:
+            check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
+        if sandbox.row.state == "suspended":
+            if not memory and sandbox.row.has_memory:
+                await self._power_off.drop_memory(sandbox)
+        else:
+            async with contextlib.AsyncExitStack() as under_way:
+                kind: OperationKind = "suspend" if memory else "stop"
+                await under_way.enter_async_context(self._operations.during(sandbox.sandbox_id, kind))
+                rest = await (self._keep_memory(sandbox) if memory else self._stop(sandbox))
+                sandbox.lock.outlast(self._tasks.spawn(_leave(rest, under_way.pop_all())))
+
+    async def _keep_memory(self, sandbox: Sandbox) -> Rest:
+        running = sandbox.require_running()
+        if sandbox.row.state == "running":
+            await running.alive(running.machine.prepare(), sandbox.sandbox_id)
+        await self._checkpoints.begin(sandbox)
+        await self.fall_asleep(sandbox)
+        return partial(self._end, running, sandbox.row)
+
+    async def _stop(self, sandbox: Sandbox) -> Rest:
+        if sandbox.row.state != "paused":
+            return await self._power_off.stop(sandbox)
+        paused_at = sandbox.row.stopped_at
+        # The guest has to run for a moment to write its caches to the disk.
+        await self._pauses.thaw(sandbox, {})
+        try:
+            return await self._power_off.stop(sandbox)
+        except BaseException:
+            await to_the_end(self._pauses.freeze_again(sandbox, paused_at))
+            raise
+
+    async def fall_asleep(self, sandbox: Sandbox, *, briefly: bool = False) -> None:
+        """Put a running or paused sandbox, whose checkpoint was begun, to sleep. Its machine is left.
+
+        Args:
+            briefly: Keep the lease and the clients' connections, and make nothing durable.
+        """
+        running = sandbox.require_running()
+        paused = sandbox.row.state == "paused"
+        if not briefly:
+            running.hang_up()
+        running.link.hold()
+        try:
+            if not paused:
+                await running.freeze()
+            await running.alive(
+                self._checkpoints.write(sandbox, running, durable=not briefly), sandbox.sandbox_id
+            )
+            # Until here the frozen guest could go on. From here on the checkpoint on the disk counts.
+            more: Columns = {"relayering": True} if briefly else NO_LEASE
+            await self._registry.change(
+                sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None, **more
+            )
+        except BaseException:
+            await to_the_end(self._undo(sandbox, running, paused=paused))
+            if sandbox.row.state == "crashed":
+                raise running.lost(sandbox.sandbox_id) from None
+            raise
+        sandbox.running, sandbox.link = None, running.link
+        running.leave(hang_up=not briefly)
+
+    async def _undo(self, sandbox: Sandbox, running: RunningMachine, *, paused: bool) -> None:
+        running.link.release()
+        if not paused:
+            await thaw_or_end(running)
+        if running.gone.is_set():
+            why = "it ended while it was being suspended"
+            await self._crashes.crashed_locked(sandbox, running, why)
+        elif paused:
+            self._watcher.watch(sandbox, running)
+        await self._checkpoints.undo(sandbox)
+
+    async def _end(self, running: RunningMachine, row: SandboxRow) -> None:
+        """End the machine of a sandbox that now sleeps. At the same time, compute its memory's checksums."""
+        checkpoint = self._paths.checkpoint(row.sandbox_id)
+        machines = self._running_machines
+        await asyncio.gather(machines.end(running), machines.write_checksums(checkpoint, row.sandbox_id))
+        machines.prestarted_machines.expect(self._plans.of(row))
+
+
+async def _leave(rest: Rest, under_way: contextlib.AsyncExitStack) -> None:
+    """Do the remaining work, then end the operation: a restarted supervisor would do what is left of it."""
+    async with under_way:
+        await rest()

@@ -1,0 +1,125 @@
+"""Wakes sandboxes, whether they are paused, suspended or crashed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from atoll.supervisor.state.leases import length_after_use
+from atoll.supervisor.state.registry import Sandbox, crash_reason
+from atoll.supervisor.state.transitions import check_action, check_parts, check_use
+from atoll.types import Lifecycle
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.crash_recovery import CrashRecovery
+    from atoll.supervisor.lifecycle.crashes import Crashes
+    from atoll.supervisor.lifecycle.pause import Pauses
+    from atoll.supervisor.lifecycle.restore import Restores
+    from atoll.supervisor.lifecycle.start import Starts
+    from atoll.supervisor.lifecycle.stop import PowerOff
+    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.state.leases import Leases
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.tenants.quotas import TeamQuotas
+
+
+class Wakes:
+    """Wakes sandboxes.
+
+    Args:
+        registry: The sandboxes.
+        leases: Computes their leases.
+        quotas: What teams may have.
+        crashes: Handles machines that have ended.
+        pauses: Thaws paused sandboxes.
+        restores: Restores sandboxes from their memory.
+        starts: Boots sandboxes from their disks.
+        power_off: Drops the memory of sandboxes.
+        crash_recovery: Recovers crashed sandboxes.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        leases: Leases,
+        quotas: TeamQuotas,
+        crashes: Crashes,
+        pauses: Pauses,
+        restores: Restores,
+        starts: Starts,
+        power_off: PowerOff,
+        crash_recovery: CrashRecovery,
+    ) -> None:
+        self._registry = registry
+        self._leases = leases
+        self._quotas = quotas
+        self._crashes = crashes
+        self._pauses = pauses
+        self._restores = restores
+        self._starts = starts
+        self._power_off = power_off
+        self._crash_recovery = crash_recovery
+
+    async def use(self, sandbox: Sandbox) -> RunningMachine:
+        """Make the sandbox run so that it can be used, whether it is paused, suspended or crashed.
+
+        Raises:
+            AsleepError: The sandbox sleeps, and use does not wake it.
+            QuotaError: The quota of its team allows no more running sandboxes.
+            SandboxCrashedError: It crashed, and stays so until a user resumes it or rolls it back.
+        """
+        async with sandbox.lock:
+            check_action("wake", sandbox.row.state, sandbox.sandbox_id)
+            check_use(sandbox.row)
+            return await self._wake(sandbox, length_after_use(sandbox.row.lifecycle))
+
+    async def resume(
+        self, sandbox: Sandbox, timeout_s: float | None = None, *, memory: bool = True, by_hand: bool = True
+    ) -> RunningMachine:
+        """Make the sandbox run because a client asked for exactly that.
+
+        Args:
+            timeout_s: Length of the lease that begins; None takes it from the lifecycle. If the sandbox
+                already runs, its lease is extended to this length.
+            memory: False drops the checkpoint of a sleeping sandbox and boots from its disk.
+            by_hand: Also recover a sandbox that stays crashed until a user resumes it.
+
+        Raises:
+            UnsupportedError: The engine keeps the disk in the memory that was to be dropped.
+            QuotaError: The quota of its team allows no more running sandboxes, or no lease of this length.
+        """
+        Lifecycle(timeout_s=timeout_s).check()
+        async with sandbox.lock:
+            if timeout_s is not None:
+                self._quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s))
+            row = sandbox.row
+            check_action("wake", row.state, sandbox.sandbox_id)
+            if not memory:
+                check_parts(sandbox.sandbox_id, engine_disk=row.engine_disk)
+            length_s = row.lifecycle.timeout_s if timeout_s is None else timeout_s
+            if timeout_s is not None and row.state == "running":
+                await self._registry.change(sandbox, **self._leases.extended(row, timeout_s))
+            return await self._wake(sandbox, length_s, by_hand=by_hand, memory=memory)
+
+    async def _wake(
+        self, sandbox: Sandbox, length_s: float | None, *, by_hand: bool = False, memory: bool = True
+    ) -> RunningMachine:
+        """Make the sandbox run. Unless it already runs, a lease of ``length_s`` begins."""
+        running = sandbox.running
+        if running is not None and running.gone.is_set():
+            await self._crashes.crashed_locked(sandbox, running, crash_reason(sandbox.row, running))
+        row = sandbox.row
+        columns = self._leases.woken(row, length_s)
+        if row.state == "paused":
+            await self._pauses.thaw(sandbox, columns)
+        elif row.state in ("suspended", "crashed"):
+            with self._quotas.running(row):
+                if row.state == "crashed":
+                    await self._crash_recovery.revive(sandbox, columns, by_hand=by_hand)
+                elif row.has_memory and memory:
+                    await self._restores.restore(sandbox, columns)
+                else:
+                    if row.has_memory:
+                        await self._power_off.drop_memory(sandbox)
+                    await self._starts.boot(sandbox, columns)
+        return sandbox.require_running()

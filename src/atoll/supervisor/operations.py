@@ -1,0 +1,263 @@
+"""Makes the operations on sandboxes from the parts that ``assembly`` made."""
+
+from __future__ import annotations
+
+from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
+from atoll.supervisor.lifecycle.checkpoint import Checkpoints
+from atoll.supervisor.lifecycle.crash_recovery import CrashRecovery
+from atoll.supervisor.lifecycle.create import Creation
+from atoll.supervisor.lifecycle.create_of_image import ImageCreation
+from atoll.supervisor.lifecycle.create_of_snapshot import SnapshotCreation
+from atoll.supervisor.lifecycle.discard import Discards
+from atoll.supervisor.lifecycle.first_machine import FirstMachines
+from atoll.supervisor.lifecycle.fork import Forks
+from atoll.supervisor.lifecycle.kill import Kills
+from atoll.supervisor.lifecycle.pause import Pauses
+from atoll.supervisor.lifecycle.relayer import Relayer
+from atoll.supervisor.lifecycle.restore import Restores
+from atoll.supervisor.lifecycle.rollback import Rollback
+from atoll.supervisor.lifecycle.snapshot import Snapshots
+from atoll.supervisor.lifecycle.start import Starts
+from atoll.supervisor.lifecycle.stop import PowerOff
+from atoll.supervisor.lifecycle.suspend import Suspends
+from atoll.supervisor.lifecycle.wake import Wakes
+from atoll.supervisor.settings import Settings
+
+
+class Sleeps:
+    """The operations that put sandboxes to sleep."""
+
+    def __init__(self, state: State, storage: Storage, machines: Machines, steps: Steps) -> None:
+        self.pauses = Pauses(state.registry, steps.crashes, steps.guest_memory, steps.traffic)
+        self.power_off = PowerOff(
+            registry=state.registry,
+            paths=state.paths,
+            running_machines=machines.running,
+            sandbox_links=steps.sandbox_links,
+            agents=machines.agents,
+            crashes=steps.crashes,
+            trash=storage.trash,
+        )
+        self.suspends = Suspends(
+            registry=state.registry,
+            operations=state.operations,
+            paths=state.paths,
+            checkpoints=steps.suspend_checkpoints,
+            plans=steps.plans,
+            running_machines=machines.running,
+            crashes=steps.crashes,
+            pauses=self.pauses,
+            watcher=steps.traffic,
+            power_off=self.power_off,
+            tasks=state.tasks,
+        )
+
+
+class Awakenings:
+    """The operations that make sandboxes run again, or run from something else."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        state: State,
+        storage: Storage,
+        machines: Machines,
+        tenants: Tenants,
+        steps: Steps,
+        sleeps: Sleeps,
+    ) -> None:
+        self.starts = Starts(
+            paths=state.paths,
+            programs=rooms.programs,
+            boots=steps.boots,
+            sandbox_links=steps.sandbox_links,
+            running_machines=machines.running,
+            attachment=steps.attachment,
+            agents=machines.agents,
+            compaction=storage.compaction,
+        )
+        self.restores = Restores(
+            registry=state.registry,
+            operations=state.operations,
+            paths=state.paths,
+            plans=steps.plans,
+            running_machines=machines.running,
+            sandbox_links=steps.sandbox_links,
+            attachment=steps.attachment,
+            compaction=storage.compaction,
+            trash=storage.trash,
+        )
+        self.rollback = _rollback(state, storage, machines, tenants, steps)
+        self.wakes = Wakes(
+            registry=state.registry,
+            leases=state.leases,
+            quotas=tenants.quotas,
+            crashes=steps.crashes,
+            pauses=sleeps.pauses,
+            restores=self.restores,
+            starts=self.starts,
+            power_off=sleeps.power_off,
+            crash_recovery=CrashRecovery(
+                registry=state.registry,
+                paths=state.paths,
+                rollback=self.rollback,
+                restores=self.restores,
+                starts=self.starts,
+            ),
+        )
+
+
+def _rollback(state: State, storage: Storage, machines: Machines, tenants: Tenants, steps: Steps) -> Rollback:
+    return Rollback(
+        registry=state.registry,
+        operations=state.operations,
+        paths=state.paths,
+        leases=state.leases,
+        quotas=tenants.quotas,
+        volumes=storage.volumes,
+        clones=steps.clones,
+        attachment=steps.attachment,
+        sandbox_links=steps.sandbox_links,
+        crash_checkpoints=steps.crash_checkpoints,
+        discards=Discards(
+            paths=state.paths,
+            running_machines=machines.running,
+            trash=storage.trash,
+            layer_gc=storage.layer_gc,
+        ),
+    )
+
+
+def make_kills(state: State, storage: Storage, machines: Machines, steps: Steps) -> Kills:
+    """Make what kills sandboxes."""
+    return Kills(
+        registry=state.registry,
+        paths=state.paths,
+        running_machines=machines.running,
+        sandbox_links=steps.sandbox_links,
+        layer_gc=storage.layer_gc,
+    )
+
+
+def make_relayer(
+    state: State,
+    storage: Storage,
+    machines: Machines,
+    tenants: Tenants,
+    steps: Steps,
+    sleeps: Sleeps,
+    awakenings: Awakenings,
+) -> Relayer:
+    """Make what moves running sandboxes to other layers."""
+    return Relayer(
+        registry=state.registry,
+        paths=state.paths,
+        quotas=tenants.quotas,
+        plans=steps.plans,
+        running_machines=machines.running,
+        suspend_checkpoints=steps.suspend_checkpoints,
+        suspends=sleeps.suspends,
+        restores=awakenings.restores,
+        crashes=steps.crashes,
+        compaction=storage.compaction,
+        trash=storage.trash,
+        tasks=state.tasks,
+    )
+
+
+class Copies:
+    """The operations that copy sandboxes as they are: snapshots and forks."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        rooms: Rooms,
+        state: State,
+        storage: Storage,
+        machines: Machines,
+        tenants: Tenants,
+        steps: Steps,
+        relayer: Relayer,
+    ) -> None:
+        checkpoints = Checkpoints(
+            registry=state.registry,
+            paths=state.paths,
+            programs=rooms.programs,
+            layers=rooms.layers,
+            layer_gc=storage.layer_gc,
+            agents=machines.agents,
+            trash=storage.trash,
+            complete=rooms.complete,
+            relayer=relayer,
+        )
+        self.snapshots = Snapshots(
+            registry=state.registry,
+            operations=state.operations,
+            paths=state.paths,
+            quotas=tenants.quotas,
+            layers=rooms.layers,
+            layer_gc=storage.layer_gc,
+            checkpoints=checkpoints,
+            crash_checkpoints=steps.crash_checkpoints,
+            compaction=storage.compaction,
+            checksums=storage.checksums,
+            templates=storage.templates,
+            steps=storage.steps,
+        )
+        self.forks = Forks(
+            registry=state.registry,
+            operations=state.operations,
+            paths=state.paths,
+            quotas=tenants.quotas,
+            checkpoints=checkpoints,
+            clones=steps.clones,
+            attachment=steps.attachment,
+            crash_checkpoints=steps.crash_checkpoints,
+            layer_gc=storage.layer_gc,
+            compaction=storage.compaction,
+            at_once=settings.restores_at_once,
+        )
+
+
+def make_creation(
+    rooms: Rooms, state: State, storage: Storage, machines: Machines, tenants: Tenants, steps: Steps
+) -> Creation:
+    """Make what makes sandboxes of images and snapshots."""
+    first_machines = FirstMachines(
+        registry=state.registry,
+        paths=state.paths,
+        quotas=tenants.quotas,
+        links=rooms.links,
+        boots=steps.boots,
+        running_machines=machines.running,
+        agents=machines.agents,
+        attachment=steps.attachment,
+        pool=machines.pool,
+    )
+    return Creation(
+        registry=state.registry,
+        quotas=tenants.quotas,
+        means=machines.means,
+        volumes=storage.volumes,
+        templates=storage.templates,
+        of_image=ImageCreation(
+            registry=state.registry,
+            operations=state.operations,
+            programs=rooms.programs,
+            images=storage.images,
+            quotas=tenants.quotas,
+            first_machines=first_machines,
+            engine_disks=rooms.engine_disks,
+            tasks=state.tasks,
+        ),
+        of_snapshot=SnapshotCreation(
+            registry=state.registry,
+            operations=state.operations,
+            paths=state.paths,
+            quotas=tenants.quotas,
+            means=machines.means,
+            clones=steps.clones,
+            attachment=steps.attachment,
+            crash_checkpoints=steps.crash_checkpoints,
+        ),
+    )

@@ -1,0 +1,38 @@
+"""Makes the rows of sandboxes say what became of them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from atoll.errors import AtollError
+from atoll.supervisor.state.registry import Registry, Sandbox, with_losses
+
+_log = logging.getLogger(__name__)
+
+
+class RowRepair:
+    """Changes the rows of sandboxes that an earlier supervisor left.
+
+    Args:
+        registry: The sandboxes.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def change(self, sandbox: Sandbox, **changes: Any) -> None:
+        """Change a row, at least in memory: a full disk must not prevent a kill."""
+        try:
+            await self._registry.change(sandbox, **changes)
+        except AtollError as error:
+            _log.warning("sandbox %s: what it is cannot be written down: %s", sandbox.sandbox_id, error)
+            sandbox.row = sandbox.row.but(**changes)
+
+    async def mark_crashed(self, sandbox: Sandbox, reason: str) -> None:
+        """Mark a sandbox that does not run any more as crashed."""
+        reason = with_losses(sandbox.row, reason)
+        _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
+        await self.change(
+            sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None
+        )
