@@ -24,9 +24,10 @@ from atoll.host import (
 from atoll.images import Images, PullSettings, Stacking, ready_base
 from atoll.network import GATEWAY_ADDRESS, REFUSED, Links, can_shape
 from atoll.snapshots import Layers
-from atoll.supervisor.api import ApiServer, make_app
+from atoll.supervisor.api import ApiServer
 from atoll.supervisor.assembly import Rooms
 from atoll.supervisor.idle import may_end_holder
+from atoll.supervisor.routes import make_api
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.programs import Programs, engines_by_version
@@ -50,7 +51,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
         loop.add_signal_handler(number, stopping.ask)
     rooms = _real_rooms(home, settings, disks, complete)
     system = System(home, settings, rooms)
-    api = ApiServer(home.api_socket, make_app(system, stopping))
+    api = ApiServer(home.api_socket, make_api(system, stopping))
     await system.start()
     api.start()
     _log.info("supervisor %s serves %s, disks: %s", os.getpid(), home.path, disks)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from atoll.errors import AtollError
 from atoll.host import Home
-from atoll.protocol import SuspendedAll
 from atoll.supervisor.assembly import Machines, Rooms, State, Steps, Storage, Tenants
 from atoll.supervisor.dialing.socket import Dialling, DialSocket
 from atoll.supervisor.idle import Keeper
 from atoll.supervisor.lifecycle.callers import Callers
 from atoll.supervisor.lifecycle.defaults import Defaults
+from atoll.supervisor.lifecycle.image_requests import ImageRequests
 from atoll.supervisor.lifecycle.limits import LimitChanges
+from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
 from atoll.supervisor.monitors.usage import Usage
@@ -81,6 +81,8 @@ class System:
         self, state: State, storage: Storage, machines: Machines, tenants: Tenants, steps: Steps
     ) -> None:
         """Make what clients call besides the operations."""
+        self.suspend_all = SuspendAll(self.registry, self.suspends, self.tasks)
+        self.image_requests = ImageRequests(self.images, self.pool, self.quotas)
         self.callers = Callers(self.registry, self.kills, self.tasks, state.clock.boot_s)
         self.defaults = Defaults(registry=self.registry, images=self.images, agents=machines.agents)
         self.limits = LimitChanges(
@@ -186,27 +188,13 @@ class System:
         if self._state.latency_monitor:
             self.tasks.watch(self._state.latency_monitor.run())
 
-    async def suspend_all(self) -> SuspendedAll:
-        """Suspend every sandbox that runs or is paused."""
-        suspended: list[str] = []
-        failed: dict[str, str] = {}
-        for sandbox in self.registry.sandboxes():
-            if sandbox.row.state not in ("running", "paused", "creating"):
-                continue
-            try:
-                await self.tasks.run(self.suspends.suspend(sandbox))
-                suspended.append(sandbox.sandbox_id)
-            except (AtollError, OSError) as error:
-                failed[sandbox.sandbox_id] = str(error)
-        return SuspendedAll(suspended=suspended, failed=failed)
-
     async def fall_asleep(self) -> None:
         """Suspend sandboxes that were still being made when a client asked to stop.
 
         No clients are left by now.
         """
         await self.tasks.settle(_FINISH_S)
-        for sandbox_id, why in (await self.suspend_all()).failed.items():
+        for sandbox_id, why in (await self.suspend_all.run()).failed.items():
             _log.warning("sandbox %s goes on without a supervisor: %s", sandbox_id, why)
 
     def _running_ids(self) -> list[str]:

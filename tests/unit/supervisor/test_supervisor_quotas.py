@@ -191,7 +191,7 @@ async def test_a_team_that_has_used_up_its_disk_gets_no_more_and_can_make_room(w
     assert (await world.ask("POST", "/v1/sandboxes", {"team": "reef"})).json["code"] == "quota"
     for what in ("snapshots", "fork", "suspend"):
         assert (await act(world, made, what, {})).json["code"] == "quota", what
-    await world.system.suspend_all()
+    await world.system.suspend_all.run()
     assert (await act(world, made, "wake")).status == 200  # or nobody could tidy up inside
     await world.ask("DELETE", f"/v1/sandboxes/{made['sandbox_id']}")
     assert (await use_now(world))["disk_bytes"] == 0

@@ -23,8 +23,8 @@ from atoll.guest import AgentStats, GuestInit
 from atoll.host import Home, TreeChecksums, TreeUse, remove_tree, tree_use
 from atoll.images import Image
 from atoll.network import Flow, OpenUplink
-from atoll.supervisor.api import make_app
 from atoll.supervisor.assembly import Rooms
+from atoll.supervisor.routes import make_api
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.stopping import Stopping
@@ -384,7 +384,7 @@ class World:
             self.home, self.settings, rooms, clock=Clock(self._tick, lambda: self.boot_s, self.boot)
         )
         self.stopping = Stopping()
-        self.app = make_app(self.system, self.stopping)
+        self.app = make_api(self.system, self.stopping)
         await self.system.start()
 
     async def crash(self) -> None:

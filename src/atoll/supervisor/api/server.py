@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from atoll.supervisor.api.makings import UNREAD
+from atoll.supervisor.api.requests import UNREAD
 from atoll.supervisor.dialing.socket import listen
 
 _LEAVE_S = 5

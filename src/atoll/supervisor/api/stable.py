@@ -12,14 +12,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.errors import EngineError
+from atoll.host import Home
 from atoll.protocol import PROTOCOL_VERSION, Hello, Listed, ListedSandbox
 from atoll.supervisor.api.reply import Report, answer, json_answer
+from atoll.supervisor.lifecycle.suspend_all import SuspendAll
+from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.stopping import Stopping
-from atoll.supervisor.system import System
 from atoll.version import __version__
 
 
-def stable_routes(system: System, stopping: Stopping) -> list[Route]:
+def stable_routes(
+    *, home: Home, registry: Registry, suspend_all: SuspendAll, stopping: Stopping, tasks: Tasks
+) -> list[Route]:
     """``/hello``, ``/list``, ``/suspend-all`` and ``/stop``."""
 
     async def hello(_: Request) -> Response:
@@ -29,12 +34,12 @@ def stable_routes(system: System, stopping: Stopping) -> list[Route]:
                 version=__version__,
                 protocol=PROTOCOL_VERSION,
                 pid=os.getpid(),
-                home=str(system.home.path),
+                home=str(home.path),
             )
         )
 
     async def listed(_: Request) -> Response:
-        rows = [sandbox.info() for sandbox in system.registry.sandboxes()]
+        rows = [sandbox.info() for sandbox in registry.sandboxes()]
         return json_answer(
             Listed(
                 sandboxes=[
@@ -43,17 +48,17 @@ def stable_routes(system: System, stopping: Stopping) -> list[Route]:
             )
         )
 
-    async def suspend_all(request: Request) -> Response:
+    async def suspend(request: Request) -> Response:
         async def work(_: Report) -> object:
-            return await system.suspend_all()
+            return await suspend_all.run()
 
-        return await answer(request, system.tasks, work)
+        return await answer(request, tasks, work)
 
     async def stop(request: Request) -> Response:
         force = request.query_params.get("force") == "1"
 
         async def work(_: Report) -> object:
-            failed = (await system.suspend_all()).failed
+            failed = (await suspend_all.run()).failed
             if failed and not force:
                 raise EngineError(
                     f"cannot suspend {', '.join(f'{id_}: {why}' for id_, why in failed.items())}",
@@ -62,11 +67,11 @@ def stable_routes(system: System, stopping: Stopping) -> list[Route]:
             stopping.ask(asleep=not force)
             return {"stopping": True, "failed": failed}
 
-        return await answer(request, system.tasks, work)
+        return await answer(request, tasks, work)
 
     return [
         Route("/hello", hello),
         Route("/list", listed),
-        Route("/suspend-all", suspend_all, methods=["POST"]),
+        Route("/suspend-all", suspend, methods=["POST"]),
         Route("/stop", stop, methods=["POST"]),
     ]

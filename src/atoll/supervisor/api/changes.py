@@ -1,0 +1,84 @@
+"""Routes that change one sandbox and answer with its new state."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.protocol import DefaultsRequest, LimitsRequest, NetworkRequest, RollbackRequest, TimeoutRequest
+from atoll.supervisor.api.reply import Report, answer, read_body
+from atoll.supervisor.lifecycle.defaults import Defaults
+from atoll.supervisor.lifecycle.info import info_of
+from atoll.supervisor.lifecycle.limits import LimitChanges
+from atoll.supervisor.lifecycle.rollback import Rollback
+from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
+from atoll.supervisor.state.registry import Registry, Sandbox
+from atoll.supervisor.state.tasks import Tasks
+from atoll.supervisor.tenants.quotas import TeamQuotas
+
+_Wanted = TypeVar("_Wanted")
+
+
+class Changes:
+    """Makes routes that change a sandbox.
+
+    Args:
+        registry: The sandboxes.
+        quotas: Knows the limits that are in force for them.
+        tasks: Owner of the work, which goes on if the client leaves.
+    """
+
+    def __init__(self, registry: Registry, quotas: TeamQuotas, tasks: Tasks) -> None:
+        self._registry = registry
+        self._quotas = quotas
+        self._tasks = tasks
+
+    def route(
+        self, name: str, kind: type[_Wanted], change: Callable[[Sandbox, _Wanted, Report], Awaitable[None]]
+    ) -> Route:
+        """A route ``POST /v1/sandboxes/REF/NAME`` that does ``change`` with a body of this kind."""
+
+        async def endpoint(request: Request) -> Response:
+            sandbox = self._registry.sandbox(request.path_params["ref"])
+            wanted = await read_body(request, kind)
+
+            async def work(report: Report) -> object:
+                await change(sandbox, wanted, report)
+                return info_of(sandbox, self._quotas)
+
+            return await answer(request, self._tasks, work)
+
+        return Route(f"/v1/sandboxes/{{ref}}/{name}", endpoint, methods=["POST"], name=name)
+
+
+def change_routes(
+    *, changes: Changes, limits: LimitChanges, defaults: Defaults, leases: LeaseExpiry, rollback: Rollback
+) -> list[Route]:
+    """The routes that change what a sandbox may do, how its programs start, its lease, and what it is."""
+
+    async def set_limits(sandbox: Sandbox, wanted: LimitsRequest, _: Report) -> None:
+        await limits.change(sandbox, wanted.limits, best_effort=wanted.best_effort)
+
+    async def set_network(sandbox: Sandbox, wanted: NetworkRequest, _: Report) -> None:
+        await limits.change_network(sandbox, wanted.network)
+
+    async def set_defaults(sandbox: Sandbox, wanted: DefaultsRequest, _: Report) -> None:
+        await defaults.change(sandbox, wanted)
+
+    async def set_timeout(sandbox: Sandbox, wanted: TimeoutRequest, _: Report) -> None:
+        await leases.set_timeout(sandbox, wanted.timeout_s, extend_only=wanted.extend_only)
+
+    async def roll_back(sandbox: Sandbox, wanted: RollbackRequest, _: Report) -> None:
+        await rollback.roll_back(sandbox, wanted.snapshot)
+
+    return [
+        changes.route("limits", LimitsRequest, set_limits),
+        changes.route("network", NetworkRequest, set_network),
+        changes.route("defaults", DefaultsRequest, set_defaults),
+        changes.route("timeout", TimeoutRequest, set_timeout),
+        changes.route("rollback", RollbackRequest, roll_back),
+    ]

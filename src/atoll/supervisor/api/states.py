@@ -1,0 +1,56 @@
+"""Routes that pause, suspend and wake sandboxes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+from starlette.routing import Route
+
+from atoll.protocol import ResumeRequest, SuspendRequest
+from atoll.supervisor.api.changes import Changes
+from atoll.supervisor.api.reply import Report
+from atoll.supervisor.lifecycle.pause import Pauses
+from atoll.supervisor.lifecycle.progress import how_far, told_if_slow
+from atoll.supervisor.lifecycle.suspend import Suspends
+from atoll.supervisor.lifecycle.wake import Wakes
+from atoll.supervisor.state.paths import Paths
+from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.tenants.quotas import TeamQuotas
+from atoll.types import Progress
+
+
+class _Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An empty body."""
+
+
+def state_routes(
+    *, changes: Changes, pauses: Pauses, suspends: Suspends, wakes: Wakes, quotas: TeamQuotas, paths: Paths
+) -> list[Route]:
+    """``pause``, ``suspend``, ``resume`` and ``wake`` of a sandbox."""
+
+    async def resume(sandbox: Sandbox, wanted: ResumeRequest, report: Report) -> None:
+        async with told_if_slow(report, lambda: Progress(step="waking")):
+            await wakes.resume(sandbox, wanted.timeout_s, memory=wanted.memory)
+
+    async def wake(sandbox: Sandbox, wanted: ResumeRequest, report: Report) -> None:
+        async with told_if_slow(report, lambda: Progress(step="waking")):
+            await wakes.resume(sandbox, wanted.timeout_s, memory=wanted.memory, by_hand=False)
+
+    async def pause(sandbox: Sandbox, _: _Nothing, __: Report) -> None:
+        await pauses.pause(sandbox)
+
+    async def suspend(sandbox: Sandbox, wanted: SuspendRequest, report: Report) -> None:
+        # Stopping the supervisor and ending a lease are never refused: those sandboxes have to be stored.
+        if wanted.memory:
+            await quotas.check_disk(sandbox.row.team)
+        with quotas.sleeping(sandbox.row):
+            async with told_if_slow(report, partial(how_far, paths, sandbox)):
+                await suspends.suspend(sandbox, memory=wanted.memory)
+
+    return [
+        changes.route("pause", _Nothing, pause),
+        changes.route("suspend", SuspendRequest, suspend),
+        changes.route("resume", ResumeRequest, resume),
+        changes.route("wake", ResumeRequest, wake),
+    ]

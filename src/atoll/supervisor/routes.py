@@ -1,0 +1,96 @@
+"""Gives each route module of the API what it uses."""
+
+from __future__ import annotations
+
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from atoll.supervisor.api import make_app
+from atoll.supervisor.api.builds import build_routes
+from atoll.supervisor.api.changes import Changes, change_routes
+from atoll.supervisor.api.forks import fork_routes
+from atoll.supervisor.api.images import image_routes
+from atoll.supervisor.api.keys import key_routes
+from atoll.supervisor.api.leftovers import leftover_routes
+from atoll.supervisor.api.requests import Makings, request_routes
+from atoll.supervisor.api.sandboxes import making_routes, sandbox_routes
+from atoll.supervisor.api.snapshots import snapshot_routes
+from atoll.supervisor.api.stable import stable_routes
+from atoll.supervisor.api.states import state_routes
+from atoll.supervisor.api.teams import team_routes
+from atoll.supervisor.api.templates import record_routes, template_routes
+from atoll.supervisor.api.usage import usage_routes
+from atoll.supervisor.api.volume_files import volume_file_routes
+from atoll.supervisor.api.volumes import volume_routes
+from atoll.supervisor.stopping import Stopping
+from atoll.supervisor.system import System
+
+
+def make_api(system: System, stopping: Stopping) -> ASGIApp:
+    """The API of a system."""
+    stable = stable_routes(
+        home=system.home,
+        registry=system.registry,
+        suspend_all=system.suspend_all,
+        stopping=stopping,
+        tasks=system.tasks,
+    )
+    routes = [*stable, *_sandbox_routes(system), *_stored_routes(system), *_tenant_routes(system)]
+    return make_app(routes, system.keeper)
+
+
+def _sandbox_routes(system: System) -> list[Route]:
+    registry, quotas, tasks = system.registry, system.quotas, system.tasks
+    makings = Makings(system.callers, tasks)
+    changes = Changes(registry, quotas, tasks)
+    return [
+        *making_routes(creation=system.creation, templates=system.templates, quotas=quotas, makings=makings),
+        *sandbox_routes(
+            registry=registry, quotas=quotas, paths=system.paths, kills=system.kills, tasks=tasks
+        ),
+        *usage_routes(registry=registry, usage=system.usage, history=system.history),
+        *state_routes(
+            changes=changes,
+            pauses=system.pauses,
+            suspends=system.suspends,
+            wakes=system.wakes,
+            quotas=quotas,
+            paths=system.paths,
+        ),
+        *change_routes(
+            changes=changes,
+            limits=system.limits,
+            defaults=system.defaults,
+            leases=system.leases,
+            rollback=system.rollback,
+        ),
+        *fork_routes(registry=registry, forks=system.forks, makings=makings),
+        *request_routes(callers=system.callers, tasks=tasks),
+    ]
+
+
+def _stored_routes(system: System) -> list[Route]:
+    registry, quotas, tasks, verification = system.registry, system.quotas, system.tasks, system.verification
+    return [
+        *build_routes(templates=system.templates, tasks=tasks),
+        *record_routes(templates=system.templates, registry=registry, quotas=quotas, tasks=tasks),
+        *template_routes(templates=system.templates, quotas=quotas, tasks=tasks),
+        *snapshot_routes(
+            registry=registry, snapshots=system.snapshots, verification=verification, tasks=tasks
+        ),
+        *image_routes(
+            images=system.images, requests=system.image_requests, verification=verification, tasks=tasks
+        ),
+        *volume_routes(volumes=system.volumes, quotas=quotas, tasks=tasks),
+        *volume_file_routes(volumes=system.volumes, quotas=quotas, keeper=system.keeper, tasks=tasks),
+        *leftover_routes(leftovers=system.leftovers, tasks=tasks),
+    ]
+
+
+def _tenant_routes(system: System) -> list[Route]:
+    return [
+        *team_routes(
+            teams=system.teams, quotas=system.quotas, deletion=system.team_deletion, tasks=system.tasks
+        ),
+        *key_routes(keys=system.keys, tasks=system.tasks),
+    ]
