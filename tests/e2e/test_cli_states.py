@@ -62,7 +62,7 @@ def test_a_snapshot_can_be_gone_back_to(play: str) -> None:
         f"`atoll snapshot delete {second}`".encode() in done.stderr and b"`atoll snapshot ls`" in done.stderr
     )
     assert json.loads(said("snapshot", "ls", "--json"))[-1]["snapshot_id"] == second
-    assert atoll("snapshot", "rm", "first").returncode == 125
+    assert atoll("snapshot", "delete", "first").returncode == 125
     assert made in said("snapshot", "ls")
     assert second in said("snapshot", "ls")
 

@@ -45,7 +45,7 @@ def test_an_operator_makes_a_team_a_key_and_ends_both(home: Path) -> None:
     assert b"Lifecycle(timeout_s=7200)" in refused.stderr
     assert atoll("run", "--team", "reef", "--lease", "3h", "true").returncode == 125
     assert said("run", "--team", "reef", "--lease", "1h", "echo", "leased") == "leased"
-    said("team", "rm", "reef")
+    said("team", "delete", "reef")
     assert Teams.list() == []
     wrong = atoll("team", "create", "reef", "--running", "many", "--json")
     assert b"give one, or off" in wrong.stderr

@@ -218,11 +218,11 @@ def test_the_command_line_pulls_lists_shows_runs_and_removes(serve: Any) -> None
     assert "/bin/sleep 1000" in said("image", "inspect", reference)
     assert said("run", "--image", reference, "--", "cat", "/etc/group") == GROUP.decode().rstrip()
     sandbox = said("create", "--image", reference, "--start")
-    refused = atoll("image", "rm", reference)
+    refused = atoll("image", "delete", reference)
     assert refused.returncode != 0
     assert b"used by sandboxes" in refused.stderr
     said("kill", sandbox)
-    said("image", "rm", reference)
+    said("image", "delete", reference)
     assert reference not in said("image", "ls")
     with pytest.raises(ImageNotFoundError):
         Images.get(reference)

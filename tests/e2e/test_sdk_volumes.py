@@ -260,10 +260,10 @@ def test_volumes_on_the_command_line(module_home: Path) -> None:
     assert said("exec", "mounts", "--", "sh", "-c", "echo hi > /data/x; ls /data") == "x"
     assert json.loads(said("info", "--json", "mounts"))["volumes"] == {"/data": volume}
     assert volume in said("volume", "ls")
-    refused = atoll("volume", "rm", "shared")
+    refused = atoll("volume", "delete", "shared")
     assert (refused.returncode, sandbox in refused.stderr.decode()) == (125, True)
     said("kill", "mounts")
-    said("volume", "rm", "shared")
+    said("volume", "delete", "shared")
     with pytest.raises(NotFoundError):
         Volumes.get("shared")
     assert json.loads(said("volume", "ls", "--json")) == []

@@ -342,7 +342,7 @@ def test_the_command_line_builds_from_a_dockerfile(image: str, pages: Path) -> N
         assert told.splitlines() == ["made for ann", "/srv/ann", "app", "ann", "first"]
     said("template", "tag", "made", "v1")
     assert "v1" in said("template", "ls")
-    said("template", "rm", "made")
+    said("template", "delete", "made")
     refused = atoll(*arguments, "--no-cache", "--timeout", "0", "--build-arg", f"IMAGE={image}")
     assert (refused.returncode, b"--timeout 4h" in refused.stderr) == (125, True), refused.stderr
     refused = atoll(*arguments, "--build-arg", f"IMAGE={image}\nFROM other")
