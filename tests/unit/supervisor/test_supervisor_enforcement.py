@@ -22,7 +22,7 @@ from atoll.supervisor.machines.limits import default_limits, disk_room
 from atoll.supervisor.monitors import disk as diskwatch
 from atoll.supervisor.monitors.disk import DiskMonitor
 from atoll.supervisor.monitors.limits import pause_s
-from atoll.supervisor.state.registry import crash_reason
+from atoll.supervisor.state.sandbox import crash_reason
 from atoll.types import Limits
 
 ROOT = Means(cgroups=True, shaping=True)

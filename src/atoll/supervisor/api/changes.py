@@ -16,7 +16,8 @@ from atoll.supervisor.lifecycle.info import info_of
 from atoll.supervisor.lifecycle.limits import LimitChanges
 from atoll.supervisor.lifecycle.rollback import Rollback
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
-from atoll.supervisor.state.registry import Registry, Sandbox
+from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.tenants.quotas import TeamQuotas
 

@@ -15,7 +15,7 @@ from atoll.supervisor.lifecycle.progress import how_far, told_if_slow
 from atoll.supervisor.lifecycle.suspend import Suspends
 from atoll.supervisor.lifecycle.wake import Wakes
 from atoll.supervisor.state.paths import Paths
-from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.types import Progress
 

@@ -13,7 +13,8 @@ from atoll.protocol import (
     TemplateRequest,
 )
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
-from atoll.supervisor.state.registry import Registry, Sandbox
+from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.templates.operations import Templates
 from atoll.supervisor.tenants.quotas import TeamQuotas

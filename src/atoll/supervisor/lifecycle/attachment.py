@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from atoll.supervisor.machines.running_machine import RunningMachine
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
 
 
 class Follower(Protocol):

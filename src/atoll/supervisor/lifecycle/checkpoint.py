@@ -16,7 +16,7 @@ from atoll.host import sync_tree, to_the_end
 from atoll.supervisor.lifecycle.checkpoint_files import link_files, write_flows
 from atoll.supervisor.machines.checkpoint_memory import MemoryPlace, OutgrownError
 from atoll.supervisor.machines.freeze import thaw_or_end
-from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.checksums import note_boot
 from atoll.supervisor.storage.trash import erase
 

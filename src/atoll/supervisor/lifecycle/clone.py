@@ -12,8 +12,8 @@ from atoll.host import to_the_end
 from atoll.supervisor.lifecycle.checkpoint_files import read_flows
 from atoll.supervisor.machines.identity import branched_init
 from atoll.supervisor.machines.prestarted import PrestartedDiedError
-from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.start import Starts
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
 
 _How = Literal["disk", "snapshot", "checkpoint"]
 

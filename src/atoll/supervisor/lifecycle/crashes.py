@@ -6,7 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
-from atoll.supervisor.state.registry import Registry, Sandbox, crash_reason, with_losses
+from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.sandbox import Sandbox, crash_reason, with_losses
 from atoll.supervisor.state.tasks import Tasks
 
 if TYPE_CHECKING:

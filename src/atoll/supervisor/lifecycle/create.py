@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.create_of_image import ImageCreation
     from atoll.supervisor.lifecycle.create_of_snapshot import SnapshotCreation
     from atoll.supervisor.machines.enforcement import Means
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.template_registry import TemplateRegistry
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.supervisor.tenants.quotas import TeamQuotas

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.callers import Caller
     from atoll.supervisor.lifecycle.first_machine import FirstMachines
     from atoll.supervisor.state.operation_log import Operations
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.storage.images import SupervisorImages
     from atoll.supervisor.storage.programs import Programs

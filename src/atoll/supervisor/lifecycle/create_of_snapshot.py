@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.machines.enforcement import Means
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.tenants.quotas import TeamQuotas
     from atoll.types import SandboxSpec
 

@@ -8,7 +8,7 @@ from atoll.errors import InvalidSpecError, StateError
 from atoll.guest import GuestInit
 from atoll.protocol import DefaultsRequest
 from atoll.supervisor.state.ids import check_env
-from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from atoll.supervisor.machines.agent_client import Agents

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from atoll.network import Link
     from atoll.supervisor.machines.running_machine import RunningMachine, RunningMachines
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.layer_gc import LayerGC
     from atoll.supervisor.storage.trash import Trash
 

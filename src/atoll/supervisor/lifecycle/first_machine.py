@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError
 from atoll.host import to_the_end
 from atoll.supervisor.machines.identity import taken_init
-from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from atoll.guest import GuestInit
 
 if TYPE_CHECKING:
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.types import Limits
 
 _log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.types import SandboxInfo
 

@@ -14,7 +14,8 @@ from atoll.types import EgressPolicy, Limits
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.guest_memory import GuestMemory
     from atoll.supervisor.machines.enforcement import Means
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 

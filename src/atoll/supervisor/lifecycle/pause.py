@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.guest_memory import GuestMemory
     from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.state.leases import Columns
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
 
 # A caller that pauses a guest wants it to stop now. The host stops a guest that keeps its kernel busy.
 _PAUSED_S = 0.5

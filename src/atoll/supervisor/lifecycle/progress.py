@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from atoll.supervisor.state.paths import Paths
-from atoll.supervisor.state.registry import Sandbox
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.types import Progress
 
 FIRST_S = 1.0

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
     from atoll.supervisor.machines.running_machine import RunningMachines
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.storage.compaction import Compaction
     from atoll.supervisor.storage.trash import Trash

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.compaction import Compaction
     from atoll.supervisor.storage.trash import Trash
 

@@ -10,8 +10,8 @@ from atoll.errors import InvalidSpecError
 from atoll.host import to_the_end
 from atoll.snapshots import line_of
 from atoll.supervisor.lifecycle.clone import Clones
-from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.transitions import check_action
 
 if TYPE_CHECKING:

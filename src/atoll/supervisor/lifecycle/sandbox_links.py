@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from atoll.network import Link, Links
-    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.state.sandbox import Sandbox
 
 
 class SandboxLinks:

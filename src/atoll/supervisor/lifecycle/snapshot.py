@@ -12,8 +12,8 @@ from atoll.host import sync_directory, sync_tree, to_the_end, tree_bytes
 from atoll.snapshots import SnapshotTree
 from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
 from atoll.supervisor.state.ids import check_name, new_id
-from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.transitions import check_action, check_memory
 from atoll.supervisor.storage.build_cache import BuildCache
 from atoll.supervisor.storage.checksums import CheckpointChecksums

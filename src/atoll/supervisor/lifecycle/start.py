@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.machines.running_machine import RunningMachines
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.compaction import Compaction
     from atoll.supervisor.storage.programs import Programs
 

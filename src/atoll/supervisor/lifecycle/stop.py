@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.machines.running_machine import RunningMachine, RunningMachines
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.trash import Trash
 
 _log = logging.getLogger(__name__)

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import OperationKind, SandboxRow
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
 
 Rest = Callable[[], Coroutine[Any, Any, None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from atoll.supervisor.state.leases import length_after_use
-from atoll.supervisor.state.registry import Sandbox, crash_reason
+from atoll.supervisor.state.sandbox import Sandbox, crash_reason
 from atoll.supervisor.state.transitions import check_action, check_parts, check_use
 from atoll.types import Lifecycle
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.kill import Kills
     from atoll.supervisor.lifecycle.suspend import Suspends
     from atoll.supervisor.state.leases import Leases, LeaseTable
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.tenants.quotas import TeamQuotas
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from atoll.supervisor.monitors.disk import DiskMonitor
-from atoll.supervisor.state.registry import memory_reason
+from atoll.supervisor.state.sandbox import memory_reason
 from atoll.supervisor.state.tasks import Tasks
 from atoll.types import Limits
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from atoll.snapshots import Layers
     from atoll.supervisor.machines.enforcement import Means
     from atoll.supervisor.machines.running_machine import RunningMachine
-    from atoll.supervisor.state.registry import Sandbox
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 _LOOK_S = 1.0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError
 from atoll.host import tree_bytes
 from atoll.supervisor.machines.enforcement import held_of
-from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.types import SandboxStats
 
 if TYPE_CHECKING:

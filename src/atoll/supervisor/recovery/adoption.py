@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.recovery.row_repair import RowRepair
     from atoll.supervisor.state.leases import Leases
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Sandbox
     from atoll.supervisor.state.rows import OperationRow, SandboxRow
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.checksums import CheckpointChecksums
 
 _log = logging.getLogger(__name__)

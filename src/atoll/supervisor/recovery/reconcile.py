@@ -12,8 +12,8 @@ from atoll.errors import AtollError, SandboxNotFoundError
 from atoll.network import SHORTAGES
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.recovery.gc import LeftoverCollector
-from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import OperationRow, SandboxRow
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.checksums import CHECKSUMS_FILE
 from atoll.supervisor.storage.trash import erase_stale
 from atoll.types import SandboxState

@@ -6,7 +6,8 @@ import logging
 from typing import Any
 
 from atoll.errors import AtollError
-from atoll.supervisor.state.registry import Registry, Sandbox, with_losses
+from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.sandbox import Sandbox, with_losses
 
 _log = logging.getLogger(__name__)
 

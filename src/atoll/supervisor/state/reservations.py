@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from atoll.errors import NameTakenError
 
 if TYPE_CHECKING:
-    from atoll.supervisor.state.registry import Sandbox
     from atoll.supervisor.state.rows import SnapshotRow
+    from atoll.supervisor.state.sandbox import Sandbox
 
 
 class Reservations(ABC):

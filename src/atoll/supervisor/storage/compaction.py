@@ -9,8 +9,9 @@ from atoll.errors import AtollError
 from atoll.snapshots import Layers, Stack, run_to_merge
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.paths import Paths
-from atoll.supervisor.state.registry import Registry, Sandbox
+from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.layer_gc import LayerGC
 

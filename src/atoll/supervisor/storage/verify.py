@@ -11,8 +11,8 @@ import msgspec
 
 from atoll.errors import UnsupportedError
 from atoll.host import CheckedTree, TreeChecksums, to_the_end, tree_bytes
-from atoll.supervisor.state.registry import Sandbox
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.background_checksums import BackgroundChecksums
 from atoll.supervisor.storage.checksums import PARTLY_BYTES, CheckpointChecksums
 from atoll.supervisor.storage.layer_gc import LayerGC

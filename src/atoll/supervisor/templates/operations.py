@@ -24,8 +24,9 @@ from atoll.protocol import FinishRequest, TemplateRequest
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.snapshot import Snapshots
 from atoll.supervisor.state.ids import new_id
-from atoll.supervisor.state.registry import Registry, Sandbox
+from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.rows import SnapshotRow, StepRow, TemplateRow
+from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.build_cache import BuildCache
 from atoll.supervisor.storage.template_registry import TemplateRegistry, split_tag
 from atoll.types import BUILD_ATTRIBUTE, DEFAULT_TAG, BuildInfo, Quotas, Resolved, TagInfo

@@ -17,7 +17,8 @@ from atoll.host import tree_bytes
 if TYPE_CHECKING:
     from atoll.snapshots import Layers
     from atoll.supervisor.state.paths import Paths
-    from atoll.supervisor.state.registry import Registry, Sandbox
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.storage.volumes import Volumes
 
