@@ -1,0 +1,78 @@
+"""A sandbox of this supervisor, and the reasons why one crashes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from atoll.errors import InternalError
+from atoll.supervisor.state.locks import SandboxLock
+from atoll.supervisor.state.rows import SandboxRow
+from atoll.types import SandboxInfo
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.supervisor.machines.running_machine import RunningMachine
+
+CRASH_REASON = "its processes ended unexpectedly"
+
+
+def memory_reason(limit_mib: int | None) -> str:
+    """The reason of a sandbox that ended because it used too much memory; None is the default limit."""
+    limit = (
+        "the default memory limit, half of the host's"
+        if limit_mib is None
+        else f"its memory limit of {limit_mib} MiB"
+    )
+    return f"it used more memory than {limit}"
+
+
+def crash_reason(row: SandboxRow, running: RunningMachine) -> str:
+    """The reason why a machine ended, if it was not ended on purpose."""
+    if running.reason is not None:
+        return running.reason
+    return memory_reason(row.limits.memory_mib) if running.machine.hit_memory_limit() else CRASH_REASON
+
+
+def with_losses(row: SandboxRow, why: str) -> str:
+    """Why a sandbox crashed, and what that cost."""
+    if not row.engine_disk:
+        return why
+    return f"{why}; what it had changed on its disk since its last suspend or snapshot is lost: the engine kept it"
+
+
+class Sandbox:
+    """A sandbox of this supervisor. Whatever changes its state holds ``lock``.
+
+    ``running`` is set while it runs or is paused, ``link`` while it is suspended and keeps its connections.
+    ``memory_untold`` means that the guest has to be told its amount of memory when it is thawed.
+    """
+
+    def __init__(self, row: SandboxRow, running: RunningMachine | None = None) -> None:
+        self.row = row
+        self.running = running
+        self.link: Link | None = None
+        self.lock = SandboxLock()
+        self.memory_untold = False
+
+    @property
+    def sandbox_id(self) -> str:
+        """Its id."""
+        return self.row.sandbox_id
+
+    def require_running(self) -> RunningMachine:
+        """The running machine of a sandbox that runs or is paused.
+
+        Raises:
+            InternalError: The sandbox has no running machine.
+        """
+        if self.running is None:
+            raise InternalError(f"sandbox {self.sandbox_id} has no machine", sandbox_id=self.sandbox_id)
+        return self.running
+
+    def info(self) -> SandboxInfo:
+        """The information for clients: a machine's unexpected end counts before its row says so."""
+        running = self.running
+        if running is not None and running.gone.is_set() and not running.leaving:
+            reason = with_losses(self.row, crash_reason(self.row, running))
+            return self.row.but(state="crashed", reason=reason).info()
+        return self.row.info()
