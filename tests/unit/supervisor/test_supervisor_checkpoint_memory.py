@@ -18,24 +18,24 @@ from atoll.errors import EngineError, NoSpaceError
 from atoll.host import Memory
 from atoll.supervisor.machines.checkpoint_memory import MemoryPlace
 from atoll.supervisor.state.rows import Versions
-from tests.unit.supervisor.world import World, in_world
+from tests.unit.supervisor.harness import Harness, with_harness
 
 
-async def _made(world: World) -> tuple[str, str]:
-    made = await world.create()
+async def _made(harness: Harness) -> tuple[str, str]:
+    made = await harness.create()
     return made["sandbox_id"], f"/v1/sandboxes/{made['sandbox_id']}"
 
 
-async def _listed(world: World) -> list[dict[str, object]]:
-    listed: list[dict[str, object]] = (await world.ask("GET", "/v1/sandboxes")).json["sandboxes"]
+async def _listed(harness: Harness) -> list[dict[str, object]]:
+    listed: list[dict[str, object]] = (await harness.ask("GET", "/v1/sandboxes")).json["sandboxes"]
     return listed
 
 
 @contextlib.contextmanager
-def _much_memory(world: World, sandbox_id: str) -> Iterator[Path]:
+def _much_memory(harness: Harness, sandbox_id: str) -> Iterator[Path]:
     """Let the place of forks lie in memory, where there is room for that sandbox."""
-    world.machine_of(sandbox_id).memory_used_bytes = 1 << 20
-    place, pages = world.home.run / "forks", world.home.run / "pages"
+    harness.machine_of(sandbox_id).memory_used_bytes = 1 << 20
+    place, pages = harness.home.run / "forks", harness.home.run / "pages"
     place.mkdir()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
         pages.symlink_to(memory)
@@ -50,57 +50,57 @@ def _in(place: Path) -> list[Path]:
     return [*place.iterdir(), *(place.parent / "pages").iterdir()]
 
 
-@in_world
-async def test_what_is_written_for_copies_only_lies_in_memory_until_they_run(world: World) -> None:
-    sandbox_id, one = await _made(world)
-    world.machine_of(sandbox_id).memory = "shared"
-    with _much_memory(world, sandbox_id) as place:
+@with_harness
+async def test_what_is_written_for_copies_only_lies_in_memory_until_they_run(harness: Harness) -> None:
+    sandbox_id, one = await _made(harness)
+    harness.machine_of(sandbox_id).memory = "shared"
+    with _much_memory(harness, sandbox_id) as place:
         for state in ("running", "paused"):
             if state == "paused":
-                await world.ask("POST", f"{one}/pause")
-            (copy,) = (await world.ask("POST", f"{one}/fork", {})).json
-            made = world.machine_of(copy["sandbox_id"])
+                await harness.ask("POST", f"{one}/pause")
+            (copy,) = (await harness.ask("POST", f"{one}/fork", {})).json
+            made = harness.machine_of(copy["sandbox_id"])
             assert made.memory == "shared"
             assert made.plan.checkpoint is not None
             assert made.plan.checkpoint.parent == place
-            await world.until(lambda: _in(place) == [])
-        await world.ask("POST", f"{one}/resume")
-        (copy,) = (await world.ask("POST", f"{one}/fork", {})).json
-        asked = world.host.methods(world.machine_of(sandbox_id).machine_id)
+            await harness.until(lambda: _in(place) == [])
+        await harness.ask("POST", f"{one}/resume")
+        (copy,) = (await harness.ask("POST", f"{one}/fork", {})).json
+        asked = harness.host.methods(harness.machine_of(sandbox_id).machine_id)
         assert asked[-7:] == ["prepare", "reserve", "pause", "checkpoint", "resume", "restorable", "written"]
-        await world.until(lambda: list(world.home.snapshots.iterdir()) == [])
-        world.agents.fail_after = 0
-        assert (await world.ask("POST", f"{one}/fork", {})).status == 500
-        await world.until(lambda: _in(place) == [])
+        await harness.until(lambda: list(harness.home.snapshots.iterdir()) == [])
+        harness.agents.fail_after = 0
+        assert (await harness.ask("POST", f"{one}/fork", {})).status == 500
+        await harness.until(lambda: _in(place) == [])
 
 
-@in_world
-async def test_where_memory_has_no_room_copies_are_made_over_the_disk(world: World) -> None:
-    sandbox_id, one = await _made(world)
-    machine = world.machine_of(sandbox_id)
-    with _much_memory(world, sandbox_id) as place:
-        world.host.fail_next("reserve", NoSpaceError("full"))
-        (first,) = (await world.ask("POST", f"{one}/fork", {})).json
+@with_harness
+async def test_where_memory_has_no_room_copies_are_made_over_the_disk(harness: Harness) -> None:
+    sandbox_id, one = await _made(harness)
+    machine = harness.machine_of(sandbox_id)
+    with _much_memory(harness, sandbox_id) as place:
+        harness.host.fail_next("reserve", NoSpaceError("full"))
+        (first,) = (await harness.ask("POST", f"{one}/fork", {})).json
         machine.memory_used_bytes = 1 << 60
-        (second,) = (await world.ask("POST", f"{one}/fork", {})).json
+        (second,) = (await harness.ask("POST", f"{one}/fork", {})).json
         for copy in (first, second):
-            made = world.machine_of(copy["sandbox_id"])
+            made = harness.machine_of(copy["sandbox_id"])
             assert made.plan.checkpoint is not None
-            assert made.plan.checkpoint.parent == world.home.snapshots
+            assert made.plan.checkpoint.parent == harness.home.snapshots
         assert _in(place) == []
     assert not machine.paused
-    assert world.layers.ids() != []
+    assert harness.layers.ids() != []
 
 
-@in_world
-async def test_a_machine_of_an_older_engine_is_copied_over_the_disk(world: World) -> None:
-    sandbox_id, one = await _made(world)
-    sandbox = world.system.registry.sandbox(sandbox_id)
+@with_harness
+async def test_a_machine_of_an_older_engine_is_copied_over_the_disk(harness: Harness) -> None:
+    sandbox_id, one = await _made(harness)
+    sandbox = harness.system.registry.sandbox(sandbox_id)
     older = Versions(engine="older", agent=sandbox.row.versions.agent)
-    with _much_memory(world, sandbox_id):
-        await world.system.registry.change(sandbox, versions=older)
-        assert (await world.ask("POST", f"{one}/fork", {})).status == 200
-    asked = world.host.methods(world.machine_of(sandbox_id).machine_id)
+    with _much_memory(harness, sandbox_id):
+        await harness.system.registry.change(sandbox, versions=older)
+        assert (await harness.ask("POST", f"{one}/fork", {})).status == 200
+    asked = harness.host.methods(harness.machine_of(sandbox_id).machine_id)
     assert asked[-5:] == ["prepare", "pause", "checkpoint", "resume", "written"]
 
 
@@ -124,93 +124,93 @@ def test_room_in_memory_is_promised_to_one_fork_only(tmp_path: Path) -> None:
             assert too_much is None
 
 
-@in_world
-async def test_what_a_fork_has_left_in_memory_is_a_leftover(world: World) -> None:
-    sandbox_id, _ = await _made(world)
-    with _much_memory(world, sandbox_id) as place:
+@with_harness
+async def test_what_a_fork_has_left_in_memory_is_a_leftover(harness: Harness) -> None:
+    sandbox_id, _ = await _made(harness)
+    with _much_memory(harness, sandbox_id) as place:
         left = {place / "fork-1", place.parent / "pages" / "fork-1"}
         for path in left:
             path.mkdir()
-        shown = (await world.ask("DELETE", "/v1/leftovers")).json
+        shown = (await harness.ask("DELETE", "/v1/leftovers")).json
         assert {Path(one["name"]) for one in shown} == left
         assert _in(place) == []
 
 
-@in_world
-async def test_a_copy_begins_while_the_memory_is_written_and_is_told_of_when_it_is(world: World) -> None:
-    sandbox_id, one = await _made(world)
-    original = world.machine_of(sandbox_id)
-    with _much_memory(world, sandbox_id):
-        writing = world.host.hold("written")
-        forking = asyncio.create_task(world.ask("POST", f"{one}/fork", {"count": 2}))
-        await world.until(lambda: len(world.host.machines) == 3)
-        copies = [machine for machine in world.host.machines.values() if machine is not original]
+@with_harness
+async def test_a_copy_begins_while_the_memory_is_written_and_is_told_of_when_it_is(harness: Harness) -> None:
+    sandbox_id, one = await _made(harness)
+    original = harness.machine_of(sandbox_id)
+    with _much_memory(harness, sandbox_id):
+        writing = harness.host.hold("written")
+        forking = asyncio.create_task(harness.ask("POST", f"{one}/fork", {"count": 2}))
+        await harness.until(lambda: len(harness.host.machines) == 3)
+        copies = [machine for machine in harness.host.machines.values() if machine is not original]
         assert all(machine.plan.being_written for machine in copies)
         # Nobody else may take its state meanwhile.
-        pausing = asyncio.create_task(world.ask("POST", f"{one}/pause"))
+        pausing = asyncio.create_task(harness.ask("POST", f"{one}/pause"))
         await asyncio.sleep(0.1)
         assert not original.paused
-        assert [each["sandbox_id"] for each in await _listed(world)] == [sandbox_id]
+        assert [each["sandbox_id"] for each in await _listed(harness)] == [sandbox_id]
         writing.set()
         assert len((await forking).json) == 2
         assert (await pausing).status == 200
-        assert len(await _listed(world)) == 3
+        assert len(await _listed(harness)) == 3
 
 
-@in_world
-async def test_no_copy_is_left_of_a_sandbox_whose_memory_could_not_be_written(world: World) -> None:
-    sandbox_id, one = await _made(world)
-    original = world.machine_of(sandbox_id)
-    with _much_memory(world, sandbox_id) as place:
-        world.host.fail_next("written", EngineError("cut short"))
-        assert (await world.ask("POST", f"{one}/fork", {"count": 3})).status == 500
-        writing = world.host.hold("written")
-        forking = asyncio.create_task(world.ask("POST", f"{one}/fork", {"count": 3}))
-        await world.until(lambda: len(world.host.machines) == 4)
+@with_harness
+async def test_no_copy_is_left_of_a_sandbox_whose_memory_could_not_be_written(harness: Harness) -> None:
+    sandbox_id, one = await _made(harness)
+    original = harness.machine_of(sandbox_id)
+    with _much_memory(harness, sandbox_id) as place:
+        harness.host.fail_next("written", EngineError("cut short"))
+        assert (await harness.ask("POST", f"{one}/fork", {"count": 3})).status == 500
+        writing = harness.host.hold("written")
+        forking = asyncio.create_task(harness.ask("POST", f"{one}/fork", {"count": 3}))
+        await harness.until(lambda: len(harness.host.machines) == 4)
         original.crash()
         assert (await forking).json["code"] == "sandbox_crashed"
         writing.set()
-        await world.until(lambda: _in(place) == [])
-    assert [each["sandbox_id"] for each in await _listed(world)] == [sandbox_id]
-    assert [machine for machine in world.host.machines.values() if machine is not original] == []
-    assert [entry.name for entry in world.home.sandboxes.iterdir()] == [sandbox_id]
-    await world.until(lambda: world.layers.ids() == [])
+        await harness.until(lambda: _in(place) == [])
+    assert [each["sandbox_id"] for each in await _listed(harness)] == [sandbox_id]
+    assert [machine for machine in harness.host.machines.values() if machine is not original] == []
+    assert [entry.name for entry in harness.home.sandboxes.iterdir()] == [sandbox_id]
+    await harness.until(lambda: harness.layers.ids() == [])
 
 
-@in_world
-async def test_a_memory_that_outgrows_its_room_while_it_is_written_goes_to_the_disk(world: World) -> None:
-    sandbox_id, one = await _made(world)
-    original = world.machine_of(sandbox_id)
-    with _much_memory(world, sandbox_id) as place:
-        world.host.fail_next("written", NoSpaceError("no space left on device"))
-        assert len((await world.ask("POST", f"{one}/fork", {"count": 2})).json) == 2
-        assert world.host.methods(original.machine_id).count("checkpoint") == 2
-        await world.until(lambda: _in(place) == [])
+@with_harness
+async def test_a_memory_that_outgrows_its_room_while_it_is_written_goes_to_the_disk(harness: Harness) -> None:
+    sandbox_id, one = await _made(harness)
+    original = harness.machine_of(sandbox_id)
+    with _much_memory(harness, sandbox_id) as place:
+        harness.host.fail_next("written", NoSpaceError("no space left on device"))
+        assert len((await harness.ask("POST", f"{one}/fork", {"count": 2})).json) == 2
+        assert harness.host.methods(original.machine_id).count("checkpoint") == 2
+        await harness.until(lambda: _in(place) == [])
         for each in ("written", "reserve"):
-            world.host.fail_next(each, NoSpaceError("no space left on device"))
-        answer = await world.ask("POST", f"{one}/fork", {"count": 2})
+            harness.host.fail_next(each, NoSpaceError("no space left on device"))
+        answer = await harness.ask("POST", f"{one}/fork", {"count": 2})
         assert (answer.status, answer.json["code"]) == (507, "no_space")
-    assert len(await _listed(world)) == len(world.host.machines) == 3
+    assert len(await _listed(harness)) == len(harness.host.machines) == 3
 
 
-@in_world
-async def test_a_fork_that_fails_does_not_wait_for_the_memory(world: World) -> None:
-    sandbox_id, one = await _made(world)
-    with _much_memory(world, sandbox_id) as place:
-        writing = world.host.hold("written")
-        world.agents.fail_after = 0
-        assert (await world.ask("POST", f"{one}/fork", {})).status == 500
+@with_harness
+async def test_a_fork_that_fails_does_not_wait_for_the_memory(harness: Harness) -> None:
+    sandbox_id, one = await _made(harness)
+    with _much_memory(harness, sandbox_id) as place:
+        writing = harness.host.hold("written")
+        harness.agents.fail_after = 0
+        assert (await harness.ask("POST", f"{one}/fork", {})).status == 500
         writing.set()
-        await world.until(lambda: _in(place) == [])
-    assert len(world.host.machines) == 1
+        await harness.until(lambda: _in(place) == [])
+    assert len(harness.host.machines) == 1
 
 
 @pytest.mark.parametrize(("what", "method"), [("layers", "branch"), ("running_machines", "_make_state_dir")])
 def test_a_copy_that_a_thread_is_still_at_when_its_fork_fails_leaves_nothing(what: str, method: str) -> None:
-    async def lived(world: World) -> None:
-        sandbox_id, one = await _made(world)
-        original = world.machine_of(sandbox_id)
-        makes = world.layers if what == "layers" else world.system.running_machines
+    async def lived(harness: Harness) -> None:
+        sandbox_id, one = await _made(harness)
+        original = harness.machine_of(sandbox_id)
+        makes = harness.layers if what == "layers" else harness.system.running_machines
         make, begun, ended = getattr(makes, method), threading.Event(), threading.Event()
 
         def make_late(*arguments: object) -> object:
@@ -221,16 +221,16 @@ def test_a_copy_that_a_thread_is_still_at_when_its_fork_fails_leaves_nothing(wha
             finally:
                 ended.set()
 
-        with _much_memory(world, sandbox_id) as place, patch.object(makes, method, make_late):
-            writing = world.host.hold("written")
-            forking = asyncio.create_task(world.ask("POST", f"{one}/fork", {}))
+        with _much_memory(harness, sandbox_id) as place, patch.object(makes, method, make_late):
+            writing = harness.host.hold("written")
+            forking = asyncio.create_task(harness.ask("POST", f"{one}/fork", {}))
             await asyncio.to_thread(begun.wait, 60)
             original.crash()
             assert (await forking).json["code"] == "sandbox_crashed"
             assert await asyncio.to_thread(ended.wait, 60)
             writing.set()
-            await world.until(lambda: _in(place) == [])
-        assert [entry.name for entry in world.home.sandboxes.iterdir()] == [sandbox_id]
-        assert {entry.name for entry in (world.home.run / "m").iterdir()} <= {original.machine_id}
+            await harness.until(lambda: _in(place) == [])
+        assert [entry.name for entry in harness.home.sandboxes.iterdir()] == [sandbox_id]
+        assert {entry.name for entry in (harness.home.run / "m").iterdir()} <= {original.machine_id}
 
-    in_world(lived)()
+    with_harness(lived)()

@@ -18,7 +18,7 @@ from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.storage.checksums import CHECKSUMS_FILE, CheckpointChecksums
-from tests.unit.supervisor.world import World, in_world
+from tests.unit.supervisor.harness import Harness, with_harness
 
 # A string in JSON, but no UTF-8.
 NO_TEXT = b'"\xff\xfe"'
@@ -45,42 +45,44 @@ def test_what_is_no_text_is_as_damaged_as_what_is_no_json(tmp_path: Path) -> Non
         CheckpointChecksums().check(tmp_path, small=True)
 
 
-@in_world
-async def test_a_row_that_is_no_text_any_more_is_read_from_its_copy(world: World) -> None:
-    made = await world.create(metadata={"of": "mine"})
-    await world.crash()
-    (world.home.bin / "known.json").write_bytes(NO_TEXT)
-    database = sqlite3.connect(world.home.database)
+@with_harness
+async def test_a_row_that_is_no_text_any_more_is_read_from_its_copy(harness: Harness) -> None:
+    made = await harness.create(metadata={"of": "mine"})
+    await harness.crash()
+    (harness.home.bin / "known.json").write_bytes(NO_TEXT)
+    database = sqlite3.connect(harness.home.database)
     for column in ("metadata", "cwd"):
         database.execute(f"UPDATE sandboxes SET {column} = CAST(x'22ff22' AS TEXT)")
     database.commit()
     database.close()
-    await world.start()
-    told = (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json
+    await harness.start()
+    told = (await harness.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json
     assert (told["metadata"], told["state"]) == ({"of": "mine"}, "running")
 
 
-@in_world
+@with_harness
 async def test_what_a_snapshot_stands_on_counts_though_its_copy_still_says_what_was_before(
-    world: World,
+    harness: Harness,
 ) -> None:
-    made = await world.create()
+    made = await harness.create()
     path = f"/v1/sandboxes/{made['sandbox_id']}/snapshots"
-    snapshot = (await world.ask("POST", path, {})).json
-    copy = world.home.snapshots / snapshot["snapshot_id"] / "row.json"
-    await world.until(copy.is_file)
+    snapshot = (await harness.ask("POST", path, {})).json
+    copy = harness.home.snapshots / snapshot["snapshot_id"] / "row.json"
+    await harness.until(copy.is_file)
     before = copy.read_bytes()
-    os.rename(world.layers.path(world.system.registry.snapshots()[0].stack[0]), world.layers.path("merged"))
-    registry = world.system.registry
+    os.rename(
+        harness.layers.path(harness.system.registry.snapshots()[0].stack[0]), harness.layers.path("merged")
+    )
+    registry = harness.system.registry
     await asyncio.gather(
         registry.own_snapshot(snapshot["snapshot_id"], "build"), registry.restack(lambda stack: ("merged",))
     )
     assert [(row.stack, row.build_id) for row in registry.snapshots()] == [(("merged",), "build")]
-    await world.crash()
+    await harness.crash()
     copy.write_bytes(before)  # as kill -9 leaves it, right after the row was written
-    database = Database(world.home.database, RowCopies(world.home))
+    database = Database(harness.home.database, RowCopies(harness.home))
     await database.open()
     (row,) = await database.all(SnapshotRow)
     await database.aclose()
-    await world.start()
+    await harness.start()
     assert (row.stack, row.build_id) == (("merged",), "build")

@@ -11,7 +11,8 @@ import pytest
 
 from atoll.errors import AsleepError, DeadlineError, SandboxCrashedError
 from atoll.protocol import AGENT_PORT, DialRequest
-from tests.unit.supervisor.world import FakeLink, World, in_world
+from tests.unit.supervisor.fakes import FakeLink
+from tests.unit.supervisor.harness import Harness, with_harness
 
 Meanwhile = Callable[[], Coroutine[Any, Any, object]]
 
@@ -35,14 +36,14 @@ class Guest:
         return ours
 
 
-async def _dial(world: World, made: Any, guest: Guest, port: int = 80) -> None:
+async def _dial(harness: Harness, made: Any, guest: Guest, port: int = 80) -> None:
     request = DialRequest(sandbox=made["sandbox_id"], port=port)
     with (
         patch.object(FakeLink, "dial", guest.dial, create=True),
         patch("atoll.supervisor.machines.running_machine._NOTICED_S", 0.01),
     ):
-        answer, connection = await world.system.dialling.dial(request)
-    assert world.system.registry.sandbox(made["sandbox_id"]).row.state == "running"
+        answer, connection = await harness.system.dialling.dial(request)
+    assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "running"
     assert (answer.sandbox_id, answer.recovered) == (made["sandbox_id"], None)
     for end in (connection, *guest.theirs):
         end.close()
@@ -59,54 +60,56 @@ async def _dial(world: World, made: Any, guest: Guest, port: int = 80) -> None:
 def test_who_connects_while_a_sandbox_is_put_to_sleep_wakes_it_and_is_connected(
     asked: str, failure: OSError, port: int
 ) -> None:
-    async def lived(world: World) -> None:
-        made = await world.create()
-        guest = Guest(failure, lambda: world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/{asked}"))
-        await _dial(world, made, guest, port)
+    async def lived(harness: Harness) -> None:
+        made = await harness.create()
+        guest = Guest(failure, lambda: harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/{asked}"))
+        await _dial(harness, made, guest, port)
         assert guest.dialled == 2
 
-    in_world(lived)()
+    with_harness(lived)()
 
 
-@in_world
+@with_harness
 async def test_who_connects_while_a_sandbox_is_put_to_sleep_that_is_to_sleep_on_is_told_so(
-    world: World,
+    harness: Harness,
 ) -> None:
-    made = await world.create(lifecycle={"auto_resume": False})
+    made = await harness.create(lifecycle={"auto_resume": False})
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    guest = Guest(ConnectionAbortedError(), lambda: world.ask("POST", f"{one}/pause"))
+    guest = Guest(ConnectionAbortedError(), lambda: harness.ask("POST", f"{one}/pause"))
     with pytest.raises(AsleepError):
-        await _dial(world, made, guest)
+        await _dial(harness, made, guest)
     assert guest.dialled == 1
 
 
-@in_world
-async def test_a_guest_that_runs_and_does_not_answer_is_not_dialled_again(world: World) -> None:
-    made = await world.create()
-    guest = Guest(TimeoutError(), lambda: world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}"))
+@with_harness
+async def test_a_guest_that_runs_and_does_not_answer_is_not_dialled_again(harness: Harness) -> None:
+    made = await harness.create()
+    guest = Guest(TimeoutError(), lambda: harness.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}"))
     with pytest.raises(DeadlineError):
-        await _dial(world, made, guest)
+        await _dial(harness, made, guest)
     assert guest.dialled == 1
 
 
-@in_world
-async def test_who_connects_while_a_sandbox_crashes_hears_of_it(world: World) -> None:
-    made = await world.create()
-    machine = world.machine_of(made["sandbox_id"])
+@with_harness
+async def test_who_connects_while_a_sandbox_crashes_hears_of_it(harness: Harness) -> None:
+    made = await harness.create()
+    machine = harness.machine_of(made["sandbox_id"])
 
     async def crash() -> None:
         machine.crash()
 
     guest = Guest(ConnectionResetError(), crash)
     with pytest.raises(SandboxCrashedError):
-        await _dial(world, made, guest)
+        await _dial(harness, made, guest)
     assert guest.dialled == 1
 
 
-@in_world
-async def test_who_connects_to_a_port_of_a_guest_whose_agent_is_gone_hears_of_its_end(world: World) -> None:
-    made = await world.create()
-    machine = world.machine_of(made["sandbox_id"])
+@with_harness
+async def test_who_connects_to_a_port_of_a_guest_whose_agent_is_gone_hears_of_its_end(
+    harness: Harness,
+) -> None:
+    made = await harness.create()
+    machine = harness.machine_of(made["sandbox_id"])
     dialled: list[int] = []
 
     async def refused(_: FakeLink, port: int, __: float) -> socket.socket:
@@ -116,5 +119,5 @@ async def test_who_connects_to_a_port_of_a_guest_whose_agent_is_gone_hears_of_it
         raise ConnectionRefusedError
 
     with patch.object(FakeLink, "dial", refused, create=True), pytest.raises(SandboxCrashedError):
-        await world.system.dialling.dial(DialRequest(sandbox=made["sandbox_id"], port=80))
+        await harness.system.dialling.dial(DialRequest(sandbox=made["sandbox_id"], port=80))
     assert dialled == [80, AGENT_PORT]

@@ -12,7 +12,7 @@ from atoll.engines import MachineEndedError
 from atoll.errors import EngineError
 from atoll.snapshots import Layers
 from atoll.supervisor.storage.consistency import same_instant
-from tests.unit.supervisor.world import World, in_world
+from tests.unit.supervisor.harness import Harness, with_harness
 
 
 @pytest.fixture
@@ -100,11 +100,11 @@ def test_a_change_further_down_during_a_freeze_counts(
     assert not same_instant(memory, disk)
 
 
-async def _asleep(world: World) -> tuple[str, Path]:
+async def _asleep(harness: Harness) -> tuple[str, Path]:
     """A sleeping sandbox whose disk had links to be settled, and its disk."""
-    made = await world.create()
-    world.machine_of(made["sandbox_id"]).memory = "remembered"
-    directory = world.home.sandboxes / made["sandbox_id"]
+    made = await harness.create()
+    harness.machine_of(made["sandbox_id"]).memory = "remembered"
+    directory = harness.home.sandboxes / made["sandbox_id"]
     disk = directory / "d1"
     linked = disk / "upper" / "linked"
     linked.write_text("a")
@@ -114,66 +114,66 @@ async def _asleep(world: World) -> tuple[str, Path]:
         linked.chmod(0o600)
         after_a_tick(disk)
 
-    world.layers.unsettled[disk] = settle
-    await world.asleep(made)
+    harness.layers.unsettled[disk] = settle
+    await harness.asleep(made)
     # It is made while the disk is unmounted, and by its time could hide what that changes.
     (directory / "checkpoint" / "seal.json").unlink()
     return made["sandbox_id"], disk
 
 
-@in_world
+@with_harness
 async def test_a_wake_that_fails_costs_no_memory_whose_disk_had_hard_links_to_be_settled(
-    world: World,
+    harness: Harness,
 ) -> None:
-    sandbox_id, _ = await _asleep(world)
-    world.host.fail_next("start", EngineError("not now"))
+    sandbox_id, _ = await _asleep(harness)
+    harness.host.fail_next("start", EngineError("not now"))
     one = f"/v1/sandboxes/{sandbox_id}"
-    assert (await world.ask("POST", f"{one}/wake")).status == 500
-    assert (await world.ask("GET", one)).json["state"] == "suspended"
-    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
-    assert world.machine_of(sandbox_id).memory == "remembered"
+    assert (await harness.ask("POST", f"{one}/wake")).status == 500
+    assert (await harness.ask("GET", one)).json["state"] == "suspended"
+    assert (await harness.ask("POST", f"{one}/wake")).json["state"] == "running"
+    assert harness.machine_of(sandbox_id).memory == "remembered"
 
 
-@in_world
+@with_harness
 async def test_a_guest_that_ends_as_soon_as_it_wakes_is_told_to_have_crashed_and_sleeps_again(
-    world: World,
+    harness: Harness,
 ) -> None:
-    sandbox_id, _ = await _asleep(world)
-    world.host.fail_next("start", MachineEndedError("it ended as soon as it had started"))
+    sandbox_id, _ = await _asleep(harness)
+    harness.host.fail_next("start", MachineEndedError("it ended as soon as it had started"))
     one = f"/v1/sandboxes/{sandbox_id}"
-    told = (await world.ask("POST", f"{one}/wake")).json
+    told = (await harness.ask("POST", f"{one}/wake")).json
     assert (told["code"], "`atoll resume --no-memory`" in told["hint"]) == ("sandbox_crashed", True)
-    assert (await world.ask("GET", one)).json["state"] == "suspended"
-    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+    assert (await harness.ask("GET", one)).json["state"] == "suspended"
+    assert (await harness.ask("POST", f"{one}/wake")).json["state"] == "running"
 
 
-@in_world
-async def test_hard_links_that_are_settled_after_a_wake_that_failed_are_a_change(world: World) -> None:
-    sandbox_id, disk = await _asleep(world)
+@with_harness
+async def test_hard_links_that_are_settled_after_a_wake_that_failed_are_a_change(harness: Harness) -> None:
+    sandbox_id, disk = await _asleep(harness)
 
     def settle() -> None:
         after_a_tick(disk)
         (disk / "upper" / "linked").chmod(0o644)
 
     # Nobody can say whether its guest ran.
-    world.layers.unsettled[disk] = settle
-    world.host.fail_next("start", EngineError("not now"))
+    harness.layers.unsettled[disk] = settle
+    harness.host.fail_next("start", EngineError("not now"))
     one = f"/v1/sandboxes/{sandbox_id}"
-    assert (await world.ask("POST", f"{one}/wake")).status == 500
-    assert (await world.ask("GET", one)).json["state"] == "crashed"
+    assert (await harness.ask("POST", f"{one}/wake")).status == 500
+    assert (await harness.ask("GET", one)).json["state"] == "crashed"
 
 
-@in_world
-async def test_a_sandbox_whose_hard_links_cannot_be_settled_falls_asleep(world: World) -> None:
-    made = await world.create()
+@with_harness
+async def test_a_sandbox_whose_hard_links_cannot_be_settled_falls_asleep(harness: Harness) -> None:
+    made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    world.machine_of(made["sandbox_id"]).memory = "remembered"
+    harness.machine_of(made["sandbox_id"]).memory = "remembered"
 
     def settle() -> None:
         raise OSError("the disk is full")
 
-    world.layers.unsettled[world.home.sandboxes / made["sandbox_id"] / "d1"] = settle
-    await world.asleep(made)
-    assert (await world.ask("GET", one)).json["state"] == "suspended"
-    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
-    assert world.machine_of(made["sandbox_id"]).memory == "remembered"
+    harness.layers.unsettled[harness.home.sandboxes / made["sandbox_id"] / "d1"] = settle
+    await harness.asleep(made)
+    assert (await harness.ask("GET", one)).json["state"] == "suspended"
+    assert (await harness.ask("POST", f"{one}/wake")).json["state"] == "running"
+    assert harness.machine_of(made["sandbox_id"]).memory == "remembered"

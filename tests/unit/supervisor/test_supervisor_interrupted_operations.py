@@ -16,66 +16,67 @@ from atoll.supervisor.settings import Settings
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.rows import OperationRow, SnapshotRow
 from atoll.supervisor.state.tasks import Tasks
-from tests.unit.supervisor.world import DIGEST, World, in_world, in_world_of
+from tests.unit.supervisor.fakes import DIGEST
+from tests.unit.supervisor.harness import Harness, with_harness, with_harness_of
 
 
-@in_world
-async def test_a_killed_sandbox_that_cannot_be_erased_never_comes_back(world: World) -> None:
-    made = await world.create()
-    sandbox = world.system.registry.sandbox(made["sandbox_id"])
-    await world.system.registry.change(sandbox, durable=True, state="killed", name=None)
-    await world.crash()
+@with_harness
+async def test_a_killed_sandbox_that_cannot_be_erased_never_comes_back(harness: Harness) -> None:
+    made = await harness.create()
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    await harness.system.registry.change(sandbox, durable=True, state="killed", name=None)
+    await harness.crash()
 
     def refuse(path: Path) -> None:
-        if path.parent == world.home.sandboxes:
+        if path.parent == harness.home.sandboxes:
             raise HostError(f"{path} is not removed: it is still mounted")
         remove_tree(path)
 
     with patch("atoll.supervisor.storage.trash.remove_tree", refuse):
-        await world.start()
-    assert (await world.ask("GET", "/v1/sandboxes")).json["sandboxes"] == []
-    await world.crash()
-    await world.start()
-    assert world.system.registry.all() == []
-    assert list(world.home.sandboxes.iterdir()) == []
+        await harness.start()
+    assert (await harness.ask("GET", "/v1/sandboxes")).json["sandboxes"] == []
+    await harness.crash()
+    await harness.start()
+    assert harness.system.registry.all() == []
+    assert list(harness.home.sandboxes.iterdir()) == []
 
 
-@in_world
-async def test_the_leftovers_of_a_cut_short_kill_go_before_its_directory(world: World) -> None:
-    made = await world.create()
-    sandbox = world.system.registry.sandbox(made["sandbox_id"])
-    await world.system.registry.change(sandbox, durable=True, state="killed", name=None)
-    await world.crash()
+@with_harness
+async def test_the_leftovers_of_a_cut_short_kill_go_before_its_directory(harness: Harness) -> None:
+    made = await harness.create()
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    await harness.system.registry.change(sandbox, durable=True, state="killed", name=None)
+    await harness.crash()
     order: list[str] = []
 
     async def collect(_: object) -> list[object]:
-        order.append("collected" if (world.home.sandboxes / made["sandbox_id"]).exists() else "too late")
+        order.append("collected" if (harness.home.sandboxes / made["sandbox_id"]).exists() else "too late")
         return []
 
     with patch("atoll.supervisor.recovery.gc.LeftoverCollector.collect", collect):
-        await world.start()
+        await harness.start()
     assert order == ["collected"]
-    assert list(world.home.sandboxes.iterdir()) == []
+    assert list(harness.home.sandboxes.iterdir()) == []
 
 
 @pytest.mark.parametrize("action", ["kill", "rollback"])
 def test_a_link_that_waited_over_a_restart_is_let_go(action: str) -> None:
-    async def lived(world: World) -> None:
-        made = await world.create()
+    async def lived(harness: Harness) -> None:
+        made = await harness.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
-        assert (await world.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
-        await world.asleep(made)
-        (waiting,) = world.links.open
-        await world.crash()
-        await world.start()
+        assert (await harness.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
+        await harness.asleep(made)
+        (waiting,) = harness.links.open
+        await harness.crash()
+        await harness.start()
         if action == "kill":
-            assert (await world.ask("DELETE", one)).status < 300
+            assert (await harness.ask("DELETE", one)).status < 300
         else:
-            assert (await world.ask("POST", f"{one}/rollback", {"snapshot": "s1"})).status == 200
-        assert waiting not in world.links.open
-        assert len(world.links.open) == (0 if action == "kill" else 1)
+            assert (await harness.ask("POST", f"{one}/rollback", {"snapshot": "s1"})).status == 200
+        assert waiting not in harness.links.open
+        assert len(harness.links.open) == (0 if action == "kill" else 1)
 
-    in_world(lived)()
+    with_harness(lived)()
 
 
 def test_what_an_operation_leaves_to_be_done_is_waited_for_before_the_supervisor_leaves() -> None:
@@ -98,41 +99,41 @@ def test_what_an_operation_leaves_to_be_done_is_waited_for_before_the_supervisor
     assert asyncio.run(lived()) == ["rest"]
 
 
-@in_world
-async def test_a_wake_that_fails_on_a_new_link_resets_connections_the_next_time(world: World) -> None:
-    made = await world.create()
+@with_harness
+async def test_a_wake_that_fails_on_a_new_link_resets_connections_the_next_time(harness: Harness) -> None:
+    made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    await world.asleep(made)
-    world.system.registry.sandbox(made["sandbox_id"]).link = None
-    world.links.open.clear()
-    world.host.fail_next("start", EngineError("not now"))
-    assert (await world.ask("POST", f"{one}/wake")).status == 500
-    assert world.links.open == {}
-    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
-    (link,) = world.links.open.values()
+    await harness.asleep(made)
+    harness.system.registry.sandbox(made["sandbox_id"]).link = None
+    harness.links.open.clear()
+    harness.host.fail_next("start", EngineError("not now"))
+    assert (await harness.ask("POST", f"{one}/wake")).status == 500
+    assert harness.links.open == {}
+    assert (await harness.ask("POST", f"{one}/wake")).json["state"] == "running"
+    (link,) = harness.links.open.values()
     assert "reset 1" in link.calls
 
 
-@in_world
-async def test_a_memory_that_a_failed_suspend_left_does_not_cost_the_next_one(world: World) -> None:
-    made = await world.create()
+@with_harness
+async def test_a_memory_that_a_failed_suspend_left_does_not_cost_the_next_one(harness: Harness) -> None:
+    made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    stale = world.home.sandboxes / made["sandbox_id"] / "checkpoint"
+    stale = harness.home.sandboxes / made["sandbox_id"] / "checkpoint"
     stale.mkdir()
     (stale / "pages").write_text("old")
-    world.machine_of(made["sandbox_id"]).memory = "remembered"
-    assert (await world.ask("POST", f"{one}/suspend")).json["state"] == "suspended"
-    await world.ask("POST", f"{one}/wake")
-    assert world.machine_of(made["sandbox_id"]).memory == "remembered"
+    harness.machine_of(made["sandbox_id"]).memory = "remembered"
+    assert (await harness.ask("POST", f"{one}/suspend")).json["state"] == "suspended"
+    await harness.ask("POST", f"{one}/wake")
+    assert harness.machine_of(made["sandbox_id"]).memory == "remembered"
 
 
-@in_world
-async def test_a_snapshot_that_is_being_removed_is_no_source_any_more(world: World) -> None:
-    made = await world.create()
+@with_harness
+async def test_a_snapshot_that_is_being_removed_is_no_source_any_more(harness: Harness) -> None:
+    made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    assert (await world.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
+    assert (await harness.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
     begun, go_on = asyncio.Event(), asyncio.Event()
-    delete = world.system.database.delete
+    delete = harness.system.database.delete
 
     async def slowly(*rows: Any, **how: Any) -> None:
         if isinstance(rows[0], SnapshotRow):
@@ -140,43 +141,43 @@ async def test_a_snapshot_that_is_being_removed_is_no_source_any_more(world: Wor
             await go_on.wait()
         await delete(*rows, **how)
 
-    with patch.object(world.system.database, "delete", slowly):
-        removing = asyncio.create_task(world.ask("DELETE", "/v1/snapshots/s1"))
+    with patch.object(harness.system.database, "delete", slowly):
+        removing = asyncio.create_task(harness.ask("DELETE", "/v1/snapshots/s1"))
         await begun.wait()
-        refused = await world.ask("POST", "/v1/sandboxes", {"from_snapshot": "s1"})
+        refused = await harness.ask("POST", "/v1/sandboxes", {"from_snapshot": "s1"})
         go_on.set()
         assert (await removing).status < 300
     assert refused.status == 404
-    await world.until(lambda: list(world.home.snapshots.iterdir()) == [])
-    assert len(world.host.machines) == 1
+    await harness.until(lambda: list(harness.home.snapshots.iterdir()) == [])
+    assert len(harness.host.machines) == 1
 
 
-@in_world
-async def test_a_snapshot_that_a_waiting_rollback_wants_is_not_removed(world: World) -> None:
-    made = await world.create()
+@with_harness
+async def test_a_snapshot_that_a_waiting_rollback_wants_is_not_removed(harness: Harness) -> None:
+    made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    assert (await world.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
-    registry = world.system.registry
+    assert (await harness.ask("POST", f"{one}/snapshots", {"name": "s1"})).status == 200
+    registry = harness.system.registry
     sandbox = registry.sandbox(made["sandbox_id"])
     async with sandbox.lock:
-        rolling = asyncio.create_task(world.ask("POST", f"{one}/rollback", {"snapshot": "s1"}))
-        await world.until(lambda: world.system.tasks.busy)
-        await world.until(lambda: registry.pins.has(registry.snapshot("s1").snapshot_id))
-        assert (await world.ask("DELETE", "/v1/snapshots/s1")).status == 409
+        rolling = asyncio.create_task(harness.ask("POST", f"{one}/rollback", {"snapshot": "s1"}))
+        await harness.until(lambda: harness.system.tasks.busy)
+        await harness.until(lambda: registry.pins.has(registry.snapshot("s1").snapshot_id))
+        assert (await harness.ask("DELETE", "/v1/snapshots/s1")).status == 409
     assert (await rolling).status == 200
 
 
-@in_world_of(Settings(pool_size=1))
-async def test_a_create_that_fails_for_want_of_disk_keeps_no_warm_machine(world: World) -> None:
-    await world.create()
-    await world.until(lambda: world.system.pool.ids())
-    (ready,) = world.system.pool.ids()
-    with patch.object(world.system.registry, "add", side_effect=OSError(28, "No space left on device")):
-        assert (await world.ask("POST", "/v1/sandboxes", {"name": "two"})).status >= 400
-    await world.until(lambda: world.system.pool.ids())
-    assert not (world.home.sandboxes / ready).exists()
-    assert len([machine for machine in world.host.machines.values() if machine.alive]) == 2
-    assert len(world.links.open) == 2
+@with_harness_of(Settings(pool_size=1))
+async def test_a_create_that_fails_for_want_of_disk_keeps_no_warm_machine(harness: Harness) -> None:
+    await harness.create()
+    await harness.until(lambda: harness.system.pool.ids())
+    (ready,) = harness.system.pool.ids()
+    with patch.object(harness.system.registry, "add", side_effect=OSError(28, "No space left on device")):
+        assert (await harness.ask("POST", "/v1/sandboxes", {"name": "two"})).status >= 400
+    await harness.until(lambda: harness.system.pool.ids())
+    assert not (harness.home.sandboxes / ready).exists()
+    assert len([machine for machine in harness.host.machines.values() if machine.alive]) == 2
+    assert len(harness.links.open) == 2
 
 
 def test_a_write_that_finds_the_disk_full_says_so_and_the_next_one_works(tmp_path: Path) -> None:
@@ -199,48 +200,48 @@ def test_a_write_that_finds_the_disk_full_says_so_and_the_next_one_works(tmp_pat
     asyncio.run(lived())
 
 
-@in_world_of(Settings(pool_size=1))
-async def test_the_pool_keeps_machines_only_for_the_images_that_were_used_last(world: World) -> None:
-    pool = world.system.pool
+@with_harness_of(Settings(pool_size=1))
+async def test_the_pool_keeps_machines_only_for_the_images_that_were_used_last(harness: Harness) -> None:
+    pool = harness.system.pool
     digests = [f"sha256-{number:064}" for number in range(6)]
     for digest in digests:
         pool.refill(digest)
     pool.refill(digests[2])
-    await world.until(lambda: len(pool.ids()) == 4 and not world.system.tasks.busy)
+    await harness.until(lambda: len(pool.ids()) == 4 and not harness.system.tasks.busy)
     assert set(pool._warm) == set(digests[2:])
     pool.refill("sha256-" + "9" * 64)
-    await world.until(lambda: len(pool.ids()) == 4 and digests[3] not in pool._warm)
-    await world.until(lambda: len(list(world.home.sandboxes.iterdir())) == len(world.links.open) == 4)
+    await harness.until(lambda: len(pool.ids()) == 4 and digests[3] not in pool._warm)
+    await harness.until(lambda: len(list(harness.home.sandboxes.iterdir())) == len(harness.links.open) == 4)
 
 
-@in_world_of(Settings(pool_size=1))
-async def test_the_pool_is_not_filled_while_memory_is_short(world: World) -> None:
-    pool = world.system.pool
+@with_harness_of(Settings(pool_size=1))
+async def test_the_pool_is_not_filled_while_memory_is_short(harness: Harness) -> None:
+    pool = harness.system.pool
     with patch.object(pool, "_memory", return_value=Memory(8 << 30, 1 << 28)):
-        await world.create()
-        await world.until(lambda: not pool._making)
+        await harness.create()
+        await harness.until(lambda: not pool._making)
         assert not pool.ids()
-    await world.create()
-    await world.until(pool.ids)
+    await harness.create()
+    await harness.until(pool.ids)
 
 
-@in_world_of(Settings(pool_size=1))
-async def test_an_image_that_cannot_be_read_costs_the_pool_no_link(world: World) -> None:
-    pool = world.system.pool
-    with patch.object(world.images, "get", side_effect=PermissionError("not for you")):
+@with_harness_of(Settings(pool_size=1))
+async def test_an_image_that_cannot_be_read_costs_the_pool_no_link(harness: Harness) -> None:
+    pool = harness.system.pool
+    with patch.object(harness.images, "get", side_effect=PermissionError("not for you")):
         pool.refill(DIGEST)
-        await world.until(lambda: not pool._making)
-    assert world.links.open == {}
-    assert list(world.home.sandboxes.iterdir()) == []
+        await harness.until(lambda: not pool._making)
+    assert harness.links.open == {}
+    assert list(harness.home.sandboxes.iterdir()) == []
     pool.refill(DIGEST)
-    await world.until(pool.ids)
+    await harness.until(pool.ids)
 
 
-@in_world_of(Settings(pool_size=1))
-async def test_the_pool_can_be_emptied_while_another_image_gets_its_first_machine(world: World) -> None:
-    await world.create()
-    pool = world.system.pool
-    await world.until(pool.ids)
+@with_harness_of(Settings(pool_size=1))
+async def test_the_pool_can_be_emptied_while_another_image_gets_its_first_machine(harness: Harness) -> None:
+    await harness.create()
+    pool = harness.system.pool
+    await harness.until(pool.ids)
     discard = pool.discard
 
     async def another_image_meanwhile(warm: Warm) -> None:
@@ -250,79 +251,79 @@ async def test_the_pool_can_be_emptied_while_another_image_gets_its_first_machin
     with patch.object(pool, "discard", another_image_meanwhile):
         await pool.drain()
     assert pool.ids() == set()
-    assert len([machine for machine in world.host.machines.values() if machine.alive]) == 1
+    assert len([machine for machine in harness.host.machines.values() if machine.alive]) == 1
 
 
-@in_world
+@with_harness
 async def test_a_machine_that_cannot_be_thawed_after_a_restart_does_not_run_beside_the_next(
-    world: World,
+    harness: Harness,
 ) -> None:
-    made = await world.create()
+    made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    running = world.system.registry.sandbox(made["sandbox_id"]).running
+    running = harness.system.registry.sandbox(made["sandbox_id"]).running
     assert running is not None
     await running.freeze()
-    await world.crash()
-    world.agents.deaf = True
+    await harness.crash()
+    harness.agents.deaf = True
     for _ in range(3):
-        world.host.fail_next("resume", EngineError("it does not answer"))
-    await world.start()
-    world.agents.deaf = False
-    assert (await world.ask("GET", one)).json["state"] == "crashed"
-    assert not any(machine.alive for machine in world.host.machines.values())
-    assert world.links.open == {}
-    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+        harness.host.fail_next("resume", EngineError("it does not answer"))
+    await harness.start()
+    harness.agents.deaf = False
+    assert (await harness.ask("GET", one)).json["state"] == "crashed"
+    assert not any(machine.alive for machine in harness.host.machines.values())
+    assert harness.links.open == {}
+    assert (await harness.ask("POST", f"{one}/wake")).json["state"] == "running"
 
 
 @pytest.mark.parametrize("asked", [("POST", "/wake", 200), ("POST", "/fork", 200), ("DELETE", "", 204)])
 def test_a_suspend_is_answered_before_its_machine_has_ended_and_what_comes_next_waits_for_that(
     asked: tuple[str, str, int],
 ) -> None:
-    async def lived(world: World) -> None:
-        made = await world.create()
+    async def lived(harness: Harness) -> None:
+        made = await harness.create()
         one = f"/v1/sandboxes/{made['sandbox_id']}"
         machine, sandbox = (
-            world.machine_of(made["sandbox_id"]),
-            world.system.registry.sandbox(made["sandbox_id"]),
+            harness.machine_of(made["sandbox_id"]),
+            harness.system.registry.sandbox(made["sandbox_id"]),
         )
         machine.memory = "remembered"
-        (link,) = world.links.open.values()
-        ended = world.host.hold("kill")
-        assert (await world.ask("POST", f"{one}/suspend")).json["state"] == "suspended"
+        (link,) = harness.links.open.values()
+        ended = harness.host.hold("kill")
+        assert (await harness.ask("POST", f"{one}/suspend")).json["state"] == "suspended"
         assert machine.paused
         assert link.calls[-1] == "end_dialled"
-        assert (await world.ask("GET", "/v1/leftovers")).json == []
-        coming = asyncio.create_task(world.ask(asked[0], f"{one}{asked[1]}"))
-        await world.until(lambda: sandbox.lock._waiters)
-        assert list(world.host.machines) == [machine.machine_id]
-        assert (await world.ask("GET", one)).json["state"] == "suspended"
+        assert (await harness.ask("GET", "/v1/leftovers")).json == []
+        coming = asyncio.create_task(harness.ask(asked[0], f"{one}{asked[1]}"))
+        await harness.until(lambda: sandbox.lock._waiters)
+        assert list(harness.host.machines) == [machine.machine_id]
+        assert (await harness.ask("GET", one)).json["state"] == "suspended"
         ended.set()
         assert (await coming).status == asked[2]
-        assert machine.machine_id not in world.host.machines
-        assert {one.memory for one in world.host.machines.values()} <= {"remembered"}
-        await world.until(lambda: not world.system.tasks.busy)
-        assert await world.system.database.all(OperationRow) == []
+        assert machine.machine_id not in harness.host.machines
+        assert {one.memory for one in harness.host.machines.values()} <= {"remembered"}
+        await harness.until(lambda: not harness.system.tasks.busy)
+        assert await harness.system.database.all(OperationRow) == []
 
-    in_world(lived)()
-
-
-@in_world
-async def test_a_machine_that_does_not_end_after_a_suspend_is_ended_by_the_next_use(world: World) -> None:
-    made = await world.create()
-    world.host.fail_next("kill", EngineError("it is stuck in the kernel"))
-    await world.asleep(made)
-    assert len(world.host.machines) == 1
-    assert (await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/wake")).json["state"] == "running"
-    assert list(world.host.machines) == [world.machine_of(made["sandbox_id"]).machine_id]
+    with_harness(lived)()
 
 
-@in_world
-async def test_a_supervisor_that_stops_waits_for_the_ends_of_what_sleeps(world: World) -> None:
-    made = await world.create()
-    ended = world.host.hold("kill")
-    await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/suspend")
-    closing = asyncio.create_task(world.system.tasks.finish(60))
+@with_harness
+async def test_a_machine_that_does_not_end_after_a_suspend_is_ended_by_the_next_use(harness: Harness) -> None:
+    made = await harness.create()
+    harness.host.fail_next("kill", EngineError("it is stuck in the kernel"))
+    await harness.asleep(made)
+    assert len(harness.host.machines) == 1
+    assert (await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/wake")).json["state"] == "running"
+    assert list(harness.host.machines) == [harness.machine_of(made["sandbox_id"]).machine_id]
+
+
+@with_harness
+async def test_a_supervisor_that_stops_waits_for_the_ends_of_what_sleeps(harness: Harness) -> None:
+    made = await harness.create()
+    ended = harness.host.hold("kill")
+    await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/suspend")
+    closing = asyncio.create_task(harness.system.tasks.finish(60))
     asyncio.get_running_loop().call_soon(ended.set)
     await closing
-    assert world.host.machines == {}
-    assert (world.home.sandboxes / made["sandbox_id"] / "checkpoint" / "seal.json").exists()
+    assert harness.host.machines == {}
+    assert (harness.home.sandboxes / made["sandbox_id"] / "checkpoint" / "seal.json").exists()

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from tests.unit.supervisor.world import World, in_world
+from tests.unit.supervisor.harness import Harness, with_harness
 
 
-@in_world
-async def test_the_log_tells_every_change_in_order(world: World) -> None:
-    made = await world.create(name="one")
+@with_harness
+async def test_the_log_tells_every_change_in_order(harness: Harness) -> None:
+    made = await harness.create(name="one")
     for step in ("pause", "wake", "suspend", "wake"):
-        assert (await world.ask("POST", f"/v1/sandboxes/one/{step}")).status == 200
-    assert (await world.ask("POST", "/v1/sandboxes/one/snapshots", {"name": "s1"})).status == 200
-    back = await world.ask("POST", "/v1/sandboxes/one/rollback", {"snapshot": "s1"})
+        assert (await harness.ask("POST", f"/v1/sandboxes/one/{step}")).status == 200
+    assert (await harness.ask("POST", "/v1/sandboxes/one/snapshots", {"name": "s1"})).status == 200
+    back = await harness.ask("POST", "/v1/sandboxes/one/rollback", {"snapshot": "s1"})
     assert back.status == 200
-    world.machine_of(made["sandbox_id"]).crash()
-    await world.until(lambda: world.system.registry.sandbox("one").row.state == "crashed")
-    assert (await world.ask("POST", "/v1/sandboxes/one/wake")).status == 200
-    page = (await world.ask("GET", "/v1/sandboxes/one/logs")).json
+    harness.machine_of(made["sandbox_id"]).crash()
+    await harness.until(lambda: harness.system.registry.sandbox("one").row.state == "crashed")
+    assert (await harness.ask("POST", "/v1/sandboxes/one/wake")).status == 200
+    page = (await harness.ask("GET", "/v1/sandboxes/one/logs")).json
     told = [line.partition(" sandbox ")[2] for line in page["text"].splitlines()]
     assert told == [
         "created from image base",
@@ -29,4 +29,4 @@ async def test_the_log_tells_every_change_in_order(world: World) -> None:
         "crashed: its processes ended unexpectedly",
         "started again from its disk; what was in its memory since is lost",
     ]
-    assert (await world.ask("GET", f"/v1/sandboxes/one/logs?offset={page['offset']}")).json["text"] == ""
+    assert (await harness.ask("GET", f"/v1/sandboxes/one/logs?offset={page['offset']}")).json["text"] == ""

@@ -12,7 +12,7 @@ import pytest
 from atoll.errors import AsleepError, NoSpaceError, StateError
 from atoll.protocol import DialRequest
 from atoll.supervisor.state.leases import LeaseTable
-from tests.unit.supervisor.world import World, in_world
+from tests.unit.supervisor.harness import Harness, with_harness
 
 
 def test_what_is_due_is_told_once_and_in_order() -> None:
@@ -62,12 +62,12 @@ def _one(made: Any, what: str = "") -> str:
     return f"/v1/sandboxes/{made['sandbox_id']}{what}"
 
 
-async def _info(world: World, made: Any) -> Any:
-    return (await world.ask("GET", _one(made))).json
+async def _info(harness: Harness, made: Any) -> Any:
+    return (await harness.ask("GET", _one(made))).json
 
 
-def _state(world: World, made: Any) -> str:
-    found = [one for one in world.system.registry.all() if one.sandbox_id == made["sandbox_id"]]
+def _state(harness: Harness, made: Any) -> str:
+    found = [one for one in harness.system.registry.all() if one.sandbox_id == made["sandbox_id"]]
     return found[0].row.state if found else "gone"
 
 
@@ -75,340 +75,342 @@ def _state(world: World, made: Any) -> str:
     ("then", "state"), [("kill", "gone"), ("suspend", "suspended"), ("stop", "suspended")]
 )
 def test_the_end_of_a_lease_does_what_was_said(then: str, state: str) -> None:
-    @in_world
-    async def test(world: World) -> None:
-        made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": then})
-        other = await world.create()
+    @with_harness
+    async def test(harness: Harness) -> None:
+        made = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": then})
+        other = await harness.create()
         assert made["ends_at"] - made["started_at"] == pytest.approx(60, abs=5)
-        world.boot_s += 59
-        assert (await _info(world, made))["state"] == "running"
-        world.boot_s += 2
-        await world.until(lambda: _state(world, made) == state)
-        assert _state(world, other) == "running"
+        harness.boot_s += 59
+        assert (await _info(harness, made))["state"] == "running"
+        harness.boot_s += 2
+        await harness.until(lambda: _state(harness, made) == state)
+        assert _state(harness, other) == "running"
         if state != "gone":
-            info = await _info(world, made)
+            info = await _info(harness, made)
             assert (info["ends_at"], info["has_memory"]) == (None, then == "suspend")
-            assert world.agents.flushed == (then == "stop")
+            assert harness.agents.flushed == (then == "stop")
 
     test()
 
 
-@in_world
-async def test_what_sleeps_is_woken_by_use_under_a_new_lease(world: World) -> None:
-    made = await world.create(
+@with_harness
+async def test_what_sleeps_is_woken_by_use_under_a_new_lease(harness: Harness) -> None:
+    made = await harness.create(
         lifecycle={"timeout_s": 60, "on_timeout": "suspend", "wake_timeout_s": 300},
     )
     for _ in range(2):
-        world.boot_s += 400
-        await world.until(lambda: _state(world, made) == "suspended")
-        sandbox = world.system.registry.sandbox(made["sandbox_id"])
-        await world.system.wakes.use(sandbox)
-        assert sandbox.row.ends_boot_s == world.boot_s + 300
-    await world.ask("POST", _one(made, "/suspend"))
-    await world.ask("POST", _one(made, "/resume"))
-    assert sandbox.row.ends_boot_s == world.boot_s + 60
+        harness.boot_s += 400
+        await harness.until(lambda: _state(harness, made) == "suspended")
+        sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+        await harness.system.wakes.use(sandbox)
+        assert sandbox.row.ends_boot_s == harness.boot_s + 300
+    await harness.ask("POST", _one(made, "/suspend"))
+    await harness.ask("POST", _one(made, "/resume"))
+    assert sandbox.row.ends_boot_s == harness.boot_s + 60
 
 
-@in_world
-async def test_a_use_of_what_runs_changes_no_lease(world: World) -> None:
-    made = await world.create(lifecycle={"timeout_s": 60})
-    sandbox = world.system.registry.sandbox(made["sandbox_id"])
+@with_harness
+async def test_a_use_of_what_runs_changes_no_lease(harness: Harness) -> None:
+    made = await harness.create(lifecycle={"timeout_s": 60})
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
     before = sandbox.row
-    world.boot_s += 30
-    await world.system.wakes.use(sandbox)
+    harness.boot_s += 30
+    await harness.system.wakes.use(sandbox)
     assert sandbox.row is before
 
 
 @pytest.mark.parametrize("state", ["pause", "suspend"])
 def test_what_is_to_sleep_on_is_woken_by_no_use_but_when_it_is_asked_for(state: str) -> None:
-    @in_world
-    async def test(world: World) -> None:
-        made = await world.create(lifecycle={"auto_resume": False})
-        sandbox = world.system.registry.sandbox(made["sandbox_id"])
-        await world.ask("POST", _one(made, f"/{state}"))
+    @with_harness
+    async def test(harness: Harness) -> None:
+        made = await harness.create(lifecycle={"auto_resume": False})
+        sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+        await harness.ask("POST", _one(made, f"/{state}"))
         with pytest.raises(AsleepError):
-            await world.system.dialling.dial(DialRequest(sandbox=made["sandbox_id"], port=1))
+            await harness.system.dialling.dial(DialRequest(sandbox=made["sandbox_id"], port=1))
         assert sandbox.row.state == {"pause": "paused", "suspend": "suspended"}[state]
-        assert (await world.ask("POST", _one(made, "/wake"))).json["state"] == "running"
-        world.machine_of(made["sandbox_id"]).crash()
-        await world.until(lambda: sandbox.row.state == "crashed")
-        await world.system.wakes.use(sandbox)
+        assert (await harness.ask("POST", _one(made, "/wake"))).json["state"] == "running"
+        harness.machine_of(made["sandbox_id"]).crash()
+        await harness.until(lambda: sandbox.row.state == "crashed")
+        await harness.system.wakes.use(sandbox)
 
     test()
 
 
-@in_world
-async def test_a_timeout_is_moved_extended_and_taken_away(world: World) -> None:
-    made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
-    sandbox = world.system.registry.sandbox(made["sandbox_id"])
+@with_harness
+async def test_a_timeout_is_moved_extended_and_taken_away(harness: Harness) -> None:
+    made = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
 
     async def timeout(timeout_s: float | None, **more: object) -> float | None:
-        answer = await world.ask("POST", _one(made, "/timeout"), {"timeout_s": timeout_s, **more})
+        answer = await harness.ask("POST", _one(made, "/timeout"), {"timeout_s": timeout_s, **more})
         assert answer.status == 200, answer.body
-        return None if sandbox.row.ends_boot_s is None else sandbox.row.ends_boot_s - world.boot_s
+        return None if sandbox.row.ends_boot_s is None else sandbox.row.ends_boot_s - harness.boot_s
 
     assert await timeout(10) == 10
     assert await timeout(90, extend_only=True) == 90
     assert await timeout(20, extend_only=True) == 90
-    assert (await world.ask("POST", _one(made, "/wake"), {"timeout_s": 30})).status == 200
-    assert (await world.ask("POST", _one(made, "/resume"), {"timeout_s": 95})).status == 200
+    assert (await harness.ask("POST", _one(made, "/wake"), {"timeout_s": 30})).status == 200
+    assert (await harness.ask("POST", _one(made, "/resume"), {"timeout_s": 95})).status == 200
     assert await timeout(1, extend_only=True) == 95
     assert await timeout(None) is None
     assert await timeout(50, extend_only=True) is None
     assert await timeout(0) is None
     assert sandbox.row.state == "suspended"
-    refused = await world.ask("POST", _one(made, "/timeout"), {"timeout_s": 5})
+    refused = await harness.ask("POST", _one(made, "/timeout"), {"timeout_s": 5})
     assert refused.json["code"] == StateError.code
     for wrong in (-1, 1e10, 1e999):
-        answer = await world.ask("POST", _one(made, "/resume"), {"timeout_s": wrong})
+        answer = await harness.ask("POST", _one(made, "/resume"), {"timeout_s": wrong})
         assert answer.status == 400
 
 
-@in_world
+@with_harness
 async def test_a_lease_waits_for_what_is_going_on_and_an_extension_that_came_before_counts(
-    world: World,
+    harness: Harness,
 ) -> None:
-    made = await world.create(lifecycle={"timeout_s": 60})
-    other = await world.create(lifecycle={"timeout_s": 60})
-    sandbox, kept = (world.system.registry.sandbox(one["sandbox_id"]) for one in (made, other))
+    made = await harness.create(lifecycle={"timeout_s": 60})
+    other = await harness.create(lifecycle={"timeout_s": 60})
+    sandbox, kept = (harness.system.registry.sandbox(one["sandbox_id"]) for one in (made, other))
     async with kept.lock:
         async with sandbox.lock:
-            extending = world.system.tasks.spawn(world.system.leases.set_timeout(kept, 500))
-            await world.until(lambda: kept.lock._waiters)
-            world.boot_s += 61
-            await world.until(lambda: sandbox.lock._waiters)
+            extending = harness.system.tasks.spawn(harness.system.leases.set_timeout(kept, 500))
+            await harness.until(lambda: kept.lock._waiters)
+            harness.boot_s += 61
+            await harness.until(lambda: sandbox.lock._waiters)
             assert {sandbox.row.state, kept.row.state} == {"running"}
-        await world.until(lambda: _state(world, made) == "gone")
+        await harness.until(lambda: _state(harness, made) == "gone")
     await extending
-    await world.until(lambda: not kept.lock.locked())
+    await harness.until(lambda: not kept.lock.locked())
     assert kept.row.state == "running"
-    world.boot_s += 600
-    await world.until(lambda: _state(world, other) == "gone")
+    harness.boot_s += 600
+    await harness.until(lambda: _state(harness, other) == "gone")
 
 
-@in_world
-async def test_a_lease_that_ended_while_no_supervisor_ran_ends_when_one_starts(world: World) -> None:
-    made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
-    later = await world.create(lifecycle={"timeout_s": 600})
-    await world.crash()
-    world.boot_s += 100
-    await world.start()
-    await world.until(lambda: _state(world, made) == "suspended")
-    assert _state(world, later) == "running"
-    world.boot_s += 501
-    await world.until(lambda: _state(world, later) == "gone")
+@with_harness
+async def test_a_lease_that_ended_while_no_supervisor_ran_ends_when_one_starts(harness: Harness) -> None:
+    made = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    later = await harness.create(lifecycle={"timeout_s": 600})
+    await harness.crash()
+    harness.boot_s += 100
+    await harness.start()
+    await harness.until(lambda: _state(harness, made) == "suspended")
+    assert _state(harness, later) == "running"
+    harness.boot_s += 501
+    await harness.until(lambda: _state(harness, later) == "gone")
 
 
-@in_world
-async def test_a_clock_that_jumps_ends_no_lease_and_no_life_and_keeps_none_going(world: World) -> None:
-    made = await world.create(lifecycle={"timeout_s": 60}, limits={"lifetime_s": 80})
+@with_harness
+async def test_a_clock_that_jumps_ends_no_lease_and_no_life_and_keeps_none_going(harness: Harness) -> None:
+    made = await harness.create(lifecycle={"timeout_s": 60}, limits={"lifetime_s": 80})
 
     def ends_in_s() -> float:
-        return (world.system.registry.sandbox(made["sandbox_id"]).row.ends_at or 0) - world.now_s
+        return (harness.system.registry.sandbox(made["sandbox_id"]).row.ends_at or 0) - harness.now_s
 
     for jump_s in (-100_000, 200_000):
-        world.now_s += jump_s
-        await world.until(lambda: 30 < ends_in_s() < 90)
-        await world.crash()
-        await world.start()
-        assert _state(world, made) == "running"
-    world.boot_s += 61
-    await world.until(lambda: _state(world, made) == "gone")
+        harness.now_s += jump_s
+        await harness.until(lambda: 30 < ends_in_s() < 90)
+        await harness.crash()
+        await harness.start()
+        assert _state(harness, made) == "running"
+    harness.boot_s += 61
+    await harness.until(lambda: _state(harness, made) == "gone")
 
 
-@in_world
-async def test_after_another_boot_of_the_host_only_the_calendar_tells(world: World) -> None:
-    made = await world.create(lifecycle={"timeout_s": 1000}, limits={"lifetime_s": 5000})
-    await world.crash()
-    world.boot, world.boot_s = "second", 3.0
-    await world.start()
-    row = world.system.registry.sandbox(made["sandbox_id"]).row
+@with_harness
+async def test_after_another_boot_of_the_host_only_the_calendar_tells(harness: Harness) -> None:
+    made = await harness.create(lifecycle={"timeout_s": 1000}, limits={"lifetime_s": 5000})
+    await harness.crash()
+    harness.boot, harness.boot_s = "second", 3.0
+    await harness.start()
+    row = harness.system.registry.sandbox(made["sandbox_id"]).row
     assert row.host_boot == "second"
     assert row.ends_boot_s == pytest.approx(1000, abs=60)
-    world.boot_s += 2000
-    await world.until(lambda: _state(world, made) == "gone")
+    harness.boot_s += 2000
+    await harness.until(lambda: _state(harness, made) == "gone")
 
 
-@in_world
-async def test_a_clock_that_was_set_before_another_boot_ends_no_life(world: World) -> None:
-    made = await world.create(limits={"lifetime_s": 5000})
+@with_harness
+async def test_a_clock_that_was_set_before_another_boot_ends_no_life(harness: Harness) -> None:
+    made = await harness.create(limits={"lifetime_s": 5000})
     for jump_s in (1_000_000, -2_000_000):
-        world.now_s += jump_s
-        await world.until(
-            lambda: abs(world.system.registry.sandbox(made["sandbox_id"]).row.created_at - world.now_s) < 500
+        harness.now_s += jump_s
+        await harness.until(
+            lambda: (
+                abs(harness.system.registry.sandbox(made["sandbox_id"]).row.created_at - harness.now_s) < 500
+            )
         )
-        await world.crash()
-        world.boot, world.boot_s = f"after {jump_s}", 3.0
-        await world.start()
-        assert _state(world, made) != "gone"
-    world.boot_s += 5001
-    await world.until(lambda: _state(world, made) == "gone")
+        await harness.crash()
+        harness.boot, harness.boot_s = f"after {jump_s}", 3.0
+        await harness.start()
+        assert _state(harness, made) != "gone"
+    harness.boot_s += 5001
+    await harness.until(lambda: _state(harness, made) == "gone")
 
 
-@in_world
-async def test_a_lease_that_cannot_be_ended_is_tried_again(world: World) -> None:
-    made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
-    world.host.fail_next("checkpoint", NoSpaceError("full"))
-    machine = world.machine_of(made["sandbox_id"])
-    world.boot_s += 61
-    await world.until(lambda: "resume" in world.host.methods(machine.machine_id))
-    assert (await _info(world, made))["state"] == "running"
+@with_harness
+async def test_a_lease_that_cannot_be_ended_is_tried_again(harness: Harness) -> None:
+    made = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    harness.host.fail_next("checkpoint", NoSpaceError("full"))
+    machine = harness.machine_of(made["sandbox_id"])
+    harness.boot_s += 61
+    await harness.until(lambda: "resume" in harness.host.methods(machine.machine_id))
+    assert (await _info(harness, made))["state"] == "running"
 
     def tried_again() -> bool:
-        world.boot_s += 1
-        return _state(world, made) == "suspended"
+        harness.boot_s += 1
+        return _state(harness, made) == "suspended"
 
-    await world.until(tried_again)
+    await harness.until(tried_again)
 
 
-@in_world
-async def test_a_crashed_sandbox_is_killed_at_the_end_of_its_lease_if_that_was_said(world: World) -> None:
-    made = await world.create(lifecycle={"timeout_s": 60})
-    kept = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+@with_harness
+async def test_a_crashed_sandbox_is_killed_at_the_end_of_its_lease_if_that_was_said(harness: Harness) -> None:
+    made = await harness.create(lifecycle={"timeout_s": 60})
+    kept = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
     for one in (made, kept):
-        world.machine_of(one["sandbox_id"]).crash()
-    await world.until(lambda: {_state(world, made), _state(world, kept)} == {"crashed"})
-    world.boot_s += 61
-    await world.until(lambda: _state(world, made) == "gone")
-    await world.until(lambda: world.system.registry.sandbox(kept["sandbox_id"]).row.ends_at is None)
-    assert _state(world, kept) == "crashed"
+        harness.machine_of(one["sandbox_id"]).crash()
+    await harness.until(lambda: {_state(harness, made), _state(harness, kept)} == {"crashed"})
+    harness.boot_s += 61
+    await harness.until(lambda: _state(harness, made) == "gone")
+    await harness.until(lambda: harness.system.registry.sandbox(kept["sandbox_id"]).row.ends_at is None)
+    assert _state(harness, kept) == "crashed"
 
 
-@in_world
-async def test_a_fork_has_a_lease_of_its_own(world: World) -> None:
-    made = await world.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
-    world.boot_s += 50
-    alike = (await world.ask("POST", _one(made, "/fork"))).json[0]
+@with_harness
+async def test_a_fork_has_a_lease_of_its_own(harness: Harness) -> None:
+    made = await harness.create(lifecycle={"timeout_s": 60, "on_timeout": "suspend"})
+    harness.boot_s += 50
+    alike = (await harness.ask("POST", _one(made, "/fork"))).json[0]
     body = {"count": 2, "lifecycle": {"timeout_s": 500, "auto_resume": False}}
-    others = (await world.ask("POST", _one(made, "/fork"), body)).json
-    world.boot_s += 20
-    await world.until(lambda: _state(world, made) == "suspended")
-    assert _state(world, alike) == "running"
-    world.boot_s += 50
-    await world.until(lambda: _state(world, alike) == "suspended")
+    others = (await harness.ask("POST", _one(made, "/fork"), body)).json
+    harness.boot_s += 20
+    await harness.until(lambda: _state(harness, made) == "suspended")
+    assert _state(harness, alike) == "running"
+    harness.boot_s += 50
+    await harness.until(lambda: _state(harness, alike) == "suspended")
     assert [one["lifecycle"]["auto_resume"] for one in others] == [False, False]
-    world.boot_s += 431
-    await world.until(lambda: {_state(world, one) for one in others} == {"gone"})
+    harness.boot_s += 431
+    await harness.until(lambda: {_state(harness, one) for one in others} == {"gone"})
 
 
-@in_world
+@with_harness
 async def test_what_was_stopped_boots_from_its_disk_and_takes_part_in_nothing_that_needs_memory(
-    world: World,
+    harness: Harness,
 ) -> None:
-    made = await world.create()
-    world.machine_of(made["sandbox_id"]).memory = "dirty"
-    stopped = await world.ask("POST", _one(made, "/suspend"), {"memory": False})
+    made = await harness.create()
+    harness.machine_of(made["sandbox_id"]).memory = "dirty"
+    stopped = await harness.ask("POST", _one(made, "/suspend"), {"memory": False})
     assert (stopped.json["state"], stopped.json["has_memory"]) == ("suspended", False)
-    await world.until(lambda: world.links.open == {})
+    await harness.until(lambda: harness.links.open == {})
     for what in ("/fork", "/snapshots"):
-        assert (await world.ask("POST", _one(made, what))).json["code"] == StateError.code
-    await world.crash()
-    await world.start()
-    assert (await _info(world, made))["state"] == "suspended"
-    woken = await world.ask("POST", _one(made, "/resume"))
+        assert (await harness.ask("POST", _one(made, what))).json["code"] == StateError.code
+    await harness.crash()
+    await harness.start()
+    assert (await _info(harness, made))["state"] == "suspended"
+    woken = await harness.ask("POST", _one(made, "/resume"))
     assert (woken.json["state"], woken.json["has_memory"]) == ("running", True)
-    assert world.machine_of(made["sandbox_id"]).memory == "booted"
+    assert harness.machine_of(made["sandbox_id"]).memory == "booted"
 
 
-@in_world
-async def test_a_memory_that_was_kept_can_be_dropped(world: World) -> None:
-    made = await world.create()
+@with_harness
+async def test_a_memory_that_was_kept_can_be_dropped(harness: Harness) -> None:
+    made = await harness.create()
     for drop in ("/suspend", "/resume"):
-        world.machine_of(made["sandbox_id"]).memory = "dirty"
-        await world.ask("POST", _one(made, "/suspend"))
-        assert (await world.ask("POST", _one(made, drop), {"memory": False})).status == 200
-        await world.ask("POST", _one(made, "/resume"))
-        assert world.machine_of(made["sandbox_id"]).memory == "booted"
+        harness.machine_of(made["sandbox_id"]).memory = "dirty"
+        await harness.ask("POST", _one(made, "/suspend"))
+        assert (await harness.ask("POST", _one(made, drop), {"memory": False})).status == 200
+        await harness.ask("POST", _one(made, "/resume"))
+        assert harness.machine_of(made["sandbox_id"]).memory == "booted"
 
 
-@in_world
-async def test_a_sandbox_that_cannot_be_stopped_runs_on(world: World) -> None:
-    made = await world.create()
-    world.host.fail_next("pause")
-    assert (await world.ask("POST", _one(made, "/suspend"), {"memory": False})).status == 500
-    assert (await _info(world, made))["state"] == "running"
-    assert world.machine_of(made["sandbox_id"]).alive
-    await world.ask("POST", _one(made, "/pause"))
-    assert (await world.ask("POST", _one(made, "/suspend"), {"memory": False})).status == 200
+@with_harness
+async def test_a_sandbox_that_cannot_be_stopped_runs_on(harness: Harness) -> None:
+    made = await harness.create()
+    harness.host.fail_next("pause")
+    assert (await harness.ask("POST", _one(made, "/suspend"), {"memory": False})).status == 500
+    assert (await _info(harness, made))["state"] == "running"
+    assert harness.machine_of(made["sandbox_id"]).alive
+    await harness.ask("POST", _one(made, "/pause"))
+    assert (await harness.ask("POST", _one(made, "/suspend"), {"memory": False})).status == 200
 
 
 @pytest.mark.parametrize("failing", ["freeze", "sync", "row"])
 def test_a_paused_sandbox_that_cannot_be_stopped_is_still_paused(failing: str) -> None:
-    @in_world
-    async def test(world: World) -> None:
-        made = await world.create(lifecycle={"timeout_s": 600})
-        paused = (await world.ask("POST", _one(made, "/pause"))).json
-        machine = world.machine_of(made["sandbox_id"])
+    @with_harness
+    async def test(harness: Harness) -> None:
+        made = await harness.create(lifecycle={"timeout_s": 600})
+        paused = (await harness.ask("POST", _one(made, "/pause"))).json
+        machine = harness.machine_of(made["sandbox_id"])
         with contextlib.ExitStack() as disk:
             if failing == "freeze":
-                world.host.fail_next("pause")
+                harness.host.fail_next("pause")
             elif failing == "sync":
                 full = patch("atoll.supervisor.lifecycle.stop.sync_tree", side_effect=OSError(28, "full"))
                 disk.enter_context(full)
             else:
-                disk.enter_context(_full_once_it_was_thawed(world))
-            assert (await world.ask("POST", _one(made, "/suspend"), {"memory": False})).status >= 500
-        info = await _info(world, made)
+                disk.enter_context(_full_once_it_was_thawed(harness))
+            assert (await harness.ask("POST", _one(made, "/suspend"), {"memory": False})).status >= 500
+        info = await _info(harness, made)
         assert {**info, "changed_at": 0} == {**paused, "changed_at": 0}
         assert machine.paused
         assert machine.alive
-        (link,) = world.links.open.values()
+        (link,) = harness.links.open.values()
 
         def woken() -> bool:
             link.received += 1000
             return not machine.paused
 
-        await world.until(woken)
+        await harness.until(woken)
 
     test()
 
 
-def _full_once_it_was_thawed(world: World) -> contextlib.AbstractContextManager[object]:
+def _full_once_it_was_thawed(harness: Harness) -> contextlib.AbstractContextManager[object]:
     """Let no row be written but those that say what is under way, and that the sandbox runs."""
-    put, left = world.system.database.put, iter([True, True])
+    put, left = harness.system.database.put, iter([True, True])
 
     async def put_twice(*rows: Any, durable: bool = False) -> None:
         if not next(left, False):
             raise NoSpaceError("full")
         await put(*rows, durable=durable)
 
-    return patch.object(world.system.database, "put", put_twice)
+    return patch.object(harness.system.database, "put", put_twice)
 
 
-@in_world
-async def test_a_network_is_changed_where_it_runs_and_where_it_sleeps(world: World) -> None:
-    made = await world.create()
-    (link,) = world.links.open.values()
-    await world.ask("POST", _one(made, "/network"), {"network": "none"})
+@with_harness
+async def test_a_network_is_changed_where_it_runs_and_where_it_sleeps(harness: Harness) -> None:
+    made = await harness.create()
+    (link,) = harness.links.open.values()
+    await harness.ask("POST", _one(made, "/network"), {"network": "none"})
     assert link.policy == "none"
-    await world.ask("POST", _one(made, "/suspend"))
-    await world.ask("POST", _one(made, "/network"), {"network": "internet"})
-    await world.ask("POST", _one(made, "/wake"))
+    await harness.ask("POST", _one(made, "/suspend"))
+    await harness.ask("POST", _one(made, "/network"), {"network": "internet"})
+    await harness.ask("POST", _one(made, "/wake"))
     assert link.policy == "internet"
 
 
-@in_world
-async def test_a_history_begins_at_once_and_is_kept_while_the_sandbox_sleeps(world: World) -> None:
-    made = await world.create(limits={"vcpus": 1, "disk_mib": 100}, best_effort=True)
-    sandbox = world.system.registry.sandbox(made["sandbox_id"])
-    await world.until(lambda: world.system.history.of(sandbox))
-    await world.ask("POST", _one(made, "/suspend"))
-    sample, *_ = (await world.ask("GET", _one(made, "/stats/history"))).json
+@with_harness
+async def test_a_history_begins_at_once_and_is_kept_while_the_sandbox_sleeps(harness: Harness) -> None:
+    made = await harness.create(limits={"vcpus": 1, "disk_mib": 100}, best_effort=True)
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    await harness.until(lambda: harness.system.history.of(sandbox))
+    await harness.ask("POST", _one(made, "/suspend"))
+    sample, *_ = (await harness.ask("GET", _one(made, "/stats/history"))).json
     assert (sample["vcpus"], sample["cpu_percent"], sample["disk_limit_bytes"]) == (1.0, 0.0, 100 << 20)
     later = f"/stats/history?start={sample['at'] + 10_000}"
-    assert (await world.ask("GET", _one(made, later))).json == []
-    assert (await world.ask("GET", _one(made, "/stats/history?end=x"))).status == 400
+    assert (await harness.ask("GET", _one(made, later))).json == []
+    assert (await harness.ask("GET", _one(made, "/stats/history?end=x"))).status == 400
 
 
 @patch("atoll.supervisor.monitors.history._ASLEEP_MOST", 1)
 @patch("atoll.supervisor.monitors.history._EVERY_S", 0.05)
-@in_world
-async def test_histories_are_kept_of_so_many_that_sleep(world: World) -> None:
-    made = [await world.create() for _ in range(3)]
-    sandboxes = [world.system.registry.sandbox(each["sandbox_id"]) for each in made]
-    await world.until(lambda: all(world.system.history.of(each) for each in sandboxes))
+@with_harness
+async def test_histories_are_kept_of_so_many_that_sleep(harness: Harness) -> None:
+    made = [await harness.create() for _ in range(3)]
+    sandboxes = [harness.system.registry.sandbox(each["sandbox_id"]) for each in made]
+    await harness.until(lambda: all(harness.system.history.of(each) for each in sandboxes))
     for each in made[:2]:
-        await world.ask("POST", _one(each, "/suspend"))
-    await world.until(
-        lambda: [bool(world.system.history.of(each)) for each in sandboxes] == [False, True, True]
+        await harness.ask("POST", _one(each, "/suspend"))
+    await harness.until(
+        lambda: [bool(harness.system.history.of(each)) for each in sandboxes] == [False, True, True]
     )

@@ -11,166 +11,169 @@ import pytest
 from atoll.errors import EngineError
 from atoll.supervisor.settings import Settings
 from atoll.testing.fake_engine import FakeMachine
-from tests.unit.supervisor.world import FakeLink, World, in_world, in_world_of
+from tests.unit.supervisor.fakes import FakeLink
+from tests.unit.supervisor.harness import Harness, with_harness, with_harness_of
 
 
-@in_world
-async def test_a_running_sandbox_is_adopted_without_a_restart(world: World) -> None:
-    made = await world.create(name="one")
-    machine = world.machine_of(made["sandbox_id"])
-    starts = len(world.host.calls)
-    await world.crash()
-    await world.start()
-    assert (await world.ask("GET", "/v1/sandboxes/one")).json["state"] == "running"
-    assert world.machine_of(made["sandbox_id"]) is machine
-    assert {call.method for call in world.host.calls[starts:]} <= {"adopt", "stats"}
+@with_harness
+async def test_a_running_sandbox_is_adopted_without_a_restart(harness: Harness) -> None:
+    made = await harness.create(name="one")
+    machine = harness.machine_of(made["sandbox_id"])
+    starts = len(harness.host.calls)
+    await harness.crash()
+    await harness.start()
+    assert (await harness.ask("GET", "/v1/sandboxes/one")).json["state"] == "running"
+    assert harness.machine_of(made["sandbox_id"]) is machine
+    assert {call.method for call in harness.host.calls[starts:]} <= {"adopt", "stats"}
 
 
-@in_world
-async def test_a_paused_sandbox_is_still_paused_and_woken_by_traffic(world: World) -> None:
-    made = await world.create()
-    await world.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
-    await world.crash()
-    await world.start()
-    sandbox = world.system.registry.sandbox(made["sandbox_id"])
+@with_harness
+async def test_a_paused_sandbox_is_still_paused_and_woken_by_traffic(harness: Harness) -> None:
+    made = await harness.create()
+    await harness.ask("POST", f"/v1/sandboxes/{made['sandbox_id']}/pause")
+    await harness.crash()
+    await harness.start()
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
     assert sandbox.row.state == "paused"
-    (link,) = world.links.open.values()
+    (link,) = harness.links.open.values()
 
     def woken() -> bool:
         link.received += 1000
         return sandbox.row.state == "running"
 
-    await world.until(woken)
+    await harness.until(woken)
 
 
-@in_world
-async def test_a_machine_that_was_frozen_just_before_the_crash_runs_as_its_row_says(world: World) -> None:
-    made = await world.create()
-    await world.system.registry.sandbox(made["sandbox_id"]).require_running().freeze()
-    world.agents.deaf = True
-    await world.crash()
-    await world.start()
-    assert not world.machine_of(made["sandbox_id"]).paused
+@with_harness
+async def test_a_machine_that_was_frozen_just_before_the_crash_runs_as_its_row_says(harness: Harness) -> None:
+    made = await harness.create()
+    await harness.system.registry.sandbox(made["sandbox_id"]).require_running().freeze()
+    harness.agents.deaf = True
+    await harness.crash()
+    await harness.start()
+    assert not harness.machine_of(made["sandbox_id"]).paused
 
 
-@in_world
+@with_harness
 async def test_guests_that_may_stand_still_go_on_beside_each_other_and_nobody_waits_for_each(
-    world: World,
+    harness: Harness,
 ) -> None:
-    unsure = [await world.create() for _ in range(3)]
-    healthy = await world.create()
+    unsure = [await harness.create() for _ in range(3)]
+    healthy = await harness.create()
     for made in unsure:
-        running = world.system.registry.sandbox(made["sandbox_id"]).require_running()
+        running = harness.system.registry.sandbox(made["sandbox_id"]).require_running()
         await running.freeze()
-        world.host.fail_next("resume")
+        harness.host.fail_next("resume")
         with pytest.raises(EngineError):
             await running.thaw()
         assert running.may_be_frozen
-    await world.crash()
+    await harness.crash()
     asked: list[FakeMachine] = []
     together: list[FakeMachine] = []
 
     async def resume(machine: FakeMachine) -> None:
         asked.append(machine)
-        registry = world.system.registry
+        registry = harness.system.registry
         async with asyncio.timeout(5):
-            await world.until(lambda: len(asked) == 3 and registry.sandbox(healthy["sandbox_id"]).running)
+            await harness.until(lambda: len(asked) == 3 and registry.sandbox(healthy["sandbox_id"]).running)
         together.append(machine)
         machine.paused = False
 
     with patch.object(FakeMachine, "resume", resume):
-        await world.start()
+        await harness.start()
     assert len(together) == 3
-    states = [(await world.ask("GET", f"/v1/sandboxes/{one['sandbox_id']}")).json["state"] for one in unsure]
+    states = [
+        (await harness.ask("GET", f"/v1/sandboxes/{one['sandbox_id']}")).json["state"] for one in unsure
+    ]
     assert states == ["running"] * 3
-    assert not any(world.machine_of(made["sandbox_id"]).paused for made in unsure)
+    assert not any(harness.machine_of(made["sandbox_id"]).paused for made in unsure)
 
 
-@in_world
-async def test_a_suspended_sandbox_keeps_its_link_over_a_restart(world: World) -> None:
-    made = await world.create()
+@with_harness
+async def test_a_suspended_sandbox_keeps_its_link_over_a_restart(harness: Harness) -> None:
+    made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    await world.ask("POST", f"{one}/suspend")
-    (link,) = world.links.open.values()
-    await world.crash()
-    await world.start()
-    await world.ask("POST", f"{one}/wake")
-    assert list(world.links.open.values()) == [link]
+    await harness.ask("POST", f"{one}/suspend")
+    (link,) = harness.links.open.values()
+    await harness.crash()
+    await harness.start()
+    await harness.ask("POST", f"{one}/wake")
+    assert list(harness.links.open.values()) == [link]
 
 
-@in_world
-async def test_a_sandbox_whose_machine_died_meanwhile_is_crashed_with_a_reason(world: World) -> None:
-    made = await world.create()
-    machine = world.machine_of(made["sandbox_id"])
-    await world.crash()
+@with_harness
+async def test_a_sandbox_whose_machine_died_meanwhile_is_crashed_with_a_reason(harness: Harness) -> None:
+    made = await harness.create()
+    machine = harness.machine_of(made["sandbox_id"])
+    await harness.crash()
     machine.crash()
-    await world.start()
-    told = (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json
+    await harness.start()
+    told = (await harness.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json
     assert told["state"] == "crashed"
     assert "no supervisor" in told["reason"]
-    assert world.links.open == {}
+    assert harness.links.open == {}
 
 
-@in_world
-async def test_a_sandbox_whose_network_was_lost_is_crashed_and_starts_again(world: World) -> None:
-    made = await world.create()
+@with_harness
+async def test_a_sandbox_whose_network_was_lost_is_crashed_and_starts_again(harness: Harness) -> None:
+    made = await harness.create()
     one = f"/v1/sandboxes/{made['sandbox_id']}"
-    await world.crash()
-    world.links.open.clear()
-    world.host.machines.clear()
-    await world.start()
-    assert (await world.ask("GET", one)).json["state"] == "crashed"
-    assert (await world.ask("POST", f"{one}/wake")).json["state"] == "running"
+    await harness.crash()
+    harness.links.open.clear()
+    harness.host.machines.clear()
+    await harness.start()
+    assert (await harness.ask("GET", one)).json["state"] == "crashed"
+    assert (await harness.ask("POST", f"{one}/wake")).json["state"] == "running"
 
 
-@in_world_of(Settings(pool_size=1))
-async def test_what_nobody_owns_is_removed(world: World) -> None:
-    made = await world.create()
-    await world.until(lambda: world.system.pool.ids())
-    await world.crash()
-    (world.home.snapshots / "new-broken").mkdir()
-    (world.home.layers / "lost").mkdir()
-    (world.home.sandboxes / made["sandbox_id"] / "d7").mkdir()
-    await world.start()
-    assert [entry.name for entry in world.home.sandboxes.iterdir()] == [made["sandbox_id"]]
-    assert not (world.home.sandboxes / made["sandbox_id"] / "d7").exists()
-    await world.until(lambda: list(world.home.snapshots.iterdir()) == [])
-    assert world.layers.ids() == []
-    assert len(world.links.open) == 1
-    assert (await world.ask("GET", "/v1/leftovers")).json == []
+@with_harness_of(Settings(pool_size=1))
+async def test_what_nobody_owns_is_removed(harness: Harness) -> None:
+    made = await harness.create()
+    await harness.until(lambda: harness.system.pool.ids())
+    await harness.crash()
+    (harness.home.snapshots / "new-broken").mkdir()
+    (harness.home.layers / "lost").mkdir()
+    (harness.home.sandboxes / made["sandbox_id"] / "d7").mkdir()
+    await harness.start()
+    assert [entry.name for entry in harness.home.sandboxes.iterdir()] == [made["sandbox_id"]]
+    assert not (harness.home.sandboxes / made["sandbox_id"] / "d7").exists()
+    await harness.until(lambda: list(harness.home.snapshots.iterdir()) == [])
+    assert harness.layers.ids() == []
+    assert len(harness.links.open) == 1
+    assert (await harness.ask("GET", "/v1/leftovers")).json == []
 
 
-@in_world
+@with_harness
 async def test_a_freeze_that_cannot_be_undone_loses_no_layer_and_keeps_nobody_from_starting(
-    world: World,
+    harness: Harness,
 ) -> None:
-    made, other = await world.create(), await world.create()
-    await world.asleep(made)
-    await world.crash()
-    disk = world.home.sandboxes / made["sandbox_id"] / "d1"
+    made, other = await harness.create(), await harness.create()
+    await harness.asleep(made)
+    await harness.crash()
+    disk = harness.home.sandboxes / made["sandbox_id"] / "d1"
     for layer in ("all-it-has", "nobodys"):
-        (world.home.layers / layer).mkdir()
+        (harness.home.layers / layer).mkdir()
     (disk / "frozen").write_text("all-it-has")
-    await world.start()
-    await world.until(lambda: world.layers.ids() == ["all-it-has"])
-    assert (await world.ask("GET", f"/v1/sandboxes/{other['sandbox_id']}")).json["state"] == "running"
-    await world.ask("DELETE", "/v1/leftovers")
-    assert world.layers.ids() == ["all-it-has"]
+    await harness.start()
+    await harness.until(lambda: harness.layers.ids() == ["all-it-has"])
+    assert (await harness.ask("GET", f"/v1/sandboxes/{other['sandbox_id']}")).json["state"] == "running"
+    await harness.ask("DELETE", "/v1/leftovers")
+    assert harness.layers.ids() == ["all-it-has"]
 
 
-@in_world
-async def test_leftovers_are_shown_and_removed(world: World) -> None:
-    (world.home.sandboxes / "lost").mkdir()
-    (shown,) = (await world.ask("GET", "/v1/leftovers")).json
+@with_harness
+async def test_leftovers_are_shown_and_removed(harness: Harness) -> None:
+    (harness.home.sandboxes / "lost").mkdir()
+    (shown,) = (await harness.ask("GET", "/v1/leftovers")).json
     assert shown["kind"] == "directory"
     assert shown["name"].endswith("sandboxes/lost")
-    assert (await world.ask("DELETE", "/v1/leftovers")).json == [shown]
-    assert not (world.home.sandboxes / "lost").exists()
+    assert (await harness.ask("DELETE", "/v1/leftovers")).json == [shown]
+    assert not (harness.home.sandboxes / "lost").exists()
 
 
-@in_world
-async def test_what_is_made_while_leftovers_are_looked_for_is_none(world: World) -> None:
-    (world.home.sandboxes / "fresh").mkdir()
+@with_harness
+async def test_what_is_made_while_leftovers_are_looked_for_is_none(harness: Harness) -> None:
+    (harness.home.sandboxes / "fresh").mkdir()
     known: set[str] = set()
 
     def ids() -> set[str]:
@@ -178,76 +181,76 @@ async def test_what_is_made_while_leftovers_are_looked_for_is_none(world: World)
         known.add("fresh")
         return before
 
-    with patch.object(world.system.leftovers, "_pool_ids", ids):
-        assert await world.system.leftovers.collect() == []
-    assert (world.home.sandboxes / "fresh").is_dir()
+    with patch.object(harness.system.leftovers, "_pool_ids", ids):
+        assert await harness.system.leftovers.collect() == []
+    assert (harness.home.sandboxes / "fresh").is_dir()
 
 
-@in_world
-async def test_a_kill_that_was_cut_short_is_finished(world: World) -> None:
-    made = await world.create()
-    sandbox = world.system.registry.sandbox(made["sandbox_id"])
-    await world.system.registry.change(sandbox, durable=True, state="killed", name=None)
-    await world.crash()
-    await world.start()
-    assert world.system.registry.all() == []
-    assert list(world.home.sandboxes.iterdir()) == []
+@with_harness
+async def test_a_kill_that_was_cut_short_is_finished(harness: Harness) -> None:
+    made = await harness.create()
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    await harness.system.registry.change(sandbox, durable=True, state="killed", name=None)
+    await harness.crash()
+    await harness.start()
+    assert harness.system.registry.all() == []
+    assert list(harness.home.sandboxes.iterdir()) == []
 
 
-@in_world
-async def test_stop_suspends_everything_and_wants_to_leave(world: World) -> None:
-    made = await world.create()
-    answer = await world.ask("POST", "/stop")
+@with_harness
+async def test_stop_suspends_everything_and_wants_to_leave(harness: Harness) -> None:
+    made = await harness.create()
+    answer = await harness.ask("POST", "/stop")
     assert answer.json == {"stopping": True, "failed": {}}
-    await world.stopping.asked()
-    assert world.system.registry.sandbox(made["sandbox_id"]).row.state == "suspended"
+    await harness.stopping.asked()
+    assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "suspended"
 
 
-@in_world
-async def test_what_is_still_being_made_at_a_stop_sleeps_too(world: World) -> None:
-    making = asyncio.create_task(world.create())
-    assert (await world.ask("POST", "/stop")).json["stopping"]
-    assert world.stopping.asleep
-    await world.system.fall_asleep()
+@with_harness
+async def test_what_is_still_being_made_at_a_stop_sleeps_too(harness: Harness) -> None:
+    making = asyncio.create_task(harness.create())
+    assert (await harness.ask("POST", "/stop")).json["stopping"]
+    assert harness.stopping.asleep
+    await harness.system.fall_asleep()
     made = await making
-    assert world.system.registry.sandbox(made["sandbox_id"]).row.state == "suspended"
+    assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "suspended"
 
 
-@in_world
-async def test_what_cannot_be_suspended_keeps_the_supervisor_unless_it_is_forced(world: World) -> None:
-    made = await world.create()
-    world.host.fail_next("checkpoint")
-    refused = await world.ask("POST", "/stop")
+@with_harness
+async def test_what_cannot_be_suspended_keeps_the_supervisor_unless_it_is_forced(harness: Harness) -> None:
+    made = await harness.create()
+    harness.host.fail_next("checkpoint")
+    refused = await harness.ask("POST", "/stop")
     assert (refused.status, refused.json["code"]) == (500, "engine_failed")
     assert made["sandbox_id"] in refused.json["message"]
-    world.host.fail_next("checkpoint")
-    assert (await world.ask("POST", "/stop?force=1")).json["stopping"]
-    await world.stopping.asked()
-    assert world.machine_of(made["sandbox_id"]).alive
+    harness.host.fail_next("checkpoint")
+    assert (await harness.ask("POST", "/stop?force=1")).json["stopping"]
+    await harness.stopping.asked()
+    assert harness.machine_of(made["sandbox_id"]).alive
 
 
-@in_world
-async def test_suspend_all_tells_what_failed_and_goes_on(world: World) -> None:
-    first, second = await world.create(), await world.create()
-    world.host.fail_next("checkpoint")
-    told = (await world.ask("POST", "/suspend-all")).json
+@with_harness
+async def test_suspend_all_tells_what_failed_and_goes_on(harness: Harness) -> None:
+    first, second = await harness.create(), await harness.create()
+    harness.host.fail_next("checkpoint")
+    told = (await harness.ask("POST", "/suspend-all")).json
     assert list(told["failed"]) == [first["sandbox_id"]]
     assert told["suspended"] == [second["sandbox_id"]]
 
 
-@in_world
-async def test_a_sandbox_is_not_lost_for_want_of_descriptors(world: World) -> None:
-    made = await world.create()
-    await world.crash()
+@with_harness
+async def test_a_sandbox_is_not_lost_for_want_of_descriptors(harness: Harness) -> None:
+    made = await harness.create()
+    await harness.crash()
     lacking = iter([OSError(errno.EMFILE, "Too many open files")] * 2)
-    adopt = world.links.adopt
+    adopt = harness.links.adopt
 
     async def adopt_later(link_id: str) -> FakeLink | None:
         for error in lacking:
             raise error
         return await adopt(link_id)
 
-    with patch.object(world.links, "adopt", adopt_later):
-        await world.start()
+    with patch.object(harness.links, "adopt", adopt_later):
+        await harness.start()
     assert not list(lacking)
-    assert (await world.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json["state"] == "running"
+    assert (await harness.ask("GET", f"/v1/sandboxes/{made['sandbox_id']}")).json["state"] == "running"

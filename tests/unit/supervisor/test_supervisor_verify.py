@@ -15,24 +15,24 @@ from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.background_checksums import BackgroundChecksums
 from atoll.supervisor.storage.checksums import CHECKSUMS_FILE
 from atoll.types import Progress
-from tests.unit.supervisor.world import World, in_world
+from tests.unit.supervisor.harness import Harness, with_harness
 
 
-async def snapshot(world: World, name: str) -> tuple[str, Path, Path]:
+async def snapshot(harness: Harness, name: str) -> tuple[str, Path, Path]:
     """A snapshot of a new sandbox with one file: the layer's id, the snapshot's memory, the file in the layer."""
-    before = set(world.layers.ids())
-    ref = (await world.create())["sandbox_id"]
-    upper = world.home.sandboxes / ref / "d1" / "upper"
+    before = set(harness.layers.ids())
+    ref = (await harness.create())["sandbox_id"]
+    upper = harness.home.sandboxes / ref / "d1" / "upper"
     upper.mkdir(parents=True, exist_ok=True)
     (upper / "file").write_bytes(b"content")
-    made = (await world.ask("POST", f"/v1/sandboxes/{ref}/snapshots", {"name": name})).json
-    (layer,) = set(world.layers.ids()) - before
-    memory = world.home.snapshots / made["snapshot_id"] / "checkpoint"
-    return layer, memory, world.layers.path(layer) / "file"
+    made = (await harness.ask("POST", f"/v1/sandboxes/{ref}/snapshots", {"name": name})).json
+    (layer,) = set(harness.layers.ids()) - before
+    memory = harness.home.snapshots / made["snapshot_id"] / "checkpoint"
+    return layer, memory, harness.layers.path(layer) / "file"
 
 
-async def verify(world: World, *names: str) -> dict[str, Any]:
-    answer = await world.ask("POST", "/v1/snapshots/verify", {"names": list(names)})
+async def verify(harness: Harness, *names: str) -> dict[str, Any]:
+    answer = await harness.ask("POST", "/v1/snapshots/verify", {"names": list(names)})
     assert answer.status == 200, answer.body
     found: dict[str, Any] = answer.json
     return found
@@ -42,15 +42,15 @@ def states(report: dict[str, Any]) -> list[tuple[str, str]]:
     return [(part["kind"], part["state"]) for part in report["parts"]]
 
 
-@in_world
-async def test_a_snapshot_is_whole_until_a_byte_of_its_layer_changes(world: World) -> None:
-    layer, _, file = await snapshot(world, "kept")
-    assert states(await verify(world, "kept")) == [("memory", "whole"), ("layer", "recorded")]
-    report = await verify(world, "kept")
+@with_harness
+async def test_a_snapshot_is_whole_until_a_byte_of_its_layer_changes(harness: Harness) -> None:
+    layer, _, file = await snapshot(harness, "kept")
+    assert states(await verify(harness, "kept")) == [("memory", "whole"), ("layer", "recorded")]
+    report = await verify(harness, "kept")
     assert report["whole"]
     assert states(report) == [("memory", "whole"), ("layer", "whole")]
     file.write_bytes(b"Content")
-    report = await verify(world, "kept")
+    report = await verify(harness, "kept")
     assert not report["whole"]
     part = report["parts"][1]
     assert (part["name"], part["state"], part["needed_by"]) == (layer, "damaged", ["kept"])
@@ -59,90 +59,90 @@ async def test_a_snapshot_is_whole_until_a_byte_of_its_layer_changes(world: Worl
     assert damage["what"].startswith("its content has changed")
 
 
-@in_world
-async def test_a_damaged_memory_is_named_and_the_other_snapshot_is_whole(world: World) -> None:
-    _, memory, _ = await snapshot(world, "one")
-    await snapshot(world, "two")
+@with_harness
+async def test_a_damaged_memory_is_named_and_the_other_snapshot_is_whole(harness: Harness) -> None:
+    _, memory, _ = await snapshot(harness, "one")
+    await snapshot(harness, "two")
     state = next(path for path in memory.iterdir() if path.name not in (CHECKSUMS_FILE, "boot"))
     state.write_bytes(state.read_bytes() + b"more")
-    report = await verify(world)
+    report = await verify(harness)
     damaged = [part for part in report["parts"] if part["state"] == "damaged"]
     assert [(part["kind"], part["name"]) for part in damaged] == [("memory", "one")]
     assert damaged[0]["damages"][0]["path"] == state.name
-    assert (await verify(world, "two"))["whole"]
+    assert (await verify(harness, "two"))["whole"]
 
 
-@in_world
-async def test_a_layer_that_many_stand_on_is_read_once(world: World) -> None:
-    layer, _, _ = await snapshot(world, "kept")
+@with_harness
+async def test_a_layer_that_many_stand_on_is_read_once(harness: Harness) -> None:
+    layer, _, _ = await snapshot(harness, "kept")
     for _ in range(3):
-        await world.create(from_snapshot="kept")
-    parts = [part for part in (await verify(world))["parts"] if part["kind"] == "layer"]
+        await harness.create(from_snapshot="kept")
+    parts = [part for part in (await verify(harness))["parts"] if part["kind"] == "layer"]
     assert [part["name"] for part in parts] == [layer]
     assert len(parts[0]["needed_by"]) == 4
 
 
-@in_world
-async def test_a_missing_layer_is_damage_and_no_failure(world: World) -> None:
-    layer, _, file = await snapshot(world, "kept")
-    await verify(world)
+@with_harness
+async def test_a_missing_layer_is_damage_and_no_failure(harness: Harness) -> None:
+    layer, _, file = await snapshot(harness, "kept")
+    await verify(harness)
     file.unlink()
-    world.layers.path(layer).rmdir()
-    part = (await verify(world, "kept"))["parts"][1]
+    harness.layers.path(layer).rmdir()
+    part = (await verify(harness, "kept"))["parts"][1]
     assert part["state"] == "damaged"
     assert "cannot be read" in part["damages"][0]["what"]
 
 
-@in_world
-async def test_checksums_that_were_damaged_are_told_of_and_not_renewed(world: World) -> None:
-    layer, _, _ = await snapshot(world, "kept")
-    await verify(world)
-    file = world.layers.checksums.path(layer)
+@with_harness
+async def test_checksums_that_were_damaged_are_told_of_and_not_renewed(harness: Harness) -> None:
+    layer, _, _ = await snapshot(harness, "kept")
+    await verify(harness)
+    file = harness.layers.checksums.path(layer)
     written = file.read_bytes()
     file.write_bytes(written[:-1] + bytes([written[-1] ^ 1]))
     for _ in range(2):
-        part = (await verify(world, "kept"))["parts"][1]
+        part = (await verify(harness, "kept"))["parts"][1]
         assert part["state"] == "damaged"
         assert "the file of checksums itself" in part["damages"][0]["what"]
 
 
-@in_world
-async def test_checksums_go_with_its_layer(world: World) -> None:
-    layer, _, _ = await snapshot(world, "kept")
-    await verify(world)
-    assert world.layers.checksums.has(layer)
-    await world.ask("DELETE", "/v1/snapshots/kept")
-    assert list(world.layers.directory.iterdir()) == []
+@with_harness
+async def test_checksums_go_with_its_layer(harness: Harness) -> None:
+    layer, _, _ = await snapshot(harness, "kept")
+    await verify(harness)
+    assert harness.layers.checksums.has(layer)
+    await harness.ask("DELETE", "/v1/snapshots/kept")
+    assert list(harness.layers.directory.iterdir()) == []
 
 
-@in_world
-async def test_checksums_are_written_in_the_background_and_again_after_a_restart(world: World) -> None:
-    layer, _, _ = await snapshot(world, "kept")
-    BackgroundChecksums(world.system.trees, world.system.tasks, 1e9, look_s=0.01).start()
-    await world.until(lambda: world.layers.checksums.has(layer))
-    assert states(await verify(world))[-1] == ("layer", "whole")
-    world.layers.checksums.drop([layer])
-    await world.crash()
-    await world.start()
-    BackgroundChecksums(world.system.trees, world.system.tasks, 1e9, look_s=0.01).start()
-    await world.until(lambda: world.layers.checksums.has(layer))
+@with_harness
+async def test_checksums_are_written_in_the_background_and_again_after_a_restart(harness: Harness) -> None:
+    layer, _, _ = await snapshot(harness, "kept")
+    BackgroundChecksums(harness.system.trees, harness.system.tasks, 1e9, look_s=0.01).start()
+    await harness.until(lambda: harness.layers.checksums.has(layer))
+    assert states(await verify(harness))[-1] == ("layer", "whole")
+    harness.layers.checksums.drop([layer])
+    await harness.crash()
+    await harness.start()
+    BackgroundChecksums(harness.system.trees, harness.system.tasks, 1e9, look_s=0.01).start()
+    await harness.until(lambda: harness.layers.checksums.has(layer))
 
 
-@in_world
-async def test_an_examination_stops_the_checksums_in_the_background(world: World) -> None:
-    layer, _, _ = await snapshot(world, "kept")
+@with_harness
+async def test_an_examination_stops_the_checksums_in_the_background(harness: Harness) -> None:
+    layer, _, _ = await snapshot(harness, "kept")
     # At this rate the background would take hours.
-    background = BackgroundChecksums(world.system.trees, world.system.tasks, 10, look_s=0.01)
+    background = BackgroundChecksums(harness.system.trees, harness.system.tasks, 10, look_s=0.01)
     background.start()
-    await world.until(lambda: background.busy)
+    await harness.until(lambda: background.busy)
     async with background.stopped():
-        assert not world.layers.checksums.has(layer)
-        await world.until(lambda: not background.busy)
-    await world.until(lambda: background.busy)
+        assert not harness.layers.checksums.has(layer)
+        await harness.until(lambda: not background.busy)
+    await harness.until(lambda: background.busy)
 
 
-@in_world
-async def test_an_examination_ends_with_its_client(_: World) -> None:
+@with_harness
+async def test_an_examination_ends_with_its_client(_: Harness) -> None:
     ended = asyncio.Event()
 
     async def examine(report: Report) -> None:
