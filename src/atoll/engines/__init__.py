@@ -2,7 +2,6 @@
 
 from atoll.engines.base import (
     Bind,
-    Capabilities,
     DiskGrowth,
     Engine,
     Machine,
@@ -13,24 +12,44 @@ from atoll.engines.base import (
     PrestartPlan,
     Uplink,
 )
+from atoll.engines.capabilities import (
+    AdjustableLimits,
+    DetachableFiles,
+    DiskBudget,
+    LazyMemory,
+    MemoryReadings,
+    OwnDisk,
+    Prestarting,
+    can,
+    memory_bytes,
+)
 from atoll.engines.gvisor import RUNSC_VERSION, GvisorEngine
-from atoll.engines.registry import DEFAULT_ENGINE, ENGINES, make_engine
+from atoll.engines.registry import DEFAULT_ENGINE, ENGINES, EngineKind, engine_kind
 
 __all__ = [
     "DEFAULT_ENGINE",
     "ENGINES",
     "RUNSC_VERSION",
+    "AdjustableLimits",
     "Bind",
-    "Capabilities",
+    "DetachableFiles",
+    "DiskBudget",
     "DiskGrowth",
     "Engine",
+    "EngineKind",
     "GvisorEngine",
+    "LazyMemory",
     "Machine",
     "MachineEndedError",
     "MachinePlan",
     "MachineStats",
-    "PrestartedMachine",
+    "MemoryReadings",
+    "OwnDisk",
     "PrestartPlan",
+    "PrestartedMachine",
+    "Prestarting",
     "Uplink",
-    "make_engine",
+    "can",
+    "engine_kind",
+    "memory_bytes",
 ]

@@ -1,6 +1,7 @@
 """The engine contract.
 
 An engine starts machines from prepared values and knows nothing of images, policy, the guest agent or leases.
+This is the core, which every engine has. What some can do besides is in ``capabilities``.
 """
 
 from __future__ import annotations
@@ -11,23 +12,12 @@ from typing import ClassVar
 
 import msgspec
 
-from atoll.errors import EngineError, UnsupportedError
+from atoll.errors import EngineError
 from atoll.types import Limits
 
 
 class MachineEndedError(EngineError):
     """A machine ended right after its start, as it does when its guest is killed while frozen."""
-
-
-class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine can do. Callers ask these flags and never compare engine names."""
-
-    pause: bool = False
-    checkpoint: bool = False
-    live_checkpoint: bool = False
-    resize_memory: bool = False
-    own_disk: bool = False
-    prestarted_machines: bool = False
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +38,7 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     ``machine_id`` is unique among living machines. ``state_dir`` is the machine's own directory: the caller
     makes it and erases it after the machine's end. The engine keeps its bundle, sockets and logs there.
 
-    ``rootfs`` is a mounted, writable root. With ``changes``, which needs the capability ``own_disk``, nothing
+    ``rootfs`` is a mounted, writable root. With ``changes``, which needs the capability ``OwnDisk``, nothing
     is written to the root: the engine keeps the guest's changes in that directory and in every checkpoint.
     ``netns`` is a path that can be opened and entered. ``argv`` is process 1.
 
@@ -57,10 +47,10 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     memory that a restored guest has not touched. With ``read_ahead`` False only the next checkpoint reads it:
     such machines share it, and the checkpoint's bytes stay on the disk until these machines have ended, even
     if it is erased. ``being_written`` means that the original machine still writes the checkpoint's memory
-    (see ``Machine.written``): the restored guest waits for pages that are missing.
+    (see ``LazyMemory.written``): the restored guest waits for pages that are missing.
 
     The engine enforces as many of ``limits`` as the host allows; a limit of None is no limit. ``growth`` is
-    how much may be added to the disk until ``Machine.limit_growth`` sets it again. None takes the value from
+    how much may be added to the disk until ``DiskBudget.limit_growth`` sets it again. None takes the value from
     the checkpoint; without a checkpoint it is all that ``limits`` allow. Writes also fail if they would leave
     less than ``keep_free_percent`` of the host's disk free; that disk is the one with the root's files.
     """
@@ -159,93 +149,27 @@ class Machine(ABC):
     async def resume(self) -> None:
         """Undo ``pause``. A running guest goes on."""
 
-    async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:  # noqa: B027
-        """Make the next checkpoint shorter: read the memory that a restore left in its file.
-
-        Call it while the guest runs. With ``into``, an empty directory, memory is also written there. The
-        caller must then pause the machine soon and make that checkpoint into the same directory. ``resume``
-        discards what was written.
-
-        With ``room`` as well, an empty directory on a file system in memory, only space for the checkpoint's
-        memory is reserved there. That checkpoint then refers to it. The space counts as atoll's memory: a
-        guest could not hold as much again below its limit. ``written`` gives back the space that was not
-        needed.
-
-        Raises:
-            NoSpaceError: There is not enough space.
-        """
-
-    async def checkpoint(self, into: Path, *, durable: bool = False, late: bool = False) -> None:
+    @abstractmethod
+    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
         """Write the guest's memory and state into the directory ``into``.
 
-        It is empty or was given to ``prepare``. The disk is included only if the plan had ``changes``.
+        It is empty or was given to ``LazyMemory.prepare``. The disk is included only if the plan had
+        ``changes``.
 
         The machine continues, even after an error; a paused guest stays paused. With ``durable`` the files
-        are on the disk when this returns, not only in its cache. With ``late`` the state is of this moment,
-        but memory may still be written after this returns, even while the resumed guest runs: see
-        ``written``.
+        are on the disk when this returns, not only in its cache.
 
         The checkpoint includes connections to the outside. They continue if it is restored on the same
         network. A caller that restores it elsewhere must reset them.
-        """
-        raise UnsupportedError(f"the engine of {self.machine_id} keeps no checkpoints")
-
-    async def written(self, *, restorable: bool = False) -> bool:
-        """Return when the last checkpoint, made with ``late``, is complete.
-
-        Args:
-            restorable: Return as soon as other machines can be restored from it, and return whether it is
-                complete by then. If it is not, their plans say ``being_written`` (see ``MachinePlan``), and
-                they are useless if a later call fails.
 
         Raises:
-            NoSpaceError: The disk was full, so the checkpoint is useless.
-            EngineError: Writing failed, so the checkpoint is useless.
+            NoSpaceError: The disk is full.
+            EngineError: It failed.
         """
-        return True
 
     @abstractmethod
     async def stats(self) -> MachineStats:
         """Measure the machine from the host, without waking anything inside."""
-
-    @abstractmethod
-    async def limit(self, limits: Limits, *, keep_free_percent: int = 0) -> None:
-        """Apply other limits from now on.
-
-        A limit on the disk's size applies as far as ``limit_growth`` has measured. For ``keep_free_percent``
-        see ``MachinePlan``.
-
-        Raises:
-            UnsupportedError: One of them cannot change while the machine runs; then none has changed.
-        """
-
-    @abstractmethod
-    async def mark_disk(self) -> None:
-        """Begin a measurement of the disk: what is added from now on counts on top of its result."""
-
-    @abstractmethod
-    async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
-        """End a measurement: set how much may be added beyond what was there at the mark. None is no limit.
-
-        The guest's writes beyond it fail with ENOSPC. ``event_fd`` is an eventfd, given once: the engine
-        writes to it when another measurement is due. Space that the guest frees counts only from then on.
-        """
-
-    async def watch_disk(self, event_fd: int) -> bool:
-        """Set the eventfd that asks for a measurement, as ``limit_growth`` does, but without measuring first.
-
-        The engine knows from the start what is on the disk, or asks for a measurement at once. Returns False
-        if it cannot do this.
-        """
-        return False
-
-    @abstractmethod
-    def memory_bytes(self) -> int | None:
-        """Return the guest's memory, cheaply enough to ask often; None where this host cannot tell."""
-
-    @abstractmethod
-    def hit_memory_limit(self) -> bool:
-        """Whether the host killed a process of the machine for its memory. Ask before ``kill``."""
 
     @abstractmethod
     async def wait(self) -> None:
@@ -264,7 +188,7 @@ class Machine(ABC):
 
 
 class PrestartedMachine(ABC):
-    """A machine without a guest that waits for ``Engine.restore``.
+    """A machine without a guest that waits for ``Prestarting.restore``.
 
     Until then its owner ends it with ``kill``.
     """
@@ -277,10 +201,16 @@ class PrestartedMachine(ABC):
 
 
 class Engine(ABC):
-    """Starts machines. One instance per supervisor, shared by all tasks."""
+    """Starts machines. One instance per supervisor and version, shared by all tasks.
+
+    Attributes:
+        name: What the registry, settings and rows call it.
+        machine_type: What its machines are, so that their capabilities are known before there is one.
+        version: The version whose checkpoints it can restore.
+    """
 
     name: ClassVar[str]
-    capabilities: ClassVar[Capabilities]
+    machine_type: ClassVar[type[Machine]]
     version: str
 
     @abstractmethod
@@ -298,63 +228,6 @@ class Engine(ABC):
         Postcondition: on any exception, cancellation included, nothing remains on the host: no process,
         mount, cgroup or tap device.
         """
-
-    async def prestart(self, plan: PrestartPlan) -> PrestartedMachine:
-        """Prepare a machine for a restore, which then takes about half as long.
-
-        Raises:
-            UnsupportedError: The engine cannot do that.
-            EngineError: It failed.
-
-        Postcondition: on any exception nothing remains on the host.
-        """
-        raise UnsupportedError(f"the engine keeps no prestarted machine for {plan.machine_id}")
-
-    async def restore(
-        self, prestarted: PrestartedMachine, plan: MachinePlan, uplink: Uplink | None
-    ) -> Machine | None:
-        """Do what ``start`` does with a checkpoint, in a prestarted machine.
-
-        Returns None if the prestarted machine could not be used. The guest has not run then and can be
-        started without one.
-
-        Args:
-            plan: The id, ``state_dir``, ``argv``, ``env``, ``binds`` and the limits of memory and processors
-                are those of the prestarted machine; ``changes`` is None.
-            uplink: The guest's interface, in the namespace ``plan.netns``; None if the guest has only a
-                loopback. The caller keeps the socket.
-
-        Raises:
-            EngineError: See ``start``.
-
-        Postcondition: without a machine nothing remains on the host, not even the prestarted machine.
-        """
-        raise UnsupportedError(f"the engine keeps no prestarted machine for {plan.machine_id}")
-
-    async def detach_files(self, machine: Machine) -> None:
-        """Make a paused machine of this engine close all its files on the host.
-
-        Its root can then be unmounted. The machine stays paused until ``attach_files`` has returned or the
-        machine is killed. ``Machine.wait`` does not return meanwhile.
-
-        Raises:
-            UnsupportedError: The engine cannot do that; nothing has changed.
-            EngineError: It failed, and the machine is unusable.
-        """
-        raise UnsupportedError(f"the engine of {machine.machine_id} keeps its files")
-
-    async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
-        """Undo ``detach_files``. The machine is still paused.
-
-        Args:
-            plan: The plan it was started with. Another file system with the same files may be mounted on its
-                root by now. Files that differ behave as after a restore, see ``Bind``. ``Machine.record``
-                changes.
-
-        Raises:
-            EngineError: It failed, and the machine is unusable.
-        """
-        raise UnsupportedError(f"the engine of {machine.machine_id} keeps its files")
 
     @abstractmethod
     async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:

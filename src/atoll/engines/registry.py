@@ -3,34 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from atoll.engines.base import Engine
-from atoll.engines.gvisor import GvisorEngine
+from atoll.engines.gvisor import RUNSC_VERSION, GvisorEngine
 from atoll.errors import UnsupportedError
 from atoll.host import CgroupRoot, runsc_path
 
 DEFAULT_ENGINE = "gvisor"
 
 
-def _gvisor(cgroups: CgroupRoot | None) -> Engine:
-    return GvisorEngine(runsc_path(), cgroups)
+@dataclass(frozen=True, kw_only=True)
+class EngineKind:
+    """An engine of this build.
+
+    Args:
+        name: What settings and rows call it.
+        version: The version of its program in this build.
+        engine_type: Its class, which tells its capabilities.
+        find: Finds its program in this build.
+        make: Makes an engine of a program, which may be one of an earlier version, without probing it.
+    """
+
+    name: str
+    version: str
+    engine_type: type[Engine]
+    find: Callable[[], Path]
+    make: Callable[[Path, CgroupRoot | None], Engine]
 
 
-ENGINES: Mapping[str, Callable[[CgroupRoot | None], Engine]] = MappingProxyType({"gvisor": _gvisor})
+ENGINES: Mapping[str, EngineKind] = MappingProxyType(
+    {
+        "gvisor": EngineKind(
+            name="gvisor",
+            version=RUNSC_VERSION,
+            engine_type=GvisorEngine,
+            find=runsc_path,
+            make=GvisorEngine,
+        )
+    }
+)
 
 
-def make_engine(name: str, cgroups: CgroupRoot | None) -> Engine:
-    """Make the engine ``name``, without probing it.
+def engine_kind(name: str) -> EngineKind:
+    """The engine with this name.
 
     Raises:
         UnsupportedError: There is no such engine.
-        HostError: A program that it needs is missing.
     """
     try:
-        make = ENGINES[name]
+        return ENGINES[name]
     except KeyError:
         raise UnsupportedError(
             f"there is no engine {name!r}", hint=f"engines: {', '.join(sorted(ENGINES))}"
         ) from None
-    return make(cgroups)

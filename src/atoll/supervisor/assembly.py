@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from atoll.engines import DiskBudget, Prestarting, can
 from atoll.host import disk_usage, read_memory
 from atoll.supervisor.lifecycle.attachment import Attachment
 from atoll.supervisor.lifecycle.boot import Boots
@@ -27,7 +28,7 @@ from atoll.supervisor.machines.agent_client import Agents
 from atoll.supervisor.machines.enforcement import Means
 from atoll.supervisor.machines.limits import default_limits
 from atoll.supervisor.machines.prestarted import PrestartedMachines
-from atoll.supervisor.machines.running_machine import RunningMachines
+from atoll.supervisor.machines.running_machines import RunningMachines
 from atoll.supervisor.monitors.cpu_latency import LatencyMonitor
 from atoll.supervisor.monitors.history import History
 from atoll.supervisor.monitors.limits import LimitMonitor
@@ -41,6 +42,7 @@ from atoll.supervisor.state.operation_log import Operations
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.row_copies import RowCopies
+from atoll.supervisor.state.rows import Versions
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.storage.background_checksums import BackgroundChecksums
 from atoll.supervisor.storage.build_cache import BuildCache
@@ -73,17 +75,18 @@ class Rooms:
     """What the other rooms provide: ``serving`` makes it for the real host, tests make it from fakes.
 
     Args:
-        engine: Returns the engine of a version, see ``Programs``.
+        engine: Returns the engine of a machine or checkpoint, see ``engines_by_version``.
+        engine_type: The engine of new sandboxes, which tells its capabilities.
         nameserver: The name server that guests use.
         complete: Whether the kernel gives this process overlays with all features.
         engine_disks: Whether the engine keeps the disks of new sandboxes.
         shaping: Whether the kernel can limit the rate of an interface.
-        prestarted_machines: Whether the engine supports prestarted machines.
         agents: Calls guest agents; None makes the real one.
         cpu_latency: The request that idle processors stay quick to wake; None if none can be made.
     """
 
-    engine: Callable[[str], Engine]
+    engine: Callable[[Versions], Engine]
+    engine_type: type[Engine]
     programs: Programs
     images: Images
     layers: Layers
@@ -93,7 +96,6 @@ class Rooms:
     complete: bool
     engine_disks: bool = False
     shaping: bool = True
-    prestarted_machines: bool = False
     agents: Agents | None = None
     cpu_latency: CpuLatency | None = None
 
@@ -140,7 +142,10 @@ class Machines:
     def __init__(self, home: Home, settings: Settings, rooms: Rooms, state: State, storage: Storage) -> None:
         self.default_limits: Limits = default_limits(read_memory().total_bytes, disk_usage(home.path).total)
         self.means = Means(
-            cgroups=rooms.cgroups is not None, shaping=rooms.shaping, layers=not rooms.engine_disks
+            cgroups=rooms.cgroups is not None,
+            shaping=rooms.shaping,
+            layers=not rooms.engine_disks,
+            disk_budget=can(rooms.engine_type, DiskBudget),
         )
         self.agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.prestarted = PrestartedMachines(
@@ -149,7 +154,7 @@ class Machines:
             engine=rooms.engine,
             programs=rooms.programs,
             tasks=state.tasks,
-            kept=rooms.prestarted_machines and settings.pool_size > 0,
+            kept=can(rooms.engine_type, Prestarting) and settings.pool_size > 0,
         )
         self.running = RunningMachines(
             state.paths.machines,

@@ -185,6 +185,7 @@ class Copies:
             programs=rooms.programs,
             layers=rooms.layers,
             layer_gc=storage.layer_gc,
+            running_machines=machines.running,
             agents=machines.agents,
             trash=storage.trash,
             complete=rooms.complete,

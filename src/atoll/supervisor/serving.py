@@ -9,8 +9,8 @@ import resource
 import signal
 from pathlib import Path
 
-from atoll.engines import Engine, GvisorEngine
-from atoll.errors import AtollError
+from atoll.engines import Engine, OwnDisk, can, engine_kind
+from atoll.errors import AtollError, UnsupportedError
 from atoll.host import (
     DiskKind,
     Home,
@@ -19,7 +19,6 @@ from atoll.host import (
     find_holder,
     open_cpu_latency,
     replace_holder,
-    runsc_path,
 )
 from atoll.images import Images, PullSettings, Stacking, ready_base
 from atoll.network import GATEWAY_ADDRESS, REFUSED, Links, can_shape
@@ -86,14 +85,23 @@ async def _keep_holder(home: Home) -> None:
 
 
 def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool) -> Rooms:
+    kind = engine_kind(settings.engine)
+    if disks == "engine" and not can(kind.engine_type, OwnDisk):
+        raise UnsupportedError(
+            f"the engine {kind.name!r} cannot keep disks, and this host can mount no layers",
+            hint="give this user a range of subordinate ids, see `atoll doctor`, or use the engine gvisor",
+        )
     cgroups = cgroup_root(home)
-    programs = Programs(home.bin, runsc_path(), agent_path())
+    programs = Programs(
+        home.bin, kind.find(), agent_path(), engine_name=kind.name, engine_version=kind.version
+    )
 
-    def engine(program: Path) -> Engine:
-        return GvisorEngine(program, cgroups)
+    def make(name: str, program: Path) -> Engine:
+        return engine_kind(name).make(program, cgroups)
 
     return Rooms(
-        engine=engines_by_version(programs, engine),
+        engine=engines_by_version(programs, make),
+        engine_type=kind.engine_type,
         programs=programs,
         images=Images(
             home.images,
@@ -108,7 +116,6 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
         complete=complete,
         engine_disks=disks == "engine",
         shaping=can_shape(home.pins),
-        prestarted_machines=GvisorEngine.capabilities.prestarted_machines,
         cpu_latency=open_cpu_latency() if settings.cpu_latency == "auto" else None,
     )
 

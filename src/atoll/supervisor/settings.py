@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from atoll.engines import DEFAULT_ENGINE, ENGINES
 from atoll.errors import InvalidSpecError
 
 MIB = 1 << 20
@@ -44,6 +45,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             0 computes none.
         cpu_latency: ``ATOLL_CPU_LATENCY``: ``auto`` keeps idle processors quick to wake while sandboxes work,
             ``off`` asks the kernel for nothing.
+        engine: ``ATOLL_ENGINE``: the engine of new sandboxes. Others keep theirs.
         log_level: ``ATOLL_LOG``: ``debug``, ``info``, ``warning`` or ``error``.
     """
 
@@ -57,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     image_gib: float = 64
     checksum_mib_s: float = 128
     cpu_latency: str = "auto"
+    engine: str = DEFAULT_ENGINE
     log_level: str = "info"
 
     def mirrors(self) -> dict[str, list[str]]:
@@ -102,6 +105,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_IMAGE_GIB": ("image_gib", float),
     "ATOLL_CHECKSUM_MIB_S": ("checksum_mib_s", float),
     "ATOLL_CPU_LATENCY": ("cpu_latency", str),
+    "ATOLL_ENGINE": ("engine", str),
     "ATOLL_LOG": ("log_level", str),
 }
 
@@ -136,6 +140,10 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         raise InvalidSpecError(
             f"ATOLL_CHECKSUM_MIB_S is {settings.checksum_mib_s:g}",
             hint=f"give 0 or more and less than {_MOST:g}",
+        )
+    if settings.engine not in ENGINES:
+        raise InvalidSpecError(
+            f"ATOLL_ENGINE is {settings.engine!r}", hint=f"engines: {', '.join(sorted(ENGINES))}"
         )
     if settings.disk not in ("auto", "engine"):
         raise InvalidSpecError(f"ATOLL_DISK is {settings.disk!r}", hint="give auto or engine")

@@ -1,14 +1,28 @@
 """For tests of atoll and of engines: a fake engine, the engine contract, and the host's ledger."""
 
-from atoll.testing.conformance import PATIENCE_S, EngineConformance, Tick, Workshop, ticks_beyond
-from atoll.testing.fake_engine import Call, FakeEngine, FakeHost, FakeMachine, FakePrestarted
+from atoll.testing.conformance import EngineConformance
+from atoll.testing.fake_engine import (
+    CAPABILITIES,
+    Call,
+    FakeCoreEngine,
+    FakeCoreMachine,
+    FakeEngine,
+    FakeHost,
+    FakeMachine,
+    FakePrestarted,
+    fake_engine,
+)
 from atoll.testing.ledger import Ledger, group_roots, take_ledger
 from atoll.testing.prestarted_conformance import PrestartedConformance
+from atoll.testing.workshop import PATIENCE_S, Tick, Workshop, claimed, ticks_beyond
 
 __all__ = [
+    "CAPABILITIES",
     "PATIENCE_S",
     "Call",
     "EngineConformance",
+    "FakeCoreEngine",
+    "FakeCoreMachine",
     "FakeEngine",
     "FakeHost",
     "FakeMachine",
@@ -17,6 +31,8 @@ __all__ = [
     "PrestartedConformance",
     "Tick",
     "Workshop",
+    "claimed",
+    "fake_engine",
     "group_roots",
     "take_ledger",
     "ticks_beyond",

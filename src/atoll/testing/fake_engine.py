@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 
 from atoll.engines import (
-    Capabilities,
+    AdjustableLimits,
+    DetachableFiles,
+    DiskBudget,
     DiskGrowth,
     Engine,
+    LazyMemory,
     Machine,
     MachinePlan,
     MachineStats,
+    MemoryReadings,
     PrestartedMachine,
+    Prestarting,
     PrestartPlan,
     Uplink,
 )
@@ -39,7 +45,7 @@ class FakeHost:
     """
 
     def __init__(self) -> None:
-        self.machines: dict[str, FakeMachine] = {}
+        self.machines: dict[str, FakeCoreMachine] = {}
         self.prestarted_machines: dict[str, FakePrestarted] = {}
         self.calls: list[Call] = []
         self._failures: dict[str, list[BaseException]] = {}
@@ -66,33 +72,7 @@ class FakeHost:
             raise failures.pop(0)
 
 
-class FakeDisk(Machine):
-    """A machine without processes that records what it is told about its disk."""
-
-    growth: DiskGrowth | None = None
-    event_fd: int | None = None
-
-    async def mark_disk(self) -> None:
-        """See ``Machine.mark_disk``."""
-        await self._used("mark_disk")
-
-    async def watch_disk(self, event_fd: int) -> bool:
-        """See ``Machine.watch_disk``."""
-        self.event_fd = event_fd
-        return True
-
-    async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
-        """See ``Machine.limit_growth``."""
-        await self._used("limit_growth")
-        self.growth = growth
-        if event_fd is not None:
-            self.event_fd = event_fd
-
-    async def _used(self, method: str) -> None:
-        raise NotImplementedError
-
-
-class FakeMachine(FakeDisk):
+class FakeCoreMachine(Machine):
     """A guest that is only a word of memory. ``memory`` goes into a checkpoint and is restored from it.
 
     With ``doomed`` its agent was killed while the guest was frozen: the guest ends as soon as it continues.
@@ -104,13 +84,10 @@ class FakeMachine(FakeDisk):
         self.memory = memory
         self.paused = False
         self.detached = False
-        self.reserved = False
         self.alive = True
         self.doomed = False
         self.limits = plan.limits
         self.keep_free_percent = plan.keep_free_percent
-        self.memory_used_bytes: int | None = None
-        self.hit_memory = False
         self._host = host
         self._ended = asyncio.Event()
 
@@ -121,52 +98,28 @@ class FakeMachine(FakeDisk):
 
     async def pause(self, *, within_s: float | None = None) -> None:
         """See ``Machine.pause``."""
-        await self._used("pause")
+        await self.used("pause")
         self.paused = True
 
     async def resume(self) -> None:
         """See ``Machine.resume``."""
-        await self._used("resume")
+        await self.used("resume")
         assert not self.detached, "its files are gone"
         self.paused = False
         if self.doomed:
             self.crash()
 
-    async def checkpoint(self, into: Path, *, durable: bool = False, late: bool = False) -> None:
+    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
         """See ``Machine.checkpoint``."""
-        await self._used("checkpoint")
+        await self.used("checkpoint")
         (into / CHECKPOINT_FILE).write_bytes(msgspec.json.encode(self.memory))
-
-    async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
-        """See ``Machine.prepare``."""
-        await self._used("reserve" if room else "prepare")
-        self.reserved = room is not None
-
-    async def written(self, *, restorable: bool = False) -> bool:
-        """See ``Machine.written``."""
-        early = restorable and self.reserved
-        await self._used("restorable" if early else "written")
-        return not early
 
     async def stats(self) -> MachineStats:
         """See ``Machine.stats``."""
-        await self._used("stats")
+        await self.used("stats")
         limit_mib = self.limits.memory_mib
         limit_bytes = None if limit_mib is None else limit_mib << 20
         return MachineStats(memory_bytes=1 << 20, memory_limit_bytes=limit_bytes, cpu_s=0.5)
-
-    async def limit(self, limits: Limits, *, keep_free_percent: int = 0) -> None:
-        """See ``Machine.limit``."""
-        await self._used("limit")
-        self.limits, self.keep_free_percent = limits, keep_free_percent
-
-    def memory_bytes(self) -> int | None:
-        """See ``Machine.memory_bytes``."""
-        return self.memory_used_bytes
-
-    def hit_memory_limit(self) -> bool:
-        """See ``Machine.hit_memory_limit``."""
-        return self.hit_memory
 
     async def wait(self) -> None:
         """See ``Machine.wait``."""
@@ -182,10 +135,75 @@ class FakeMachine(FakeDisk):
         """See ``Machine.record``."""
         return msgspec.json.encode(self.machine_id)
 
-    async def _used(self, method: str) -> None:
+    async def used(self, method: str) -> None:
+        """Note a call that needs a living machine."""
         await self._host.note(method, self.machine_id)
         if not self.alive:
             raise EngineError(f"{method} failed, the machine {self.machine_id} is dead")
+
+
+class _LazyMemory(FakeCoreMachine):
+    reserved = False
+
+    async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
+        """See ``LazyMemory.prepare``."""
+        await self.used("reserve" if room else "prepare")
+        self.reserved = room is not None
+
+    async def checkpoint_late(self, into: Path) -> None:
+        """See ``LazyMemory.checkpoint_late``."""
+        await self.checkpoint(into)
+
+    async def written(self, *, restorable: bool = False) -> bool:
+        """See ``LazyMemory.written``."""
+        early = restorable and self.reserved
+        await self.used("restorable" if early else "written")
+        return not early
+
+
+class _AdjustableLimits(FakeCoreMachine):
+    async def limit(self, limits: Limits, *, keep_free_percent: int = 0) -> None:
+        """See ``AdjustableLimits.limit``."""
+        await self.used("limit")
+        self.limits, self.keep_free_percent = limits, keep_free_percent
+
+
+class _DiskBudget(FakeCoreMachine):
+    growth: DiskGrowth | None = None
+    event_fd: int | None = None
+
+    async def mark_disk(self) -> None:
+        """See ``DiskBudget.mark_disk``."""
+        await self.used("mark_disk")
+
+    async def watch_disk(self, event_fd: int) -> bool:
+        """See ``DiskBudget.watch_disk``."""
+        self.event_fd = event_fd
+        return True
+
+    async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
+        """See ``DiskBudget.limit_growth``."""
+        await self.used("limit_growth")
+        self.growth = growth
+        if event_fd is not None:
+            self.event_fd = event_fd
+
+
+class _MemoryReadings(FakeCoreMachine):
+    memory_used_bytes: int | None = None
+    hit_memory = False
+
+    def memory_bytes(self) -> int | None:
+        """See ``MemoryReadings.memory_bytes``."""
+        return self.memory_used_bytes
+
+    def hit_memory_limit(self) -> bool:
+        """See ``MemoryReadings.hit_memory_limit``."""
+        return self.hit_memory
+
+
+class FakeMachine(_LazyMemory, _AdjustableLimits, _DiskBudget, _MemoryReadings):
+    """A fake machine with all capabilities of machines."""
 
 
 class FakePrestarted(PrestartedMachine):
@@ -203,17 +221,17 @@ class FakePrestarted(PrestartedMachine):
         self._host.prestarted_machines.pop(self.machine_id, None)
 
 
-class FakeEngine(Engine):
-    """Starts fake machines. ``host.calls`` has the calls so far, ``host.machines`` the running machines.
+class FakeCoreEngine(Engine):
+    """Starts fake machines without any capability. ``fake_engine`` makes engines with some.
+
+    ``host.calls`` has the calls so far, ``host.machines`` the running machines.
 
     Args:
         host: Shared with another engine; None makes a new one.
     """
 
     name: ClassVar[str] = "fake"
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        pause=True, checkpoint=True, live_checkpoint=True, prestarted_machines=True
-    )
+    machine_type: ClassVar[type[FakeCoreMachine]] = FakeCoreMachine
     version = "fake-1"
 
     def __init__(self, host: FakeHost | None = None) -> None:
@@ -223,17 +241,35 @@ class FakeEngine(Engine):
         """See ``Engine.probe``."""
         await self.host.note("probe", "")
 
-    async def start(self, plan: MachinePlan) -> FakeMachine:
+    async def start(self, plan: MachinePlan) -> FakeCoreMachine:
         """See ``Engine.start``."""
         await self.host.note("start", plan.machine_id)
         if plan.machine_id in self.host.machines:
             raise EngineError(f"a machine {plan.machine_id} runs already")
-        machine = FakeMachine(self.host, plan, _memory(plan))
+        machine = self.machine_type(self.host, plan, _memory(plan))
         self.host.machines[plan.machine_id] = machine
         return machine
 
+    async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
+        """See ``Engine.started``."""
+        await self.host.note("started", machine_id)
+        machine = self.host.machines.get(machine_id)
+        return None if machine is None or not machine.alive else machine.record()
+
+    async def adopt(self, record: bytes) -> FakeCoreMachine | None:
+        """See ``Engine.adopt``."""
+        machine_id = msgspec.json.decode(record, type=str)
+        await self.host.note("adopt", machine_id)
+        machine = self.host.machines.get(machine_id)
+        if machine is not None and not machine.alive:
+            del self.host.machines[machine_id]
+            return None
+        return machine
+
+
+class _Prestarting(FakeCoreEngine):
     async def prestart(self, plan: PrestartPlan) -> FakePrestarted:
-        """See ``Engine.prestart``."""
+        """See ``Prestarting.prestart``."""
         await self.host.note("prestart", plan.machine_id)
         prestarted = FakePrestarted(self.host, plan)
         self.host.prestarted_machines[plan.machine_id] = prestarted
@@ -241,8 +277,8 @@ class FakeEngine(Engine):
 
     async def restore(
         self, prestarted: PrestartedMachine, plan: MachinePlan, uplink: Uplink | None
-    ) -> FakeMachine | None:
-        """See ``Engine.restore``."""
+    ) -> FakeCoreMachine | None:
+        """See ``Prestarting.restore``."""
         await self.host.note("restore", plan.machine_id)
         assert self.host.prestarted_machines.pop(plan.machine_id) is prestarted
         assert isinstance(prestarted, FakePrestarted)
@@ -256,34 +292,48 @@ class FakeEngine(Engine):
         assert (own.limits.memory_mib, own.limits.vcpus) == (plan.limits.memory_mib, plan.limits.vcpus)
         return None if prestarted.lost else await self.start(plan)
 
-    async def started(self, machine_id: str, state_dir: Path, limits: Limits) -> bytes | None:
-        """See ``Engine.started``."""
-        await self.host.note("started", machine_id)
-        machine = self.host.machines.get(machine_id)
-        return None if machine is None or not machine.alive else machine.record()
 
+class _DetachableFiles(FakeCoreEngine):
     async def detach_files(self, machine: Machine) -> None:
-        """See ``Engine.detach_files``."""
+        """See ``DetachableFiles.detach_files``."""
         await self.host.note("detach_files", machine.machine_id)
-        assert isinstance(machine, FakeMachine)
+        assert isinstance(machine, FakeCoreMachine)
         assert machine.paused, "it could still use its files"
         machine.detached = True
 
     async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
-        """See ``Engine.attach_files``."""
+        """See ``DetachableFiles.attach_files``."""
         await self.host.note("attach_files", machine.machine_id)
-        assert isinstance(machine, FakeMachine)
+        assert isinstance(machine, FakeCoreMachine)
         machine.detached = False
 
-    async def adopt(self, record: bytes) -> FakeMachine | None:
-        """See ``Engine.adopt``."""
-        machine_id = msgspec.json.decode(record, type=str)
-        await self.host.note("adopt", machine_id)
-        machine = self.host.machines.get(machine_id)
-        if machine is not None and not machine.alive:
-            del self.host.machines[machine_id]
-            return None
-        return machine
+
+class FakeEngine(_Prestarting, _DetachableFiles):
+    """A fake engine with all capabilities but ``OwnDisk``."""
+
+    machine_type = FakeMachine
+
+
+_OF_ENGINES: dict[type, type[FakeCoreEngine]] = {
+    Prestarting: _Prestarting,
+    DetachableFiles: _DetachableFiles,
+}
+_OF_MACHINES: dict[type, type[FakeCoreMachine]] = {
+    LazyMemory: _LazyMemory,
+    AdjustableLimits: _AdjustableLimits,
+    DiskBudget: _DiskBudget,
+    MemoryReadings: _MemoryReadings,
+}
+CAPABILITIES = frozenset({*_OF_ENGINES, *_OF_MACHINES})
+
+
+def fake_engine(capabilities: Collection[type]) -> type[FakeCoreEngine]:
+    """The type of a fake engine that has just these capabilities, of ``CAPABILITIES``."""
+    machines = [kind for capability, kind in _OF_MACHINES.items() if capability in capabilities]
+    engines = [kind for capability, kind in _OF_ENGINES.items() if capability in capabilities]
+    some = type("FakeSomeMachine", (*machines, FakeCoreMachine), {})
+    machine_type = FakeMachine if len(machines) == len(_OF_MACHINES) else some
+    return type("FakeSomeEngine", (*engines, FakeCoreEngine), {"machine_type": machine_type})
 
 
 def _memory(plan: MachinePlan) -> str:

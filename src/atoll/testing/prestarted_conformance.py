@@ -11,9 +11,16 @@ from typing import NamedTuple, Protocol
 import msgspec
 import pytest
 
-from atoll.engines import Engine, Machine, MachinePlan, PrestartedMachine, PrestartPlan
+from atoll.engines import (
+    DetachableFiles,
+    Machine,
+    MachinePlan,
+    PrestartedMachine,
+    Prestarting,
+    PrestartPlan,
+)
 from atoll.errors import EngineError
-from atoll.testing.conformance import PATIENCE_S, Workshop, ticks_beyond
+from atoll.testing.workshop import PATIENCE_S, Workshop, claimed, ticks_beyond
 
 
 class PrestartWorkshop(Workshop, Protocol):
@@ -38,15 +45,18 @@ class _Asleep(NamedTuple):
 
 
 class PrestartedConformance:
-    """Tests of prestarted machines. Inherit it and provide the fixture ``workshop``."""
+    """Tests of ``Prestarting``. Inherit it and provide the fixture ``workshop``."""
 
     def test_a_guest_goes_on_in_a_prestarted_machine_under_its_own_name(
         self, workshop: PrestartWorkshop
     ) -> None:
+        claimed(workshop, Prestarting)
+
         async def test() -> None:
             before = workshop.ledger()
             asleep = await _asleep(workshop)
             engine = workshop.engine()
+            assert isinstance(engine, Prestarting)
             # Two at once, because each has its own disk.
             plans = []
             for name in ("m2", "m3"):
@@ -63,10 +73,13 @@ class PrestartedConformance:
         workshop.run(test)
 
     def test_a_prestarted_machine_that_nobody_took_leaves_nothing(self, workshop: PrestartWorkshop) -> None:
+        claimed(workshop, Prestarting)
+
         async def test() -> None:
             asleep = await _asleep(workshop)
             before = workshop.ledger()
             engine = workshop.engine()
+            assert isinstance(engine, Prestarting)
             prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
             # Its owner may die before it says what to restore: then it is not a machine.
             assert await engine.started("m2", plan.state_dir, plan.limits) is None
@@ -79,10 +92,13 @@ class PrestartedConformance:
     def test_a_prestarted_machine_that_has_ended_is_none_and_the_guest_can_be_started_without(
         self, workshop: PrestartWorkshop
     ) -> None:
+        claimed(workshop, Prestarting)
+
         async def test() -> None:
             asleep = await _asleep(workshop)
             before = workshop.ledger()
             engine = workshop.engine()
+            assert isinstance(engine, Prestarting)
             prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
             workshop.end_a_process_of(prestarted)
             assert await engine.restore(prestarted, plan, None) is None
@@ -97,10 +113,13 @@ class PrestartedConformance:
     def test_a_memory_that_cannot_be_restored_is_an_error_and_leaves_nothing(
         self, workshop: PrestartWorkshop
     ) -> None:
+        claimed(workshop, Prestarting)
+
         async def test() -> None:
             asleep = await _asleep(workshop)
             before = workshop.ledger()
             engine = workshop.engine()
+            assert isinstance(engine, Prestarting)
             prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
             for file in asleep.memory.iterdir():
                 file.write_bytes(b"rubbish")
@@ -114,10 +133,13 @@ class PrestartedConformance:
     def test_cancelling_a_prestarted_machine_and_its_use_leaves_nothing(
         self, workshop: PrestartWorkshop
     ) -> None:
+        claimed(workshop, Prestarting)
+
         async def test() -> None:
             asleep = await _asleep(workshop)
             before = workshop.ledger()
             engine = workshop.engine()
+            assert isinstance(engine, Prestarting)
             for number, delay_s in enumerate((0, 0.01, 0.03)):
                 plan = workshop.prestarted_plan(f"c{number}", asleep.plan)
                 making = asyncio.ensure_future(engine.prestart(plan))
@@ -142,19 +164,23 @@ class PrestartedConformance:
         workshop.run(test)
 
     def test_what_was_prestarted_is_a_machine_like_any_other(self, workshop: PrestartWorkshop) -> None:
+        claimed(workshop, Prestarting)
+
         async def test() -> None:
             before = workshop.ledger()
             asleep = await _asleep(workshop)
             engine = workshop.engine()
+            assert isinstance(engine, Prestarting)
             prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
             machine = await _restored(engine, prestarted, plan)
             await ticks_beyond(workshop, plan, asleep.counted)
             await machine.pause()
-            await engine.detach_files(machine)
-            same = workshop.plan("unused", like=plan)
-            plan.rootfs.rename(workshop.directory() / "old")
-            same.rootfs.rename(plan.rootfs)
-            await engine.attach_files(machine, plan)
+            if isinstance(engine, DetachableFiles):
+                await engine.detach_files(machine)
+                same = workshop.plan("unused", like=plan)
+                plan.rootfs.rename(workshop.directory() / "old")
+                same.rootfs.rename(plan.rootfs)
+                await engine.attach_files(machine, plan)
             into = workshop.directory()
             await machine.checkpoint(into)
             await machine.resume()
@@ -183,7 +209,7 @@ async def _asleep(workshop: Workshop) -> _Asleep:
 
 
 async def _prestarted(
-    workshop: PrestartWorkshop, engine: Engine, machine_id: str, asleep: _Asleep
+    workshop: PrestartWorkshop, engine: Prestarting, machine_id: str, asleep: _Asleep
 ) -> tuple[PrestartedMachine, MachinePlan]:
     """Make a prestarted machine, and the plan that restores the guest in it."""
     prestarted_plan = workshop.prestarted_plan(machine_id, asleep.plan)
@@ -196,7 +222,7 @@ async def _prestarted(
     return prestarted, plan
 
 
-async def _restored(engine: Engine, prestarted: PrestartedMachine, plan: MachinePlan) -> Machine:
+async def _restored(engine: Prestarting, prestarted: PrestartedMachine, plan: MachinePlan) -> Machine:
     machine = await engine.restore(prestarted, plan, None)
     assert machine is not None
     return machine

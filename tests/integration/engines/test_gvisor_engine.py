@@ -244,11 +244,11 @@ def test_a_full_disk_fails_what_of_a_checkpoint_is_written_late_and_the_next_one
         # Room for the state and what is shared, not for the private memory of the guest.
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", small], check=True)
         with pytest.raises(NoSpaceError):
-            await machine.checkpoint(small, late=True)
+            await machine.checkpoint_late(small)
             await machine.written()
         await ticks_beyond(workshop, plan, workshop.ticks(plan)[-1].number)
         for late in (False, True):
-            await machine.checkpoint(workshop.directory() if not late else into, late=late)
+            await (machine.checkpoint_late(into) if late else machine.checkpoint(workshop.directory()))
             await machine.written()
         await machine.kill()
 
@@ -270,12 +270,12 @@ def test_a_checkpoint_in_memory_is_no_memory_of_its_guest(workshop: GvisorWorksh
             await machine.prepare(into, room=small)
         # Nothing of what failed is met by the next one.
         plain = workshop.directory()
-        await machine.checkpoint(plain, late=True)
+        await machine.checkpoint_late(plain)
         await machine.written()
         assert (plain / "pages.img").stat().st_size > 20 << 20
         used = (await machine.stats()).memory_bytes
         await machine.prepare(into, room=room)
-        await machine.checkpoint(into, late=True)
+        await machine.checkpoint_late(into)
         assert not await machine.written(restorable=True)
         early_plan = msgspec.structs.replace(
             workshop.plan("m2", like=plan),
@@ -322,7 +322,7 @@ def test_a_copy_waits_for_memory_that_outgrows_the_room_taken_for_it(workshop: G
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "none", room], check=True)
             with patch.object(machine_module, "reserve", lambda path, _: reserve(path, 1 << 20)):
                 await machine.prepare(into, room=room)
-            await machine.checkpoint(into, late=True)
+            await machine.checkpoint_late(into)
             assert not await machine.written(restorable=True)
             os.kill(writer, signal.SIGSTOP)
             there = (into / "pages.img").stat().st_size

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.engines import make_engine
+from atoll.engines import engine_kind
 from atoll.engines.gvisor.engine import _processes
 from atoll.engines.gvisor.launch import Bounds, last_words, launch
 from atoll.engines.gvisor.places import Places
@@ -58,7 +58,7 @@ def test_a_text_that_is_no_record_is_refused() -> None:
 
 def test_an_unknown_engine_is_refused_with_the_names_of_the_known() -> None:
     with pytest.raises(UnsupportedError, match="gvisor"):
-        make_engine("warp", None)
+        engine_kind("warp")
 
 
 def test_a_machine_that_ends_at_once_leaves_no_descriptor_open(tmp_path: Path) -> None:

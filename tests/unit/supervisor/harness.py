@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
+from atoll.engines import Prestarting
 from atoll.host import Home, remove_tree
 from atoll.supervisor.assembly import Rooms
 from atoll.supervisor.routes import make_api
@@ -22,7 +23,7 @@ from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.programs import Programs
 from atoll.supervisor.system import System
-from atoll.testing import FakeEngine, FakeHost, FakeMachine
+from atoll.testing import CAPABILITIES, FakeEngine, FakeHost, FakeMachine, fake_engine
 from tests.unit.supervisor.fakes import FakeAgents, FakeImages, FakeLayers, FakeLinks
 
 PATIENCE_S = 60
@@ -44,7 +45,7 @@ class Harness:
         self, path: Path, settings: Settings, *, complete: bool = False, prestarted_machines: bool = False
     ) -> None:
         self.complete = complete
-        self.prestarted_machines = prestarted_machines
+        self.engine_type = FakeEngine if prestarted_machines else fake_engine(CAPABILITIES - {Prestarting})
         self.home = Home(path)
         self.home.make()
         self.settings = settings
@@ -61,7 +62,8 @@ class Harness:
 
     async def start(self) -> None:
         rooms = Rooms(
-            engine=lambda _: FakeEngine(self.host),
+            engine=lambda _: self.engine_type(self.host),
+            engine_type=self.engine_type,
             programs=Programs(self.home.bin, self.home.path / "runsc", self.home.path / "atoll-agent"),
             images=cast(Any, self.images),
             layers=cast(Any, self.layers),
@@ -69,7 +71,6 @@ class Harness:
             cgroups=None,
             nameserver="192.0.2.53",
             complete=self.complete,
-            prestarted_machines=self.prestarted_machines,
             agents=cast(Any, self.agents),
         )
         self.system = System(

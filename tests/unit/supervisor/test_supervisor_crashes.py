@@ -46,7 +46,7 @@ def test_a_supervisor_that_dies_in_a_suspend_leaves_it_running_or_asleep_with_it
             patch("atoll.supervisor.lifecycle.suspend.Suspends._undo", _nothing),
             patch("atoll.supervisor.state.operation_log.Operations._forget", _nothing),
             patch.object(system.registry, "change", _die) if step == "change" else contextlib.nullcontext(),
-            patch("atoll.supervisor.machines.running_machine.RunningMachines.write_checksums", _nothing),
+            patch("atoll.supervisor.machines.running_machines.RunningMachines.write_checksums", _nothing),
             dies,
         ):
             await system.suspends.suspend(sandbox)
@@ -171,7 +171,7 @@ async def _cut_a_waking_short(harness: Harness, made: dict[str, str]) -> None:
     await harness.asleep(made)
     system = harness.system
     with (
-        patch("atoll.supervisor.machines.running_machine.RunningMachines.end", _nothing),
+        patch("atoll.supervisor.machines.running_machines.RunningMachines.end", _nothing),
         patch("atoll.supervisor.lifecycle.restore.Restores._put_back", _nothing),
         patch("atoll.supervisor.state.operation_log.Operations._forget", _nothing),
         patch("atoll.supervisor.lifecycle.attachment.Attachment.take_up", _die),

@@ -126,7 +126,7 @@ def test_a_disk_with_the_default_limit_is_measured_only_when_its_kernel_asks(tmp
     running: Any = SimpleNamespace(
         machine=Machine(), disk=tmp_path, gone=gone, leaving=False, limits_changed=asyncio.Event()
     )
-    watch = DiskMonitor(running, layers, lambda: Limits(disk_mib=20_480), lambda: True)
+    watch = DiskMonitor(running, running.machine, layers, lambda: Limits(disk_mib=20_480), lambda: True)
     asyncio.run(asyncio.wait_for(watch.run(), 60))
     assert done == ["watched", "marked", "15 GiB left, event given: False"]
 
@@ -192,7 +192,11 @@ def test_a_disk_that_could_not_be_measured_is_measured_again(monkeypatch: pytest
     running: Any = SimpleNamespace(
         machine=Machine(), disk=Path(), gone=gone, leaving=False, limits_changed=asyncio.Event()
     )
-    asyncio.run(DiskMonitor(running, cast(Any, SimpleNamespace(use=use)), lambda: Limits(disk_mib=1)).run())
+    asyncio.run(
+        DiskMonitor(
+            running, running.machine, cast(Any, SimpleNamespace(use=use)), lambda: Limits(disk_mib=1)
+        ).run()
+    )
     ((growth, event_fd),) = told
     assert growth == DiskGrowth(size_bytes=1 << 20, files=1 << 60)
     assert event_fd is not None
@@ -221,7 +225,11 @@ def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_agai
     running: Any = SimpleNamespace(machine=Machine(), disk=Path(), gone=asyncio.Event(), leaving=False)
     running.gone.set()
     monkeypatch.setattr(cast(Any, diskwatch).asyncio, "sleep", paused)
-    asyncio.run(DiskMonitor(running, cast(Any, SimpleNamespace(use=use)), lambda: Limits(disk_mib=1)).run())
+    asyncio.run(
+        DiskMonitor(
+            running, running.machine, cast(Any, SimpleNamespace(use=use)), lambda: Limits(disk_mib=1)
+        ).run()
+    )
     assert [pause < 1 for pause in pauses] == [True]
 
 
@@ -236,7 +244,9 @@ def test_a_busy_host_does_not_make_a_guest_wait_for_its_disk_to_be_measured_agai
 def test_the_reason_of_a_crash_names_the_memory_limit_that_was_reached(
     limits: Limits, hit: bool, said: str
 ) -> None:
-    running: Any = SimpleNamespace(reason=None, machine=SimpleNamespace(hit_memory_limit=lambda: hit))
+    running: Any = SimpleNamespace(
+        reason=None, machine=SimpleNamespace(hit_memory_limit=lambda: hit, memory_bytes=lambda: 0)
+    )
     assert said in crash_reason(cast(Any, SimpleNamespace(limits=limits)), running)
     running.reason = "somebody knows better"
     assert crash_reason(cast(Any, SimpleNamespace(limits=limits)), running) == "somebody knows better"

@@ -251,14 +251,14 @@ def test_programs_are_kept_by_content_and_old_ones_while_needed(tmp_path: Path) 
     engine.write_text("engine 22")
     second = programs.keep()
     assert first.agent == second.agent
-    assert programs.engine_path(first.engine).read_text() == "engine 1"
-    assert programs.engine_path(second.engine).read_text() == "engine 22"
+    assert programs.engine_path(first).read_text() == "engine 1"
+    assert programs.engine_path(second).read_text() == "engine 22"
     assert programs.unneeded({first}) == []
     assert [path.name for path in programs.unneeded(set())] == [first.engine]
     assert Programs(tmp_path / "bin", engine, agent).keep() == second
-    programs.engine_path(second.engine).write_bytes(b"")  # after a power cut
+    programs.engine_path(second).write_bytes(b"")  # after a power cut
     assert Programs(tmp_path / "bin", engine, agent).keep() == second
-    assert programs.engine_path(second.engine).read_text() == "engine 22"
+    assert programs.engine_path(second).read_text() == "engine 22"
 
 
 def test_each_rollback_has_a_disk_of_its_own() -> None:

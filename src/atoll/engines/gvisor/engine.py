@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import msgspec
 
 from atoll.engines.base import (
-    Capabilities,
     Engine,
     Machine,
     MachineEndedError,
@@ -24,6 +23,7 @@ from atoll.engines.base import (
     PrestartPlan,
     Uplink,
 )
+from atoll.engines.capabilities import OwnDisk
 from atoll.engines.gvisor.control import ControlSocket
 from atoll.engines.gvisor.launch import START_TIMEOUT_S, Bounds, launch
 from atoll.engines.gvisor.limiting import limit_guest
@@ -32,7 +32,7 @@ from atoll.engines.gvisor.pausing import PausingControl
 from atoll.engines.gvisor.places import Places, open_directory
 from atoll.engines.gvisor.prestarted import GvisorPrestarted, PrestartedLostError, has_guest, mount_root
 from atoll.engines.gvisor.processes import HostProcess, end_processes_of, pids_of, wait_for_start
-from atoll.engines.gvisor.record import decode_record
+from atoll.engines.gvisor.record import decode_record, record_of
 from atoll.engines.gvisor.spec import bundle_spec, place_of, prestarted_spec
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, Mounts, run_program, to_the_end
@@ -52,7 +52,7 @@ _NOTICED_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-class GvisorEngine(Engine):
+class GvisorEngine(Engine, OwnDisk):
     """Runs machines with ``runsc``, as root of the host or as uid 0 of atoll's own user namespace.
 
     Args:
@@ -62,9 +62,7 @@ class GvisorEngine(Engine):
     """
 
     name: ClassVar[str] = "gvisor"
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        pause=True, checkpoint=True, live_checkpoint=True, own_disk=True, prestarted_machines=True
-    )
+    machine_type: ClassVar[type[Machine]] = GvisorMachine
     version = RUNSC_VERSION
 
     def __init__(self, runsc: Path, cgroups: CgroupRoot | None) -> None:
@@ -86,7 +84,7 @@ class GvisorEngine(Engine):
                 hint="install atoll again; it brings its own runsc",
             )
 
-    async def start(self, plan: MachinePlan) -> Machine:
+    async def start(self, plan: MachinePlan) -> GvisorMachine:
         """See ``Engine.start``."""
         cgroup = self._make_cgroup(plan)
         try:
@@ -131,7 +129,7 @@ class GvisorEngine(Engine):
             await launch(argv, places, (root,), Bounds(plan.limits, cgroup))
 
     async def prestart(self, plan: PrestartPlan) -> PrestartedMachine:
-        """See ``Engine.prestart``."""
+        """See ``Prestarting.prestart``."""
         cgroup = self._make_cgroup(plan)
         try:
             plan.place.mkdir(mode=0o755)
@@ -148,7 +146,7 @@ class GvisorEngine(Engine):
     async def restore(
         self, prestarted: PrestartedMachine, plan: MachinePlan, uplink: Uplink | None
     ) -> Machine | None:
-        """See ``Engine.restore``."""
+        """See ``Prestarting.restore``."""
         assert isinstance(prestarted, GvisorPrestarted), (
             "prestarted machines belong to the engine that has made them"
         )
@@ -184,27 +182,28 @@ class GvisorEngine(Engine):
             await wait_for_start(places.bundle)
         place = place_of(places.config)
         sentry, gofer = _processes(machine_id, places)
-        machine = GvisorMachine(machine_id, state_dir, HostParts(sentry, gofer, None, limits), place)
         try:
             # These pids may belong to other processes by now.
             if not {sentry.pid, gofer.pid} <= await asyncio.to_thread(pids_of, places.bundle):
                 return None
             control = PausingControl(places.control_socket(machine_id), self._find_cgroup(machine_id))
             await limit_guest(control, limits, None)
-            return machine.record() if await has_guest(control, machine_id) else None
+            if not await has_guest(control, machine_id):
+                return None
+            return record_of(machine_id, state_dir, sentry, gofer, limits, place)
         finally:
             sentry.close()
             gofer.close()
 
     async def detach_files(self, machine: Machine) -> None:
-        """See ``Engine.detach_files``."""
+        """See ``DetachableFiles.detach_files``."""
         assert isinstance(machine, GvisorMachine), "machines belong to the engine that has started them"
         await machine.files.detach()
         if machine.place is not None:
             await asyncio.to_thread(Mounts.detach, machine.place)
 
     async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
-        """See ``Engine.attach_files``."""
+        """See ``DetachableFiles.attach_files``."""
         assert isinstance(machine, GvisorMachine), "machines belong to the engine that has started them"
         gofer: HostProcess | None = None
         places = Places(plan.state_dir)

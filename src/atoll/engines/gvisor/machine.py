@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from atoll.engines.base import DiskGrowth, Machine, MachineStats
+from atoll.engines.base import Machine, MachineStats
 from atoll.engines.gvisor.checkpoint_files import NAMES, CheckpointFiles, give_back_rest, open_new, reserve
+from atoll.engines.gvisor.disk_budget import GvisorDiskBudget
 from atoll.engines.gvisor.files import Files
 from atoll.engines.gvisor.launch import is_full
-from atoll.engines.gvisor.limiting import limit_growth, limit_guest, watch_disk
+from atoll.engines.gvisor.limiting import limit_guest
 from atoll.engines.gvisor.pausing import PausingControl
 from atoll.engines.gvisor.places import Places
 from atoll.engines.gvisor.processes import (
@@ -22,7 +23,7 @@ from atoll.engines.gvisor.processes import (
     end_processes_of,
     kill_descendants,
 )
-from atoll.engines.gvisor.record import MachineRecord
+from atoll.engines.gvisor.record import record_of
 from atoll.engines.gvisor.usage import (
     Usage,
     fits_twice,
@@ -50,7 +51,7 @@ class HostParts(NamedTuple):
     limits: Limits
 
 
-class GvisorMachine(Machine):
+class GvisorMachine(GvisorDiskBudget, Machine):
     """One guest in gVisor; see ``Machine``.
 
     Args:
@@ -79,13 +80,18 @@ class GvisorMachine(Machine):
         """See ``Machine.resume``."""
         await self._control.resume()
 
-    async def checkpoint(self, into: Path, *, durable: bool = False, late: bool = False) -> None:
+    async def checkpoint(self, into: Path, *, durable: bool = False) -> None:
         """See ``Machine.checkpoint``."""
-        self._late = late and not durable and await asyncio.to_thread(self._may_be_copied)
+        self._late = False
         await to_the_end(self._checkpoint(into, durable=durable))
 
+    async def checkpoint_late(self, into: Path) -> None:
+        """See ``LazyMemory.checkpoint_late``."""
+        self._late = await asyncio.to_thread(self._may_be_copied)
+        await to_the_end(self._checkpoint(into, durable=False))
+
     async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
-        """See ``Machine.prepare``."""
+        """See ``LazyMemory.prepare``."""
         # A pause would otherwise wait for the pages of a checkpoint that is no longer needed.
         with contextlib.suppress(EngineError):
             await self._control.call("containerManager.WaitPages", timeout_s=CHECKPOINT_TIMEOUT_S)
@@ -108,7 +114,7 @@ class GvisorMachine(Machine):
             os.close(pages)
 
     async def written(self, *, restorable: bool = False) -> bool:
-        """See ``Machine.written``."""
+        """See ``LazyMemory.written``."""
         # A reader of a growing file must know its final length.
         if restorable and self._late and self._reserved is not None:
             await self._wait("containerManager.WaitMetadata")
@@ -201,7 +207,7 @@ class GvisorMachine(Machine):
         return [process for process in (self._sentry, self.files.gofer) if process]
 
     async def limit(self, limits: Limits, *, keep_free_percent: int = 0) -> None:
-        """See ``Machine.limit``."""
+        """See ``AdjustableLimits.limit``."""
         cgroup, old = self.cgroup, self._limits
         if cgroup is None and limits.vcpus != old.vcpus:
             raise UnsupportedError(
@@ -219,24 +225,12 @@ class GvisorMachine(Machine):
                 ) from None
         self._limits = limits
 
-    async def mark_disk(self) -> None:
-        """See ``Machine.mark_disk``."""
-        await self._control.call("containerManager.MarkDisk")
-
-    async def watch_disk(self, event_fd: int) -> bool:
-        """See ``Machine.watch_disk``."""
-        return await watch_disk(self._control, event_fd)
-
-    async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
-        """See ``Machine.limit_growth``."""
-        await limit_growth(self._control, growth, event_fd)
-
     def memory_bytes(self) -> int | None:
-        """See ``Machine.memory_bytes``."""
+        """See ``MemoryReadings.memory_bytes``."""
         return None if self._sentry is None else guest_memory_bytes(self._sentry.pid)
 
     def hit_memory_limit(self) -> bool:
-        """See ``Machine.hit_memory_limit``."""
+        """See ``MemoryReadings.hit_memory_limit``."""
         return self.cgroup is not None and self.cgroup.oom_kills() > 0
 
     async def wait(self) -> None:
@@ -295,16 +289,7 @@ class GvisorMachine(Machine):
         sentry, gofer = self._sentry, self.files.gofer
         if sentry is None or gofer is None:
             raise EngineError(f"the machine {self.machine_id} has ended")
-        return MachineRecord(
-            machine_id=self.machine_id,
-            state_dir=str(self._state_dir),
-            sentry_pid=sentry.pid,
-            sentry_started=sentry.started_ticks,
-            gofer_pid=gofer.pid,
-            gofer_started=gofer.started_ticks,
-            limits=self._limits,
-            place=None if self.place is None else str(self.place),
-        ).encode()
+        return record_of(self.machine_id, self._state_dir, sentry, gofer, self._limits, self.place)
 
 
 @contextlib.contextmanager

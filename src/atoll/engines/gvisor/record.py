@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from atoll.errors import EngineError
 from atoll.types import Limits
+
+if TYPE_CHECKING:
+    from atoll.engines.gvisor.processes import HostProcess
 
 
 class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +33,27 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     def encode(self) -> bytes:
         """Return the record as JSON."""
         return msgspec.json.encode(self)
+
+
+def record_of(
+    machine_id: str,
+    state_dir: Path,
+    sentry: HostProcess,
+    gofer: HostProcess,
+    limits: Limits,
+    place: Path | None,
+) -> bytes:
+    """Return the record of a machine with these processes, see ``Machine.record``."""
+    return MachineRecord(
+        machine_id=machine_id,
+        state_dir=str(state_dir),
+        sentry_pid=sentry.pid,
+        sentry_started=sentry.started_ticks,
+        gofer_pid=gofer.pid,
+        gofer_started=gofer.started_ticks,
+        limits=limits,
+        place=None if place is None else str(place),
+    ).encode()
 
 
 def decode_record(record: bytes) -> MachineRecord:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from atoll.engines import LazyMemory, memory_bytes
 from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError, SandboxNotFoundError
 from atoll.host import sync_tree, to_the_end
 from atoll.supervisor.lifecycle.checkpoint_files import link_files, write_flows
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.relayer import Relayer
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.layer_gc import LayerGC
@@ -62,6 +64,7 @@ class Checkpoints:
         programs: The engine and agent programs.
         layers: The disks.
         layer_gc: Erases layers that nothing needs.
+        running_machines: Knows whether machines can let go of their disks.
         agents: Calls the guests' agents.
         trash: Erases what is no longer needed.
         complete: Whether a layer can be stacked below another one, so that freezing saves a copy.
@@ -76,6 +79,7 @@ class Checkpoints:
         programs: Programs,
         layers: Layers,
         layer_gc: LayerGC,
+        running_machines: RunningMachines,
         agents: Agents,
         trash: Trash,
         complete: bool,
@@ -86,6 +90,7 @@ class Checkpoints:
         self._programs = programs
         self._layers = layers
         self._layer_gc = layer_gc
+        self._running_machines = running_machines
         self._agents = agents
         self._trash = trash
         self._complete = complete
@@ -155,8 +160,10 @@ class Checkpoints:
         """
         if capture.being_written:
             running = sandbox.require_running()
+            machine = running.machine
+            assert isinstance(machine, LazyMemory), "nothing else is still being written"
             try:
-                await running.alive(running.machine.written(), sandbox.sandbox_id)
+                await running.alive(machine.written(), sandbox.sandbox_id)
             except NoSpaceError as error:
                 raise OutgrownError(error.message, hint=error.hint) from error
 
@@ -190,6 +197,8 @@ class Checkpoints:
 
     async def _freezes(self, sandbox: Sandbox, disk: Path, copy_most_bytes: int) -> bool:
         if not self._complete or sandbox.row.engine_disk or sandbox.row.state != "running":
+            return False
+        if not self._running_machines.can_step_off(sandbox.row.versions):
             return False
         return await asyncio.to_thread(self._layers.outgrows, disk, copy_most_bytes)
 
@@ -240,9 +249,11 @@ class Checkpoints:
         Returns None if it has to be on the disk.
         """
         running = sandbox.require_running()
+        if not isinstance(running.machine, LazyMemory):
+            return None
         # Pages that a restore has not yet read from its file are not counted.
         await running.alive(running.machine.prepare(), sandbox.sandbox_id)
-        with self._memory.room(name, running.machine.memory_bytes()) as room:
+        with self._memory.room(name, memory_bytes(running.machine)) as room:
             if room is None:
                 return None
             try:
@@ -287,17 +298,20 @@ class Checkpoints:
         pages: Path | None = None,
     ) -> tuple[float, bool]:
         """How long the guest was frozen, and whether all memory is written. With ``pages`` it may not be."""
-        if pages is not None:
-            await running.machine.prepare(into, room=pages)
-        elif not paused:
-            await running.machine.prepare()
+        machine = running.machine
+        lazy = machine if isinstance(machine, LazyMemory) else None
+        if lazy is not None and pages is not None:
+            await lazy.prepare(into, room=pages)
+        elif lazy is not None and not paused:
+            await lazy.prepare()
         began = time.perf_counter()
         try:
             if not paused:
                 await running.freeze()
             flows = await running.link.flows()
             async with asyncio.TaskGroup() as both:
-                both.create_task(running.machine.checkpoint(into, late=not paused))
+                late = lazy if not paused else None
+                both.create_task(late.checkpoint_late(into) if late else machine.checkpoint(into))
                 if copy is not None:
                     both.create_task(copy.last())
         except ExceptionGroup as group:
@@ -306,7 +320,7 @@ class Checkpoints:
             if not paused:
                 await to_the_end(thaw_or_end(running))
         stopped_ms = (time.perf_counter() - began) * 1000
-        whole = await running.machine.written(restorable=pages is not None)
+        whole = lazy is None or await lazy.written(restorable=pages is not None)
         write_flows(into, flows)
         note_boot(into)
         return stopped_ms, whole

@@ -9,7 +9,8 @@ from atoll.errors import AtollError
 
 if TYPE_CHECKING:
     from atoll.network import Link
-    from atoll.supervisor.machines.running_machine import RunningMachine, RunningMachines
+    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.layer_gc import LayerGC

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.warm_machine import Warm
     from atoll.supervisor.lifecycle.warm_pool import WarmPool
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import SandboxRow

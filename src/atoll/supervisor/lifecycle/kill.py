@@ -12,7 +12,7 @@ from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
-    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.layer_gc import LayerGC

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from atoll.errors import AtollError
+from atoll.engines import AdjustableLimits
+from atoll.errors import AtollError, UnsupportedError
 from atoll.host import to_the_end
 from atoll.supervisor.machines.enforcement import refuse_unheld
 from atoll.supervisor.state.transitions import check_action
@@ -100,7 +101,14 @@ class LimitChanges:
                 self._quotas.limits_within(row),
                 self._quotas.keep_free_percent(row),
             )
-            told = running.machine.limit(wanted, keep_free_percent=keep_free)
+            machine = running.machine
+            if not isinstance(machine, AdjustableLimits):
+                raise UnsupportedError(
+                    "the limits of this sandbox cannot be changed while it runs",
+                    hint="suspend it first: they apply when it wakes",
+                    sandbox_id=sandbox.sandbox_id,
+                )
+            told = machine.limit(wanted, keep_free_percent=keep_free)
             await running.alive(told, sandbox.sandbox_id)
             await running.link.set_rate(wanted.network_mib_s)
             sandbox.memory_untold = True

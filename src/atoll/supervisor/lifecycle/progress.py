@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from atoll.engines import memory_bytes
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.types import Progress
@@ -44,7 +45,7 @@ async def told_if_slow(
 def how_far(paths: Paths, sandbox: Sandbox) -> Progress:
     """How much of the memory is in its files, for a sandbox being suspended. Pages of zeros never are."""
     running = sandbox.running
-    total = running.machine.memory_bytes() if running is not None else None
+    total = memory_bytes(running.machine) if running is not None else None
     if not total:
         return Progress(step="suspending")
     done = _files_bytes(paths.new_checkpoint(sandbox.sandbox_id))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from atoll.engines import LazyMemory
 from atoll.errors import AtollError
 from atoll.host import to_the_end
 from atoll.supervisor.machines.freeze import thaw_or_end
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.lifecycle.suspend import Suspends
     from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
-    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
@@ -95,7 +96,8 @@ class Relayer:
         with self._quotas.running(sandbox.row):  # so that no other sandbox takes its place
             aside = await self._suspend_checkpoints.begin(sandbox)
             try:
-                await running.alive(running.machine.prepare(aside), sandbox.sandbox_id)
+                if isinstance(running.machine, LazyMemory):
+                    await running.alive(running.machine.prepare(aside), sandbox.sandbox_id)
                 began = time.perf_counter()
                 await self._suspends.fall_asleep(sandbox, briefly=True)
             except BaseException:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
-    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths

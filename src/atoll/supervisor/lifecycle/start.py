@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.boot import Boots
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.sandbox import Sandbox

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from atoll.engines import LazyMemory
 from atoll.host import to_the_end
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.state.leases import NO_LEASE
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.lifecycle.stop import PowerOff
     from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
-    from atoll.supervisor.machines.running_machine import RunningMachine, RunningMachines
+    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
@@ -110,7 +112,7 @@ class Suspends:
 
     async def _keep_memory(self, sandbox: Sandbox) -> Rest:
         running = sandbox.require_running()
-        if sandbox.row.state == "running":
+        if sandbox.row.state == "running" and isinstance(running.machine, LazyMemory):
             await running.alive(running.machine.prepare(), sandbox.sandbox_id)
         await self._checkpoints.begin(sandbox)
         await self.fall_asleep(sandbox)

@@ -21,7 +21,7 @@ from atoll.supervisor.storage.trash import erase
 if TYPE_CHECKING:
     from atoll.network import Link, Links
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.images import SupervisorImages

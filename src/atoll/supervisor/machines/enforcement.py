@@ -19,11 +19,13 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
         cgroups: Control groups can be made.
         layers: Disks are the host's layers; the engine does not keep them.
         shaping: The kernel can shape the traffic of an interface (``sch_tbf``).
+        disk_budget: The engine refuses what a guest writes beyond its limit.
     """
 
     cgroups: bool
     shaping: bool
     layers: bool = True
+    disk_budget: bool = True
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -41,6 +43,8 @@ def holding(means: Means) -> dict[str, Held]:
     )
     if not means.layers:
         disk = Held("unavailable", "in this home the engine keeps the disk")
+    elif not means.disk_budget:
+        disk = Held("unavailable", "the engine does not limit disks")
     if means.cgroups:
         memory = Held("hard", "by a cgroup; the agent kills the biggest program before")
         vcpus = Held("hard", "by a cgroup")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atoll.engines import Bind, Engine, PrestartedMachine, PrestartPlan
+from atoll.engines import Bind, Engine, PrestartedMachine, Prestarting, PrestartPlan
 from atoll.errors import AtollError, EngineError, UnsupportedError
 from atoll.host import Memory, Mounts, new_netns, read_memory, remove_empty_place, to_the_end, unpin
 from atoll.supervisor.machines.memory_pressure import under_pressure
@@ -54,7 +54,7 @@ class PrestartedMachines:
     Args:
         paths: Where machines have their directories.
         pins: Where network namespaces are pinned.
-        engine: Returns the engine of a version.
+        engine: Returns the engine of a machine or checkpoint.
         programs: The guest agents' binaries.
         tasks: Owner of the task that makes it.
         kept: False keeps none.
@@ -66,7 +66,7 @@ class PrestartedMachines:
         paths: Paths,
         pins: Path,
         *,
-        engine: Callable[[str], Engine],
+        engine: Callable[[Versions], Engine],
         programs: Programs,
         tasks: Tasks,
         kept: bool,
@@ -173,7 +173,10 @@ class PrestartedMachines:
             await to_the_end(asyncio.to_thread(self._prepare, state_dir))
             try:
                 await to_the_end(asyncio.to_thread(new_netns, pin))
-                prestarted = await self._engine(shape.versions.engine).prestart(plan)
+                engine = self._engine(shape.versions)
+                if not isinstance(engine, Prestarting):
+                    raise UnsupportedError(f"the engine {engine.name!r} keeps no prestarted machines")
+                prestarted = await engine.prestart(plan)
             finally:
                 # Its processes keep the namespace.
                 await to_the_end(asyncio.to_thread(unpin, pin))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from atoll.engines import DiskBudget
 from atoll.errors import AtollError
 from atoll.supervisor.machines.disk_budget import growth_left
 from atoll.types import Limits
@@ -35,6 +36,7 @@ class DiskMonitor:
 
     Args:
         running: The machine to watch.
+        budget: The same machine, which holds what it is told.
         layers: Measures disks.
         limits: Returns the sandbox's current limits.
         seldom: Whether its limit is now the default one, which most sandboxes never come near.
@@ -43,11 +45,13 @@ class DiskMonitor:
     def __init__(
         self,
         running: RunningMachine,
+        budget: DiskBudget,
         layers: Layers,
         limits: Callable[[], Limits],
         seldom: Callable[[], bool] = lambda: False,
     ) -> None:
         self._running = running
+        self._budget = budget
         self._layers = layers
         self._limits = limits
         self._seldom = seldom
@@ -90,7 +94,7 @@ class DiskMonitor:
 
     async def _watching(self, event_fd: int) -> None:
         given: int | None = event_fd
-        if self._seldom() and await self._running.machine.watch_disk(event_fd):
+        if self._seldom() and await self._budget.watch_disk(event_fd):
             self._limited, self._often, given = True, False, None
             await self._any_wish()
         while True:
@@ -113,16 +117,16 @@ class DiskMonitor:
 
     async def _renew(self, event_fd: int | None) -> bool:
         """Measure the disk and tell the guest's kernel. Returns whether the kernel was told any limit."""
-        limits, machine = self._limits(), self._running.machine
+        limits, budget = self._limits(), self._budget
         if limits.disk_mib is None and limits.files is None:
             if self._limited:
-                await machine.limit_growth(None)
+                await budget.limit_growth(None)
             self._limited = self._often = False
             return False
-        await machine.mark_disk()
+        await budget.mark_disk()
         use = await asyncio.to_thread(self._measured)
         growth = growth_left(limits, use)
-        await machine.limit_growth(growth, event_fd)
+        await budget.limit_growth(growth, event_fd)
         self._limited, self._often = True, not self._seldom() or growth.size_bytes < _NEAR_BYTES
         return True
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from atoll.engines import DiskBudget, memory_bytes
 from atoll.supervisor.monitors.disk import DiskMonitor
 from atoll.supervisor.state.sandbox import memory_reason
 from atoll.supervisor.state.tasks import Tasks
@@ -56,8 +57,10 @@ class LimitMonitor:
         def seldom() -> bool:
             return self._quotas.has_default_disk(sandbox.row)
 
-        watch = DiskMonitor(running, self._layers, limits, seldom)
-        self._tasks.watch(_until_gone(running, watch.run()))
+        machine = running.machine
+        if isinstance(machine, DiskBudget):
+            watch = DiskMonitor(running, machine, self._layers, limits, seldom)
+            self._tasks.watch(_until_gone(running, watch.run()))
         if not self._means.cgroups:
             self._tasks.watch(_until_gone(running, watch_memory(running, limits)))
 
@@ -70,7 +73,7 @@ def pause_s(used_bytes: int, limit_bytes: int) -> float:
 async def watch_memory(running: RunningMachine, limits: Callable[[], Limits]) -> None:
     """End the machine if it uses more memory than it may."""
     while True:
-        used_bytes, limit_mib = running.machine.memory_bytes(), limits().memory_mib
+        used_bytes, limit_mib = memory_bytes(running.machine), limits().memory_mib
         if used_bytes is None or limit_mib is None:
             await asyncio.sleep(_LOOK_S)
             continue

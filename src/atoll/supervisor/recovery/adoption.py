@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.pause import PausedWatcher
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import RunningMachine, RunningMachines
+    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.recovery.row_repair import RowRepair
     from atoll.supervisor.state.leases import Leases
     from atoll.supervisor.state.paths import Paths

@@ -21,7 +21,7 @@ from atoll.supervisor.storage.trash import ASIDE, erase
 if TYPE_CHECKING:
     from atoll.host import Cgroup, CgroupRoot
     from atoll.snapshots import Layers
-    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.storage.images import SupervisorImages

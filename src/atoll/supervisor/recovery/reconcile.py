@@ -21,7 +21,7 @@ from atoll.types import SandboxState
 if TYPE_CHECKING:
     from atoll.network import Links
     from atoll.snapshots import Layers
-    from atoll.supervisor.machines.running_machine import RunningMachines
+    from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.recovery.adoption import Adoption
     from atoll.supervisor.recovery.row_repair import RowRepair
     from atoll.supervisor.state.operation_log import Operations

@@ -29,10 +29,16 @@ OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollba
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """The engine and guest agent, by content hash, that made a machine or a checkpoint."""
+    """The engine and guest agent, by content hash, that made a machine or a checkpoint.
+
+    ``engine_name`` is the engine's name in the registry, ``engine_version`` the version of its program. Rows
+    that were written before there were names are of gVisor.
+    """
 
     engine: str
     agent: str
+    engine_name: str = "gvisor"
+    engine_version: str = ""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):

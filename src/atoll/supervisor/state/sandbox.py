@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from atoll.engines import MemoryReadings
 from atoll.errors import InternalError
 from atoll.supervisor.state.locks import SandboxLock
 from atoll.supervisor.state.rows import SandboxRow
@@ -30,7 +31,10 @@ def crash_reason(row: SandboxRow, running: RunningMachine) -> str:
     """The reason why a machine ended, if it was not ended on purpose."""
     if running.reason is not None:
         return running.reason
-    return memory_reason(row.limits.memory_mib) if running.machine.hit_memory_limit() else CRASH_REASON
+    machine = running.machine
+    if isinstance(machine, MemoryReadings) and machine.hit_memory_limit():
+        return memory_reason(row.limits.memory_mib)
+    return CRASH_REASON
 
 
 def with_losses(row: SandboxRow, why: str) -> str:

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from atoll.engines import Engine
+from atoll.engines import DEFAULT_ENGINE, Engine, engine_kind
 from atoll.errors import HostError
 from atoll.host import sync_directory, write_atomically
 from atoll.supervisor.state.rows import Versions
 
-_AGENT = "atoll-agent"
-_ENGINE = "runsc"
 _SHORT = 16
 # A file written in pieces of this size gets huge pages in the kernel's cache if the file system supports
 # them. That is a third fewer page faults at each start of the program.
@@ -29,15 +27,25 @@ class Programs:
 
     Args:
         directory: Where the programs are kept.
-        engine: Path of the current engine program.
+        engine: Path of the current engine's program.
         agent: Path of the current agent program.
+        engine_name: The current engine, see ``EngineKind``.
+        engine_version: The version of its program.
     """
 
-    def __init__(self, directory: Path, engine: Path, agent: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        engine: Path,
+        agent: Path,
+        *,
+        engine_name: str = DEFAULT_ENGINE,
+        engine_version: str = "",
+    ) -> None:
         self._directory = directory
-        self._sources = {_ENGINE: engine, _AGENT: agent}
+        self._engine, self._agent = engine, agent
         self._known = directory / "known.json"
-        self.current = Versions(engine="", agent="")
+        self.current = Versions(engine="", agent="", engine_name=engine_name, engine_version=engine_version)
 
     def keep(self) -> Versions:
         """Copy the current programs into the directory if they are new, and return their versions.
@@ -46,17 +54,23 @@ class Programs:
             HostError: A program cannot be read.
         """
         known = self._read_known()
-        self.current = Versions(engine=self._keep(_ENGINE, known), agent=self._keep(_AGENT, known))
+        self.current = msgspec.structs.replace(
+            self.current, engine=self._keep(self._engine, known), agent=self._keep(self._agent, known)
+        )
         write_atomically(self._known, msgspec.json.encode(known))
         return self.current
 
-    def engine_path(self, version: str) -> Path:
-        """The engine program of a version.
+    def engine_path(self, versions: Versions) -> Path:
+        """The engine program of a machine or checkpoint.
 
         Raises:
+            UnsupportedError: This build has no such engine.
             HostError: The program has been lost.
         """
-        return self._existing(self._directory / version / _ENGINE)
+        name = self._engine.name
+        if versions.engine_name != self.current.engine_name:
+            name = engine_kind(versions.engine_name).find().name
+        return self._existing(self._directory / versions.engine / name)
 
     def agent_dir(self, version: str) -> Path:
         """The directory that holds only the agent of a version.
@@ -64,7 +78,7 @@ class Programs:
         Raises:
             HostError: The agent has been lost.
         """
-        return self._existing(self._directory / version / _AGENT).parent
+        return self._existing(self._directory / version / self._agent.name).parent
 
     def unneeded(self, used: Collection[Versions]) -> list[Path]:
         """Directories of versions that are neither current nor in ``used``."""
@@ -75,15 +89,14 @@ class Programs:
             if entry.is_dir() and entry.name not in needed
         ]
 
-    def _keep(self, name: str, known: dict[str, str]) -> str:
-        source = self._sources[name]
+    def _keep(self, source: Path, known: dict[str, str]) -> str:
         try:
             status = source.stat()
             stamp = f"{source} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
             version = known.get(stamp) or _digest(source)
         except OSError as error:
             raise HostError(f"cannot read {source}: {error}", hint="install atoll again") from None
-        target = self._directory / version / name
+        target = self._directory / version / source.name
         # A power cut may have truncated a copy, if it was made by a version that did not sync it.
         if not target.exists() or target.stat().st_size != status.st_size:
             _copy_program(source, target)
@@ -106,14 +119,21 @@ class Programs:
         return path
 
 
-def engines_by_version(programs: Programs, make: Callable[[Path], Engine]) -> Callable[[str], Engine]:
-    """A function that returns the engine of a version, made once."""
-    made: dict[str, Engine] = {}
+def engines_by_version(
+    programs: Programs, make: Callable[[str, Path], Engine]
+) -> Callable[[Versions], Engine]:
+    """A function that returns the engine of a machine or checkpoint, made once for each program.
 
-    def engine(version: str) -> Engine:
-        if version not in made:
-            made[version] = make(programs.engine_path(version))
-        return made[version]
+    Args:
+        make: Makes the engine of a name with a program.
+    """
+    made: dict[tuple[str, str], Engine] = {}
+
+    def engine(versions: Versions) -> Engine:
+        key = (versions.engine_name, versions.engine)
+        if key not in made:
+            made[key] = make(versions.engine_name, programs.engine_path(versions))
+        return made[key]
 
     return engine
 

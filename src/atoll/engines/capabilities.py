@@ -1,0 +1,192 @@
+"""What an engine may do beyond the core of its contract.
+
+Each capability is a protocol, of an engine or of its machines. A caller asks ``isinstance(machine, DiskBudget)``,
+or ``can(engine_type, DiskBudget)`` before there is a machine. It never compares the names of engines.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from atoll.engines.base import (
+        DiskGrowth,
+        Engine,
+        Machine,
+        MachinePlan,
+        PrestartedMachine,
+        PrestartPlan,
+        Uplink,
+    )
+    from atoll.types import Limits
+
+
+class OwnDisk:
+    """An engine that can keep the changes on a guest's disk itself, see ``MachinePlan.changes``.
+
+    This is a mark without methods: an engine with this capability inherits it.
+    """
+
+
+@runtime_checkable
+class Prestarting(Protocol):
+    """An engine that prepares a machine before it is known what will be restored into it."""
+
+    async def prestart(self, plan: PrestartPlan) -> PrestartedMachine:
+        """Prepare a machine for a restore, which then takes about half as long.
+
+        Raises:
+            UnsupportedError: This host cannot do that.
+            EngineError: It failed.
+
+        Postcondition: on any exception nothing remains on the host.
+        """
+
+    async def restore(
+        self, prestarted: PrestartedMachine, plan: MachinePlan, uplink: Uplink | None
+    ) -> Machine | None:
+        """Do what ``start`` does with a checkpoint, in a prestarted machine.
+
+        Returns None if the prestarted machine could not be used. The guest has not run then and can be
+        started without one.
+
+        Args:
+            plan: The id, ``state_dir``, ``argv``, ``env``, ``binds`` and the limits of memory and processors
+                are those of the prestarted machine; ``changes`` is None.
+            uplink: The guest's interface, in the namespace ``plan.netns``; None if the guest has only a
+                loopback. The caller keeps the socket.
+
+        Raises:
+            EngineError: See ``Engine.start``.
+
+        Postcondition: without a machine nothing remains on the host, not even the prestarted machine.
+        """
+
+
+@runtime_checkable
+class DetachableFiles(Protocol):
+    """An engine whose paused machines can let go of their files on the host, and take them up again."""
+
+    async def detach_files(self, machine: Machine) -> None:
+        """Make a paused machine of this engine close all its files on the host.
+
+        Its root can then be unmounted. The machine stays paused until ``attach_files`` has returned or the
+        machine is killed. ``Machine.wait`` does not return meanwhile.
+
+        Raises:
+            EngineError: It failed, and the machine is unusable.
+        """
+
+    async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
+        """Undo ``detach_files``. The machine is still paused.
+
+        Args:
+            plan: The plan it was started with. Another file system with the same files may be mounted on its
+                root by now. Files that differ behave as after a restore, see ``Bind``. ``Machine.record``
+                changes.
+
+        Raises:
+            EngineError: It failed, and the machine is unusable.
+        """
+
+
+@runtime_checkable
+class LazyMemory(Protocol):
+    """A machine whose memory is read from a checkpoint when it is needed, and written while the guest goes on.
+
+    Only the plans of such machines may say ``being_written``. Others ignore ``read_ahead``.
+    """
+
+    async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
+        """Make the next checkpoint shorter: read the memory that a restore left in its file.
+
+        Call it while the guest runs. With ``into``, an empty directory, memory is also written there. The
+        caller must then pause the machine soon and make that checkpoint into the same directory. ``resume``
+        discards what was written.
+
+        With ``room`` as well, an empty directory on a file system in memory, only space for the checkpoint's
+        memory is reserved there. That checkpoint then refers to it. The space counts as atoll's memory: a
+        guest could not hold as much again below its limit. ``written`` gives back the space that was not
+        needed.
+
+        Raises:
+            NoSpaceError: There is not enough space.
+        """
+
+    async def checkpoint_late(self, into: Path) -> None:
+        """Do what ``Machine.checkpoint`` does, but memory may be written after this returns, see ``written``.
+
+        The state is of this moment, even if the guest is resumed meanwhile.
+        """
+
+    async def written(self, *, restorable: bool = False) -> bool:
+        """Return when the last checkpoint, made with ``checkpoint_late``, is complete.
+
+        Args:
+            restorable: Return as soon as other machines can be restored from it, and return whether it is
+                complete by then. If it is not, their plans say ``being_written`` (see ``MachinePlan``), and
+                they are useless if a later call fails.
+
+        Raises:
+            NoSpaceError: The disk was full, so the checkpoint is useless.
+            EngineError: Writing failed, so the checkpoint is useless.
+        """
+
+
+@runtime_checkable
+class AdjustableLimits(Protocol):
+    """A machine whose limits can change while it runs."""
+
+    async def limit(self, limits: Limits, *, keep_free_percent: int = 0) -> None:
+        """Apply other limits from now on.
+
+        A limit on the disk's size applies as far as ``DiskBudget`` has measured. For ``keep_free_percent``
+        see ``MachinePlan``.
+
+        Raises:
+            UnsupportedError: One of them cannot change while the machine runs; then none has changed.
+        """
+
+
+@runtime_checkable
+class DiskBudget(Protocol):
+    """A machine that refuses the guest's writes beyond a budget."""
+
+    async def mark_disk(self) -> None:
+        """Begin a measurement of the disk: what is added from now on counts on top of its result."""
+
+    async def limit_growth(self, growth: DiskGrowth | None, event_fd: int | None = None) -> None:
+        """End a measurement: set how much may be added beyond what was there at the mark. None is no limit.
+
+        The guest's writes beyond it fail with ENOSPC. ``event_fd`` is an eventfd, given once: the engine
+        writes to it when another measurement is due. Space that the guest frees counts only from then on.
+        """
+
+    async def watch_disk(self, event_fd: int) -> bool:
+        """Set the eventfd that asks for a measurement, as ``limit_growth`` does, but without measuring first.
+
+        The engine knows from the start what is on the disk, or asks for a measurement at once. Returns False
+        if it cannot do this.
+        """
+
+
+@runtime_checkable
+class MemoryReadings(Protocol):
+    """A machine whose memory can be read cheaply enough to ask often."""
+
+    def memory_bytes(self) -> int | None:
+        """Return the guest's memory; None where this host cannot tell."""
+
+    def hit_memory_limit(self) -> bool:
+        """Whether the host killed a process of the machine for its memory. Ask before ``kill``."""
+
+
+def can(engine_type: type[Engine], capability: type) -> bool:
+    """Whether engines of a type, or their machines, have a capability."""
+    return issubclass(engine_type, capability) or issubclass(engine_type.machine_type, capability)
+
+
+def memory_bytes(machine: Machine) -> int | None:
+    """The memory of a machine's guest; None where that cannot be read."""
+    return machine.memory_bytes() if isinstance(machine, MemoryReadings) else None

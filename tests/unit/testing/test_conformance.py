@@ -1,0 +1,83 @@
+"""The conformance class judges engines with any subset of capabilities, and finds those that lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.testing.ticking import FakeWorkshop, ticking_engine
+
+from atoll.engines import (
+    AdjustableLimits,
+    DetachableFiles,
+    LazyMemory,
+    Machine,
+    MachinePlan,
+    Prestarting,
+    can,
+)
+from atoll.testing import CAPABILITIES, EngineConformance, PrestartedConformance, fake_engine
+
+_SUBSETS: dict[str, frozenset[type]] = {
+    "none": frozenset(),
+    "some": frozenset({LazyMemory, AdjustableLimits, Prestarting}),
+    "all": CAPABILITIES,
+}
+
+
+@pytest.fixture(params=_SUBSETS)
+def workshop(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeWorkshop:
+    monkeypatch.setattr("atoll.testing.workshop.STILL_S", 0.05)
+    return FakeWorkshop(tmp_path, ticking_engine(_SUBSETS[request.param]))
+
+
+class TestFakes(EngineConformance):
+    """Every test of the base class, on fake engines."""
+
+
+class TestPrestartedFakes(PrestartedConformance):
+    """Every test of the base class, on fake engines."""
+
+
+@pytest.mark.parametrize("subset", _SUBSETS.values(), ids=_SUBSETS)
+def test_an_engine_has_the_capabilities_that_it_claims_and_no_other(subset: frozenset[type]) -> None:
+    engine_type = fake_engine(subset)
+    assert {capability for capability in CAPABILITIES if can(engine_type, capability)} == subset
+
+
+def _lying(capability: type, **methods: Any) -> type[Any]:
+    """The type of an engine that has the methods of a capability, which do not do what they should."""
+    engine_type = ticking_engine(CAPABILITIES)
+    if capability is DetachableFiles:
+        return type("Lying", (engine_type,), methods)
+    machine_type = type("LyingMachine", (engine_type.machine_type,), methods)
+    return type("Lying", (engine_type,), {"machine_type": machine_type})
+
+
+def test_an_engine_that_claims_a_late_checkpoint_and_writes_another_moment_fails(tmp_path: Path) -> None:
+    async def checkpoint_late(machine: Any, into: Path) -> None:
+        machine.memory = "100"
+        await machine.checkpoint(into)
+
+    workshop = FakeWorkshop(tmp_path, _lying(LazyMemory, checkpoint_late=checkpoint_late))
+    with pytest.raises(AssertionError):
+        TestFakes().test_a_checkpoint_that_is_written_late_is_of_its_moment(workshop)
+
+
+def test_an_engine_that_claims_to_detach_files_and_lets_the_guest_run_fails(tmp_path: Path) -> None:
+    async def attach_files(_: object, machine: Machine, plan: MachinePlan) -> None:
+        await machine.resume()
+
+    workshop = FakeWorkshop(tmp_path, _lying(DetachableFiles, attach_files=attach_files))
+    with pytest.raises(AssertionError):
+        TestFakes().test_a_paused_machine_goes_on_upon_another_root_with_the_same_files(workshop)
+
+
+def test_an_engine_that_claims_to_change_limits_and_does_not_fails(tmp_path: Path) -> None:
+    async def limit(machine: object, limits: object, *, keep_free_percent: int = 0) -> None:
+        pass
+
+    workshop = FakeWorkshop(tmp_path, _lying(AdjustableLimits, limit=limit))
+    with pytest.raises(AssertionError):
+        TestFakes().test_a_guest_goes_on_under_other_limits(workshop)
