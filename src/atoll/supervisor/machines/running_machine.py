@@ -51,7 +51,7 @@ def crash_error(sandbox_id: str) -> SandboxCrashedError:
     """The error for a client that waits for a sandbox that crashed."""
     return SandboxCrashedError(
         f"sandbox {sandbox_id} crashed meanwhile",
-        hint="its next use does what its on_crash says; or roll it back to a snapshot",
+        hint="use it again, which does what its on_crash says, or roll it back to a snapshot",
         sandbox_id=sandbox_id,
     )
 
@@ -61,7 +61,7 @@ def _there(volume: Path) -> Path:
     if not volume.is_dir():
         raise HostError(
             f"the volume {volume.parent} is missing",
-            hint="bring its directory back, from a backup or by mounting the disk that has it",
+            hint="restore its directory from a backup, or mount the disk that has it",
         )
     return volume.resolve()
 
@@ -167,7 +167,7 @@ class RunningMachine:
         try:
             self.link.end_dialled()
         except OSError as error:
-            _log.warning("connections into a guest could not be ended: %s", error)
+            _log.warning("cannot close the connections into a guest: %s", error)
 
     def leave(self, *, hang_up: bool = True) -> None:
         """Mark the machine's end as intended from now on. A second call does nothing.
@@ -307,7 +307,7 @@ class RunningMachines:
         try:
             uplink = await link.open_uplink()
         except OSError as error:
-            _log.warning("the network of sandbox %s is left to the engine: %s", plan.sandbox_id, error)
+            _log.warning("the engine runs the network of sandbox %s: %s", plan.sandbox_id, error)
             await prestarted.kill()
             return None
         with uplink.socket:
@@ -326,7 +326,7 @@ class RunningMachines:
         try:
             await asyncio.to_thread(self._checksums.write, checkpoint)
         except OSError as error:
-            _log.warning("the memory of sandbox %s has no checksums: %s", sandbox_id, error)
+            _log.warning("cannot make checksums of the memory of sandbox %s: %s", sandbox_id, error)
 
     async def _whole(self, checkpoint: Path | None, start: Coroutine[Any, Any, Machine]) -> Machine:
         """Start a machine. Meanwhile, check the memory that it is restored from against its checksums."""
@@ -441,8 +441,8 @@ class RunningMachines:
     def _root(self, plan: RunPlan) -> Path:
         if not plan.image:
             raise HostError(
-                f"the image that sandbox {plan.sandbox_id} stands on is missing",
-                hint="the home has lost a part of its files: restore it from a backup",
+                f"the image of sandbox {plan.sandbox_id} is missing",
+                hint="the home has lost files: restore it from a backup",
             )
         if not plan.engine_disk:
             return self._layers.mount(plan.image, plan.stack, plan.disk)
@@ -450,8 +450,8 @@ class RunningMachines:
         # A symbolic link may lead to a home's images, and engines do not follow it.
         if len(plan.image) > 1:
             raise HostError(
-                "the image was pulled as layers to be mounted, which the engine's own disks cannot use",
-                hint="remove it with `atoll image delete`, and pull it again",
+                "the image was pulled as separate layers, which disks kept by the engine cannot use",
+                hint="delete it with `atoll image delete`, and pull it again",
             )
         return plan.image[0].resolve()
 
