@@ -71,7 +71,7 @@ def _bounded(receive: Receive, patience_s: float) -> Receive:
 
 
 async def _late(request: Request, error: Exception) -> Response:
-    return refused(Refusal(408, "the request's body did not come", headers={"Connection": "close"}))
+    return refused(Refusal(408, "the body of the request did not arrive", headers={"Connection": "close"}))
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -67,7 +67,7 @@ def notice(settings: Settings, missing: Sequence[str]) -> str:
     wanted = [f"*.{domain}" if name.startswith(_A_SANDBOX) else name for name in missing]
     lines = [
         f"{' and '.join(wanted)} {'have' if len(wanted) > 1 else 'has'} no address on this machine: a client here "
-        "that has E2B_DOMAIN fails with an error of DNS.",
+        "that has E2B_DOMAIN gets a DNS error.",
         f"Give *.{domain} an address record (a wildcard), which names in /etc/hosts cannot stand for: each "
         "sandbox has names of its own.",
     ]

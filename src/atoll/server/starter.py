@@ -69,9 +69,11 @@ def _ask(near: socket.socket) -> None:
         near.send(_ASKED)
         told = near.recv(_ANSWER_BYTES)
     except OSError as error:
-        raise SupervisorError(f"nobody is there who could start the supervisor: {error}") from None
+        raise SupervisorError(f"the process that starts the supervisor is gone: {error}") from None
     if told != _DONE:
-        raise SupervisorError(told.decode(errors="replace") or "who could start the supervisor has ended")
+        raise SupervisorError(
+            told.decode(errors="replace") or "the process that starts the supervisor has ended"
+        )
 
 
 def _serve(far: socket.socket, at_crash: Callable[[], object]) -> None:

@@ -136,5 +136,5 @@ def entry(line: BuildLine) -> Entry:
 def _reason(build: BuildInfo, lines: Sequence[BuildLine]) -> Reason:
     last = [entry(line) for line in lines if build.step and line.step == build.step][-_LAST_LINES:]
     return Reason(
-        message=build.reason or "the build was given up", step=build.step or UNSET, log_entries=last
+        message=build.reason or "the build was cancelled", step=build.step or UNSET, log_entries=last
     )

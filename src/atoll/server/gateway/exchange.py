@@ -160,7 +160,7 @@ class Exchange:
             return await self._receive()
 
     def _lateness(self) -> Rejection:
-        return Rejection(408, "The request's body did not come", self._asked.target)
+        return Rejection(408, "The body of the request did not arrive", self._asked.target)
 
     def _framed(self, message: Message | None) -> bytes:
         """Return one piece of the body as it is sent."""
@@ -168,7 +168,7 @@ class Exchange:
             return b""
         if message["type"] != "http.request":
             self._client_gone = True
-            raise CutError("the client left")
+            raise CutError("the client disconnected")
         data: bytes = message.get("body", b"")
         ends = not message.get("more_body", False)
         if self._left is not None:
@@ -176,7 +176,7 @@ class Exchange:
             # same connection
             self._left -= len(data)
             if self._left < 0 or (ends and self._left):
-                raise CutError("the body is not as long as it was said to be")
+                raise CutError("the body does not have the announced length")
             ends = not self._left
         if ends:
             self._body_over = True
@@ -240,19 +240,22 @@ class Exchange:
     async def _ended(self, wire: Wire, reply: Reply) -> None:
         """Handle the end of the connection. It ends the answer only if the answer has no other end."""
         if reply.head is None or not reply.until_close or not wire.has_ended_by_itself():
-            raise ConnectionResetError("the connection ended in the middle")
+            raise ConnectionResetError("the connection ended too early")
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _raise(self, error: Exception) -> None:
         if self._client_gone:
-            raise CutError("the client left")
+            raise CutError("the client disconnected")
         if self._started:
             raise CutError(str(error))
         if self._late:
             raise self._lateness()
         if isinstance(error, GuestError):
             raise Rejection(
-                502, "The server in the sandbox sent what is not HTTP", self._asked.target, names_port=True
+                502,
+                "The server in the sandbox sent an answer that is not HTTP",
+                self._asked.target,
+                names_port=True,
             )
         raise Rejection(502, "The connection into the sandbox ended", self._asked.target, names_port=True)
 

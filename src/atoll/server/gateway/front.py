@@ -103,6 +103,6 @@ async def _reject(rejection: Rejection, scope: Scope, last: dict[bytes, bytes], 
     if scope.get("method") == "HEAD":
         body = b""
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-    with contextlib.suppress(OSError):  # the client left
+    with contextlib.suppress(OSError):  # the client disconnected
         await send({"type": f"{kind}.start", "status": rejection.status, "headers": headers})
         await send({"type": f"{kind}.body", "body": body})

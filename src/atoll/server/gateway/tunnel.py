@@ -114,7 +114,7 @@ class Tunnel:
             events = self._received(await wire.receive(_READ_BYTES))
         headers = to_client([(name.lower(), value) for name, value in event.headers])
         if event.status_code < 300:
-            raise RemoteProtocolError("it says yes and does not mean it")
+            raise RemoteProtocolError("it accepts the upgrade with an invalid answer")
         await self._send(
             {"type": "websocket.http.response.start", "status": event.status_code, "headers": headers}
         )
@@ -163,7 +163,7 @@ class Tunnel:
                 return
             events = self._received(await wire.receive(_READ_BYTES))
             if self._over and not events:
-                raise ConnectionResetError("it ended without a word")
+                raise ConnectionResetError("it ended without a close frame")
 
     async def _passed_on(self, event: TextMessage | BytesMessage) -> bool:
         """Pass a message on when it is complete. Returns False if it is larger than anybody needs."""
