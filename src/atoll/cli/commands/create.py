@@ -22,7 +22,7 @@ from atoll.cli.states import killed_if_stopped
 @env_option
 @json_option
 def command(as_json: bool, **options: Any) -> None:
-    r"""Make a sandbox and print its id. It lives until you kill it, unless --timeout says otherwise.
+    r"""Create a sandbox and print its id. It lives until you kill it, unless --timeout says otherwise.
 
     \b
     Example:

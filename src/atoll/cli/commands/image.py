@@ -20,7 +20,7 @@ from atoll.types import ImageInfo
 
 @click.group(name="image", cls=Group)
 def command() -> None:
-    """Pull, list and remove images, the root file systems that sandboxes start from."""
+    """Pull, list and delete images, the root file systems that sandboxes start from."""
 
 
 @command.command(name="ls")
@@ -65,7 +65,7 @@ def build_image(name: str, as_json: bool) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @json_option
 def delete_images(names: tuple[str, ...], as_json: bool) -> None:
-    r"""Remove images that no sandbox or snapshot needs.
+    r"""Delete images that no sandbox or snapshot needs.
 
     \b
     Example:

@@ -13,7 +13,7 @@ from atoll.cli.text import plain
 
 @click.command(name="logs", cls=Command)
 @sandbox_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines until Ctrl-C.")
 @json_option
 def command(sandbox: str, follow: bool, as_json: bool) -> None:
     r"""Show what happened to the sandbox and which programs were started in it. This does not wake it.

@@ -14,13 +14,13 @@ from atoll.cli.terminal import session
 @click.command(name="shell", cls=Command)
 @sandbox_argument
 @click.option("--cwd", metavar="DIR", help="Directory inside; default: the user's home.")
-@click.option("--user", metavar="NAME", help="Open it as this user.")
+@click.option("--user", metavar="NAME", help="Open the terminal as this user.")
 @env_option
 @click.pass_context
 def command(
     ctx: click.Context, sandbox: str, cwd: str | None, user: str | None, env: tuple[tuple[str, str], ...]
 ) -> None:
-    r"""Open a terminal in a sandbox. Leave it with exit or Ctrl-D. The sandbox goes on running.
+    r"""Open a terminal in a sandbox. Leave it with exit or Ctrl-D. The sandbox keeps running.
 
     \b
     Example:

@@ -14,7 +14,7 @@ from atoll.cli.states import held
 @click.command(name="timeout", cls=Command)
 @sandbox_argument
 @click.argument("length", metavar="LENGTH", type=Length())
-@click.option("--extend-only", is_flag=True, help="Leave a lease that ends later as it is.")
+@click.option("--extend-only", is_flag=True, help="Never shorten the lease.")
 @json_option
 def command(sandbox: str, length: float | None, extend_only: bool, as_json: bool) -> None:
     r"""Make a sandbox's lease end LENGTH from now: 90s, 10m, 2h, 1d; off removes the lease.
