@@ -22,7 +22,7 @@ from atoll.sdk import AsyncSupervisor, Keys
 from atoll.server.app import make_app
 from atoll.server.auth.access import Access
 from atoll.server.auth.access_log import AccessLog
-from atoll.server.auth.own_key import passing_key
+from atoll.server.auth.operator_key import operator_key
 from atoll.server.certificates import certificates, check_pair
 from atoll.server.domain_names import notice, unresolved
 from atoll.server.e2b.image_names import table_of
@@ -30,7 +30,7 @@ from atoll.server.environment import check_env_file, client_variables, local_var
 from atoll.server.listener import Listener, bound
 from atoll.server.parts import Parts
 from atoll.server.settings import Settings, address_of
-from atoll.server.starter import raise_limits, starting_elsewhere
+from atoll.server.supervisor_starter import raise_limits, supervisor_starter
 from atoll.server.tokens import Tokens, read_secret
 from atoll.types import seconds_of
 
@@ -138,7 +138,7 @@ def check_files(settings: Settings) -> None:
 
 
 def _serve(parts: Parts, sock: socket.socket, written: set[Path]) -> None:
-    with passing_key() as made, starting_elsewhere(at_crash=partial(Keys.revoke, made.info.key_id)):
+    with operator_key() as made, supervisor_starter(at_crash=partial(Keys.revoke, made.info.key_id)):
         raise_limits()
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         # the server already listens here; later it may not write where other programs look

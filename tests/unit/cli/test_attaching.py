@@ -7,7 +7,7 @@ import sys
 import click
 import pytest
 
-from atoll.cli.detaching import DEFAULT_KEYS, DetachKeys, DetachKeysOption
+from atoll.cli.detach_keys import DEFAULT_KEYS, DetachKeys, DetachKeysOption
 from atoll.cli.screen import again
 
 KEYS = b"\x10\x11"

@@ -8,12 +8,12 @@ from functools import partial
 import click
 
 from atoll import ProcessInfo, Sandbox
-from atoll.cli.detaching import DEFAULT_KEYS, DetachKeys, DetachKeysOption
+from atoll.cli.detach_keys import DEFAULT_KEYS, DetachKeys, DetachKeysOption
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import note, show_json
 from atoll.cli.programs import follow
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 from atoll.cli.terminal import attached
 from atoll.cli.text import age, table
 from atoll.errors import InvalidSpecError, ProcessNotFoundError

@@ -15,7 +15,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import Report, progress_shown
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 from atoll.errors import FileMissingError, InvalidSpecError
 from atoll.types import Progress
 

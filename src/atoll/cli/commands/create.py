@@ -12,8 +12,8 @@ from atoll.cli.lifecycle import lifecycle, lifecycle_options
 from atoll.cli.options import env_option, json_option, spec_options
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
+from atoll.cli.sandboxes import killed_if_stopped
 from atoll.cli.spec import wanted
-from atoll.cli.states import killed_if_stopped
 
 
 @click.command(name="create", cls=Command)

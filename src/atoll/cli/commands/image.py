@@ -8,13 +8,13 @@ import time
 import click
 
 from atoll import Images
+from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
-from atoll.cli.several import for_each
 from atoll.cli.text import age, moment, plain, size, table
-from atoll.cli.verified import show_report
+from atoll.cli.verify_report import show_report
 from atoll.types import ImageInfo
 
 

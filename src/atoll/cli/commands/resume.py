@@ -9,7 +9,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.lifecycle import Length
 from atoll.cli.options import json_option, sandboxes_argument
 from atoll.cli.progress import progress_shown
-from atoll.cli.states import change
+from atoll.cli.sandboxes import change
 from atoll.types import SandboxInfo
 
 

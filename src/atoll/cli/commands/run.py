@@ -14,8 +14,8 @@ from atoll.cli.output import note
 from atoll.cli.program_options import ProgramOptions
 from atoll.cli.programs import execute
 from atoll.cli.progress import progress_shown
+from atoll.cli.sandboxes import killed_if_stopped
 from atoll.cli.spec import wanted
-from atoll.cli.states import killed_if_stopped
 from atoll.errors import SandboxNotFoundError
 from atoll.types import Lifecycle
 

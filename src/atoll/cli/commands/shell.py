@@ -7,7 +7,7 @@ import click
 from atoll.cli.lazy import Command
 from atoll.cli.options import env_option, sandbox_argument
 from atoll.cli.program_options import ProgramOptions
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 from atoll.cli.terminal import session
 
 

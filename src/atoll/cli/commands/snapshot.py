@@ -7,14 +7,14 @@ import time
 import click
 
 from atoll import Snapshots
+from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.options import complete_sandbox, json_option, sandbox_argument
 from atoll.cli.output import note, show_json
 from atoll.cli.progress import progress_shown
-from atoll.cli.several import for_each
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 from atoll.cli.text import age, plain, size, table
-from atoll.cli.verified import show_report
+from atoll.cli.verify_report import show_report
 from atoll.types import SnapshotInfo
 
 sandbox_option = click.option(

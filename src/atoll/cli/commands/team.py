@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from atoll import Quotas, Teams
+from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.quotas import changed, described, disk_shown, quota_options, used
-from atoll.cli.several import for_each
 from atoll.cli.text import age, moment, table
 from atoll.types import TeamInfo
 

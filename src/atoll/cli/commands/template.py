@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from atoll import Templates
+from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.lifecycle import Length
 from atoll.cli.limits import limit_options, limits
 from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json
-from atoll.cli.several import for_each
 from atoll.cli.text import age, plain, table
 from atoll.errors import InvalidSpecError
 from atoll.types import BuildLine, TemplateInfo

@@ -8,7 +8,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.lifecycle import Length, lease_shown
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 
 
 @click.command(name="timeout", cls=Command)

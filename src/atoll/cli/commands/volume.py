@@ -8,10 +8,10 @@ from functools import partial
 import click
 
 from atoll import Volumes
+from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
-from atoll.cli.several import for_each
 from atoll.cli.text import age, plain, table
 
 team_option = click.option("--team", metavar="TEAM", help="Team that owns the volumes; default: no team.")

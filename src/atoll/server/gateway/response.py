@@ -25,7 +25,7 @@ class Head(NamedTuple):
     headers: Headers
 
 
-class Reply:
+class ResponseParser:
     """Reads one answer. Give it bytes with ``feed``, and take ``head`` and ``pieces``.
 
     Args:

@@ -23,7 +23,7 @@ _ASKED, _DONE, _OVER = b"?", b"!", b"."
 
 
 @contextlib.contextmanager
-def starting_elsewhere(at_crash: Callable[[], object]) -> Iterator[None]:
+def supervisor_starter(at_crash: Callable[[], object]) -> Iterator[None]:
     """Fork a process that starts the supervisor whenever this one needs it, as long as the context lasts.
 
     Call this while the process still has its rights and a single thread.

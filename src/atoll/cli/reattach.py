@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def way_back(sandbox: Sandbox, pid: int) -> Iterator[None]:
+def reattach_hint(sandbox: Sandbox, pid: int) -> Iterator[None]:
     """Add the command that returns to a program to an error that leaves the program running."""
     try:
         yield
