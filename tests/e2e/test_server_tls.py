@@ -16,7 +16,7 @@ import pytest
 from e2b import ConnectionConfig
 from e2b import Sandbox as RemoteSandbox
 from packaging.version import Version
-from tests.e2e.names import names_on
+from tests.e2e.resolving_proxy import names_on
 from tests.e2e.server import Server, serving
 
 from atoll import Sandbox
