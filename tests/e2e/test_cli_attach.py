@@ -64,7 +64,7 @@ def test_a_shell_is_gone_on_with_left_by_its_keys_and_ended_by_its_own_exit(work
         os.write(ours, LEAVE)
         until(
             ours,
-            f"detached from program {terminal.pid}, which goes on: `atoll attach work {terminal.pid}`".encode(),
+            f"detached from program {terminal.pid}, which keeps running: `atoll attach work {terminal.pid}`".encode(),
         )
         rest(ours)
         assert process.wait(LONG_S) == 0
@@ -106,7 +106,7 @@ def test_a_sleeping_sandbox_is_woken_and_a_shell_that_sleep_has_cut_says_how(wor
     with on_a_terminal("shell", "work") as (process, ours):
         until(ours, b"$ ")
         work.suspend(memory=False)
-        assert b"atoll attach" not in until(ours, b"has ended")
+        assert b"atoll attach" not in until(ours, b"have ended")
 
 
 def test_without_a_pid_the_programs_are_listed_unless_one_alone_has_a_terminal(work: Sandbox) -> None:

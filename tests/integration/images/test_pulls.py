@@ -218,7 +218,7 @@ async def test_wrong_content_is_never_used_and_not_kept(tmp_path: Path) -> None:
         source = ImageSource([[File("a", b"a")]])
         reference = registry.put("app", "1", source)
         registry.wrong = {source.layers[0]["digest"]}
-        with pytest.raises(ImagePullError, match="where sha256:.* was asked for"):
+        with pytest.raises(ImagePullError, match="instead of sha256:"):
             await pulled(tmp_path, reference)
         registry.wrong = set()
         image = await pulled(tmp_path, reference)
