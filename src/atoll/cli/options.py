@@ -109,7 +109,7 @@ def env_option(command: F) -> F:
 def spec_options(command: F) -> F:
     """Add the options of ``run`` and ``create`` for the new sandbox, except its variables."""
     for add in (
-        click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot hold."),
+        click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot enforce."),
         click.option(
             "--on-crash",
             type=click.Choice(["reboot", "rollback", "stop"]),

@@ -15,7 +15,7 @@ from atoll.cli.text import size, table
 @click.option("--remove", is_flag=True, help="Remove what is found; without this, only show it.")
 @json_option
 def command(remove: bool, as_json: bool) -> None:
-    r"""Show what a crash left on this machine and nothing owns: processes, mounts, directories, cgroups.
+    r"""Show what a crash left behind: processes, mounts, directories and cgroups that nothing owns.
 
     \b
     Example:

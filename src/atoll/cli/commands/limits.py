@@ -16,7 +16,7 @@ from atoll.cli.sandboxes import held
 @click.command(name="limits", cls=Command)
 @sandbox_argument
 @limit_options
-@click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot hold.")
+@click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot enforce.")
 @json_option
 def command(sandbox: str, best_effort: bool, as_json: bool, **options: Any) -> None:
     r"""Change what a sandbox may use, and show the new limits. This does not wake it.
