@@ -35,7 +35,8 @@ def upload(
     if not stat.S_ISREG(status.st_mode):
         # opening a pipe waits for its other end, and a device may have no end
         raise InvalidSpecError(
-            f"{local} is neither a file nor a directory", hint="give a path, or use `write` for an open file"
+            f"{local} is neither a file nor a directory",
+            hint="give a file or a directory, or use `write` for an open file",
         )
     request = put_file(path, user, mode=stat.S_IMODE(status.st_mode), body=None)
     # files that the kernel makes up, as below /proc, report no size

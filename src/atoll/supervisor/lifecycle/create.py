@@ -109,7 +109,9 @@ class Creation:
         if spec.template is None:
             return spec
         if spec.image is not None or spec.from_snapshot is not None:
-            raise InvalidSpecError("a template, an image and a snapshot exclude each other", hint="give one")
+            raise InvalidSpecError(
+                "a template, an image and a snapshot exclude each other", hint="give only one"
+            )
         found = self._templates.resolve(spec.template, spec.team)
         return msgspec.structs.replace(
             spec, template=None, image=found.image, from_snapshot=found.snapshot_id
