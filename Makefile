@@ -10,10 +10,10 @@ help:
 	@echo "make demo    an agent's computer that works, sleeps, wakes, forks and rolls back"
 	@echo "make check   lint, types, import rules, unit tests: no sandbox is started"
 	@echo "make test    check, then integration and end-to-end tests, as root and as an ordinary user"
-	@echo "make native-check   gVisor's changes applied to it, then Go's own checks; VERSION=... takes another gVisor (minutes)"
+	@echo "make native-check   our changes applied to gVisor and checked by Go; VERSION=... names another gVisor (minutes)"
 	@echo "make soak    crashes at random moments, then at every step of every operation, then a hundred real programs (hours)"
 	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
-	@echo "make dist    the wheels of atoll and of atoll-base, which brings the image ready made, in dist/"
+	@echo "make dist    the wheels of atoll and of atoll-base (the ready-made image), in dist/"
 	@echo "make clean   remove what was built (the home with your sandboxes stays)"
 
 deps:

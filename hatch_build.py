@@ -122,7 +122,7 @@ def _runsc_version() -> str:
     source = Path(__file__).with_name("src") / "atoll" / "engines" / "gvisor" / "engine.py"
     match = re.search(r'^RUNSC_VERSION = "(.+)"$', source.read_text(), re.MULTILINE)
     if match is None:
-        _stop(f"{source} names no RUNSC_VERSION")
+        _stop(f"{source} does not define RUNSC_VERSION")
     return match[1]
 
 
@@ -194,7 +194,7 @@ def _build_runsc(source: Path, output: Path) -> None:
 def _patch(program: Path, tree: Path) -> None:
     result = subprocess.run([sys.executable, program, tree], capture_output=True, text=True)
     if result.returncode != 0:
-        _stop(f"gVisor's changes in native/ do not fit this version of it:\n{result.stderr}")
+        _stop(f"gVisor's changes in native/ do not fit this version of gVisor:\n{result.stderr}")
 
 
 def _build_agent(source: Path, output: Path) -> None:

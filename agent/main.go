@@ -37,8 +37,8 @@ const (
 
 func main() {
 	port := flag.Int("port", 49983, "TCP port to listen on")
-	address := flag.String("address", "", "address to listen on; every one by default")
-	host := flag.String("host", "10.254.0.1", "address that the host calls from; with an empty one, all are answered")
+	address := flag.String("address", "", "address to listen on; default: every address")
+	host := flag.String("host", "10.254.0.1", "address that the host calls from; if empty, every caller is answered")
 	flag.Parse()
 	// Little memory at rest matters more than the last bit of throughput.
 	debug.SetGCPercent(gcPercent)

@@ -60,7 +60,7 @@ func (t *tree) file(name string, header *tar.Header, content io.Reader) error {
 
 func (t *tree) symlink(name string, header *tar.Header) error {
 	if header.Linkname == "" || len(header.Linkname) >= nameMost {
-		return invalid(header.Name, "links to a name that no file can have")
+		return invalid(header.Name, "links to an invalid file name")
 	}
 	if err := os.Symlink(header.Linkname, name); err != nil {
 		return err
@@ -79,11 +79,11 @@ func (t *tree) hardLink(name string, header *tar.Header) error {
 	info, err := os.Lstat(target)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return invalid(header.Name, "is another name of %.200q, which its layer does not have", target)
+		return invalid(header.Name, "is a hard link to %.200q, which its layer does not have", target)
 	case err != nil:
 		return err
 	case info.IsDir() || isWhiteout(info):
-		return invalid(header.Name, "is another name of %.200q, which is no file", target)
+		return invalid(header.Name, "is a hard link to %.200q, which is not a file", target)
 	}
 	return os.Link(target, name)
 }
@@ -111,7 +111,7 @@ func (t *tree) whiteout(directory, base string) error {
 		return nil
 	}
 	if hidden == "" || hidden == "." || hidden == ".." {
-		return invalid(base, "hides nothing that can be")
+		return invalid(base, "hides an invalid name")
 	}
 	name := path.Join(directory, hidden)
 	if t.merges() {
@@ -219,5 +219,5 @@ func mapText(users, groups []idRange) string {
 		}
 		return most
 	}
-	return fmt.Sprintf("numbers 0 to %d (users) and 0 to %d (groups)", most(users), most(groups))
+	return fmt.Sprintf("0 to %d (users) and 0 to %d (groups)", most(users), most(groups))
 }

@@ -90,7 +90,7 @@ type download struct {
 func (d *download) run(ctx context.Context, sources []*source) error {
 	digits, sha256Named := strings.CutPrefix(d.Digest, digestPrefix)
 	if raw, err := hex.DecodeString(digits); !sha256Named || err != nil || len(raw) != sha256.Size {
-		return newFault("invalid", "%q is no digest", d.Digest)
+		return newFault("invalid", "%q is not a digest", d.Digest)
 	}
 	name := "sha256-" + digits
 	file, err := os.OpenFile(name+partialName, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
@@ -172,7 +172,7 @@ func (d *download) from(ctx context.Context, s *source) error {
 			return err
 		}
 		if !goesOn {
-			return newFault("digest", "%s sent %s where %s was asked for", s.ref.Context(), found, d.Digest)
+			return newFault("digest", "%s sent %s instead of %s", s.ref.Context(), found, d.Digest)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func (d *download) ask(ctx context.Context, client *http.Client, url string) err
 			return err
 		}
 		if response.StatusCode != http.StatusOK {
-			return errors.New("the registry does not go on where it is asked to")
+			return errors.New("the registry does not resume the download where it was asked to")
 		}
 	}
 	return d.keep(response.Body, cancel)

@@ -31,7 +31,7 @@ type guarded struct {
 func (g *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme != "https" && !slices.Contains(g.insecure, request.URL.Host) &&
 		!(g.local && isInsecure(request.URL.Host, nil)) {
-		return nil, newFault("insecure", "%s wants plain http, which is for this machine only", request.URL.Host)
+		return nil, newFault("insecure", "%s uses plain http, which is allowed only on this machine", request.URL.Host)
 	}
 	pause := firstPause
 	for attempt := 1; ; attempt++ {

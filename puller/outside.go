@@ -72,7 +72,7 @@ func (o *outside) control(_, address string, _ syscall.RawConn) error {
 
 // insideFault does not tell the address: who may not reach it need not learn it.
 func insideFault() error {
-	return newFault("inside", "its registry, or a server that this one names, is on this machine or in its network")
+	return newFault("inside", "its registry, or a server that the registry names, is on this machine or in its network")
 }
 
 func (o *outside) isInside(address netip.Addr) bool {

@@ -79,7 +79,7 @@ func (s *source) resolve(ctx context.Context) (*resolved, error) {
 		}
 	}
 	if !found.MediaType.IsImage() || found.MediaType == types.DockerManifestSchema1 {
-		return nil, newFault("unsupported", "%s is no image, but of type %q", s.ref, found.MediaType)
+		return nil, newFault("unsupported", "%s is not an image: its type is %q", s.ref, found.MediaType)
 	}
 	image, err := found.Image()
 	if err != nil {
@@ -114,10 +114,10 @@ func choose(index v1.ImageIndex) (v1.Hash, error) {
 		return *unsaid, nil
 	}
 	if len(others) == 0 {
-		return v1.Hash{}, newFault("unsupported", "it is an index that has no image of its own")
+		return v1.Hash{}, newFault("unsupported", "it is an index without an image")
 	}
 	slices.Sort(others)
-	return v1.Hash{}, newFault("unsupported", "there is none for linux/%s, only for %s",
+	return v1.Hash{}, newFault("unsupported", "it has no version for linux/%s, only for %s",
 		runtime.GOARCH, strings.Join(slices.Compact(others), ", "))
 }
 
@@ -127,7 +127,7 @@ func describe(digest v1.Hash, image v1.Image) (*resolved, error) {
 		return nil, err
 	}
 	if manifest.Config.Size > configMost || len(manifest.Layers) > layersMost {
-		return nil, newFault("unsupported", "its configuration has %d bytes and it has %d layers; %d and %d are the most",
+		return nil, newFault("unsupported", "its configuration has %d bytes and it has %d layers; the limits are %d and %d",
 			manifest.Config.Size, len(manifest.Layers), configMost, layersMost)
 	}
 	config, err := image.RawConfigFile()
@@ -136,7 +136,7 @@ func describe(digest v1.Hash, image v1.Image) (*resolved, error) {
 	}
 	result := &resolved{Digest: digest.String(), Config: config, Layers: []blob{}}
 	if !json.Valid(config) {
-		return nil, errors.New("its configuration is no JSON")
+		return nil, errors.New("its configuration is not JSON")
 	}
 	for _, layer := range manifest.Layers {
 		if !layer.MediaType.IsLayer() || len(layer.URLs) > 0 || strings.Contains(string(layer.MediaType), "foreign") {

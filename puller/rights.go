@@ -22,7 +22,7 @@ func lockInto(fd int) error {
 		return newFault("failed", "enter the layer's directory: %v", err)
 	}
 	if err := syscall.Chroot("."); err != nil {
-		return newFault("failed", "lock into the layer's directory: %v", err)
+		return newFault("failed", "confine the puller to the layer's directory: %v", err)
 	}
 	if err := syscall.Close(fd); err != nil {
 		return err
@@ -51,7 +51,7 @@ func keepRights(kept []uint) error {
 
 func noNewRights() error {
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
-		return newFault("failed", "give up all ways to more rights: %v", errno)
+		return newFault("failed", "give up every way to gain rights: %v", errno)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func makeSeam(request *seamRequest) (any, error) {
 		return nil, err
 	}
 	if err := s.visit(all); err != nil {
-		return nil, fmt.Errorf("say again whose its directory %.200q is: %w", strings.Join(s.path, "/"), err)
+		return nil, fmt.Errorf("restore the owner of its directory %.200q: %w", strings.Join(s.path, "/"), err)
 	}
 	return &seamed{Directories: s.count}, nil
 }

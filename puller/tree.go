@@ -86,7 +86,7 @@ func (t *tree) setTimes() error {
 // inside makes a name of the archive one below the layer.
 func inside(raw string) (string, error) {
 	if len(raw) > nameMost || strings.ContainsRune(raw, 0) {
-		return "", invalid(raw, "has a name that no file can have")
+		return "", invalid(raw, "has an invalid file name")
 	}
 	if slices.Contains(strings.Split(raw, "/"), "..") {
 		return "", invalid(raw, "leads out of its layer")
@@ -107,13 +107,13 @@ func (t *tree) entry(header *tar.Header, content io.Reader) error {
 	}
 	if t.merges() && (hasOneID(t.users) || hasOneID(t.groups)) {
 		if header.Uid < 0 || header.Gid < 0 || header.Uid > idMost || header.Gid > idMost {
-			return invalid(header.Name, "belongs to nobody that can be")
+			return invalid(header.Name, "has an invalid owner")
 		}
 		t.noteOwner(name, header)
 		header.Uid, header.Gid = 0, 0
 	}
 	if !isMapped(t.users, header.Uid) || !isMapped(t.groups, header.Gid) {
-		return newFault("ids", "its file %.200q belongs to user %d and group %d, which are not among the %s here",
+		return newFault("ids", "its file %.200q belongs to user %d and group %d, but this user has only the ids %s",
 			name, header.Uid, header.Gid, mapText(t.users, t.groups))
 	}
 	if err := t.parents(path.Dir(name)); err != nil {
@@ -132,7 +132,7 @@ func (t *tree) entry(header *tar.Header, content io.Reader) error {
 		return t.directory(name, header)
 	}
 	if name == "." {
-		return invalid(header.Name, "is the layer itself, but no directory")
+		return invalid(header.Name, "stands for the layer itself, but is not a directory")
 	}
 	if err := t.clear(name); err != nil {
 		return err
@@ -165,19 +165,19 @@ func (t *tree) parents(directory string) error {
 			return err
 		}
 		if err := os.Mkdir(directory, 0o755); err != nil {
-			return invalid(directory, "is where others are to be, but cannot be made: %v", err)
+			return invalid(directory, "must be a directory, but cannot be created: %v", err)
 		}
 		if err := errors.Join(t.mark(directory, markImplied), t.mark(".", markImplies)); err != nil {
 			return err
 		}
 	case err != nil:
-		return invalid(directory, "is where others are to be, but cannot be entered: %v", err)
+		return invalid(directory, "must be a directory, but cannot be entered: %v", err)
 	case isWhiteout(info):
 		if err := t.opaqueInsteadOf(directory); err != nil {
 			return err
 		}
 	case !info.IsDir():
-		return invalid(directory, "is where others are to be, but no directory")
+		return invalid(directory, "must be a directory, but is not one")
 	}
 	t.made[directory] = true
 	return nil

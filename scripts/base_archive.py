@@ -36,7 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "atoll" / "dist"
     parser.add_argument("--images", type=Path, default=cache, help="where built images are kept")
-    parser.add_argument("--preset", type=int, default=6, choices=range(10), help="of xz")
+    parser.add_argument("--preset", type=int, default=6, choices=range(10), help="compression preset of xz")
     parser.add_argument("output", type=Path)
     arguments = parser.parse_args()
     images, output = arguments.images.resolve(), arguments.output.resolve()

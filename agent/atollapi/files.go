@@ -56,7 +56,7 @@ func queryMode(r *http.Request) (int, error) {
 	}
 	bits, err := strconv.ParseUint(text, 8, 12)
 	if err != nil {
-		return 0, fault.New(fault.Invalid, "%q is no octal mode", text)
+		return 0, fault.New(fault.Invalid, "%q is not an octal mode", text)
 	}
 	return int(bits), nil
 }

@@ -26,7 +26,7 @@ var loopback = []string{"127.0.0.1", "::1"}
 func (a *API) loopback(w http.ResponseWriter, r *http.Request) error {
 	port, err := strconv.ParseUint(r.URL.Query().Get("port"), 10, 16)
 	if err != nil || port == 0 {
-		return fault.New(fault.Invalid, "a port is a number from 1 to 65535")
+		return fault.New(fault.Invalid, "give a port from 1 to 65535")
 	}
 	server, err := dialLoopback(strconv.FormatUint(port, 10))
 	if err != nil {

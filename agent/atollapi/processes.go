@@ -182,7 +182,7 @@ func (a *API) list(w http.ResponseWriter, _ *http.Request) error {
 func (a *API) process(r *http.Request) (*process.Process, error) {
 	pid, err := strconv.Atoi(r.PathValue("pid"))
 	if err != nil || pid <= 0 {
-		return nil, fault.New(fault.Invalid, "%q is no process id", r.PathValue("pid"))
+		return nil, fault.New(fault.Invalid, "%q is not a process id", r.PathValue("pid"))
 	}
 	return a.Table.Get(pid)
 }

@@ -93,7 +93,7 @@ func walk(path string, depth int, left *int, visit Visit) error {
 			return err
 		}
 		if *left--; *left < 0 {
-			return fault.New(fault.FileFailed, "more than %d entries; list less depth", ListMost)
+			return fault.New(fault.FileFailed, "more than %d entries; give a smaller depth", ListMost)
 		}
 		visit(below, info)
 		if entry.IsDir() && depth > 1 {

@@ -23,7 +23,7 @@ func (r *Restore) Hooks(generation int64, identity string, bound time.Duration) 
 		name := "hook " + filepath.Base(path)
 		left := time.Until(deadline)
 		if left <= 0 {
-			r.log(name, "left out, there was no time for it")
+			r.log(name, "skipped: there was no time left for it")
 			continue
 		}
 		follower, err := r.start([]string{path}, env, left)

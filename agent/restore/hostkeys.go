@@ -27,7 +27,7 @@ func (r *Restore) HostKeys() {
 	for _, key := range keys {
 		all.Go(func() {
 			if !r.replace(key) {
-				r.log("ssh", filepath.Base(key)+" was the key of another sandbox and is removed")
+				r.log("ssh", filepath.Base(key)+" belonged to another sandbox and was removed")
 				_, _ = os.Remove(key), os.Remove(key+".pub")
 			}
 		})

@@ -26,7 +26,7 @@ const (
 	tmpfs    = 0x01021994
 )
 
-var errTooBig = errors.New("it is too much for memory, and a volume in it keeps it there")
+var errTooBig = errors.New("it does not fit into memory, and a volume in it prevents a move to the disk")
 
 // Carry brings what the image has in directories that lie in memory, which hides it, into them. A directory in which it
 // has more than fits beside what was brought before lies on the disk instead.
@@ -54,7 +54,7 @@ func (s *System) Carry(directories ...string) error {
 			continue
 		}
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("what the image has in %s is not all there: %w", path, err))
+			failed = errors.Join(failed, fmt.Errorf("the image's files in %s are incomplete: %w", path, err))
 		}
 	}
 	return failed

@@ -132,7 +132,7 @@ func (g *MemoryGuard) kill(each held, used, total int64) {
 	const mib = 1 << 20
 	if g.Console != nil {
 		// A console that is full must not keep memory from being freed.
-		_, _ = fmt.Fprintf(g.Console, "%s program %d (%s) killed: it held %d MiB of the %d MiB that are used of %d MiB\n",
+		_, _ = fmt.Fprintf(g.Console, "%s program %d (%s) was killed: it held %d MiB, when %d MiB of %d MiB were used\n",
 			time.Now().UTC().Format(time.RFC3339), each.pid, name, each.resident/mib, used/mib, total/mib)
 	}
 }

@@ -53,7 +53,7 @@ func (s *System) hostname(identity Identity) error {
 	}
 	name := *identity.Hostname
 	if name == "" || len(name) > 64 || strings.ContainsAny(name, " \t\n\x00") {
-		return fault.New(fault.Invalid, "%q is no host name", name)
+		return fault.New(fault.Invalid, "%q is not a host name", name)
 	}
 	if s.Root == "/" {
 		if err := syscall.Sethostname([]byte(name)); err != nil {

@@ -16,7 +16,7 @@ from atoll import AtollError, Lifecycle, Sandbox, SandboxCrashedError, Snapshots
 from atoll.errors import EngineError, SandboxNotFoundError
 from atoll.host import Home
 from atoll.snapshots.chains import LONGEST
-from tests.crash import makings, victims
+from tests.crash import builds_and_volumes, victims
 from tests.crash.ledger import PATIENCE_S, Entry, Scribe, begin, look
 from tests.crash.points.points import Points
 from tests.crash.worker import Client
@@ -278,10 +278,10 @@ class Rounds:
     def _check(self, now: Round, promised: Entry, argument: str, told: dict[str, object]) -> None:
         self._check_main(now, promised, argument)
         if now.operation == "build":
-            makings.check_build(argument, done=now.outcome == "done", doomed=now.victim == "agent")
+            builds_and_volumes.check_build(argument, done=now.outcome == "done", doomed=now.victim == "agent")
         self._check_snapshots(now, promised)
         self._check_others(now, promised, argument)
-        makings.check_volumes()
+        builds_and_volumes.check_volumes()
         self._check_leftovers()
 
     def _check_main(self, now: Round, promised: Entry, argument: str) -> None:

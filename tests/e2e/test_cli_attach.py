@@ -63,7 +63,8 @@ def test_a_shell_is_gone_on_with_left_by_its_keys_and_ended_by_its_own_exit(work
         until(ours, b"interrupted")
         os.write(ours, LEAVE)
         until(
-            ours, f"left program {terminal.pid}, which goes on: `atoll attach work {terminal.pid}`".encode()
+            ours,
+            f"detached from program {terminal.pid}, which keeps running: `atoll attach work {terminal.pid}`".encode(),
         )
         rest(ours)
         assert process.wait(LONG_S) == 0
@@ -87,7 +88,7 @@ def test_a_sleeping_sandbox_is_woken_and_a_shell_that_sleep_has_cut_says_how(wor
         until(ours, b"up")
         (program,) = work.processes()
         work.suspend()
-        told = until(ours, b"comes back to this one").replace(b"\r\n", b"")
+        told = until(ours, b"attaches again").replace(b"\r\n", b"")
         assert f"`atoll attach work {program.pid}` wakes it".encode() in told
         rest(ours)
         assert process.wait(LONG_S) == 125
@@ -105,7 +106,7 @@ def test_a_sleeping_sandbox_is_woken_and_a_shell_that_sleep_has_cut_says_how(wor
     with on_a_terminal("shell", "work") as (process, ours):
         until(ours, b"$ ")
         work.suspend(memory=False)
-        assert b"atoll attach" not in until(ours, b"has ended")
+        assert b"atoll attach" not in until(ours, b"have ended")
 
 
 def test_without_a_pid_the_programs_are_listed_unless_one_alone_has_a_terminal(work: Sandbox) -> None:
@@ -137,7 +138,7 @@ def test_a_program_without_a_terminal_gets_input_and_ctrl_c_leaves_it_alone(work
         os.write(ours, b"one\n")
         until(ours, b"got one")
         os.write(ours, b"\x03")
-        until(ours, b"comes back to it")
+        until(ours, b"attaches to it again")
         assert process.wait(LONG_S) == 130
     with started("attach", "--no-stdin", "work", str(program.pid), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -165,6 +166,6 @@ def test_a_program_that_draws_its_screen_draws_it_again_and_the_terminal_is_left
         seen = until(ours, b"drawn again")
         assert b"\x1b[?1049h" in seen and b"\x1b[c" not in seen
         os.write(ours, b"\x1d")
-        assert b"\x1b[?1049l" in until(ours, b"comes back to it")
+        assert b"\x1b[?1049l" in until(ours, b"attaches to it again")
         assert process.wait(LONG_S) == 0
     assert [one.pid for one in work.processes()] == [terminal.pid]

@@ -101,7 +101,7 @@ def test_a_crash_brings_back_the_newest_instant_and_says_what_is_lost(engine_hom
         snapshot = sandbox.snapshot()
         sandbox.files.write("late", "lost")
         crash(sandbox)
-        assert "since its last suspend or snapshot is lost" in str(sandbox.info().reason)
+        assert "since its last suspend or snapshot are lost" in str(sandbox.info().reason)
         assert (sandbox.files.read("early"), count(sandbox)) == ("kept", 2)
         assert not sandbox.files.exists("late")
         sandbox.files.write("late", "kept now")
@@ -128,7 +128,7 @@ def test_a_supervisor_that_starts_anew_finds_such_sandboxes(engine_home: Path) -
 def test_doctor_says_what_such_a_disk_costs(engine_home: Path) -> None:
     (found,) = [finding for finding in Supervisor.doctor().findings if finding.name == "disk kind"]
     assert found.level in ("note", "warning")
-    assert "a crash loses what was changed since the last one" in found.message
+    assert "a crash loses the changes since the last" in found.message
 
 
 def test_a_volume_serves_every_user_whose_disk_the_engine_keeps(engine_home: Path) -> None:

@@ -29,7 +29,7 @@ def test_the_next_call_the_info_the_list_and_the_log_tell_of_a_reboot(
         with caplog.at_level(logging.WARNING, logger="atoll"):
             assert sandbox.run("echo on").stdout == "on\n"
         (record,) = caplog.records
-        assert "started again from its disk" in record.message
+        assert "booted from its disk" in record.message
         caplog.clear()
         sandbox.run("true")
         assert caplog.records == []
@@ -38,12 +38,12 @@ def test_the_next_call_the_info_the_list_and_the_log_tell_of_a_reboot(
         assert recovered.how == "disk"
         assert "what was in its memory since is lost" in "".join(sandbox.logs())
         assert "running, recovered" in said("ls")
-        assert "started again from its disk" in said("info", "work")
+        assert "booted from its disk" in said("info", "work")
         # The command line wakes it by connecting.
         crash(home, sandbox)
         told = atoll("exec", "work", "--", "echo", "on")
         assert told.stdout == b"on\n"
-        assert told.stderr.count(b"started again from its disk") == 1
+        assert told.stderr.count(b"booted from its disk") == 1
         sandbox.suspend()
         sandbox.run("true")
         assert "running, recovered" not in said("ls")

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from tests.e2e import caller, keeper
+from tests.e2e import dns_client, state_keeper
 from tests.e2e.counter import BOUND_S
 
 from atoll import Sandbox, Snapshots, Terminal, TerminalSize
 from atoll.errors import FileDeniedError
 
-PROGRAM = Path(keeper.__file__).read_text()
+PROGRAM = Path(state_keeper.__file__).read_text()
 HELD = {
     "tcp": "word",
     "unix": "word",
@@ -27,7 +27,7 @@ HELD = {
     "deleted": "still here\0and there",
     "flock": 1,
     "lockf": 1,
-    "cwd": keeper.PLACE,
+    "cwd": state_keeper.PLACE,
     "env": "yes",
     "forward": True,
 }
@@ -43,9 +43,9 @@ def sandbox(module_home: Path) -> Iterator[Sandbox]:
 def kept(module_home: Path) -> Iterator[Sandbox]:
     """A sandbox whose keeper has been asked once."""
     with Sandbox.create(env={"KEPT": "yes"}) as sandbox:
-        sandbox.files.write("keeper.py", PROGRAM)
-        sandbox.start(["python3", "keeper.py"])
-        wait_for_port(sandbox, keeper.PORT)
+        sandbox.files.write("state_keeper.py", PROGRAM)
+        sandbox.start(["python3", "state_keeper.py"])
+        wait_for_port(sandbox, state_keeper.PORT)
         ask(sandbox, 1)
         yield sandbox
 
@@ -58,7 +58,7 @@ def wait_for_port(sandbox: Sandbox, port: int) -> None:
 
 def ask(sandbox: Sandbox, time_asked: int) -> dict[str, Any]:
     """Ask the keeper, whose answer must be that of its ``time_asked``th time."""
-    with sandbox.dial(keeper.PORT) as connection:
+    with sandbox.dial(state_keeper.PORT) as connection:
         connection.settimeout(BOUND_S)
         read = b""
         while piece := connection.recv(10_000):
@@ -86,7 +86,7 @@ def test_all_that_programs_hold_lives_on_over_sleep(kept: Sandbox) -> None:
         assert_clock_is_right(kept)
     assert kept.files.read("/run/atoll/generation") != generation
     assert kept.run("hostname; cat /etc/machine-id").stdout == identity
-    assert kept.files.read(f"{keeper.PLACE}/piped") == "..."
+    assert kept.files.read(f"{state_keeper.PLACE}/piped") == "..."
 
 
 def test_all_that_programs_hold_lives_on_in_forks_which_differ_in_what_is_their_own(kept: Sandbox) -> None:
@@ -130,9 +130,9 @@ def test_all_that_programs_hold_lives_on_over_a_snapshot_a_rollback_and_in_copie
 
 
 def test_all_that_programs_hold_lives_on_where_a_big_disk_is_frozen_below_them(kept: Sandbox) -> None:
-    kept.run("mkfifo queue; exec 7<>queue; echo queued >&7; sleep infinity &", cwd=keeper.PLACE).check()
+    kept.run("mkfifo queue; exec 7<>queue; echo queued >&7; sleep infinity &", cwd=state_keeper.PLACE).check()
     generation = kept.files.read("/run/atoll/generation")
-    with kept.dial(keeper.OUTSIDE_PORT) as connection:
+    with kept.dial(state_keeper.OUTSIDE_PORT) as connection:
         connection.settimeout(BOUND_S)
         assert connection.recv(100) == b"welcome"
         for round_ in (2, 3):
@@ -148,13 +148,13 @@ def test_all_that_programs_hold_lives_on_where_a_big_disk_is_frozen_below_them(k
             told = ask(kept, round_)
             assert told["outside"] == "connected"
             assert kept.run("sha256sum large-*").check().stdout == sums
-        assert kept.run("timeout 10 head -1 queue", cwd=keeper.PLACE).stdout == "queued\n"
+        assert kept.run("timeout 10 head -1 queue", cwd=state_keeper.PLACE).stdout == "queued\n"
     # It is the same machine: nothing in it was told that it woke.
     assert kept.files.read("/run/atoll/generation") == generation
 
 
 def test_a_connection_with_the_outside_ends_in_a_copy_and_lives_on_in_the_original(kept: Sandbox) -> None:
-    with kept.dial(keeper.OUTSIDE_PORT) as connection:
+    with kept.dial(state_keeper.OUTSIDE_PORT) as connection:
         connection.settimeout(BOUND_S)
         assert connection.recv(100) == b"welcome"
         (fork,) = kept.fork()
@@ -178,8 +178,8 @@ def test_a_connection_to_the_outside_lives_on_over_every_sleep_and_is_reset_in_a
     module_home: Path,
 ) -> None:
     with Sandbox.create(network="none") as sandbox:
-        sandbox.files.write("caller.py", Path(caller.__file__).read_bytes())
-        sandbox.run("setsid python3 caller.py </dev/null >/dev/null 2>&1 &").check()
+        sandbox.files.write("dns_client.py", Path(dns_client.__file__).read_bytes())
+        sandbox.run("setsid python3 dns_client.py </dev/null >/dev/null 2>&1 &").check()
         answers = wait_for_answers(sandbox, 0)
         for _ in range(3):
             sandbox.suspend()
@@ -188,7 +188,7 @@ def test_a_connection_to_the_outside_lives_on_over_every_sleep_and_is_reset_in_a
         (fork,) = sandbox.fork()
         try:
             until_s = time.monotonic() + BOUND_S
-            while (told := fork.files.read(caller.STATE)).isdecimal():
+            while (told := fork.files.read(dns_client.STATE)).isdecimal():
                 assert time.monotonic() < until_s, "the copy talks to a peer that is not its own"
                 time.sleep(0.05)
             assert told == "ConnectionResetError"
@@ -224,14 +224,16 @@ def test_port_53_of_any_address_is_the_sandboxs_own_resolver(
 def wait_for_answers(sandbox: Sandbox, more_than: int) -> int:
     """The number of answers that the guest has had, once there are more."""
     until_s = time.monotonic() + BOUND_S
-    while not sandbox.files.exists(caller.STATE) or int(sandbox.files.read(caller.STATE)) <= more_than:
+    while (
+        not sandbox.files.exists(dns_client.STATE) or int(sandbox.files.read(dns_client.STATE)) <= more_than
+    ):
         assert time.monotonic() < until_s
         time.sleep(0.05)
-    return int(sandbox.files.read(caller.STATE))
+    return int(sandbox.files.read(dns_client.STATE))
 
 
 def ask_again(sandbox: Sandbox) -> dict[str, Any]:
-    with sandbox.dial(keeper.PORT) as connection:
+    with sandbox.dial(state_keeper.PORT) as connection:
         connection.settimeout(BOUND_S)
         told: dict[str, Any] = json.load(connection.makefile("rb"))
         return told

@@ -18,7 +18,7 @@ from tests.e2e.command_line import started
 from atoll import AsyncSandbox, Sandbox, Supervisor
 from atoll.host import Home
 
-PROGRAM = Path(__file__).parent / "interrupted.py"
+PROGRAM = Path(__file__).parent / "interrupted_client.py"
 MOMENTS_S = (0.0, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.08, 0.12)
 BOUND_S = 60.0
 

@@ -222,9 +222,9 @@ def test_the_command_line_makes_shows_and_moves_leases(module_home: Path) -> Non
     assert "then suspend; only `atoll resume` wakes it" in ask("info", "leased")
     assert json.loads(ask("timeout", "leased", "off", "--json"))["ends_at"] is None
     ask("suspend", "leased", "--no-memory")
-    assert "its disk alone" in ask("info", "leased")
+    assert "only its disk" in ask("info", "leased")
     refused = CliRunner().invoke(atoll, ["exec", "leased", "true"])
-    assert "no use wakes it" in str(refused.exception)
+    assert "only `resume` wakes it" in str(refused.exception)
     ask("resume", "leased", "--timeout", "30m")
     assert "29 min" in ask("ls")
     assert CliRunner().invoke(atoll, ["timeout", "leased", "soon"]).exit_code == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.e2e import stamper
+from tests.e2e import memory_stamper
 from tests.e2e.counter import BOUND_S
 
 from atoll import Sandbox, Snapshots
@@ -80,8 +80,8 @@ def wait_for(sandbox: Sandbox, path: str) -> None:
 
 def started(sandbox: Sandbox) -> dict[str, int]:
     """Start the stamper, and ask it for the first time."""
-    sandbox.files.write("stamper.py", Path(stamper.__file__).read_text())
-    sandbox.start(["python3", "stamper.py"])
+    sandbox.files.write("memory_stamper.py", Path(memory_stamper.__file__).read_text())
+    sandbox.start(["python3", "memory_stamper.py"])
     return asked(sandbox)
 
 

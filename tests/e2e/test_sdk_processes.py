@@ -103,7 +103,7 @@ def test_a_sandbox_sleeps_on_when_its_terminal_is_left_and_a_handle_finds_its_pr
         read_until(terminal, b"A2B")
         sandbox.suspend()
     assert sandbox.info().state == "suspended"
-    with pytest.raises(StateError, match="was suspended by somebody"):
+    with pytest.raises(StateError, match="was suspended by another client"):
         process.wait()
     assert sandbox.info().state == "suspended"
     sandbox.files.write("woken", "")

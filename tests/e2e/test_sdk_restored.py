@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e import awaiter
+from tests.e2e import restore_waiter
 from tests.e2e.counter import BOUND_S
 
 from atoll import Sandbox, Snapshots
@@ -59,9 +59,9 @@ def prepared(module_home: Path) -> Iterator[Sandbox]:
         for name, script in HOOKS.items():
             sandbox.files.write(name, f"#!/bin/sh\n{script}\n")
             sandbox.run(f"sudo install -D -m 755 {name} /etc/atoll/on-restore.d/{name}").check()
-        sandbox.files.write("awaiter.py", Path(awaiter.__file__).read_text())
-        sandbox.start(["python3", "awaiter.py"])
-        wait_for_port(sandbox, awaiter.PORT)
+        sandbox.files.write("restore_waiter.py", Path(restore_waiter.__file__).read_text())
+        sandbox.start(["python3", "restore_waiter.py"])
+        wait_for_port(sandbox, restore_waiter.PORT)
         yield sandbox
 
 
@@ -74,7 +74,7 @@ def wait_for_port(sandbox: Sandbox, port: int) -> None:
 def ask(sandbox: Sandbox) -> dict[str, Any]:
     """Ask the program that waits, whose clock must be right and who must know of this life."""
     before = time.time()
-    with sandbox.dial(awaiter.PORT) as connection:
+    with sandbox.dial(restore_waiter.PORT) as connection:
         connection.settimeout(BOUND_S)
         read = b""
         while piece := connection.recv(10_000):

@@ -242,7 +242,7 @@ def test_uploads_need_a_signed_address_and_builds_begin_once(server: Server) -> 
     assert (again[0], again[1]["message"]) == (400, "build is not in waiting state")
     status = f"/templates/{template}/builds/{build}/status"
     until(lambda: asked(server, "GET", status)[1]["status"] == "error")
-    assert "no tar" in asked(server, "GET", status)[1]["reason"]["message"]
+    assert "not a tar" in asked(server, "GET", status)[1]["reason"]["message"]
     assert asked(server, "DELETE", f"/templates/{template}")[0] == 204
 
 

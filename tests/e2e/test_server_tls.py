@@ -16,7 +16,7 @@ import pytest
 from e2b import ConnectionConfig
 from e2b import Sandbox as RemoteSandbox
 from packaging.version import Version
-from tests.e2e.names import names_on
+from tests.e2e.resolving_proxy import names_on
 from tests.e2e.server import Server, serving
 
 from atoll import Sandbox
@@ -88,7 +88,7 @@ def test_a_domain_without_an_address_is_told_and_the_way_that_is_told_works_for_
 ) -> None:
     told = told_by(tls_server, "leave E2B_DOMAIN out")
     assert f"api.{DOMAIN} and *.{DOMAIN} have no address on this machine" in told
-    assert f"On this machine https://localhost:{tls_server.port} leads here as well." in told
+    assert f"On this machine https://localhost:{tls_server.port} reaches this server too." in told
     variables = dict(re.findall(r"(E2B_[A-Z_]+_URL)=(\S+)", told))
     assert set(variables) == {"E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL"}
     own = ("E2B_API_KEY", "SSL_CERT_FILE")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.names import names_on
+from tests.e2e.resolving_proxy import names_on
 from tests.e2e.server import Server, serving
 from tests.sdks.installed import javascript_sdk, python_sdk
 

@@ -57,7 +57,7 @@ def failure_line(error: Exception) -> str:
         return f"atoll: {plain(error.format_message())}"
     if isinstance(error, OSError):
         return f"atoll: {plain(str(error))}"
-    return f"atoll: a fault of atoll itself: {type(error).__name__}: {plain(str(error))}"
+    return f"atoll: internal error: {type(error).__name__}: {plain(str(error))}"
 
 
 def _as_json(failure: Failure) -> str:

@@ -46,27 +46,27 @@ class Length(click.ParamType):  # type: ignore[type-arg] # generic only in its n
 def lifecycle_options(command: F) -> F:
     """Add the options for how long a sandbox may run and what happens then."""
     for add in (
-        click.option("--no-auto-resume", is_flag=True, help="When it sleeps, only `atoll resume` wakes it."),
+        click.option("--no-auto-resume", is_flag=True, help="Once it sleeps, only `atoll resume` wakes it."),
         click.option(
             "--wake-timeout",
             "wake_timeout_s",
             type=Length(),
             metavar="LENGTH",
-            help="Its lease after a use has woken it; default: that of --timeout.",
+            help="Length of the lease that it gets when a use wakes it; default: that of --timeout.",
         ),
         click.option(
             "--on-timeout",
             type=click.Choice(["kill", "suspend", "stop"]),
             default="kill",
             show_default=True,
-            help="What the end of its lease does; stop keeps its disk alone.",
+            help="What the end of its lease does; stop keeps only its disk.",
         ),
         click.option(
             "--timeout",
             "timeout_s",
             type=Length(),
             metavar="LENGTH",
-            help="How long it may run, like 90s, 10m or 2h; default: as long as it likes.",
+            help="How long it may run, like 90s, 10m or 2h; default: no limit.",
         ),
     ):
         command = add(command)

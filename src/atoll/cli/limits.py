@@ -25,7 +25,7 @@ class MostDisk(click.ParamType):  # type: ignore[type-arg] # generic only in its
         try:
             return int(value)
         except ValueError:
-            self.fail(f"{value!r} is no size: give MiB, or none for no limit", param, ctx)
+            self.fail(f"{value!r} is not a size: give MiB, or none for no limit", param, ctx)
 
 
 _OPTIONS: tuple[tuple[str, str, type | click.ParamType, str, str], ...] = (  # type: ignore[type-arg]
@@ -36,19 +36,25 @@ _OPTIONS: tuple[tuple[str, str, type | click.ParamType, str, str], ...] = (  # t
         "disk_mib",
         MostDisk(),
         "MIB",
-        "Limit of what it writes to its disk; none is none. Default: 20480, and a tenth of the host's stays free.",
+        "Limit of what it writes to its disk, or none. Default: 20480, and a tenth of the host's disk stays free.",
     ),
     ("--files", "files", int, "N", "Limit of files and directories on its disk."),
-    ("--disk-rate", "disk_mib_s", float, "MIB/S", "Limit of reading and writing its disk, each way."),
-    ("--network-rate", "network_mib_s", float, "MIB/S", "Limit of sending and receiving, each way."),
+    ("--disk-rate", "disk_mib_s", float, "MIB/S", "Rate limit of disk reads, and separately of disk writes."),
+    (
+        "--network-rate",
+        "network_mib_s",
+        float,
+        "MIB/S",
+        "Rate limit of sending, and separately of receiving.",
+    ),
     ("--processes", "processes", int, "N", "Limit of processes and threads inside."),
-    ("--open-files", "open_files", int, "N", "Limit of open files of all its processes."),
+    ("--open-files", "open_files", int, "N", "Limit of open files, of all its processes together."),
     (
         "--lifetime",
         "lifetime_s",
         Length(off=False),
         "LENGTH",
-        "Kill it so long after its creation, like 12h or 7d.",
+        "Kill it this long after its creation, like 12h or 7d.",
     ),
 )
 

@@ -36,7 +36,7 @@ def split_mounts(ctx: click.Context, param: click.Parameter, values: Sequence[st
         if not name or not colon or not path.startswith("/"):
             raise click.BadParameter(f"{value!r} is not VOLUME:/PATH", ctx, param)
         if path in mounts:
-            raise click.BadParameter(f"two volumes are wanted at {path}", ctx, param)
+            raise click.BadParameter(f"two volumes are given for {path}", ctx, param)
         mounts[path] = name
     return mounts
 
@@ -72,7 +72,7 @@ def check_terminal(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
     A terminal's bytes are not the text of two streams, and they would go where the result goes.
     """
     if wanted and ctx.params.get("as_json"):
-        raise click.BadParameter("what a terminal shows cannot be JSON: leave out --json", ctx, param)
+        raise click.BadParameter("a terminal's output cannot be JSON: leave out --json", ctx, param)
     return wanted
 
 
@@ -92,7 +92,7 @@ def program_options(command: F) -> F:
             "timeout_s",
             type=Length(least_s=0.001),
             metavar="LENGTH",
-            help="Kill the program after so long, like 90s, 10m or 2h; default: never.",
+            help="Kill the program after this time, like 90s, 10m or 2h; default: never.",
         ),
         click.option("--user", metavar="NAME", help="Run as this user inside."),
         click.option("--cwd", metavar="DIR", help="Directory inside; default: the user's home."),
@@ -103,23 +103,23 @@ def program_options(command: F) -> F:
 
 def env_option(command: F) -> F:
     """Add ``--env KEY=VALUE``, once or more often."""
-    return pairs_option("-e", "--env", text="Set a variable inside; repeatable.")(command)
+    return pairs_option("-e", "--env", text="Set an environment variable inside; repeatable.")(command)
 
 
 def spec_options(command: F) -> F:
     """Add the options of ``run`` and ``create`` for the new sandbox, except its variables."""
     for add in (
-        click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot hold."),
+        click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot enforce."),
         click.option(
             "--on-crash",
             type=click.Choice(["reboot", "rollback", "stop"]),
-            help="What its next use does after a crash; default: reboot, or the snapshot's.",
+            help="What its next use does after a crash; default: reboot, or as the snapshot says.",
         ),
         limit_options,
         click.option(
             "--network",
             type=click.Choice(["internet", "none"]),
-            help="What the sandbox may reach; default: internet, or what the snapshot's could.",
+            help="What the sandbox may reach; default: internet, or as the snapshot says.",
         ),
         click.option(
             "--volume",
@@ -127,7 +127,7 @@ def spec_options(command: F) -> F:
             metavar="VOLUME:/PATH",
             multiple=True,
             callback=split_mounts,
-            help="Mount a volume there; repeatable.",
+            help="Mount a volume at this path; repeatable.",
         ),
         pairs_option("--metadata", text="Label to filter lists by; repeatable."),
         click.option("--from-snapshot", metavar="SNAPSHOT", help="Restore this snapshot, memory and disk."),
@@ -137,7 +137,9 @@ def spec_options(command: F) -> F:
             "--image", metavar="IMAGE", help="Image to start from, like python:3.12; default: base."
         ),
         click.option(
-            "--team", metavar="TEAM", help="Whose it is, and whose quotas it counts for; default: nobody's."
+            "--team",
+            metavar="TEAM",
+            help="Team that owns it and whose quotas it counts against; default: no team.",
         ),
         click.option("--name", metavar="NAME", help="Name of the sandbox; default: none."),
     ):

@@ -7,9 +7,9 @@ import threading
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from atoll.cli.attaching import way_back
 from atoll.cli.output import show_json
 from atoll.cli.program_options import ProgramOptions, code_of, stdin_is_input
+from atoll.cli.reattach import reattach_hint
 from atoll.errors import AtollError, ExecTimeoutError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _streamed(sandbox: Sandbox, options: ProgramOptions) -> int:
     try:
         if feeds:
             threading.Thread(target=_feed, args=(process,), daemon=True).start()
-        with way_back(sandbox, process.pid):
+        with reattach_hint(sandbox, process.pid):
             for output in process:
                 _write(2 if output.stream == "stderr" else 1, output.data)
             return code_of(process.wait())
@@ -85,7 +85,7 @@ def follow(sandbox: Sandbox, pid: int, *, watch_only: bool) -> int:
     Args:
         watch_only: Send no input. Otherwise our standard input goes to the program, including its end.
     """
-    with sandbox.attach(pid) as process, way_back(sandbox, pid):
+    with sandbox.attach(pid) as process, reattach_hint(sandbox, pid):
         if not watch_only and (stdin_is_input() or os.isatty(0)):
             threading.Thread(target=_feed, args=(process,), daemon=True).start()
         for output in process:

@@ -35,9 +35,9 @@ class Most(click.ParamType):  # type: ignore[type-arg] # generic only in its new
         try:
             number = self._kind(value)
         except ValueError:
-            self.fail(f"{value!r} is no number: give one, or off", param, ctx)
+            self.fail(f"{value!r} is not a number: give one, or off", param, ctx)
         if not 0 <= number < math.inf:
-            self.fail(f"{value!r} makes no sense: give 0 or more, or off", param, ctx)
+            self.fail(f"{value!r} is out of range: give 0 or more, or off", param, ctx)
         return number
 
 
@@ -50,14 +50,14 @@ class _MostLength(Length):
 
 _COUNT, _AMOUNT = Most(int), Most(float)
 _OPTIONS: tuple[tuple[str, str, click.ParamType, str, str], ...] = (  # type: ignore[type-arg]
-    ("--running", "running", _COUNT, "N", "Sandboxes that run or are paused."),
-    ("--suspended", "suspended", _COUNT, "N", "Sandboxes that sleep."),
-    ("--cpus", "vcpus", _AMOUNT, "N", "Processors of those that run, together."),
-    ("--memory", "memory_mib", _COUNT, "MIB", "Memory of those that run, together."),
-    ("--disk", "disk_mib", _COUNT, "MIB", "Disk of sandboxes, snapshots, volumes and images, together."),
-    ("--builds", "builds", _COUNT, "N", "Builds of templates at once."),
+    ("--running", "running", _COUNT, "N", "Running and paused sandboxes."),
+    ("--suspended", "suspended", _COUNT, "N", "Suspended sandboxes."),
+    ("--cpus", "vcpus", _AMOUNT, "N", "Processors of all running sandboxes together."),
+    ("--memory", "memory_mib", _COUNT, "MIB", "Memory of all running sandboxes together."),
+    ("--disk", "disk_mib", _COUNT, "MIB", "Disk of all sandboxes, snapshots, volumes and images together."),
+    ("--builds", "builds", _COUNT, "N", "Template builds at a time."),
     ("--timeout", "timeout_s", _MostLength(), "LENGTH", "The longest lease, like 90s, 10m or 2h."),
-    ("--requests", "requests_s", _AMOUNT, "N", "Requests to a server a second."),
+    ("--requests", "requests_s", _AMOUNT, "N", "Requests per second to a server."),
 )
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from atoll.cli.attaching import way_back
-from atoll.cli.detaching import DetachKeys
+from atoll.cli.detach_keys import DetachKeys
 from atoll.cli.program_options import code_of, stdin_is_input
+from atoll.cli.reattach import reattach_hint
 from atoll.cli.screen import Screen
 from atoll.errors import AtollError, ProcessNotFoundError
 from atoll.types import TerminalSize
@@ -36,7 +36,7 @@ def session(sandbox: Sandbox, options: ProgramOptions) -> int:
     keywords = options.keywords()
     keywords["env"] = {"TERM": os.environ.get("TERM", "xterm-256color"), **keywords["env"]}
     with sandbox.pty(options.argv or None, size=_size(), **keywords) as terminal:
-        with way_back(sandbox, terminal.pid), _raw_mode(), _screen() as screen:
+        with reattach_hint(sandbox, terminal.pid), _raw_mode(), _screen() as screen:
             with _resizes(terminal), _typing(terminal):
                 for data in terminal:
                     screen.write(data)
@@ -52,7 +52,7 @@ def attached(sandbox: Sandbox, pid: int, *, keys: DetachKeys, watch_only: bool) 
     """
     types = os.isatty(0) and not watch_only
     with sandbox.attach_terminal(pid, size=_other_size() if types else None) as terminal:
-        with way_back(sandbox, pid), ExitStack() as held:
+        with reattach_hint(sandbox, pid), ExitStack() as held:
             if types:
                 held.enter_context(_raw_mode())
             screen = held.enter_context(_screen())

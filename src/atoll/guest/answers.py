@@ -34,9 +34,9 @@ _CLASS_OF: dict[str, type[AtollError]] = {
 }
 _HINT_OF = {
     "user_unknown": "name a user of the image, or none for its default user",
-    "cwd_missing": "make the directory first, or give another cwd",
+    "cwd_missing": "create the directory first, or give another cwd",
     "program_missing": "install it, or name it by its absolute path",
-    "shell_missing": "run a program with its arguments instead: `exec`",
+    "shell_missing": "use `exec`, which runs a program without a shell",
     "no_space": "remove files inside, or free disk under the home",
 }
 
@@ -109,7 +109,7 @@ def decoded(body: bytes, kind: type[_Value]) -> _Value:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise AgentError(f"the guest agent answered what it must not: {error}") from None
+        raise AgentError(f"the guest agent sent an invalid answer: {error}") from None
 
 
 def error_from(status: int, body: bytes) -> AtollError:

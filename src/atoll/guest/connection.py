@@ -79,7 +79,7 @@ class HttpClient:
         try:
             self._http.receive_data(data)
         except (h11.RemoteProtocolError, RuntimeError) as error:
-            raise AgentError(f"the peer sent after its end: {error}") from None
+            raise AgentError(f"the peer sent data after the end of its answer: {error}") from None
 
     def next_event(self) -> HttpHead | Body | None:
         """Return the next part of the answer, or None if more bytes are needed.
@@ -93,7 +93,7 @@ class HttpClient:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
                 if self._http.trailing_data[1]:
-                    raise ConnectionResetError(f"the connection ended in the middle: {error}") from None
+                    raise ConnectionResetError(f"the connection ended too early: {error}") from None
                 raise AgentError(f"the peer does not speak HTTP: {error}") from None
             if event is h11.NEED_DATA or event is h11.PAUSED:
                 return None

@@ -37,8 +37,8 @@ _TRIAL_S = 15.0
 _UNFIT_KINDS = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "vfat", "exfat", "ecryptfs")
 
 _ENGINE_COSTS = (
-    "each snapshot and suspend writes all that was changed on the disk, and a crash loses what was changed "
-    "since the last one"
+    "each snapshot and suspend writes all changes of the disk, and a crash loses the changes since the last "
+    "one"
 )
 _USERNS_SETTINGS = {
     "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
@@ -67,7 +67,7 @@ async def check_host(home: Home) -> list[Check]:
     settings = {} if is_host_root() else {name: _setting(name) for name in _USERNS_SETTINGS}
     checks = [
         kernel_check(os.uname().release, os.uname().machine, is_root=os.geteuid() == 0),
-        namespaces_check(trial.get("namespaces", "it could not be tried"), settings),
+        namespaces_check(trial.get("namespaces", "the check could not run"), settings),
         ids,
         disk_kind_check(
             trial.get("overlay"),
@@ -94,24 +94,28 @@ def kernel_check(release: str, machine: str, *, is_root: bool) -> Check:
     """
     numbers = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     if machine not in ("x86_64", "aarch64"):
-        return Check("kernel", "error", f"there is no engine for the processor {machine}", "use another host")
+        return Check("kernel", "error", f"no engine supports the processor {machine}", "use another host")
     if numbers < _OLDEST_KERNEL:
-        return Check("kernel", "error", f"Linux {release} is too old: 5.11 is needed", "upgrade the kernel")
+        return Check(
+            "kernel", "error", f"Linux {release} is too old: sandboxes need 5.11", "upgrade the kernel"
+        )
     if is_root and numbers < _OLDEST_KERNEL_TO_SERVE:
-        message = f"Linux {release} has sandboxes, but `atoll serve` needs 5.12 as root"
-        return Check("kernel", "warning", message, "upgrade the kernel, or serve as an ordinary user")
+        message = f"Linux {release} can run sandboxes, but `atoll serve` needs 5.12 if root starts it"
+        return Check(
+            "kernel", "warning", message, "upgrade the kernel, or run `atoll serve` as an ordinary user"
+        )
     return Check("kernel", "ok", f"Linux {release} on {machine}")
 
 
 def namespaces_check(outcome: str, settings: Mapping[str, str | None]) -> Check:
-    """Check whether namespaces can be made.
+    """Check whether this user can create namespaces.
 
     Args:
         outcome: "ok", or why the trial failed.
         settings: The values of the kernel's settings that may forbid it; None where it has no such setting.
     """
     if outcome == "ok":
-        return Check("namespaces", "ok", "namespaces can be made")
+        return Check("namespaces", "ok", "this user can create namespaces")
     for name, (forbidding, allowing) in _USERNS_SETTINGS.items():
         if settings.get(name) == forbidding:
             return Check(
@@ -123,8 +127,8 @@ def namespaces_check(outcome: str, settings: Mapping[str, str | None]) -> Check:
     return Check(
         "namespaces",
         "error",
-        f"namespaces cannot be made: {outcome}",
-        "in a container, start it with the right to make namespaces, such as docker run --privileged",
+        f"this user cannot create namespaces: {outcome}",
+        "in a container, allow it to create namespaces, for example with docker run --privileged",
     )
 
 
@@ -139,12 +143,12 @@ def ids_check(lacks_ids: str | None, least: int) -> Check:
     if lacks_ids is not None:
         if lacks_ids.startswith("the program"):
             remedy = "sudo apt install uidmap"
-        message = f"one number only for the users of a sandbox, so its disk is the engine's own: {lacks_ids}"
+        message = f"only one id for the users of a sandbox, so the engine keeps its disk: {lacks_ids}"
         return Check("one id", "warning", message, remedy)
     if least < 65535:
-        message = f"this user has only {least} numbers for the users of a sandbox, of 65535 that it may use"
+        message = f"this user has only {least} ids for the users of a sandbox, which may use 65535"
         return Check("ids", "warning", message, remedy)
-    return Check("ids", "ok", f"{least} user and group numbers for sandboxes")
+    return Check("ids", "ok", f"{least} user and group ids for sandboxes")
 
 
 def disk_kind_check(
@@ -163,16 +167,17 @@ def disk_kind_check(
         return None
     if forced:
         return Check(
-            "disk kind", "note", f"the engine's own, as ATOLL_DISK asks: {_ENGINE_COSTS}", "unset ATOLL_DISK"
+            "disk kind",
+            "note",
+            f"kept by the engine, because ATOLL_DISK says so: {_ENGINE_COSTS}",
+            "unset ATOLL_DISK",
         )
     if lacks_ids:
-        return Check("disk kind", "warning", f"the engine's own: {_ENGINE_COSTS}", "see the line `one id`")
+        return Check("disk kind", "warning", f"kept by the engine: {_ENGINE_COSTS}", "see the line `one id`")
     if outcome != "ok":
-        place = "this file system" if kind not in _UNFIT_KINDS else f"a file system of the kind {kind}"
+        place = "this file system" if kind not in _UNFIT_KINDS else f"a {kind} file system"
         better = _better_place()
-        message = (
-            f"the engine's own, since {place} ({home.path}) holds no layers ({outcome}): {_ENGINE_COSTS}"
-        )
+        message = f"kept by the engine, because {place} ({home.path}) cannot hold layers ({outcome}): {_ENGINE_COSTS}"
         remedy = (
             f"export ATOLL_HOME={better}" if better else "set ATOLL_HOME to a directory on ext4, xfs or btrfs"
         )
@@ -195,7 +200,7 @@ def nftables_check(outcome: str | None) -> Check | None:
     return Check(
         "nftables",
         "error",
-        f"the kernel's nftables cannot be used: {outcome}",
+        f"the kernel's nftables do not work: {outcome}",
         "sudo modprobe -a nf_tables nft_chain_nat nft_redir",
     )
 
@@ -204,7 +209,9 @@ def shaping_check(outcome: str | None) -> Check | None:
     """Check whether the kernel can limit the rate of a network interface."""
     if outcome is None or outcome == "ok":
         return None if outcome is None else Check("shaping", "ok", "the kernel can limit network rates")
-    return Check("shaping", "note", f"network rates cannot be limited: {outcome}", "sudo modprobe sch_tbf")
+    return Check(
+        "shaping", "note", f"the kernel cannot limit network rates: {outcome}", "sudo modprobe sch_tbf"
+    )
 
 
 def disk_check(free: int, path: Path) -> Check:
@@ -223,7 +230,7 @@ def clock_check(now_s: float, installed_s: float) -> Check:
     """
     if now_s < installed_s - 86400:
         day = time.strftime("%Y-%m-%d", time.gmtime(now_s))
-        message = f"the clock says {day}, which is before atoll was installed"
+        message = f"the clock says {day}, which is before atoll's release"
         return Check("clock", "error", message, "sudo timedatectl set-ntp true")
     return Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now_s)))
 
@@ -235,7 +242,7 @@ def ptrace_check(scope: str | None) -> Check | None:
     """
     if scope != "3":
         return None
-    message = "this host forbids every use of ptrace (kernel.yama.ptrace_scope is 3)"
+    message = "this host forbids ptrace (kernel.yama.ptrace_scope is 3)"
     return Check("ptrace", "error", message, "set kernel.yama.ptrace_scope=1 in /etc/sysctl.d and reboot")
 
 
@@ -245,11 +252,11 @@ def latency_check(device: Path) -> Check | None:
         return None
     if request := open_cpu_latency(device):
         request.close()
-        return Check("wake-ups", "ok", "idle processors are kept quick to wake while sandboxes work")
+        return Check("wake-ups", "ok", "atoll keeps idle processors quick to wake while sandboxes work")
     if os.access(device, os.W_OK):
         return None
     message = (
-        f"idle processors may be slow to wake, and commands with them: this user may not write to {device}"
+        f"idle processors may wake slowly and delay commands, because this user may not write to {device}"
     )
     return Check("wake-ups", "note", message, f"sudo chown {user_name()} {device}")
 
@@ -299,13 +306,13 @@ def _slow_checks(home: Home) -> list[Check]:
 
 def _cgroup_check(home: Home) -> Check:
     if cgroup_root(home) is not None:
-        return Check("cgroups", "ok", "control groups hold the memory and processor time of a sandbox")
+        return Check("cgroups", "ok", "control groups limit the memory and processor time of a sandbox")
     delegates = not is_host_root() and Path("/run/systemd/system").is_dir()
     remedy = "systemd-run --user --scope -p Delegate=yes $SHELL" if delegates else None
     return Check(
         "cgroups",
         "note",
-        "no control groups for this user: memory is watched instead, and processors are given whole",
+        "this user has no control groups: atoll watches memory instead, and gives only whole processors",
         remedy,
     )
 

@@ -193,14 +193,14 @@ def _make_private(directory: Path, *, links: bool) -> None:
     found = directory.stat() if links else directory.lstat()
     if found.st_uid != os.geteuid():
         owner = _user_name(found.st_uid)
-        what, hint = f"{directory} belongs to user {owner}, not to this one", _other_hint(owner)
+        what, hint = f"{directory} belongs to user {owner}, not to this user", _other_hint(owner)
     elif not stat.S_ISDIR(found.st_mode):
-        what, hint = f"{directory} is no directory", _HINT
+        what, hint = f"{directory} is not a directory", _HINT
     else:
         if found.st_mode & 0o077:
             directory.chmod(0o700)
         return
-    raise HostError(what, hint=hint if links else f"look what it is, then remove it: rm -r {directory}")
+    raise HostError(what, hint=hint if links else f"check what it is, then remove it: rm -r {directory}")
 
 
 def _nearest(path: Path) -> tuple[Path, str] | None:
@@ -223,4 +223,4 @@ def _user_name(number: int) -> str:
 
 
 def _other_hint(owner: str) -> str:
-    return f"{_HINT}, or do it as its owner: sudo -u {owner}"
+    return f"{_HINT}, or run atoll as its owner: sudo -u {owner}"

@@ -93,6 +93,6 @@ def write_nowhere_but(directories: Iterable[Path]) -> None:
             syscalls.let_write(place)
     except OSError as error:
         raise HostError(
-            f"the kernel does not keep this process from writing what root owns: {error.strerror}",
-            hint="it takes Linux 5.12 and root's rights; or serve as an ordinary user",
+            f"the kernel cannot stop this process from writing root's files: {error.strerror}",
+            hint="use Linux 5.12 or newer with root's rights, or run `atoll serve` as an ordinary user",
         ) from error

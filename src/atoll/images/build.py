@@ -16,7 +16,7 @@ _LONGEST_BUILD_S = 1800.0
 _TAIL_LINES = 20
 _PASSED_ON = {"HOME", "PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 _HINTS = (
-    ("No space left on device", "free some space under the home and on /tmp, then call it again"),
+    ("No space left on device", "free some space under the home and on /tmp, then try again"),
     ("Could not resolve", "this host cannot resolve its package mirror: check its network and DNS"),
     ("Failed to fetch", "this host cannot reach its package mirror: check `apt-get update` on it"),
     ("Unable to fetch", "this host cannot reach its package mirror: check `apt-get update` on it"),
@@ -82,9 +82,7 @@ async def apt_config() -> str:
 
 
 def _failure(exit_code: int, tail: str) -> ImageBuildError:
-    hint = next(
-        (hint for word, hint in _HINTS if word in tail), "the lines above say why; then call it again"
-    )
+    hint = next((hint for word, hint in _HINTS if word in tail), "read the lines above, then try again")
     return ImageBuildError(f"mmdebstrap ended with {exit_code}; its last lines:\n{tail}\n", hint=hint)
 
 

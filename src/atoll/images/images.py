@@ -142,7 +142,7 @@ class Images:
     def _kept(self, name: str, access: ImageAccess) -> Image:
         if image := self.found(name, access):
             return image
-        raise ImageNotFoundError(f"there is no image {name!r}", hint="`atoll image ls` shows those there are")
+        raise ImageNotFoundError(f"there is no image {name!r}", hint="`atoll image ls` lists them")
 
     def pulled_for(self, team: str) -> Sequence[Image]:
         """Return the images that a team had pulled, oldest first; none where homes share their images."""
@@ -279,12 +279,12 @@ async def _build(aside: Path, progress: Callable[[Progress], None]) -> None:
 def _check_host() -> None:
     if one_id():
         raise HostError(
-            "this user has one number of the host only, and building an image needs many",
-            hint="run: pip install atoll-base, which brings the image; or see `atoll doctor`",
+            "this user has only one id, and building an image needs many",
+            hint="run: pip install atoll-base, which contains the image; or see `atoll doctor`",
         )
     missing = [program for program in ("mmdebstrap", "unshare") if not shutil.which(program)]
     if missing:
         raise HostError(
             f"building an image needs {' and '.join(missing)}",
-            hint="run: pip install atoll-base, which brings it; or: sudo apt install mmdebstrap uidmap",
+            hint="run: pip install atoll-base, which contains the image; or: sudo apt install mmdebstrap uidmap",
         )

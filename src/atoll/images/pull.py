@@ -27,7 +27,7 @@ from atoll.images.seams import may_need_seam, seam_name
 from atoll.types import ImageAccess, ImageInfo, Progress
 
 Stacking = Literal["trusted", "user", "none"]
-"""Whose attributes the overlay of this home reads: those of the host's root, of a user namespace, or there is none."""
+"""Whose overlay attributes this home reads: those of the host's root, those of a user namespace, or none."""
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _TRIES = 3
@@ -97,7 +97,7 @@ class Pulls:
             try:
                 if not newest and (image := self._catalog.get(key)):
                     return image
-                progress(Progress(step=f"asking for {name}", whole=0.0))
+                progress(Progress(step=f"resolving {name}", whole=0.0))
                 resolved = await self._puller.resolve(name, access)
                 self._check(name, resolved)
                 return await self._have(asked, resolved, progress)
@@ -158,7 +158,7 @@ class Pulls:
                 if all(self._blob(asked, layer.blob).exists() for layer in missing):
                     image = await self._unpack(asked, resolved, progress)
                     return self._named(asked, image)
-        raise ImagePullError(f"the layers of {asked.name} vanish while it is pulled", hint="try again")
+        raise ImagePullError(f"the layers of {asked.name} disappear while they are pulled", hint="try again")
 
     @property
     def layers_lock(self) -> Path:
@@ -180,18 +180,18 @@ class Pulls:
         if config.architecture not in ("", here) or config.os not in ("", "linux"):
             raise UnsupportedError(
                 f"the image {name} is for {config.os}/{config.architecture}, this machine is linux/{here}",
-                hint="take an image, or a tag of it, that is made for this machine",
+                hint="use an image or a tag for this machine's architecture",
             )
         if len(config.rootfs.diff_ids or []) != len(resolved.layers):
             raise ImagePullError(
                 f"the image {name} has {len(resolved.layers)} layers and describes "
                 f"{len(config.rootfs.diff_ids or [])}",
-                hint="it is damaged: take another one",
+                hint="the image is damaged: use another one",
             )
         if (total := sum(blob.size for blob in resolved.layers)) > self._settings.most_bytes:
             raise ImagePullError(
                 f"the image {name} has {total} bytes to download, which is more than an image may have",
-                hint="if it must be so big, set ATOLL_IMAGE_GIB; `atoll stop` makes it count",
+                hint="to allow it, set ATOLL_IMAGE_GIB to a higher number, then run `atoll stop`",
             )
 
     def _missing(self, realm: Realm, resolved: Resolved) -> list[_Layer]:
@@ -371,8 +371,8 @@ def _shared(directory: Path) -> int:
 def _no_room(asked: _Asked) -> QuotaError:
     return QuotaError(
         f"the image {asked.name} needs more than the {(asked.most_bytes or 0) >> 20} MiB of disk that are left "
-        f"of the quota of team {asked.access.team!r}",
-        hint="kill sandboxes, delete snapshots, or take a smaller image",
+        f"in the quota of team {asked.access.team!r}",
+        hint="kill sandboxes, delete snapshots, or use a smaller image",
     )
 
 
@@ -385,8 +385,8 @@ def environment_of(lines: Sequence[str]) -> dict[str, str]:
 def _as_rows(name: str, owners: dict[str, tuple[int, int]]) -> list[Owner]:
     if len(owners) > _MOST_OWNERS:
         raise UnsupportedError(
-            f"the image {name} has {len(owners)} files of others than root, and this user has one number only",
-            hint="see `atoll doctor`, which says how to get more",
+            f"the image {name} has {len(owners)} files of users other than root, but this user has only one id",
+            hint="run `atoll doctor`, which says how to get more ids",
         )
     return [(path, uid, gid) for path, (uid, gid) in owners.items()]
 

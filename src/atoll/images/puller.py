@@ -40,28 +40,28 @@ _PASSED_ON = {
     "SSL_CERT_DIR",
 }
 _TROUBLE: dict[str, tuple[type[AtollError], str | None]] = {
-    "invalid": (ImagePullError, "the image is damaged or made to do harm; take another one"),
-    "not_found": (ImageNotFoundError, "look at its registry whether it is spelled so"),
+    "invalid": (ImagePullError, "the image is damaged or malicious; use another one"),
+    "not_found": (ImageNotFoundError, "check the name and the tag at its registry"),
     "denied": (
         ImagePullError,
-        "is it spelled so? A private image needs `docker login` on this host first",
+        "check its name; a private image needs `docker login` on this host first",
     ),
-    "credentials": (ImagePullError, "mend the Docker configuration of this host (`docker login` writes it)"),
-    "inside": (ImagePullError, "take an image of a registry that is open to all"),
+    "credentials": (ImagePullError, "fix the Docker configuration of this host (`docker login` writes it)"),
+    "inside": (ImagePullError, "use an image from a public registry"),
     "insecure": (
         ImagePullError,
-        "if you trust the way there, name it in ATOLL_INSECURE_REGISTRIES",
+        "if you trust the network to it, add it to ATOLL_INSECURE_REGISTRIES",
     ),
-    "unsupported": (UnsupportedError, "take an image, or a tag of it, that is made for this machine"),
-    "digest": (ImagePullError, "the registry or a mirror sends wrong content: try again, or another one"),
-    "too_big": (TooBigError, "if it must be so big, set ATOLL_IMAGE_GIB; `atoll stop` makes it count"),
-    "too_many": (ImagePullError, "take an image with fewer files"),
+    "unsupported": (UnsupportedError, "use an image or a tag for this machine's architecture"),
+    "digest": (ImagePullError, "the registry or a mirror sent wrong content: try again, or use another one"),
+    "too_big": (TooBigError, "to allow it, set ATOLL_IMAGE_GIB to a higher number, then run `atoll stop`"),
+    "too_many": (ImagePullError, "use an image with fewer files"),
     "ids": (
         UnsupportedError,
-        "give this user a bigger range of subordinate numbers (`atoll doctor` shows it), or use atoll as root",
+        "give this user a larger range of subordinate ids (see `atoll doctor`), or use atoll as root",
     ),
     "no_space": (NoSpaceError, "free some space under the home"),
-    "failed": (ImagePullError, "try again: what has come is kept"),
+    "failed": (ImagePullError, "try again: what was downloaded is kept"),
 }
 
 
@@ -301,7 +301,7 @@ async def _run(
     except ValueError:
         raise ImagePullError(
             f"the image {name} could not be pulled: {_how_it_ended(result)}",
-            hint="try again: what has come is kept",
+            hint="try again: what was downloaded is kept",
         ) from None
     kind, hint = _TROUBLE.get(fault.code, _TROUBLE["failed"])
     said = _without_password(fault.message, request)
@@ -352,7 +352,7 @@ def _read(answer: bytes, kind: type[_T], name: str) -> _T:
         return msgspec.json.decode(answer, type=kind)
     except (ValueError, RecursionError) as error:
         raise ImagePullError(
-            f"the image {name} has a configuration that cannot be read: {error}", hint="take another image"
+            f"the image {name} has a configuration that cannot be read: {error}", hint="use another image"
         ) from None
 
 

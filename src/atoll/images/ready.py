@@ -53,7 +53,7 @@ class ReadyBase(msgspec.Struct, frozen=True):
         """
         if free_bytes(image) < self.about.size_bytes + _SPARE_BYTES:
             raise NoSpaceError(
-                f"the image base takes {self.about.size_bytes >> 20} MiB, which {image.parent} does not have",
+                f"the image base takes {self.about.size_bytes >> 20} MiB, which {image.parent} does not have free",
                 hint="free some space, or set ATOLL_HOME to a larger disk",
             )
         loop = asyncio.get_running_loop()
@@ -89,7 +89,7 @@ class ReadyBase(msgspec.Struct, frozen=True):
         with self.archive.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != self.about.archive_sha256:
-            raise self._damaged("its checksum is another one")
+            raise self._damaged("its checksum does not match")
 
     def _members(
         self,

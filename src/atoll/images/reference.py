@@ -38,7 +38,7 @@ def image_name(text: str) -> str:
     match = _REFERENCE.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise InvalidSpecError(
-            f"{text[:200]!r} names no image",
+            f"{text[:200]!r} does not name an image",
             hint="give `base`, or a reference like `python:3.12`, `ghost.example/team/tool:1` or `tool@sha256:…`",
         )
     return text if match["tag"] or match["digest"] else f"{text}:latest"
@@ -73,5 +73,7 @@ def directory_name(digest: str) -> str:
     """
     name = digest.replace(":", "-")
     if not _DIGEST.fullmatch(name):
-        raise ImagePullError(f"{digest[:200]!r} is no digest", hint="the image is damaged: take another one")
+        raise ImagePullError(
+            f"{digest[:200]!r} is not a digest", hint="the image is damaged: use another one"
+        )
     return name

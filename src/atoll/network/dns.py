@@ -168,7 +168,7 @@ async def ask_by_stream(query: bytes, server: tuple[str, int]) -> bytes:
         await loop.sock_sendall(asking, struct.pack(">H", len(query)) + query)
         reply = await _receive_framed(asking)
         if not dnsmessage.answers(query, reply):
-            raise OSError(f"{server[0]} answered another question")
+            raise OSError(f"{server[0]} answered a different question")
         return reply
 
 

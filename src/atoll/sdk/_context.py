@@ -35,7 +35,9 @@ def pattern_of(source: str) -> tuple[str, ...]:
         parts = tuple(part for part in posixpath.normpath(f"/{source}").split("/") if part)
         if len(parts) <= _DEEPEST:
             return parts
-    raise InvalidSpecError(f"the source {source[:80]!r}… is too long", hint=f"name {_DEEPEST} levels at most")
+    raise InvalidSpecError(
+        f"the source {source[:80]!r}… is too long", hint=f"give a path of at most {_DEEPEST} levels"
+    )
 
 
 def is_pattern(source: str) -> bool:
@@ -110,13 +112,15 @@ class Context:
         pattern = pattern_of(source)
         found = [entry for entry in self._entries if matched(entry[1].split("/"), pattern) is not None]
         if not found and pattern:
-            raise InvalidSpecError(f"{source!r} means no file of the context {self._root}")
+            raise InvalidSpecError(f"{source!r} matches no file of the context {self._root}")
         return found
 
     @functools.cached_property
     def _entries(self) -> list[Entry]:
         if self._root is None:
-            raise InvalidSpecError("there is no directory to copy from", hint="name one as the context")
+            raise InvalidSpecError(
+                "the build has no context directory to copy from", hint="give one as context"
+            )
         ignored = _ignored(self._root / IGNORE_FILE)
         entries = (entry for entry in walk(self._root) if not ignored(entry[1]))
         return sorted(entries, key=lambda entry: entry[1].split("/"))
@@ -148,7 +152,7 @@ def _unzipped(path: Path) -> Iterator[bytes]:
             try:
                 data = unzip.decompress(piece, CHUNK_BYTES)
             except zlib.error as error:
-                raise InvalidSpecError(f"the archive is no gzip: {error}") from None
+                raise InvalidSpecError(f"the archive is not gzip: {error}") from None
             if data:
                 yield data
             piece = unzip.unconsumed_tail or file.read(CHUNK_BYTES)

@@ -37,7 +37,7 @@ class Deadline:
             return self._silence_s
         left = self._at - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the time for the whole call is over")
+            raise TimeoutError("the call's timeout_s has passed")
         return left if self._silence_s is None else min(left, self._silence_s)
 
 

@@ -11,12 +11,12 @@ from atoll.errors import InvalidSpecError
 from atoll.types import CopyStep, EnvStep, Limits, RunStep, Step, TemplateSpec, UserStep, WorkdirStep
 
 _SKIPPED = {
-    "EXPOSE": "every port of a sandbox can be reached",
-    "LABEL": "a template has none",
-    "MAINTAINER": "a template has none",
-    "HEALTHCHECK": "give a ready command",
-    "STOPSIGNAL": "a sandbox is put to sleep or killed",
-    "VOLUME": "mount volumes when a sandbox is made",
+    "EXPOSE": "every port of a sandbox is reachable",
+    "LABEL": "templates have none",
+    "MAINTAINER": "templates have none",
+    "HEALTHCHECK": "give a ready command instead",
+    "STOPSIGNAL": "a sandbox is suspended or killed instead",
+    "VOLUME": "mount volumes when you create a sandbox",
 }
 _COPY_FLAGS = {"chown", "chmod", "link"}
 _MODE = re.compile(r"[0-7]{3,4}")
@@ -136,7 +136,7 @@ class Dockerfile:
     def _from(self, found: Any) -> None:
         if self._image is not None:
             raise self._wrong(
-                "it has more than one stage", "build the others as templates or images of their own"
+                "it has more than one stage", "build the other stages as templates or images of their own"
             )
         for flag in found.flags:
             self._note(f"{flag} has no effect")
@@ -193,12 +193,12 @@ class Dockerfile:
         *sources, target = [self._word(word) for word in found.args]
         for source in sources:
             if found.name == "ADD" and (_URL.match(source) or source.startswith("git@")):
-                raise self._wrong(f"ADD {source} is not supported", "get it with RUN, or COPY a file")
+                raise self._wrong(f"ADD {source} is not supported", "download it with RUN, or COPY a file")
             if found.name == "ADD" and _ARCHIVE.search(source):
                 raise self._wrong(f"ADD does not unpack {source}", "COPY it, and unpack it with RUN")
         mode = flags.get("chmod")
         if mode is not None and not _MODE.fullmatch(mode):
-            raise self._wrong(f"--chmod={mode} is no octal mode")
+            raise self._wrong(f"--chmod={mode} is not an octal mode")
         self._steps.append(
             CopyStep(
                 sources=sources,

@@ -114,7 +114,7 @@ async def _connect(sock: socket.socket, path: Path, timeout_s: float) -> None:
             return sock.connect(str(path))
         except BlockingIOError:
             if time.monotonic() > end:
-                raise TimeoutError(f"{path} takes no connection") from None
+                raise TimeoutError(f"{path} accepts no connection") from None
             await anyio.sleep(0.01)
 
 

@@ -54,9 +54,9 @@ class Placing:
         try:
             yield from self._rewritten()
         except AgentError:
-            raise InvalidSpecError("what was handed over is no tar") from None
+            raise InvalidSpecError("the given archive is not a tar") from None
         if not self.count and self._pattern:
-            raise InvalidSpecError(f"{self._source!r} means no file of what was handed over")
+            raise InvalidSpecError(f"{self._source!r} matches no file of the given archive")
         yield bytes(2 * _BLOCK)
 
     def _rewritten(self) -> Iterator[bytes]:
@@ -74,7 +74,7 @@ class Placing:
             if joined := b"".join(gathered):
                 yield joined
         if not reader.ended:
-            raise InvalidSpecError("what was handed over ends in the middle")
+            raise InvalidSpecError("the given archive is truncated")
 
     def _header(self, entry: Entry) -> bytes | None:
         """Return the entry's new header, or None if the entry is not wanted."""

@@ -104,7 +104,7 @@ def hello(home: Home) -> Hello:
     try:
         return msgspec.json.decode(b"".join(body), type=Hello)
     except msgspec.MsgspecError:
-        raise SupervisorError(f"what listens on {home.api_socket} is no supervisor") from None
+        raise SupervisorError(f"the program that listens on {home.api_socket} is not a supervisor") from None
 
 
 def _check_owner(sock: socket.socket, home: Home) -> None:
@@ -143,8 +143,8 @@ def check_version(home: Home) -> None:
     if told.protocol != PROTOCOL_VERSION:
         raise VersionMismatchError(
             f"the supervisor of {home.path} is version {told.version} and speaks protocol {told.protocol}, "
-            f"this client speaks {PROTOCOL_VERSION}",
-            hint="run `atoll stop`, which puts its sandboxes to sleep; the next call starts the right one",
+            f"but this client speaks {PROTOCOL_VERSION}",
+            hint="run `atoll stop`, which suspends its sandboxes; the next call starts the right version",
         )
     _checked[str(home.api_socket)] = seen
 
@@ -192,10 +192,10 @@ def doctor(home: Home) -> DoctorReport:
         )
         return msgspec.json.decode(done.stdout, type=DoctorReport)
     except subprocess.TimeoutExpired:
-        raise SupervisorError(f"the examination of this host took more than {_DOCTOR_S:.0f} s") from None
+        raise SupervisorError(f"the check of this host took more than {_DOCTOR_S:.0f} s") from None
     except msgspec.MsgspecError:
         words = done.stderr[-_ERROR_CHARS:].decode(errors="replace").strip()
-        raise SupervisorError(f"the examination of this host failed: {words}") from None
+        raise SupervisorError(f"the check of this host failed: {words}") from None
 
 
 def ensure_supervisor(home: Home) -> None:
@@ -261,7 +261,7 @@ def _locked(home: Home) -> Iterator[None]:
                 if time.monotonic() > end:
                     raise SupervisorError(
                         f"another client has been starting the supervisor of {home.path} for {_LOCK_S:.0f} s",
-                        hint=f"look into {home.log}",
+                        hint=f"see {home.log}",
                     ) from None
                 time.sleep(_POLL_S)
         yield
@@ -316,8 +316,8 @@ def _wait_for(home: Home, pid: int, log_end: int) -> None:
             )
         if time.monotonic() > end:
             raise SupervisorError(
-                f"the supervisor of {home.path} did not come up in {_START_S:.0f} s: {_words(home, log_end)}",
-                hint=f"look into {home.log}",
+                f"the supervisor of {home.path} did not start within {_START_S:.0f} s: {_words(home, log_end)}",
+                hint=f"see {home.log}",
             )
         time.sleep(_POLL_S)
 
@@ -346,5 +346,5 @@ def _words(home: Home, log_end: int) -> str:
         with home.log.open("rb") as log:
             log.seek(log_end)
             text = log.read()[-_ERROR_CHARS:].decode(errors="replace").strip()
-            return text or "it said nothing"
+            return text or "it printed nothing"
     return "it left no log"

@@ -58,7 +58,8 @@ def check_env(env: Mapping[str, str]) -> None:
     """
     if len(env) > _VARIABLES_MOST or sum(map(len, env.values())) > _TOGETHER:
         raise InvalidSpecError(
-            "the variables are too many", hint=f"give {_VARIABLES_MOST}, of {_TOGETHER >> 10} KiB together"
+            "there are too many variables, or they are too long",
+            hint=f"give at most {_VARIABLES_MOST}, with {_TOGETHER >> 10} KiB together",
         )
 
 

@@ -83,7 +83,7 @@ class Unpacker:
             AgentError: The tar was cut off.
         """
         if not self._tar.ended:
-            raise AgentError("the archive from the sandbox was cut off")
+            raise AgentError("the archive from the sandbox is truncated")
         for path, look in reversed(self._directories.items()):
             with self._parent((*path.split("/"), ".")) as directory:
                 os.fchmod(directory, look.mode & 0o777 | 0o700)
@@ -105,7 +105,7 @@ class Unpacker:
         if self._entries + implied > self._limits.max_entries:
             raise FileError(
                 f"the tree has more than max_entries, {self._limits.max_entries}",
-                hint="give more, or download a part of it",
+                hint="give a higher limit, or download a part of the tree",
             )
         parts = _parts(entry.name)
         if entry.kind == "directory":
@@ -146,7 +146,7 @@ class Unpacker:
         except OSError as error:
             if stat.S_ISLNK(os.stat(part, dir_fd=at, follow_symlinks=False).st_mode):
                 raise AgentError(
-                    f"the archive from the sandbox goes through the symbolic link {part!r}"
+                    f"the archive from the sandbox has a path through the symbolic link {part!r}"
                 ) from None
             raise FileError(f"{part!r} is in the way: {error}") from None
 
@@ -169,7 +169,7 @@ class Unpacker:
         path = "/".join(parts)
         self._directory_chars += 0 if path in self._directories else len(path)
         if self._directory_chars > _DIRECTORY_NAMES_CHARS:
-            raise AgentError("the archive from the sandbox has too many directories with names too long")
+            raise AgentError("the archive from the sandbox has too many directories with long names")
         self._directories[path] = _Look(entry.mode, entry.modified_at)
 
     def _open_file(self, parts: tuple[str, ...], entry: Entry) -> None:
@@ -188,7 +188,8 @@ class Unpacker:
         most = self._limits.max_bytes
         if most is not None and self.done_bytes > most:
             raise FileError(
-                f"the tree has more than max_bytes, {most}", hint="give more, or download a part of it"
+                f"the tree has more than max_bytes, {most}",
+                hint="give a higher limit, or download a part of the tree",
             )
         self._size += len(data)
         write_sparse(self._file, data)
@@ -247,7 +248,7 @@ def _made(status: os.stat_result) -> _Made:
 
 def _links_out(parts: tuple[str, ...], target: tuple[str, ...]) -> AgentError:
     return AgentError(
-        f"the archive from the sandbox links {'/'.join(parts)!r} to {'/'.join(target)!r}, which is no file of it"
+        f"the archive from the sandbox links {'/'.join(parts)!r} to {'/'.join(target)!r}, which is not a file in it"
     )
 
 

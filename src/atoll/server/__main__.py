@@ -22,7 +22,7 @@ from atoll.sdk import AsyncSupervisor, Keys
 from atoll.server.app import make_app
 from atoll.server.auth.access import Access
 from atoll.server.auth.access_log import AccessLog
-from atoll.server.auth.own_key import passing_key
+from atoll.server.auth.operator_key import operator_key
 from atoll.server.certificates import certificates, check_pair
 from atoll.server.domain_names import notice, unresolved
 from atoll.server.e2b.image_names import table_of
@@ -30,7 +30,7 @@ from atoll.server.environment import check_env_file, client_variables, local_var
 from atoll.server.listener import Listener, bound
 from atoll.server.parts import Parts
 from atoll.server.settings import Settings, address_of
-from atoll.server.starter import raise_limits, starting_elsewhere
+from atoll.server.supervisor_starter import raise_limits, supervisor_starter
 from atoll.server.tokens import Tokens, read_secret
 from atoll.types import seconds_of
 
@@ -47,32 +47,42 @@ Example:
 
 @click.command(name="atoll serve", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--listen", metavar="ADDR", default="127.0.0.1:0", help="HOST:PORT; without it a free port here."
+    "--listen",
+    metavar="ADDR",
+    default="127.0.0.1:0",
+    help="HOST:PORT to listen on; default: a free port of this machine.",
 )
 @click.option("--domain", metavar="D", help="Serve api.D and PORT-ID.D.")
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="The certificate's chain, for D and *.D.")
 @click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key.")
 @click.option(
-    "--tls", type=click.Choice(["self-signed"]), help="Make a certificate, and say how to trust it."
+    "--tls", type=click.Choice(["self-signed"]), help="Create a certificate, and print how to trust it."
 )
 @click.option(
-    "--head-timeout", metavar="LENGTH", default="60s", help="How long a head may take; default: 60s."
+    "--head-timeout",
+    metavar="LENGTH",
+    default="60s",
+    help="Time limit for the head of a request; default: 60s.",
 )
 @click.option(
-    "--body-timeout", metavar="LENGTH", default="10m", help="How long a body may be silent; default: 10m."
+    "--body-timeout", metavar="LENGTH", default="10m", help="How long a body may send nothing; default: 10m."
 )
-@click.option("--env-file", type=click.Path(path_type=Path), help="Write what a client needs there.")
+@click.option(
+    "--env-file",
+    type=click.Path(path_type=Path),
+    help="Write the variables that a client needs to this file.",
+)
 @click.option(
     "--access-log",
     type=click.Path(path_type=Path),
-    help="Note each request there, as JSON; default: server/access.log in the home.",
+    help="Log each request to this file, as JSON; default: server/access.log in the home.",
 )
 @click.option(
     "--map-image",
     "images",
     metavar="FROM=TO",
     multiple=True,
-    help="What an image stands for that templates start from; repeatable. docker.io/=MIRROR/ maps all of a registry.",
+    help="Use the image TO for templates that start from FROM; repeatable. docker.io/=MIRROR/ maps all of a registry.",
 )
 def serve(
     listen: str,
@@ -128,14 +138,14 @@ def check_files(settings: Settings) -> None:
 
 
 def _serve(parts: Parts, sock: socket.socket, written: set[Path]) -> None:
-    with passing_key() as made, starting_elsewhere(at_crash=partial(Keys.revoke, made.info.key_id)):
+    with operator_key() as made, supervisor_starter(at_crash=partial(Keys.revoke, made.info.key_id)):
         raise_limits()
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         # the server already listens here; later it may not write where other programs look
         tell(client_variables(parts.settings, made.key), parts.settings.env_file)
         if parts.settings.domain is not None and local_variables(parts.settings):
             click.echo(
-                f"On this machine https://localhost:{parts.settings.port} leads here as well.", err=True
+                f"On this machine https://localhost:{parts.settings.port} reaches this server too.", err=True
             )
         write_nowhere_but(written)
         give_up_rights()
@@ -174,7 +184,7 @@ def self_signed(settings: Settings, directory: Path) -> Settings:
         raise InvalidSpecError("there is a certificate already", hint="give --tls or --tls-cert, not both")
     made = certificates(directory / "tls", settings.domain)
     click.echo(
-        f"Clients must trust {made.authority}: SSL_CERT_FILE has Python do that and NODE_EXTRA_CA_CERTS Node.js, "
+        f"Clients must trust {made.authority}: SSL_CERT_FILE makes Python trust it, and NODE_EXTRA_CA_CERTS Node.js, "
         "with the values below.",
         err=True,
     )

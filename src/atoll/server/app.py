@@ -18,7 +18,7 @@ from atoll.server.auth.access_log import logged
 from atoll.server.e2b.answers import Refusal, refusal_of, refused
 from atoll.server.gateway import CutError, Gateway
 from atoll.server.parts import Parts
-from atoll.server.unread import telling_of_the_end
+from atoll.server.unread_bodies import closing_after_unread_body
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def make_app(parts: Parts) -> ASGIApp:
             _log.exception("%s failed", scope.get("method", scope["type"]))
             raise
 
-    told = telling_of_the_end(app)
+    told = closing_after_unread_body(app)
     return logged(told, parts.log) if parts.log else told
 
 
@@ -71,7 +71,7 @@ def _bounded(receive: Receive, patience_s: float) -> Receive:
 
 
 async def _late(request: Request, error: Exception) -> Response:
-    return refused(Refusal(408, "the request's body did not come", headers={"Connection": "close"}))
+    return refused(Refusal(408, "the body of the request did not arrive", headers={"Connection": "close"}))
 
 
 async def _refused(request: Request, error: Exception) -> Response:

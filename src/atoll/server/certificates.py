@@ -74,7 +74,9 @@ def certificates(directory: Path, domain: str | None, now: datetime | None = Non
         if not _is_good(files.cert, now):
             _make_server(files, place / "authority.key", domain, now)
     except ValueError as error:
-        raise HostError(f"{place} holds no certificates: {error}", hint=f"remove it: rm -r {place}") from None
+        raise HostError(
+            f"{place} has no valid certificates: {error}", hint=f"remove it: rm -r {place}"
+        ) from None
     _write(files.bundle, _trusted_here() + files.authority.read_bytes())
     return files
 

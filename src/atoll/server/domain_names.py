@@ -67,14 +67,14 @@ def notice(settings: Settings, missing: Sequence[str]) -> str:
     wanted = [f"*.{domain}" if name.startswith(_A_SANDBOX) else name for name in missing]
     lines = [
         f"{' and '.join(wanted)} {'have' if len(wanted) > 1 else 'has'} no address on this machine: a client here "
-        "that has E2B_DOMAIN fails with an error of DNS.",
-        f"Give *.{domain} an address record (a wildcard), which names in /etc/hosts cannot stand for: each "
-        "sandbox has names of its own.",
+        "that has E2B_DOMAIN gets a DNS error.",
+        f"Give *.{domain} a wildcard address record. /etc/hosts cannot replace it, because each sandbox has "
+        "names of its own.",
     ]
     local = local_variables(settings)
     if local:
         named = " ".join(f"{name}={value}" for name, value in local.items())
         lines.append(
-            f"Or have clients on this machine use https://localhost:{port}: leave E2B_DOMAIN out, and set {named}"
+            f"Or let clients on this machine use https://localhost:{port}: leave E2B_DOMAIN unset, and set {named}"
         )
     return "\n".join(lines)

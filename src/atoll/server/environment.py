@@ -55,10 +55,11 @@ def check_env_file(path: Path) -> None:
         raise InvalidSpecError(f"{path} is a directory", hint="give --env-file a file in it")
     if path.exists() and not path.is_file():
         # such a file, for example a device, would be replaced
-        raise InvalidSpecError(f"{path} is no plain file", hint="give --env-file another one")
+        raise InvalidSpecError(f"{path} is not a plain file", hint="give --env-file another one")
     if not path.parent.is_dir():
         raise InvalidSpecError(
-            f"there is no directory {path.parent} for {path.name}", hint="make it, or give another --env-file"
+            f"there is no directory {path.parent} for {path.name}",
+            hint="create it, or give another --env-file",
         )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise InvalidSpecError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from atoll.server.auth.access import Access
 from atoll.server.auth.access_log import AccessLog
-from atoll.server.e2b.owned import OwnedSandboxes
+from atoll.server.e2b.sandbox_lookup import SandboxLookup
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens
 
@@ -20,11 +20,11 @@ class Parts:
         tokens: Makes and checks clients' tokens for one sandbox or one volume.
         access: Tells which team a request belongs to.
         log: Logs each request; None logs none.
-        owned: Finds sandboxes by id and team.
+        sandboxes: Finds sandboxes by id and team.
     """
 
     settings: Settings
     tokens: Tokens
     access: Access
     log: AccessLog | None = None
-    owned: OwnedSandboxes = field(default_factory=OwnedSandboxes)
+    sandboxes: SandboxLookup = field(default_factory=SandboxLookup)

@@ -76,7 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSpecError(f"port {self.port} is not between 0 and 65535")
         if self.domain is not None and (not self.domain.strip(".-") or set(self.domain) - _DOMAIN_CHARS):
             raise InvalidSpecError(
-                f"{self.domain!r} is no domain name", hint="give one like sandboxes.example.com"
+                f"{self.domain!r} is not a domain name", hint="give one like sandboxes.example.com"
             )
         return self
 

@@ -67,11 +67,13 @@ def read_secret(directory: Path) -> bytes:
         secret = file.read()
     if mode & 0o077:
         raise HostError(
-            f"others can read {path}", hint=f"remove it; a new one is made, and old tokens end: rm {path}"
+            f"other users can read {path}",
+            hint=f"remove it: rm {path}; the server creates a new one, and old tokens become invalid",
         )
     if len(secret) < _SECRET_BYTES:
         raise HostError(
-            f"{path} is cut short", hint=f"remove it; a new one is made, and old tokens end: rm {path}"
+            f"{path} is truncated",
+            hint=f"remove it: rm {path}; the server creates a new one, and old tokens become invalid",
         )
     return secret
 

@@ -142,7 +142,9 @@ class LayerMerge:
 
     def _step(self, layer: int, path: str) -> _Step:
         if len(path) > _LONGEST_PATH:
-            raise HostError(f"a path in a layer has {len(path)} characters", hint="shorten it inside")
+            raise HostError(
+                f"a path in a layer has {len(path)} characters", hint="use a shorter path in the sandbox"
+            )
         step = _Step(directory=True, below="")
         end = 0
         while end < len(path):

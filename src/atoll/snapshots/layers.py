@@ -241,7 +241,7 @@ class Layers(LayerStore):
             if not self.path(layer_id).is_dir():
                 raise HostError(
                     f"the layer {layer_id} is missing in {self._directory}",
-                    hint="the home has lost a part of its files: restore it from a backup, or delete what stands on it",
+                    hint="the home has lost files: restore it from a backup, or delete what uses this layer",
                 )
 
     def _overlay(self, lowers: Sequence[Path], sandbox_dir: Path) -> None:

@@ -74,7 +74,7 @@ class LayerStore:
             HostError: A file could not be copied.
         """
         if not self._complete:
-            raise InternalError("a layer of the lesser kind stands on no other")
+            raise InternalError("layers of a user namespace cannot be merged")
         aside = self._directory / f"{ASIDE}{layer_id}"
         try:
             with copying(self.path(run[0])):

@@ -48,7 +48,7 @@ def main() -> int:
                 error_file.unlink(missing_ok=True)
                 _supervise(home, settings)
     except Exception as error:  # the client that started this process shows it
-        _log.critical("the supervisor cannot go on", exc_info=error)
+        _log.critical("the supervisor cannot continue", exc_info=error)
         with contextlib.suppress(OSError):  # without a run directory there is nowhere to report this
             write_atomically(error_file, msgspec.json.encode(error_body(error)))
         return 1
@@ -89,11 +89,11 @@ def _locked(path: Path) -> Iterator[bool]:
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m atoll.supervisor", description=__doc__)
-    parser.add_argument("--home", type=Path, help="state directory; ATOLL_HOME or the default without it")
+    parser.add_argument("--home", type=Path, help="state directory; default: ATOLL_HOME, or the default home")
     parser.add_argument("--run", type=Path, help="directory for sockets and locks")
-    parser.add_argument("--idle-exit-s", type=float, help="leave after so many idle seconds")
+    parser.add_argument("--idle-exit-s", type=float, help="exit after this many idle seconds")
     parser.add_argument("command", nargs="?", choices=["serve", "doctor"], default="serve")
-    parser.add_argument("--json", action="store_true", help="what doctor does anyway")
+    parser.add_argument("--json", action="store_true", help="accepted for clients; doctor always prints JSON")
     return parser.parse_args(argv)
 
 

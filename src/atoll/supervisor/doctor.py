@@ -77,12 +77,14 @@ def defaults_finding(means: Means, memory_bytes: int, disk: DiskUsage) -> Findin
     text = f"{limits.memory_mib:,} MiB of memory, {limits.processes:,} processes, {limits.open_files:,} open files"
     if not means.layers:
         return Finding(
-            name="defaults", level="note", message=f"{text}; no limit of the disk, which the engine keeps"
+            name="defaults",
+            level="note",
+            message=f"{text}; no limit on the disk, because the engine keeps it",
         )
     room = disk_room(disk)
     text += (
-        f", {limits.disk_mib:,} MiB of disk, and {KEEP_FREE_PERCENT} % of the host's stay free: "
-        f"{room / GIB:.1f} GiB are left for all sandboxes"
+        f", {limits.disk_mib:,} MiB of disk, and {KEEP_FREE_PERCENT} % of the host's disk stay free: "
+        f"{room / GIB:.1f} GiB are left for all sandboxes together"
     )
     if room >= _LITTLE_ROOM_BYTES:
         return Finding(name="defaults", level="ok", message=text)
@@ -98,7 +100,7 @@ def database_finding(home: Home) -> Finding:
     return Finding(
         name="database",
         level="warning",
-        message="the database was damaged; sandboxes and snapshots were read back from their copies",
+        message="the database was damaged; atoll restored sandboxes and snapshots from their copies",
         remedy=f"compare `atoll ls` and `atoll snapshot ls` with what you expect, check the disk, then remove {aside}",
     )
 
@@ -119,16 +121,20 @@ def image_finding(home: Home, *, lacks_ids: bool) -> Finding:
     if Images(home.images).get("base"):
         return _image("ok", "the image base is there")
     if ready_base(os.uname().machine):
-        return _image("ok", "the package atoll-base brings the image base ready made")
+        return _image("ok", "the package atoll-base contains the image base, ready to use")
     if lacks_ids:
-        message = "the image base cannot be built with one number of the host, and the package atoll-base is missing"
+        message = (
+            "this user cannot build the image base with only one id, and the package atoll-base is missing"
+        )
         return _image("error", message, "pip install atoll-base")
     if shutil.which(
         "mmdebstrap", path=os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
     ):
-        return _image("ok", "the image base can be built by mmdebstrap")
+        return _image("ok", "mmdebstrap can build the image base")
     debian = Path("/etc/debian_version").exists()
-    message = "the image base can be built only with mmdebstrap, of Debian: the package atoll-base brings it ready made"
+    message = (
+        "only Debian's mmdebstrap can build the image base; the package atoll-base contains it, ready to use"
+    )
     return _image("error", message, "sudo apt install mmdebstrap" if debian else "pip install atoll-base")
 
 

@@ -65,5 +65,5 @@ def _decode(cursor: str) -> tuple[float, str]:
         return float(created_at), sandbox_id
     except (binascii.Error, UnicodeError, ValueError):
         raise InvalidSpecError(
-            f"{cursor!r} is no cursor", hint="pass the cursor of the page before"
+            f"{cursor!r} is not a cursor", hint="pass the cursor from the previous page"
         ) from None

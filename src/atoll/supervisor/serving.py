@@ -68,7 +68,7 @@ async def serve(home: Home, settings: Settings, disks: DiskKind, *, complete: bo
         await system.aclose()
         if rooms.cgroups is not None:
             rooms.cgroups.remove()
-    _log.info("supervisor %s leaves", os.getpid())
+    _log.info("supervisor %s ends", os.getpid())
     return may_end_holder(sandbox.row.state for sandbox in system.registry.sandboxes())
 
 
@@ -78,10 +78,10 @@ async def _keep_holder(home: Home) -> None:
         await asyncio.sleep(_HOLDER_LOOK_S)
         try:
             if find_holder(home) is None:
-                _log.warning("the holder has died; another one takes its place")
+                _log.warning("the holder process died; starting another one")
                 await asyncio.to_thread(replace_holder, home)
         except (AtollError, OSError) as error:
-            _log.error("no holder can be started: %s", error)
+            _log.error("cannot start a holder process: %s", error)
 
 
 def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool) -> Rooms:

@@ -73,7 +73,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             host, _, mirrors = rule.partition("=")
             if not host or not all(mirrors.split(",")) or "://" in rule:
                 raise InvalidSpecError(
-                    f"ATOLL_REGISTRY_MIRRORS has {rule!r}", hint="give HOST=MIRROR or HOST=MIRROR,MIRROR"
+                    f"ATOLL_REGISTRY_MIRRORS has the invalid rule {rule!r}",
+                    hint="give HOST=MIRROR or HOST=MIRROR,MIRROR",
                 )
             found.setdefault(host, []).extend(mirrors.split(","))
         return found

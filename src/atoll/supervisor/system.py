@@ -195,7 +195,7 @@ class System:
         """
         await self.tasks.settle(_FINISH_S)
         for sandbox_id, why in (await self.suspend_all.run()).failed.items():
-            _log.warning("sandbox %s goes on without a supervisor: %s", sandbox_id, why)
+            _log.warning("sandbox %s keeps running without a supervisor: %s", sandbox_id, why)
 
     def _running_ids(self) -> list[str]:
         return [one.sandbox_id for one in self.registry.sandboxes() if one.row.state == "running"]

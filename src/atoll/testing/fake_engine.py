@@ -342,4 +342,4 @@ def _memory(plan: MachinePlan) -> str:
     try:
         return msgspec.json.decode((plan.checkpoint / CHECKPOINT_FILE).read_bytes(), type=str)
     except (OSError, ValueError) as error:
-        raise EngineError(f"{plan.checkpoint} is no checkpoint: {error}") from None
+        raise EngineError(f"{plan.checkpoint} is not a checkpoint: {error}") from None

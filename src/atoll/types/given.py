@@ -29,7 +29,7 @@ def path_text(path: GuestPath) -> str:
     except TypeError:
         text = None
     if not isinstance(text, str):
-        raise InvalidSpecError(f"{path!r} is no path in a sandbox", hint="give a str or a pathlib path")
+        raise InvalidSpecError(f"{path!r} is not a path in a sandbox", hint="give a str or a pathlib path")
     return text
 
 
@@ -84,7 +84,7 @@ def check_text(name: str, value: object, *, hint: str = "give UTF-8") -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise InvalidSpecError(f"{name} is {value[:200]!r}, no valid text in UTF-8", hint=hint) from None
+        raise InvalidSpecError(f"{name} is {value[:200]!r}, which is not valid UTF-8", hint=hint) from None
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
@@ -109,7 +109,7 @@ def as_json(body: object, *, hint: str = "give UTF-8") -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:
-        raise InvalidSpecError(f"{error.object[:200]!r} is no valid text in UTF-8", hint=hint) from None
+        raise InvalidSpecError(f"{error.object[:200]!r} is not valid UTF-8", hint=hint) from None
     except (TypeError, OverflowError) as error:
         raise InvalidSpecError(
             f"an argument cannot be sent: {error}", hint="check the arguments' types"

@@ -19,8 +19,8 @@ def seconds_of(text: str) -> float:
     """
     found = _LENGTH.fullmatch(text)
     if found is None:
-        raise InvalidSpecError(f"{text!r} is no length of time", hint="give seconds, or 90s, 10m, 2h, 1d")
+        raise InvalidSpecError(f"{text!r} is not a length of time", hint="give seconds, or 90s, 10m, 2h, 1d")
     seconds = float(found[1]) * _UNITS_S[found[2]]
     if seconds > _MOST_S:
-        raise InvalidSpecError(f"{text[:40]!r} is too long", hint=f"give {_MOST_S} seconds at most")
+        raise InvalidSpecError(f"{text[:40]!r} is too long", hint=f"give at most {_MOST_S} seconds")
     return seconds

@@ -16,13 +16,13 @@ EgressPolicy = Literal["internet", "none"]
 """What a sandbox may reach: TCP and DNS at public addresses, or nothing."""
 
 OnCrash = Literal["reboot", "rollback", "stop"]
-"""What the next use of a crashed sandbox does: start it from its disk, go back to its newest snapshot, or refuse."""
+"""What the next use of a crashed sandbox does: boot it from its disk, go back to its newest snapshot, or refuse."""
 
 OWN_ATTRIBUTES = "own_"
-"""What the names of attributes begin with that are one sandbox's own: its forks have not got them."""
+"""The prefix of attributes that belong to one sandbox: its forks do not get them."""
 
 ATOLLS_ATTRIBUTES = "atoll."
-"""What the names of attributes begin with that atoll itself gives, and nobody else."""
+"""The prefix of attributes that only atoll itself sets."""
 
 BUILD_ATTRIBUTE = f"{ATOLLS_ATTRIBUTES}build"
 """The attribute of a sandbox in which a template is built: the build's id."""
@@ -48,7 +48,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     def outcome(self) -> str:
         """Return what happened then, as text for people."""
         what = {
-            "disk": "started again from its disk",
+            "disk": "booted from its disk",
             "snapshot": "went back to its newest snapshot",
             "checkpoint": "went back to its newest checkpoint",
         }

@@ -147,7 +147,7 @@ async def test_an_index_that_tells_no_architectures_is_taken_at_its_images_word(
         assert (image.lowers[0] / "here").exists()
         with pytest.raises(UnsupportedError, match="is for linux/riscv64"):
             await pulled(tmp_path, registry.put_index("app", "2", index_of(there, told=False)))
-        with pytest.raises(UnsupportedError, match="an index that has no image"):
+        with pytest.raises(UnsupportedError, match="an index without an image"):
             await pulled(tmp_path, registry.put_index("app", "3", index_of()))
 
 
@@ -183,7 +183,9 @@ async def test_a_layer_whose_unpacking_was_killed_is_not_fetched_again(tmp_path:
     with serving() as registry, patch("atoll.images.puller.puller_path", lambda: program):
         source = ImageSource([[File("big", BIG)]])
         reference = registry.put("app", "1", source)
-        with pytest.raises(ImagePullError, match=r"ended by signal 9 \(try again: what has come is kept\)"):
+        with pytest.raises(
+            ImagePullError, match=r"ended by signal 9 \(try again: what was downloaded is kept\)"
+        ):
             await pulled(tmp_path, reference)
         assert ((await pulled(tmp_path, reference)).lowers[0] / "big").read_bytes() == BIG
         assert registry.asked[f"/v2/app/blobs/{source.layers[0]['digest']}"] == 1
@@ -216,7 +218,7 @@ async def test_wrong_content_is_never_used_and_not_kept(tmp_path: Path) -> None:
         source = ImageSource([[File("a", b"a")]])
         reference = registry.put("app", "1", source)
         registry.wrong = {source.layers[0]["digest"]}
-        with pytest.raises(ImagePullError, match="where sha256:.* was asked for"):
+        with pytest.raises(ImagePullError, match="instead of sha256:"):
             await pulled(tmp_path, reference)
         registry.wrong = set()
         image = await pulled(tmp_path, reference)

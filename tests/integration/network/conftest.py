@@ -1,4 +1,4 @@
-"""Each asynchronous test here runs in a child process, as root of an island."""
+"""Each asynchronous test here runs in a child process, as root of a testbed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import inspect
 from pathlib import Path
 
 import pytest
-from tests.integration.network.island import Island, run
+from tests.integration.network.testbed import Testbed, run
 
 
 @pytest.fixture
-def island(tmp_path: Path) -> Island:
-    return Island(tmp_path)
+def testbed(tmp_path: Path) -> Testbed:
+    return Testbed(tmp_path)
 
 
 @pytest.hookimpl(tryfirst=True)

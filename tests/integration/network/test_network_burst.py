@@ -3,14 +3,14 @@ from __future__ import annotations
 import asyncio
 import resource
 
-from tests.integration.network.island import Island, serving
+from tests.integration.network.testbed import Testbed, serving
 
 from atoll.network.relay import CONNECTIONS_AT_ONCE
 
 _MORE = 200
 
 
-async def test_whoever_opens_hundreds_of_connections_at_once_gets_all_of_them(island: Island) -> None:
+async def test_whoever_opens_hundreds_of_connections_at_once_gets_all_of_them(testbed: Testbed) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     loop = asyncio.get_running_loop()
@@ -18,7 +18,7 @@ async def test_whoever_opens_hundreds_of_connections_at_once_gets_all_of_them(is
     async def ask() -> bytes:
         with guest.socket() as one:
             one.setblocking(False)
-            await loop.sock_connect(one, (island.public, port))
+            await loop.sock_connect(one, (testbed.public, port))
             await loop.sock_sendall(one, b"hello")
             answer = await loop.sock_recv(one, 100)
             asked.append(1)
@@ -27,6 +27,6 @@ async def test_whoever_opens_hundreds_of_connections_at_once_gets_all_of_them(is
             return answer
 
     asked: list[int] = []
-    async with serving() as port, island.guest() as guest:
+    async with serving() as port, testbed.guest() as guest:
         answers = await asyncio.gather(*(ask() for _ in range(CONNECTIONS_AT_ONCE + _MORE)))
     assert set(answers) == {b"hello"}

@@ -5,7 +5,7 @@ import socket
 import struct
 
 import pytest
-from tests.integration.network.island import Guest, Island, serving
+from tests.integration.network.testbed import Guest, Testbed, serving
 
 from atoll.host import in_netns
 from atoll.network import Links, decide, netlink
@@ -13,8 +13,8 @@ from atoll.network.addresses import GUEST_ADDRESS, INTERFACE_INDEX
 from atoll.network.netlink import ACK, Message, NetlinkSocket, attribute
 
 
-async def test_a_dialled_port_of_the_guest_answers(island: Island) -> None:
-    async with island.guest() as guest:
+async def test_a_dialled_port_of_the_guest_answers(testbed: Testbed) -> None:
+    async with testbed.guest() as guest:
         with guest.listen(5000) as listener, await guest.link.dial(5000, 90) as dialled:
             accepted, peer = listener.accept()
             with accepted:
@@ -26,21 +26,21 @@ async def test_a_dialled_port_of_the_guest_answers(island: Island) -> None:
                 assert await asyncio.get_running_loop().sock_recv(dialled, 100) == b"you"
 
 
-async def test_a_port_where_nobody_listens_refuses(island: Island) -> None:
-    async with island.guest() as guest:
+async def test_a_port_where_nobody_listens_refuses(testbed: Testbed) -> None:
+    async with testbed.guest() as guest:
         with pytest.raises(ConnectionRefusedError):
             await guest.link.dial(5001, 90)
 
 
-async def test_a_guest_that_is_not_there_is_a_timeout(island: Island) -> None:
-    async with island.links() as links:
+async def test_a_guest_that_is_not_there_is_a_timeout(testbed: Testbed) -> None:
+    async with testbed.links() as links:
         link = await links.take()
         with pytest.raises(TimeoutError):
             await link.dial(5000, 0.2)
 
 
-async def test_a_cancelled_dial_leaves_nothing_open(island: Island) -> None:
-    async with island.links() as links:
+async def test_a_cancelled_dial_leaves_nothing_open(testbed: Testbed) -> None:
+    async with testbed.links() as links:
         link = await links.take()
         dialling = asyncio.create_task(link.dial(5000, 90))
         await asyncio.sleep(0)
@@ -49,8 +49,8 @@ async def test_a_cancelled_dial_leaves_nothing_open(island: Island) -> None:
             await dialling
 
 
-async def test_many_dials_at_once_all_arrive(island: Island) -> None:
-    async with island.guest() as guest:
+async def test_many_dials_at_once_all_arrive(testbed: Testbed) -> None:
+    async with testbed.guest() as guest:
         with guest.listen(5000):
             dialled = await asyncio.gather(*(guest.link.dial(5000, 90) for _ in range(50)))
             assert len({end.getsockname() for end in dialled}) == 50
@@ -59,9 +59,9 @@ async def test_many_dials_at_once_all_arrive(island: Island) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 20])
-async def test_dialled_connections_are_ended_and_no_others(island: Island, count: int) -> None:
-    async with serving() as port, island.guest() as guest:
-        with guest.listen(5000), await guest.connect(island.public, port) as other:
+async def test_dialled_connections_are_ended_and_no_others(testbed: Testbed, count: int) -> None:
+    async with serving() as port, testbed.guest() as guest:
+        with guest.listen(5000), await guest.connect(testbed.public, port) as other:
             (await guest.link.dial(5000, 90)).close()
             dialled = [await guest.link.dial(5000, 90) for _ in range(count)]
             guest.link.end_dialled()
@@ -76,12 +76,12 @@ async def test_dialled_connections_are_ended_and_no_others(island: Island, count
             assert await asyncio.to_thread(other.recv, 1) == b"x"
 
 
-async def test_a_new_supervisor_ends_what_the_one_before_has_dialled(island: Island) -> None:
-    first = Links(island.pins, decide=decide)
+async def test_a_new_supervisor_ends_what_the_one_before_has_dialled(testbed: Testbed) -> None:
+    first = Links(testbed.pins, decide=decide)
     link = await first.take()
     with Guest(link).listen(5000), await link.dial(5000, 90) as dialled:
         await first.aclose()
-        async with island.links() as second:
+        async with testbed.links() as second:
             adopted = await second.adopt(link.link_id)
             assert adopted is not None
             adopted.end_dialled()
@@ -89,8 +89,8 @@ async def test_a_new_supervisor_ends_what_the_one_before_has_dialled(island: Isl
                 dialled.recv(1)
 
 
-async def test_traffic_counts_what_passed_the_cable(island: Island) -> None:
-    async with island.guest() as guest:
+async def test_traffic_counts_what_passed_the_cable(testbed: Testbed) -> None:
+    async with testbed.guest() as guest:
         with guest.listen(5000) as listener, await guest.link.dial(5000, 90) as dialled:
             accepted, _ = listener.accept()
             with accepted:
@@ -103,13 +103,13 @@ async def test_traffic_counts_what_passed_the_cable(island: Island) -> None:
         assert sent_after - sent < 30_000
 
 
-async def test_a_prepared_link_has_its_address_again(island: Island) -> None:
+async def test_a_prepared_link_has_its_address_again(testbed: Testbed) -> None:
     def take_address_away() -> None:
         body = struct.pack("=BBBBI", socket.AF_INET, 30, 0, 0, INTERFACE_INDEX)
         with NetlinkSocket(netlink.ROUTE) as kernel:
             kernel.change([Message(21, ACK, body + attribute(2, socket.inet_aton(GUEST_ADDRESS)))])
 
-    async with island.guest() as guest:
+    async with testbed.guest() as guest:
         in_netns(guest.link.netns, take_address_away)
         with guest.listen(5000):
             with pytest.raises(TimeoutError):

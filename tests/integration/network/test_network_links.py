@@ -5,7 +5,7 @@ import socket
 import struct
 from pathlib import Path
 
-from tests.integration.network.island import PATIENCE_S, Guest, Island, reset_comes, serving
+from tests.integration.network.testbed import PATIENCE_S, Guest, Testbed, reset_comes, serving
 
 from atoll.host import in_netns
 from atoll.network import Flow, Links, decide, edge
@@ -15,105 +15,105 @@ from atoll.network.flows import challenge
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-def pinned(island: Island) -> set[str]:
-    return {path.name for path in island.pins.iterdir()}
+def pinned(testbed: Testbed) -> set[str]:
+    return {path.name for path in testbed.pins.iterdir()}
 
 
-async def test_two_prestarted_machines_are_kept_and_go_in_the_end(island: Island) -> None:
-    links = Links(island.pins, decide=decide)
+async def test_two_prestarted_machines_are_kept_and_go_in_the_end(testbed: Testbed) -> None:
+    links = Links(testbed.pins, decide=decide)
     await links.start()
     link = await links.take()
     for _ in range(9000):
-        if len(pinned(island)) == 6:
+        if len(pinned(testbed)) == 6:
             break
         await asyncio.sleep(0.01)
-    assert len(pinned(island)) == 6
+    assert len(pinned(testbed)) == 6
     await link.aclose()
     await links.aclose()
-    assert pinned(island) == set()
+    assert pinned(testbed) == set()
 
 
-async def test_a_closed_link_leaves_no_pin(island: Island) -> None:
-    async with island.links() as links:
+async def test_a_closed_link_leaves_no_pin(testbed: Testbed) -> None:
+    async with testbed.links() as links:
         link = await links.take()
-        assert {f"{link.link_id}.inner", f"{link.link_id}.edge"} <= pinned(island)
+        assert {f"{link.link_id}.inner", f"{link.link_id}.edge"} <= pinned(testbed)
         await link.aclose()
         await link.aclose()
-        assert not {f"{link.link_id}.inner", f"{link.link_id}.edge"} & pinned(island)
+        assert not {f"{link.link_id}.inner", f"{link.link_id}.edge"} & pinned(testbed)
 
 
-async def test_a_new_supervisor_adopts_a_link_that_works_on(island: Island) -> None:
-    first = Links(island.pins, decide=decide)
+async def test_a_new_supervisor_adopts_a_link_that_works_on(testbed: Testbed) -> None:
+    first = Links(testbed.pins, decide=decide)
     async with serving() as port:
         link = await first.take()
         guest = Guest(link)
-        with guest.listen(5000), await guest.connect(island.public, port) as old:
+        with guest.listen(5000), await guest.connect(testbed.public, port) as old:
             traffic = link.traffic()
             await first.aclose()
             assert await reset_comes(old)
-            async with island.links() as second:
+            async with testbed.links() as second:
                 adopted = await second.adopt(link.link_id)
                 assert adopted is not None
                 assert adopted.netns == link.netns
                 assert adopted.traffic() >= traffic
                 (await adopted.dial(5000, PATIENCE_S)).close()
-                with await guest.connect(island.public, port) as new:
+                with await guest.connect(testbed.public, port) as new:
                     new.sendall(b"x")
                     assert await asyncio.to_thread(new.recv, 1) == b"x"
 
 
-async def test_a_link_that_is_gone_is_not_adopted(island: Island) -> None:
-    async with island.links() as links:
+async def test_a_link_that_is_gone_is_not_adopted(testbed: Testbed) -> None:
+    async with testbed.links() as links:
         assert await links.adopt("abc") is None
-        (island.pins / "abc.inner").touch()
-        (island.pins / "abc.edge").touch()
+        (testbed.pins / "abc.inner").touch()
+        (testbed.pins / "abc.edge").touch()
         assert await links.adopt("abc") is None
 
 
-async def test_a_sweep_removes_what_nobody_keeps(island: Island) -> None:
-    first = Links(island.pins, decide=decide)
+async def test_a_sweep_removes_what_nobody_keeps(testbed: Testbed) -> None:
+    first = Links(testbed.pins, decide=decide)
     kept, lost = [(await first.take()).link_id for _ in range(2)]
     await first.aclose()
-    async with island.links() as second:
+    async with testbed.links() as second:
         own = (await second.take()).link_id
         removed = second.sweep(keep=[kept])
         assert lost in removed
         assert not {kept, own} & set(removed)
-        assert {f"{kept}.inner", f"{kept}.edge", f"{own}.inner", f"{own}.edge"} <= pinned(island)
-        assert f"{lost}.inner" not in pinned(island)
+        assert {f"{kept}.inner", f"{kept}.edge", f"{own}.inner", f"{own}.edge"} <= pinned(testbed)
+        assert f"{lost}.inner" not in pinned(testbed)
 
 
-async def test_reset_connections_resets_what_the_guest_has_open(island: Island) -> None:
-    async with serving() as port, island.guest() as guest:
-        with await guest.connect(island.public, port) as connected:
+async def test_reset_connections_resets_what_the_guest_has_open(testbed: Testbed) -> None:
+    async with serving() as port, testbed.guest() as guest:
+        with await guest.connect(testbed.public, port) as connected:
             connected.sendall(b"x")
             await asyncio.to_thread(connected.recv, 1)
             await guest.link.reset_connections()
             assert await reset_comes(connected)
 
 
-async def test_a_restored_guest_that_sends_on_a_lost_connection_gets_a_reset(island: Island) -> None:
-    async with serving() as port, island.guest() as guest:
-        with await guest.connect(island.public, port) as connected:
+async def test_a_restored_guest_that_sends_on_a_lost_connection_gets_a_reset(testbed: Testbed) -> None:
+    async with serving() as port, testbed.guest() as guest:
+        with await guest.connect(testbed.public, port) as connected:
             await forget_unheard(guest)
             connected.sendall(b"are you there?")
             assert await reset_comes(connected)
 
 
-async def test_a_restored_guest_that_only_waits_on_a_lost_connection_gets_a_reset(island: Island) -> None:
-    async with serving() as port, island.guest() as guest:
-        with await guest.connect(island.public, port) as connected:
+async def test_a_restored_guest_that_only_waits_on_a_lost_connection_gets_a_reset(testbed: Testbed) -> None:
+    async with serving() as port, testbed.guest() as guest:
+        with await guest.connect(testbed.public, port) as connected:
             connected.sendall(b"x")
             await asyncio.to_thread(connected.recv, 1)
             flows = await guest.link.flows()
-            assert flows == [Flow(connected.getsockname()[1], island.public, port)]
+            assert flows == [Flow(connected.getsockname()[1], testbed.public, port)]
             await forget_unheard(guest)
             await guest.link.reset_connections(flows)
             assert await reset_comes(connected)
 
 
-async def test_a_restored_guest_loses_dialled_connections_too(island: Island) -> None:
-    async with island.guest() as guest:
+async def test_a_restored_guest_loses_dialled_connections_too(testbed: Testbed) -> None:
+    async with testbed.guest() as guest:
         with guest.listen(5000) as listener:
             dialled = await guest.link.dial(5000, PATIENCE_S)
             accepted, _ = listener.accept()
@@ -129,9 +129,9 @@ async def test_a_restored_guest_loses_dialled_connections_too(island: Island) ->
                 assert await reset_comes(accepted)
 
 
-async def test_challenges_leave_living_connections_alone(island: Island) -> None:
-    async with serving() as port, island.guest() as guest:
-        with await guest.connect(island.public, port) as connected, guest.listen(5000) as listener:
+async def test_challenges_leave_living_connections_alone(testbed: Testbed) -> None:
+    async with serving() as port, testbed.guest() as guest:
+        with await guest.connect(testbed.public, port) as connected, guest.listen(5000) as listener:
             with await guest.link.dial(5000, PATIENCE_S) as dialled:
                 accepted, _ = listener.accept()
                 with edge.challenger(Pins(guest.link.netns, guest.link.netns.with_suffix(".edge"))) as raw:
@@ -151,8 +151,10 @@ async def forget_unheard(guest: Guest) -> None:
     guest.unmute()
 
 
-async def test_an_uplink_has_what_the_guest_is_sent_and_the_host_has_no_address_there(island: Island) -> None:
-    async with island.links() as links:
+async def test_an_uplink_has_what_the_guest_is_sent_and_the_host_has_no_address_there(
+    testbed: Testbed,
+) -> None:
+    async with testbed.links() as links:
         link = await links.take()
         for _ in range(2):
             uplink = await link.open_uplink()

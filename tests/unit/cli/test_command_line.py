@@ -110,9 +110,9 @@ def test_every_length_is_seconds_or_a_number_with_its_unit(arguments: list[str])
         (["run", "--timeout", "0", "true"], "'0' is too short: give 0.001s or more, or off"),
         (
             ["run", "--timeout", "soon", "true"],
-            "'soon' is no length of time: give seconds, or 90s, 10m, 2h, 1d or off",
+            "'soon' is not a length of time: give seconds, or 90s, 10m, 2h, 1d or off",
         ),
-        (["create", "--lifetime", "off"], "'off' is no length of time: give seconds, or 90s, 10m, 2h, 1d"),
+        (["create", "--lifetime", "off"], "'off' is not a length of time: give seconds, or 90s, 10m, 2h, 1d"),
     ],
 )
 def test_a_wrong_length_is_refused_in_words_of_the_command_line(
@@ -142,7 +142,7 @@ def test_a_failure_of_a_command_with_json_is_json() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["create", "--timeout", "abc", "--json"], "'abc' is no length of time"),
+        (["create", "--timeout", "abc", "--json"], "'abc' is not a length of time"),
         (["create", "--json", "--nonsense"], "--nonsense"),
         (["info", "--json"], "SANDBOX"),
         (["exec", "--json", "work", "--"], "ARGV"),

@@ -52,7 +52,7 @@ def test_a_record_comes_back_as_it_was() -> None:
 
 
 def test_a_text_that_is_no_record_is_refused() -> None:
-    with pytest.raises(EngineError, match="no record"):
+    with pytest.raises(EngineError, match="not a machine.s record"):
         decode_record(b"{}")
 
 

@@ -49,8 +49,8 @@ def test_a_home_that_holds_no_layers_is_told_what_that_costs_and_another_place()
     assert "ATOLL_HOME" in str(check.remedy)
 
 
-def test_a_user_with_one_number_is_told_what_mends_it() -> None:
-    ranges = ids_check("/etc/subuid gives the user me no numbers for sandboxes", 0)
+def test_a_user_with_one_id_is_told_the_remedy() -> None:
+    ranges = ids_check("/etc/subuid gives the user me no ids for sandboxes", 0)
     program = ids_check("the program newuidmap is missing", 0)
     assert (ranges.level, program.level) == ("warning", "warning")
     assert "usermod" in str(ranges.remedy)
@@ -65,7 +65,7 @@ def test_old_kernels_and_foreign_processors_are_refused() -> None:
 
 def test_the_server_of_root_takes_a_newer_kernel_than_sandboxes_do() -> None:
     check = kernel_check("5.11.0-49-generic", "x86_64", is_root=True)
-    assert (check.level, "`atoll serve` needs 5.12 as root" in check.message) == ("warning", True)
+    assert (check.level, "`atoll serve` needs 5.12 if root" in check.message) == ("warning", True)
     assert kernel_check("5.11.0-49-generic", "x86_64", is_root=False).level == "ok"
     assert kernel_check("5.12.0", "x86_64", is_root=True).level == "ok"
 

@@ -56,5 +56,5 @@ def test_making_a_home_shuts_everybody_else_out(tmp_path: Path) -> None:
 def test_a_symlink_in_place_of_the_run_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "trap").mkdir()
     (tmp_path / "run").symlink_to("trap")
-    with pytest.raises(HostError, match="run is no directory"):
+    with pytest.raises(HostError, match="run is not a directory"):
         Home(tmp_path / "home", run=tmp_path / "run").make()

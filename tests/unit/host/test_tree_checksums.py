@@ -97,16 +97,16 @@ def _rename_over(kept: Checksummed) -> None:
         (lambda s: s.file.unlink(), "deep/deeper/file: it is missing"),
         (
             lambda s: (s.tree / "deep" / "more").touch(),
-            "deep/more: it was not there when the checksums were made",
+            "deep/more: it was not there when atoll made the checksums",
         ),
         (lambda s: os.truncate(s.file, 5), "deep/deeper/file: it has 5 bytes instead of 7000"),
         (lambda s: (s.tree / "locked").chmod(0o644), "locked: its mode is 0644 instead of 0"),
-        (lambda s: os.utime(s.odd, ns=(0, 0)), "new\nline\\xff: its time of change is another"),
+        (lambda s: os.utime(s.odd, ns=(0, 0)), "new\nline\\xff: its modification time has changed"),
         (
             lambda s: os.removexattr(s.tree / "deep", "user.note"),
             "deep: its extended attributes have changed",
         ),
-        (_rename_over, "deep/two: its time of change is another; it is not linked with the names"),
+        (_rename_over, "deep/two: its modification time has changed; its hard links have changed"),
         (lambda s: s.tree.chmod(0o700), ".: its mode is 0700"),
     ],
 )

@@ -85,5 +85,5 @@ def test_a_sandbox_that_falls_asleep_ends_it_with_an_error(
         assert terminal.receive() == b"$ "
         supervisor.api.routes["GET", f"/v1/sandboxes/{sandbox.id}"] = info(state="suspended")
         supervisor.agent.cut_all()
-        with pytest.raises(StateError, match="was suspended by somebody"):
+        with pytest.raises(StateError, match="was suspended by another client"):
             terminal.receive()

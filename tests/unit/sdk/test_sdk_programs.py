@@ -163,7 +163,7 @@ def test_who_waits_is_told_what_comes_after_a_crash(
     assert hint in (raised.value.hint or "")
 
 
-@pytest.mark.parametrize(("has_memory", "hint"), [(True, "goes on when it wakes"), (False, "has ended")])
+@pytest.mark.parametrize(("has_memory", "hint"), [(True, "continue when it wakes"), (False, "have ended")])
 def test_who_waits_is_told_what_a_sleep_does_to_programs(
     supervisor: FakeSupervisor, sandbox: Sandbox, has_memory: bool, hint: str
 ) -> None:

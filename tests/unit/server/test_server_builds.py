@@ -39,7 +39,7 @@ def test_images_stand_for_others() -> None:
     assert {name: mapped(name, table) for name in names} == names
     assert mapped("node:20", {}) is None
     assert mapped("corp.example/a:1", {"corp.example/": "corp.example/"}) == "corp.example/a:1"
-    with pytest.raises(InvalidSpecError, match="maps no image"):
+    with pytest.raises(InvalidSpecError, match="is not an image mapping"):
         table_of(("nonsense",))
 
 

@@ -57,5 +57,5 @@ def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
 def test_what_is_no_certificate_is_said_to_be_none(tmp_path: Path) -> None:
     files = certificates(tmp_path, None)
     files.authority.write_text("x")
-    with pytest.raises(HostError, match="holds no certificates"):
+    with pytest.raises(HostError, match="has no valid certificates"):
         certificates(tmp_path, None)

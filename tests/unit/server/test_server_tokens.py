@@ -37,5 +37,5 @@ def test_the_secret_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None
 def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
     read_secret(tmp_path)
     (tmp_path / "secret").chmod(0o644)
-    with pytest.raises(HostError, match="others can read"):
+    with pytest.raises(HostError, match="other users can read"):
         read_secret(tmp_path)

@@ -12,14 +12,14 @@ from atoll.server.e2b import leases
 from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.attributes import Attributes, read
 from atoll.server.e2b.egress import egress_of, mask_of
-from atoll.server.e2b.machine import Machine
+from atoll.server.e2b.host_capacity import HostCapacity
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import Network, NewSandbox
 from atoll.server.tokens import Tokens
 from tests.unit.server.examples import sandbox
 
 VIEWS = Views(
-    Tokens(b"s" * 32), Machine(vcpus=4, memory_mib=2048, disk_mib=9000), domain="sandboxes.example.com"
+    Tokens(b"s" * 32), HostCapacity(vcpus=4, memory_mib=2048, disk_mib=9000), domain="sandboxes.example.com"
 )
 
 

@@ -46,7 +46,7 @@ def test_what_a_host_cannot_hold_is_refused() -> None:
         (Limits(network_mib_s=1), Means(cgroups=True, shaping=False)),
         (Limits(files=1000), Means(cgroups=True, shaping=True, layers=False)),
     ):
-        with pytest.raises(UnsupportedError, match="cannot hold the limit"):
+        with pytest.raises(UnsupportedError, match="cannot enforce the limit"):
             refuse_unheld(limits, means)
 
 
@@ -135,12 +135,12 @@ def test_what_doctor_says_of_the_default_limits() -> None:
     means = Means(cgroups=True, shaping=True)
     fine = defaults_finding(means, 8 << 30, DiskUsage(1000 << 30, 300 << 30))
     assert (fine.level, fine.remedy) == ("ok", None)
-    assert "20,480 MiB of disk, and 10 % of the host's stay free: 200.0 GiB are left" in fine.message
+    assert "20,480 MiB of disk, and 10 % of the host's disk stay free: 200.0 GiB are left" in fine.message
     full = defaults_finding(means, 8 << 30, DiskUsage(1000 << 30, 50 << 30))
     assert full.level == "warning"
     assert full.remedy is not None and "--disk" in full.remedy
     engine = defaults_finding(msgspec.structs.replace(means, layers=False), 8 << 30, DiskUsage(1000, 0))
-    assert (engine.level, "no limit of the disk" in engine.message) == ("note", True)
+    assert (engine.level, "no limit on the disk" in engine.message) == ("note", True)
 
 
 def test_a_tree_counts_every_name_and_the_pages_of_hard_links_once(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ async def test_the_log_tells_every_change_in_order(harness: Harness) -> None:
         "resumed",
         "suspended",
         "woken",
-        "snapshot s1 made",
+        "snapshot s1 created",
         f"rolled back to snapshot {back.json['snapshot_id']}",
         "crashed: its processes ended unexpectedly",
-        "started again from its disk; what was in its memory since is lost",
+        "booted from its disk; what was in its memory since is lost",
     ]
     assert (await harness.ask("GET", f"/v1/sandboxes/one/logs?offset={page['offset']}")).json["text"] == ""

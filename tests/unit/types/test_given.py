@@ -38,7 +38,7 @@ def test_the_end_of_a_lease_is_one_of_three() -> None:
 def test_a_path_is_text_or_a_path_object() -> None:
     assert path_text("a/b") == path_text(PurePosixPath("a/b")) == "a/b"
     for wrong in (b"a", 5, None):
-        with pytest.raises(InvalidSpecError, match="no path in a sandbox"):
+        with pytest.raises(InvalidSpecError, match="not a path in a sandbox"):
             path_text(wrong)  # type: ignore[arg-type]
 
 

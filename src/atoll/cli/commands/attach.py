@@ -8,12 +8,12 @@ from functools import partial
 import click
 
 from atoll import ProcessInfo, Sandbox
-from atoll.cli.detaching import DEFAULT_KEYS, DetachKeys, DetachKeysOption
+from atoll.cli.detach_keys import DEFAULT_KEYS, DetachKeys, DetachKeysOption
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import note, show_json
 from atoll.cli.programs import follow
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 from atoll.cli.terminal import attached
 from atoll.cli.text import age, table
 from atoll.errors import InvalidSpecError, ProcessNotFoundError
@@ -24,8 +24,8 @@ _COMMAND_CHARS = 100
 @click.command(name="attach", cls=Command)
 @sandbox_argument
 @click.argument("pid", metavar="[PID]", required=False, type=click.IntRange(min=1))
-@click.option("-l", "--list", "list_only", is_flag=True, help="List the programs and attach to none.")
-@click.option("--no-stdin", is_flag=True, help="Watch only: send it neither keys nor input.")
+@click.option("-l", "--list", "list_only", is_flag=True, help="List the running programs and do not attach.")
+@click.option("--no-stdin", is_flag=True, help="Only watch: send the program no keys and no input.")
 @click.option(
     "--detach-keys",
     "keys",
@@ -33,7 +33,7 @@ _COMMAND_CHARS = 100
     type=DetachKeysOption(),
     default=DEFAULT_KEYS,
     show_default=True,
-    help="What leaves a terminal and lets its program go on, like ctrl-] or ctrl-a,d; none for no keys.",
+    help="Keys that detach and leave the program running, like ctrl-] or ctrl-a,d; none for no keys.",
 )
 @json_option
 @click.pass_context
@@ -80,7 +80,7 @@ def _attach(target: Sandbox, ref: str, pid: int, keys: DetachKeys, *, watch_only
     try:
         code = show(target, pid, watch_only=watch_only)
     except ProcessNotFoundError as error:
-        error.hint = f"`atoll attach --list {ref}` shows those that run"
+        error.hint = f"`atoll attach --list {ref}` shows the running programs"
         raise
     except KeyboardInterrupt:
         note(_left(ref, pid) if pty else f"\n{_left(ref, pid)}")
@@ -91,7 +91,9 @@ def _attach(target: Sandbox, ref: str, pid: int, keys: DetachKeys, *, watch_only
 
 
 def _left(ref: str, pid: int) -> str:
-    return f"left program {pid}, which goes on: `atoll attach {ref} {pid}` comes back to it"
+    return (
+        f"detached from program {pid}, which keeps running: `atoll attach {ref} {pid}` attaches to it again"
+    )
 
 
 def _chosen(ref: str, programs: list[ProcessInfo]) -> int:

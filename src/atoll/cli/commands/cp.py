@@ -15,7 +15,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import Report, progress_shown
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 from atoll.errors import FileMissingError, InvalidSpecError
 from atoll.types import Progress
 
@@ -50,7 +50,8 @@ def command(source: str, target: str, as_json: bool) -> None:
             at = str(_download(inside_source, Path(target), report))
         else:
             raise InvalidSpecError(
-                f"{source} and {target} are on the same side", hint="write one of them as SANDBOX:PATH"
+                f"{source} and {target} are both inside sandboxes or both local",
+                hint="write exactly one of them as SANDBOX:PATH",
             )
     if as_json:
         show_json({"copied": source, "to": at})
@@ -82,7 +83,7 @@ def _own_name(source: Path) -> str:
 
 def _download(source: Inside, target: Path, report: Report) -> Path:
     if not target.parent.is_dir():
-        raise InvalidSpecError(f"there is no directory {target.parent}", hint="make it first")
+        raise InvalidSpecError(f"there is no directory {target.parent}", hint="create it first")
     with held(source.sandbox) as sandbox:
         if target.is_dir():
             # The user gave the name, but it may end in dots.

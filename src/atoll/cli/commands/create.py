@@ -12,8 +12,8 @@ from atoll.cli.lifecycle import lifecycle, lifecycle_options
 from atoll.cli.options import env_option, json_option, spec_options
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
+from atoll.cli.sandboxes import killed_if_stopped
 from atoll.cli.spec import wanted
-from atoll.cli.states import killed_if_stopped
 
 
 @click.command(name="create", cls=Command)
@@ -22,7 +22,7 @@ from atoll.cli.states import killed_if_stopped
 @env_option
 @json_option
 def command(as_json: bool, **options: Any) -> None:
-    r"""Make a sandbox and print its id. It lives until you kill it, unless --timeout says otherwise.
+    r"""Create a sandbox and print its id. It lives until you kill it, unless --timeout says otherwise.
 
     \b
     Example:

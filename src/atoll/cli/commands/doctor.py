@@ -32,5 +32,5 @@ def command(ctx: click.Context, as_json: bool) -> None:
         for finding in report.findings:
             click.echo(f"{SIGNS[finding.level]}{plain(finding.name)}: {plain(finding.message)}")
             if finding.remedy:
-                click.echo(f"        mend it with: {plain(finding.remedy)}")
+                click.echo(f"        to fix it: {plain(finding.remedy)}")
     ctx.exit(0 if report.fit else 1)

@@ -10,7 +10,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.options import env_option, json_option, program_options, sandbox_argument
 from atoll.cli.program_options import ProgramOptions
 from atoll.cli.programs import execute
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 
 
 @click.command(name="exec", cls=Command, context_settings={"allow_interspersed_args": False})

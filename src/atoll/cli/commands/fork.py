@@ -7,24 +7,27 @@ import click
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
-from atoll.cli.states import held, killed_if_stopped
+from atoll.cli.sandboxes import held, killed_if_stopped
 
 
 @click.command(name="fork", cls=Command)
 @sandbox_argument
 @click.option(
-    "-n", "--count", type=click.IntRange(1, 100), help="How many; default: as many as --name, or 1."
+    "-n",
+    "--count",
+    type=click.IntRange(1, 100),
+    help="Number of copies; default: the number of --name options, or 1.",
 )
 @click.option(
     "--name",
     "names",
     metavar="NAME",
     multiple=True,
-    help="Name of a copy; repeat it for each. Default: none.",
+    help="Name of a copy; repeat it for each copy. Default: none.",
 )
 @json_option
 def command(sandbox: str, count: int | None, names: tuple[str, ...], as_json: bool) -> None:
-    r"""Make running copies of a sandbox's memory and disk, all or none, and print their ids.
+    r"""Create running copies of a sandbox's memory and disk, all or none, and print their ids.
 
     \b
     Example:

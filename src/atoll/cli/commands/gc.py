@@ -12,10 +12,10 @@ from atoll.cli.text import size, table
 
 
 @click.command(name="gc", cls=Command)
-@click.option("--remove", is_flag=True, help="Remove it; without this it is only shown.")
+@click.option("--remove", is_flag=True, help="Remove what is found; without this, only show it.")
 @json_option
 def command(remove: bool, as_json: bool) -> None:
-    r"""Show what a crash left on this machine and nothing owns: processes, mounts, directories, cgroups.
+    r"""Show what a crash left behind: processes, mounts, directories and cgroups that nothing owns.
 
     \b
     Example:
@@ -27,7 +27,7 @@ def command(remove: bool, as_json: bool) -> None:
         show_json(left)
         return
     if not left:
-        note("nothing is left over")
+        note("nothing is left behind")
         return
     click.echo(
         table(["KIND", "NAME", "SIZE"], [[item.kind, item.name, size(item.size_bytes)] for item in left])

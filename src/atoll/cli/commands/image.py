@@ -8,19 +8,19 @@ import time
 import click
 
 from atoll import Images
+from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.progress import progress_shown
-from atoll.cli.several import for_each
 from atoll.cli.text import age, moment, plain, size, table
-from atoll.cli.verified import show_report
+from atoll.cli.verify_report import show_report
 from atoll.types import ImageInfo
 
 
 @click.group(name="image", cls=Group)
 def command() -> None:
-    """Pull, list and remove images, the root file systems that sandboxes start from."""
+    """Pull, list and delete images, the root file systems that sandboxes start from."""
 
 
 @command.command(name="ls")
@@ -65,7 +65,7 @@ def build_image(name: str, as_json: bool) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @json_option
 def delete_images(names: tuple[str, ...], as_json: bool) -> None:
-    r"""Remove images that no sandbox or snapshot needs.
+    r"""Delete images that no sandbox or snapshot needs.
 
     \b
     Example:

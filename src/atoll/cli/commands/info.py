@@ -35,12 +35,12 @@ def command(sandbox: str, as_json: bool) -> None:
 def _remark(info: SandboxInfo) -> str:
     if info.reason:
         return f" ({info.reason})"
-    return "" if info.has_memory else " (its disk alone: it boots at its next use)"
+    return "" if info.has_memory else " (only its disk is kept: its next use boots it)"
 
 
 def _disk(info: SandboxInfo) -> str:
     if info.engine_disk:
-        return "the engine's own: a crash loses what is not in a snapshot, and no limit of it holds"
+        return "kept by the engine: a crash loses what is not in a snapshot, and no disk limit is enforced"
     if info.limits.disk_mib is None:
         return "layers; a tenth of the host's disk stays free"
     return "layers"

@@ -7,33 +7,33 @@ import time
 import click
 
 from atoll import Keys
+from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.lifecycle import Length
 from atoll.cli.options import json_option
 from atoll.cli.output import note, show_json
-from atoll.cli.several import for_each
 from atoll.cli.text import age, moment, table
 from atoll.types import KeyInfo
 
 
 @click.group(name="key", cls=Group)
 def command() -> None:
-    """Make, list and revoke the keys with which teams use a server."""
+    """Create, list and revoke the keys with which teams use a server."""
 
 
 @command.command(name="create")
 @click.argument("team")
-@click.option("--name", required=True, metavar="NAME", help="For people, to know it by.")
+@click.option("--name", required=True, metavar="NAME", help="Name by which people recognize the key.")
 @click.option(
     "--expires",
     "expires_in_s",
     type=Length(),
     metavar="LENGTH",
-    help="How long it opens anything, like 12h or 90d; default: until it is revoked.",
+    help="How long the key is valid, like 12h or 90d; default: until it is revoked.",
 )
 @json_option
 def create_key(team: str, name: str, expires_in_s: float | None, as_json: bool) -> None:
-    r"""Make a key for a team and print it. It is shown only this once: only its hash is stored.
+    r"""Create a key for a team and print it. It is shown only this once: only its hash is stored.
 
     A client sends it as X-API-Key; the E2B SDKs take it from E2B_API_KEY.
 
@@ -47,11 +47,11 @@ def create_key(team: str, name: str, expires_in_s: float | None, as_json: bool) 
         show_json(made)
         return
     click.echo(made.key)
-    note(f"its id is {made.info.key_id}; keep the key, it is shown no more")
+    note(f"its id is {made.info.key_id}; store the key: it is not shown again")
 
 
 @command.command(name="ls")
-@click.option("--team", metavar="TEAM", help="Only those of this team.")
+@click.option("--team", metavar="TEAM", help="List only what this team owns.")
 @json_option
 def list_keys(team: str | None, as_json: bool) -> None:
     r"""List keys, oldest first, without the keys themselves. Ended keys are listed for 30 days.

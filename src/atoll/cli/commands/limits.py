@@ -10,13 +10,13 @@ from atoll.cli.lazy import Command
 from atoll.cli.limits import described, limit_options, limits
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 
 
 @click.command(name="limits", cls=Command)
 @sandbox_argument
 @limit_options
-@click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot hold.")
+@click.option("--best-effort", is_flag=True, help="Accept limits that this host cannot enforce.")
 @json_option
 def command(sandbox: str, best_effort: bool, as_json: bool, **options: Any) -> None:
     r"""Change what a sandbox may use, and show the new limits. This does not wake it.

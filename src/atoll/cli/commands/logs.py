@@ -7,13 +7,13 @@ import click
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 from atoll.cli.text import plain
 
 
 @click.command(name="logs", cls=Command)
 @sandbox_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines until Ctrl-C.")
 @json_option
 def command(sandbox: str, follow: bool, as_json: bool) -> None:
     r"""Show what happened to the sandbox and which programs were started in it. This does not wake it.

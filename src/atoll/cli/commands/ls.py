@@ -18,10 +18,16 @@ STATES = ["creating", "running", "paused", "suspended", "crashed"]
 
 
 @click.command(name="ls", cls=Command)
-@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only these; repeatable.")
-@pairs_option("--metadata", text="Only with this label; repeatable.")
-@click.option("--team", metavar="TEAM", help="Only those of this team.")
-@click.option("-q", "--quiet", is_flag=True, help="Only the ids.")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(STATES),
+    multiple=True,
+    help="Only sandboxes in this state; repeatable.",
+)
+@pairs_option("--metadata", text="Only sandboxes with this label; repeatable.")
+@click.option("--team", metavar="TEAM", help="List only what this team owns.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the ids.")
 @json_option
 def command(
     states: tuple[SandboxState, ...],

@@ -7,7 +7,7 @@ import click
 from atoll import Sandbox
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandboxes_argument
-from atoll.cli.states import change
+from atoll.cli.sandboxes import change
 from atoll.types import SandboxInfo
 
 

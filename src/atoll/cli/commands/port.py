@@ -9,7 +9,7 @@ import click
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 
 
 @click.command(name="port", cls=Command)

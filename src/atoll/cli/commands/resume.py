@@ -9,7 +9,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.lifecycle import Length
 from atoll.cli.options import json_option, sandboxes_argument
 from atoll.cli.progress import progress_shown
-from atoll.cli.states import change
+from atoll.cli.sandboxes import change
 from atoll.types import SandboxInfo
 
 
@@ -18,7 +18,7 @@ from atoll.types import SandboxInfo
 @click.option(
     "--timeout", "timeout_s", type=Length(), metavar="LENGTH", help="How long it may run from now on."
 )
-@click.option("--no-memory", is_flag=True, help="Drop its memory: boot it from its disk.")
+@click.option("--no-memory", is_flag=True, help="Drop its memory and boot it from its disk.")
 @json_option
 def command(sandboxes: tuple[str, ...], timeout_s: float | None, no_memory: bool, as_json: bool) -> None:
     r"""Wake paused, suspended or crashed sandboxes now. Any use of a sandbox does the same.

@@ -7,7 +7,7 @@ import click
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 
 
 @click.command(name="rollback", cls=Command)
@@ -15,7 +15,7 @@ from atoll.cli.states import held
 @click.argument("snapshot", metavar="SNAPSHOT")
 @json_option
 def command(sandbox: str, snapshot: str, as_json: bool) -> None:
-    r"""Set a sandbox's memory and disk back to one of its snapshots. Its id and name stay.
+    r"""Roll a sandbox's memory and disk back to one of its snapshots. Its id and name stay.
 
     What happened in it since then is lost. If the rollback fails, the sandbox stays as it was.
 

@@ -14,14 +14,14 @@ from atoll.cli.output import note
 from atoll.cli.program_options import ProgramOptions
 from atoll.cli.programs import execute
 from atoll.cli.progress import progress_shown
+from atoll.cli.sandboxes import killed_if_stopped
 from atoll.cli.spec import wanted
-from atoll.cli.states import killed_if_stopped
 from atoll.errors import SandboxNotFoundError
 from atoll.types import Lifecycle
 
 
 @click.command(name="run", cls=Command, context_settings={"allow_interspersed_args": False})
-@click.option("--keep", is_flag=True, help="Leave the sandbox running and say its id on standard error.")
+@click.option("--keep", is_flag=True, help="Leave the sandbox running and print its id on standard error.")
 @spec_options
 @env_option
 @program_options
@@ -30,12 +30,12 @@ from atoll.types import Lifecycle
     "lease_s",
     type=Length(),
     metavar="LENGTH",
-    help="Kill the sandbox after so long, whatever runs; a team may ask for it. Default: never.",
+    help="Kill the sandbox after this time, whatever runs in it. A team may require it. Default: never.",
 )
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **options: Any) -> None:
-    r"""Make a sandbox, run a program in it without a shell, and kill it.
+    r"""Create a sandbox, run a program in it without a shell, and kill it.
 
     Standard input (unless it is a terminal), output, error and the exit code are the program's own. Ctrl-C
     ends it with exit code 130.
@@ -63,7 +63,7 @@ def command(ctx: click.Context, /, keep: bool, terminal: bool, as_json: bool, **
             f"the sandbox was killed while {program.argv[0]!r} ran in it",
             hint=f"its {ends} may have ended: give a longer one"
             if ends
-            else "somebody ended it; run it again",
+            else "another client killed it; run it again",
             sandbox_id=error.sandbox_id or made[0].id,
         ) from error
     ctx.exit(code)

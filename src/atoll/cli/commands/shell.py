@@ -7,20 +7,20 @@ import click
 from atoll.cli.lazy import Command
 from atoll.cli.options import env_option, sandbox_argument
 from atoll.cli.program_options import ProgramOptions
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 from atoll.cli.terminal import session
 
 
 @click.command(name="shell", cls=Command)
 @sandbox_argument
 @click.option("--cwd", metavar="DIR", help="Directory inside; default: the user's home.")
-@click.option("--user", metavar="NAME", help="Open it as this user.")
+@click.option("--user", metavar="NAME", help="Open the terminal as this user.")
 @env_option
 @click.pass_context
 def command(
     ctx: click.Context, sandbox: str, cwd: str | None, user: str | None, env: tuple[tuple[str, str], ...]
 ) -> None:
-    r"""Open a terminal in a sandbox. Leave it with exit or Ctrl-D. The sandbox goes on running.
+    r"""Open a terminal in a sandbox. Leave it with exit or Ctrl-D. The sandbox keeps running.
 
     \b
     Example:

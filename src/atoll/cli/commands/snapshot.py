@@ -7,24 +7,24 @@ import time
 import click
 
 from atoll import Snapshots
+from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.options import complete_sandbox, json_option, sandbox_argument
 from atoll.cli.output import note, show_json
 from atoll.cli.progress import progress_shown
-from atoll.cli.several import for_each
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 from atoll.cli.text import age, plain, size, table
-from atoll.cli.verified import show_report
+from atoll.cli.verify_report import show_report
 from atoll.types import SnapshotInfo
 
 sandbox_option = click.option(
-    "--sandbox", metavar="SANDBOX", shell_complete=complete_sandbox, help="Only those made of this sandbox."
+    "--sandbox", metavar="SANDBOX", shell_complete=complete_sandbox, help="Only snapshots of this sandbox."
 )
 
 
 @click.group(name="snapshot", cls=Group)
 def command() -> None:
-    r"""Make, list and delete snapshots: stored states to fork from and roll back to.
+    r"""Create, list and delete snapshots: stored states to fork from and roll back to.
 
     A snapshot outlives its sandbox, and takes disk space until it is deleted.
 
@@ -39,10 +39,10 @@ def command() -> None:
 @command.command(name="create")
 @sandbox_argument
 @click.option("--name", metavar="NAME", help="Name of the snapshot; default: none.")
-@click.option("--comment", default="", metavar="TEXT", help="For people to read in lists.")
+@click.option("--comment", default="", metavar="TEXT", help="Comment that lists show.")
 @json_option
 def create(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
-    r"""Store a sandbox's memory and disk as they are at this moment, and print the id. The sandbox goes on.
+    r"""Store a sandbox's memory and disk as they are at this moment, and print the id. The sandbox keeps running.
 
     The snapshot stays, even after the sandbox is killed, until `atoll snapshot delete`.
 
@@ -64,7 +64,7 @@ def create(sandbox: str, name: str | None, comment: str, as_json: bool) -> None:
 
 @command.command(name="ls")
 @sandbox_option
-@click.option("--team", metavar="TEAM", help="Only those of this team.")
+@click.option("--team", metavar="TEAM", help="List only what this team owns.")
 @json_option
 def list_snapshots(sandbox: str | None, team: str | None, as_json: bool) -> None:
     r"""List snapshots, oldest first.

@@ -11,7 +11,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.limits import held_shown
 from atoll.cli.options import complete_sandbox, json_option
 from atoll.cli.output import show_json
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 from atoll.cli.text import plain, size, table
 from atoll.errors import SandboxNotFoundError
 from atoll.types import SandboxStats

@@ -12,7 +12,7 @@ from atoll.cli.output import show_json
 
 @click.command(name="stop", cls=Command)
 @click.option(
-    "--force", is_flag=True, help="Stop it even if a sandbox cannot be suspended; that one runs on."
+    "--force", is_flag=True, help="Stop it even if a sandbox cannot be suspended; that sandbox keeps running."
 )
 @json_option
 def command(force: bool, as_json: bool) -> None:

@@ -8,13 +8,13 @@ from atoll import Sandbox
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandboxes_argument
 from atoll.cli.progress import progress_shown
-from atoll.cli.states import change
+from atoll.cli.sandboxes import change
 from atoll.types import SandboxInfo
 
 
 @click.command(name="suspend", cls=Command)
 @sandboxes_argument
-@click.option("--no-memory", is_flag=True, help="End its processes, and keep its disk alone.")
+@click.option("--no-memory", is_flag=True, help="End its processes and keep only its disk.")
 @json_option
 def command(sandboxes: tuple[str, ...], no_memory: bool, as_json: bool) -> None:
     r"""Put sandboxes to sleep on disk. Nothing of them runs; any use wakes them where they were.

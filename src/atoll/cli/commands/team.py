@@ -9,18 +9,18 @@ import click
 import msgspec
 
 from atoll import Quotas, Teams
+from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.quotas import changed, described, disk_shown, quota_options, used
-from atoll.cli.several import for_each
 from atoll.cli.text import age, moment, table
 from atoll.types import TeamInfo
 
 
 @click.group(name="team", cls=Group)
 def command() -> None:
-    """Make, change and delete teams. Teams share a server, and quotas limit what each may use."""
+    """Create, change and delete teams. Teams share a server, and quotas limit what each may use."""
 
 
 @command.command(name="create")
@@ -28,7 +28,7 @@ def command() -> None:
 @quota_options
 @json_option
 def create_team(name: str, as_json: bool, **options: Any) -> None:
-    r"""Make a team. Quotas that are not given are unlimited.
+    r"""Create a team. Quotas that are not given are unlimited.
 
     NAME is 1 to 32 lowercase letters, digits and dashes. Sandboxes without a team have no quotas.
 
@@ -95,7 +95,7 @@ def team_info(team: str, as_json: bool) -> None:
 @click.argument("teams", metavar="TEAM...", nargs=-1, required=True)
 @json_option
 def delete_teams(teams: tuple[str, ...], as_json: bool) -> None:
-    r"""Forget teams and their keys, which become invalid. A team that owns anything is refused.
+    r"""Delete teams and their keys, which become invalid. A team that still owns something is refused.
 
     \b
     Example:

@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from atoll import Templates
+from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.lifecycle import Length
 from atoll.cli.limits import limit_options, limits
 from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json
-from atoll.cli.several import for_each
 from atoll.cli.text import age, plain, table
 from atoll.errors import InvalidSpecError
 from atoll.types import BuildLine, TemplateInfo
@@ -24,17 +24,19 @@ _MOST_BYTES = 1 << 20
 
 @click.group(name="template", cls=Group)
 def command() -> None:
-    """Build, list and remove templates: named states that sandboxes start from."""
+    """Build, list and delete templates: named states that sandboxes start from."""
 
 
 @command.command(name="build")
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(exists=True, file_okay=False))
 @click.option("-f", "--file", "dockerfile", metavar="FILE", help="The Dockerfile; default: DIR/Dockerfile.")
-@click.option("--name", metavar="NAME[:TAG]", help="Name of the template; default: that of DIR.")
-@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Another tag for it; repeatable.")
-@click.option("--ready", "ready_command", metavar="LINE", help="Ends with 0 when its program is usable.")
+@click.option("--name", metavar="NAME[:TAG]", help="Name of the template; default: the name of DIR.")
+@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Another tag for the build; repeatable.")
+@click.option(
+    "--ready", "ready_command", metavar="LINE", help="Shell line that exits with 0 once the program is ready."
+)
 @pairs_option("--build-arg", text="Value of an ARG; repeatable.")
-@click.option("--no-cache", "force", is_flag=True, help="Use no steps that were built before.")
+@click.option("--no-cache", "force", is_flag=True, help="Run every step again, even if it was built before.")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -42,7 +44,7 @@ def command() -> None:
     default="1h",
     show_default=True,
     metavar="LENGTH",
-    help="For what it runs and copies, together.",
+    help="Time limit for all steps together.",
 )
 @limit_options
 @json_option
@@ -58,7 +60,7 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
     root = Path(directory).resolve()
     path = Path(dockerfile) if dockerfile else root / "Dockerfile"
     if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-        raise InvalidSpecError(f"{path} is no Dockerfile", hint="name one with -f")
+        raise InvalidSpecError(f"{path} is not a Dockerfile", hint="name one with -f")
     parsed = Templates.from_dockerfile(path.read_text("utf-8", "replace"), dict(options["build_arg"]))
     for note in parsed.notes:
         click.echo(f"{path.name}: {note}", err=True)
@@ -78,7 +80,7 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
 
 
 @command.command(name="ls")
-@click.option("--team", metavar="TEAM", help="Only those of this team.")
+@click.option("--team", metavar="TEAM", help="List only what this team owns.")
 @json_option
 def list_templates(team: str | None, as_json: bool) -> None:
     r"""List templates.
@@ -110,7 +112,7 @@ def list_templates(team: str | None, as_json: bool) -> None:
 @click.argument("templates", metavar="TEMPLATE...", nargs=-1, required=True)
 @json_option
 def delete_templates(templates: tuple[str, ...], as_json: bool) -> None:
-    r"""Forget templates. What sandboxes still use goes with the last of these sandboxes.
+    r"""Delete templates. Files that sandboxes still use are deleted with the last of these sandboxes.
 
     \b
     Example:
@@ -122,7 +124,7 @@ def delete_templates(templates: tuple[str, ...], as_json: bool) -> None:
 @command.command(name="tag")
 @click.argument("template", metavar="NAME[:TAG]")
 @click.argument("tags", metavar="TAG...", nargs=-1, required=True)
-@click.option("--remove", is_flag=True, help="Take the tags away instead.")
+@click.option("--remove", is_flag=True, help="Remove the tags instead.")
 @json_option
 def tag_template(template: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
     r"""Add tags to a build, or remove tags.
@@ -141,10 +143,10 @@ def tag_template(template: str, tags: tuple[str, ...], remove: bool, as_json: bo
 
 @command.command(name="publish")
 @click.argument("template")
-@click.option("--private", is_flag=True, help="Only its own team may use it.")
+@click.option("--private", is_flag=True, help="Let only its own team use it.")
 @json_option
 def publish_template(template: str, private: bool, as_json: bool) -> None:
-    r"""Let every team make sandboxes of a template.
+    r"""Let every team create sandboxes from a template.
 
     \b
     Example:
@@ -158,7 +160,7 @@ def publish_template(template: str, private: bool, as_json: bool) -> None:
 @command.command(name="prune")
 @json_option
 def prune_steps(as_json: bool) -> None:
-    r"""Erase the stored steps of builds. Templates stay.
+    r"""Delete the stored steps of builds. Templates stay.
 
     \b
     Example:

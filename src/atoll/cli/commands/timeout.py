@@ -8,13 +8,13 @@ from atoll.cli.lazy import Command
 from atoll.cli.lifecycle import Length, lease_shown
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
-from atoll.cli.states import held
+from atoll.cli.sandboxes import held
 
 
 @click.command(name="timeout", cls=Command)
 @sandbox_argument
 @click.argument("length", metavar="LENGTH", type=Length())
-@click.option("--extend-only", is_flag=True, help="Leave a lease that ends later as it is.")
+@click.option("--extend-only", is_flag=True, help="Never shorten the lease.")
 @json_option
 def command(sandbox: str, length: float | None, extend_only: bool, as_json: bool) -> None:
     r"""Make a sandbox's lease end LENGTH from now: 90s, 10m, 2h, 1d; off removes the lease.

@@ -8,18 +8,18 @@ from functools import partial
 import click
 
 from atoll import Volumes
+from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
-from atoll.cli.several import for_each
 from atoll.cli.text import age, plain, table
 
-team_option = click.option("--team", metavar="TEAM", help="Whose volumes; default: nobody's.")
+team_option = click.option("--team", metavar="TEAM", help="Team that owns the volumes; default: no team.")
 
 
 @click.group(name="volume", cls=Group)
 def command() -> None:
-    """Make, list and delete volumes: directories that outlive sandboxes and can appear in several of them."""
+    """Create, list and delete volumes: directories that outlive sandboxes and can appear in several of them."""
 
 
 @command.command(name="create")
@@ -27,7 +27,7 @@ def command() -> None:
 @team_option
 @json_option
 def create(name: str, team: str | None, as_json: bool) -> None:
-    r"""Make an empty volume and print its id.
+    r"""Create an empty volume and print its id.
 
     \b
     Example:
@@ -42,7 +42,7 @@ def create(name: str, team: str | None, as_json: bool) -> None:
 
 
 @command.command(name="ls")
-@click.option("--team", metavar="TEAM", help="Only those of this team.")
+@click.option("--team", metavar="TEAM", help="List only what this team owns.")
 @json_option
 def list_volumes(team: str | None, as_json: bool) -> None:
     r"""List volumes, oldest first.

@@ -34,7 +34,7 @@ def reserve(path: Path, size_bytes: int) -> None:
         syscalls.take_room(fd, size_bytes)
     except OSError as error:
         raise NoSpaceError(
-            f"there is no room for {size_bytes >> 20} MiB: {error.strerror}", hint="kill a sandbox"
+            f"memory has no room for {size_bytes >> 20} MiB: {error.strerror}", hint="kill a sandbox"
         ) from None
     finally:
         os.close(fd)

@@ -54,9 +54,9 @@ class ControlSocket:
             async with asyncio.timeout(timeout_s):
                 answer = await self._exchange(msgspec.json.encode({"method": method, "arg": arg}), fds)
         except TimeoutError:
-            raise EngineError(f"{method} got no answer of the sentry in {timeout_s} s") from None
+            raise EngineError(f"{method} got no answer from the sentry within {timeout_s} s") from None
         except (OSError, EOFError, ValueError, RecursionError) as error:
-            raise EngineError(f"{method} failed, the sentry does not answer: {error}") from error
+            raise EngineError(f"{method} failed, because the sentry does not answer: {error}") from error
         if not answer.success:
             raise RefusedCallError(f"{method} failed: {answer.err}")
         return answer.result

@@ -81,7 +81,7 @@ class GvisorEngine(Engine, OwnDisk):
         if result.exit_code != 0 or self.version not in words:
             raise UnsupportedError(
                 f"{self._runsc} is not runsc {self.version}",
-                hint="install atoll again; it brings its own runsc",
+                hint="install atoll again, which contains its own runsc",
             )
 
     async def start(self, plan: MachinePlan) -> GvisorMachine:
@@ -147,14 +147,12 @@ class GvisorEngine(Engine, OwnDisk):
         self, prestarted: PrestartedMachine, plan: MachinePlan, uplink: Uplink | None
     ) -> Machine | None:
         """See ``Prestarting.restore``."""
-        assert isinstance(prestarted, GvisorPrestarted), (
-            "prestarted machines belong to the engine that has made them"
-        )
+        assert isinstance(prestarted, GvisorPrestarted), "another engine created this prestarted machine"
         try:
             return await prestarted.restore(plan, uplink)
         except PrestartedLostError as error:
             # If the checkpoint itself is bad, the start that follows reports it.
-            _log.warning("the prestarted machine %s is of no use: %s", plan.machine_id, error)
+            _log.warning("the prestarted machine %s cannot be used: %s", plan.machine_id, error)
             await prestarted.kill()
             return None
         except BaseException:
@@ -167,7 +165,7 @@ class GvisorEngine(Engine, OwnDisk):
         try:
             record = await self._started(machine_id, state_dir, limits)
         except (EngineError, OSError, ValueError, LookupError, TypeError) as error:
-            _log.info("the start of machine %s has come to nothing: %s", machine_id, error)
+            _log.info("the start of machine %s failed: %s", machine_id, error)
         finally:
             if record is None:
                 # A guest that does not answer, or starts a moment later, would write to a disk that was
@@ -197,14 +195,14 @@ class GvisorEngine(Engine, OwnDisk):
 
     async def detach_files(self, machine: Machine) -> None:
         """See ``DetachableFiles.detach_files``."""
-        assert isinstance(machine, GvisorMachine), "machines belong to the engine that has started them"
+        assert isinstance(machine, GvisorMachine), "another engine started this machine"
         await machine.files.detach()
         if machine.place is not None:
             await asyncio.to_thread(Mounts.detach, machine.place)
 
     async def attach_files(self, machine: Machine, plan: MachinePlan) -> None:
         """See ``DetachableFiles.attach_files``."""
-        assert isinstance(machine, GvisorMachine), "machines belong to the engine that has started them"
+        assert isinstance(machine, GvisorMachine), "another engine started this machine"
         gofer: HostProcess | None = None
         places = Places(plan.state_dir)
         try:
@@ -303,4 +301,4 @@ def _processes(machine_id: str, places: Places) -> tuple[HostProcess, HostProces
 
 
 def _ended(machine_id: str) -> MachineEndedError:
-    return MachineEndedError(f"the machine {machine_id} ended as soon as it had started")
+    return MachineEndedError(f"the machine {machine_id} ended as soon as it started")

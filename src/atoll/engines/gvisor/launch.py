@@ -51,7 +51,7 @@ async def launch(argv: Sequence[str], places: Places, pass_fds: Sequence[int], b
             code = await program.wait()
     except TimeoutError:
         raise EngineError(
-            f"runsc did not finish in {START_TIMEOUT_S:g} s", hint="the host may be overloaded: try again"
+            f"runsc did not finish within {START_TIMEOUT_S:g} s", hint="the host may be overloaded: try again"
         ) from None
     finally:
         await program.kill()

@@ -177,7 +177,8 @@ class GvisorMachine(GvisorDiskBudget, Machine):
         needed = int(usage["Total"]) + SPARE_BYTES
         if needed > free:
             raise NoSpaceError(
-                f"the memory of {self.machine_id} may take {needed >> 20} MiB, the disk has {free >> 20} MiB",
+                f"the memory of {self.machine_id} may take {needed >> 20} MiB, but the disk has only "
+                f"{free >> 20} MiB free",
                 hint=f"free some space on the disk of {into}",
             )
 
@@ -211,7 +212,7 @@ class GvisorMachine(GvisorDiskBudget, Machine):
         cgroup, old = self.cgroup, self._limits
         if cgroup is None and limits.vcpus != old.vcpus:
             raise UnsupportedError(
-                "processors cannot be changed while it runs, for there is no cgroup",
+                "the number of processors cannot change while it runs, because it has no cgroup",
                 hint="suspend it first",
             )
         await limit_guest(self._control, limits, keep_free_percent)
@@ -221,7 +222,7 @@ class GvisorMachine(GvisorDiskBudget, Machine):
             except OSError as error:
                 raise UnsupportedError(
                     f"the kernel refuses these limits for {self.machine_id}: {error}",
-                    hint="it may use more memory just now than that",
+                    hint="it may use more memory now than the new limit",
                 ) from None
         self._limits = limits
 

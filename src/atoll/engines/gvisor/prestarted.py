@@ -55,7 +55,7 @@ class GvisorPrestarted(PrestartedMachine):
             EngineError, OSError: The guest may have run for a moment.
         """
         if any(process.has_ended for process in self._processes):
-            raise PrestartedLostError("it has ended while it waited")
+            raise PrestartedLostError("it ended while it waited")
         try:
             await to_the_end(asyncio.to_thread(mount_root, plan, self.plan.place))
             await self._control.call(
@@ -113,7 +113,7 @@ def mount_root(plan: MachinePlan, place: Path) -> None:
     """
     Mounts.bind(plan.rootfs, place, read_only=False)
     for bind in plan.binds:
-        assert not bind.shared, "what has volumes is restored without a prestarted machine"
+        assert not bind.shared, "a prestarted machine cannot restore a sandbox with volumes"
         Mounts.bind_below(Path(bind.source), place, bind.target.lstrip("/"))
 
 

@@ -106,9 +106,7 @@ async def end_processes(processes: Sequence[HostProcess]) -> None:
             async with asyncio.timeout(END_TIMEOUT_S):
                 await process.wait()
         except TimeoutError:
-            raise EngineError(
-                f"process {process.pid} does not end", hint="look at its stack in /proc"
-            ) from None
+            raise EngineError(f"process {process.pid} does not end", hint="see its stack in /proc") from None
         process.close()
 
 

@@ -65,4 +65,4 @@ def decode_record(record: bytes) -> MachineRecord:
     try:
         return msgspec.json.decode(record, type=MachineRecord)
     except ValueError as error:
-        raise EngineError(f"this is no record of a machine: {error}") from None
+        raise EngineError(f"this is not a machine's record: {error}") from None

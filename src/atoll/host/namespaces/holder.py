@@ -84,7 +84,7 @@ def join_holder(holder: Holder) -> None:
     """
     fd = open_process(holder.pid, holder.start_ticks)
     if fd is None:
-        raise HostError(f"the holder process {holder.pid} is gone", hint="try again: a new one is started")
+        raise HostError(f"the holder process {holder.pid} is gone", hint="try again: that starts a new one")
     try:
         flags = syscalls.CLONE_NEWNS
         if not _same_user_namespace(holder.pid):
@@ -94,7 +94,7 @@ def join_holder(holder: Holder) -> None:
     except OSError as error:
         raise HostError(
             f"the namespaces of the holder process {holder.pid} cannot be entered: {error.strerror}",
-            hint="only the user who started it can, from a process with one thread",
+            hint="enter them as the user who started it, from a process with one thread",
         ) from error
     finally:
         os.close(fd)
@@ -200,7 +200,7 @@ class _Talk:
         line = self.line()
         if line != wanted:
             raise HostError(
-                f"the holder's namespaces cannot be made: {line.removeprefix('error ')}",
+                f"the holder's this user cannot create namespaces: {line.removeprefix('error ')}",
                 hint="run `atoll doctor`, which names what the host lacks",
             )
 

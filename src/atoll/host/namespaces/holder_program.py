@@ -72,14 +72,14 @@ def _make_namespaces(kind: str, run: str) -> None:
     for place in (*places, pages):
         os.makedirs(place, mode=0o700, exist_ok=True)
     if kind == "user":
-        check(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "making a user namespace")
+        check(libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "creating a user namespace")
         _say("unshared")
         if sys.stdin.readline() != "mapped\n":
             os._exit(1)
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
     else:
-        check(libc.unshare(_CLONE_NEWNS), "making a mount namespace")
+        check(libc.unshare(_CLONE_NEWNS), "creating a mount namespace")
     # Later mounts and unmounts of the host appear here too; those made here do not appear on the host.
     check(libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_SLAVE), None), "separating the mounts")
     flags = ctypes.c_ulong(_MS_NOSUID_NODEV_NOEXEC)

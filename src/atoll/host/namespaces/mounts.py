@@ -236,7 +236,7 @@ def _overlay_by_descriptors(
         options = f"lowerdir={':'.join(names)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
         text = ",".join((options, *flags))
         if len(os.fsencode(text)) >= _PAGE_BYTES:
-            raise OSError(errno.E2BIG, f"they are too many for this kernel, {len(lowers)} layers", str(at))
+            raise OSError(errno.E2BIG, f"{len(lowers)} layers are too many for this kernel", str(at))
         syscalls.mount("overlay", str(at), "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, text)
 
 

@@ -67,7 +67,7 @@ def own_ranges() -> tuple[IdRange, IdRange]:
     groups = subordinate_range(Path("/etc/subgid"), name, number)
     if users is None or groups is None:
         missing = "/etc/subuid" if users is None else "/etc/subgid"
-        raise HostError(f"{missing} gives the user {name} no numbers for sandboxes", hint=range_remedy(name))
+        raise HostError(f"{missing} gives the user {name} no ids for sandboxes", hint=range_remedy(name))
     return users, groups
 
 
@@ -112,7 +112,7 @@ def _map_one(pid: int) -> None:
                 (process / table).write_text(f"0 {own} 1")
     except OSError as error:
         raise HostError(
-            f"the numbers of process {pid} cannot be mapped: {error.strerror}", hint="see `atoll doctor`"
+            f"the ids of process {pid} cannot be mapped: {error.strerror}", hint="see `atoll doctor`"
         ) from error
 
 

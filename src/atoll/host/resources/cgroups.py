@@ -234,7 +234,7 @@ class CgroupRoot:
             with contextlib.suppress(OSError):  # the first failure is the one to report
                 cgroup.remove()
             raise HostError(
-                f"the control group {name} cannot be made: {error}", hint="see `atoll doctor`"
+                f"the control group {name} cannot be created: {error}", hint="see `atoll doctor`"
             ) from error
         return cgroup
 

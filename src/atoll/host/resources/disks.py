@@ -14,7 +14,7 @@ from atoll.host.trees.file_copy import reflinks
 from atoll.host.trees.operations import open_top, remove_tree
 
 DiskKind = Literal["frozen", "reflinked", "copied", "engine"]
-"""What a snapshot does with a disk: freezes its layer, shares what changed, copies that, or leaves it to the engine."""
+"""What a snapshot does with a disk: freezes its layer, shares or copies what changed, or leaves it to the engine."""
 
 
 def disk_kind(home: Path, holder: Holder) -> DiskKind:

@@ -73,10 +73,10 @@ async def _run(
             )
         return msgspec.json.decode(result.stdout, type=CheckedTree)
     except RunProgramError as error:
-        raise HostError(f"{tree} cannot be examined: {error}") from error
+        raise HostError(f"{tree} cannot be checked: {error}") from error
     except msgspec.MsgspecError:
         said = result.stderr[-500:].decode(errors="replace")
-        raise HostError(f"{tree} cannot be examined: the program for it ended: {said}") from None
+        raise HostError(f"{tree} cannot be checked: the checksum program ended: {said}") from None
 
 
 class _Counts:

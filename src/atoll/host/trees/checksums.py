@@ -103,19 +103,19 @@ def _whole(file: BinaryIO) -> tuple[int, int]:
     """Return the number of entries in a checksum file, and where its records end."""
     end = os.fstat(file.fileno()).st_size - _END.size
     if end < len(_MAGIC) or file.read(len(_MAGIC)) != _MAGIC:
-        raise BrokenChecksumsError("it is no file of checksums")
+        raise BrokenChecksumsError("it is not a file of checksums")
     total = hashlib.sha256(_MAGIC)
     left = end - len(_MAGIC)
     while left:
         data = file.read(min(left, _CHUNK_BYTES))
         if not data:
-            raise BrokenChecksumsError("it has become shorter")
+            raise BrokenChecksumsError("it is shorter than it was")
         total.update(data)
         left -= len(data)
     tail = file.read(_END.size)
     total.update(tail[:16])
     if total.digest() != tail[16:]:
-        raise BrokenChecksumsError("it is not what was written")
+        raise BrokenChecksumsError("its content is not what atoll wrote")
     return int(_END.unpack(tail)[0]), end
 
 
@@ -178,7 +178,7 @@ class _Comparison:
         os.close(self._directory)
         self._directory = None
         for name in sorted(self._left):
-            self._tell(name, "it was not there when the checksums were made")
+            self._tell(name, "it was not there when atoll made the checksums")
         self._left = set()
 
     def _entry(self, directory: int, wanted: Entry) -> None:
@@ -207,7 +207,7 @@ class _Comparison:
             return
         told = list(_differences(wanted, found))
         if again != status.st_ino:
-            told.append("it is not linked with the names that it was linked with")
+            told.append("its hard links have changed")
         if told:
             self._tell(name, "; ".join(told))
 
@@ -224,13 +224,13 @@ def _differences(wanted: Entry, found: Entry) -> Iterator[str]:
     elif found.content != wanted.content:
         yield "its content has changed"
     if found.device != wanted.device:
-        yield "it is another device"
+        yield "its device number has changed"
     if found.mode != wanted.mode:
         yield f"its mode is {stat.S_IMODE(found.mode):04o} instead of {stat.S_IMODE(wanted.mode):04o}"
     if found.owner != wanted.owner:
         yield "its owner is {}:{} instead of {}:{}".format(*found.owner, *wanted.owner)
     if found.modified != wanted.modified:
-        yield "its time of change is another"
+        yield "its modification time has changed"
     if found.attributes != wanted.attributes:
         yield "its extended attributes have changed"
 

@@ -147,7 +147,7 @@ class Facts:
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise FileNotFoundError(errno.ENOENT, "replaced by something else meanwhile", name)
+                raise FileNotFoundError(errno.ENOENT, "it was replaced meanwhile", name)
             if self._from_disk:
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             total = hashlib.sha256()

@@ -34,7 +34,7 @@ class FileCopy:
         try:
             status = os.fstat(source)
             if not stat.S_ISREG(status.st_mode):
-                raise FileNotFoundError(errno.ENOENT, "replaced by something else meanwhile", name)
+                raise FileNotFoundError(errno.ENOENT, "it was replaced meanwhile", name)
             target = os.open(name, _CREATE, 0o600, dir_fd=new)
             try:
                 self._copy_content(source, target, status)

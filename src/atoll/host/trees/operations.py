@@ -35,7 +35,7 @@ def remove_tree(path: Path) -> None:
         path.unlink(missing_ok=True)
         return
     if mounted := mounts_below(path):
-        raise HostError(f"{path} is not removed: {mounted[0]} is still mounted", hint="try again")
+        raise HostError(f"{path} cannot be removed: {mounted[0]} is still mounted", hint="try again")
     path.chmod(0o700)
     top = os.open(path, _OPEN_DIRECTORY)
     try:

@@ -113,7 +113,7 @@ class RootedTree:
             if stat.S_ISDIR(kind):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
             if not stat.S_ISREG(kind):
-                raise OSError(errno.EINVAL, "it is no regular file", path)
+                raise OSError(errno.EINVAL, "it is not a regular file", path)
             return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         finally:
             os.close(place)

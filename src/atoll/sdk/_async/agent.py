@@ -30,9 +30,9 @@ _ERROR_BYTES = MIB
 _STATE_S = 10.0
 _LOOKS = 20
 _AFTER_CRASH = {
-    "reboot": "its next use starts it again from its disk",
-    "rollback": "its next use brings its newest snapshot back, or starts it from its disk where there is none",
-    "stop": "it stays so: `resume` starts it from its disk, `rollback` brings a snapshot back",
+    "reboot": "its next use boots it from its disk",
+    "rollback": "its next use goes back to its newest snapshot, or boots it from its disk if it has none",
+    "stop": "it stays crashed: `resume` boots it from its disk, `rollback` goes back to a snapshot",
 }
 _LOSSES = (SandboxCrashedError, NotFoundError, StateError)
 _LOOK_S = 0.1
@@ -100,13 +100,13 @@ class AsyncAgent:
             if isinstance(error, TimeoutError):
                 return DeadlineError(
                     f"the guest agent of sandbox {self.sandbox_id} did not answer in time",
-                    hint="`atoll stats` shows what it is busy with; give a longer timeout_s where the call has one",
+                    hint="`atoll stats` shows how busy it is; give a longer timeout_s if the call has one",
                     sandbox_id=self.sandbox_id,
                 )
             await sleep(_LOOK_S)
         return StateError(
             f"the connection to sandbox {self.sandbox_id} ended in the middle of the call: {error}",
-            hint="the sandbox runs: it was rolled back, or put to sleep and woken, meanwhile; call again",
+            hint="the sandbox runs, but it was rolled back or suspended during the call; call again",
             sandbox_id=self.sandbox_id,
         )
 
@@ -126,10 +126,10 @@ class AsyncAgent:
         if info.state == "killed":
             return SandboxNotFoundError(f"sandbox {name} was killed", sandbox_id=info.sandbox_id)
         if info.state in ("paused", "suspended"):
-            goes_on = "what ran in it goes on when it wakes: `processes` lists it, `attach` takes its pid"
+            goes_on = "its programs continue when it wakes: `processes` lists them, and `attach` takes a pid"
             return StateError(
-                f"sandbox {name} was {info.state} by somebody in the middle of the call",
-                hint=goes_on if info.has_memory else "its disk alone was kept: what ran in it has ended",
+                f"sandbox {name} was {info.state} by another client during the call",
+                hint=goes_on if info.has_memory else "only its disk was kept, so its programs have ended",
                 sandbox_id=info.sandbox_id,
             )
         return None
@@ -177,8 +177,8 @@ class AsyncFrames:
     async def _read(self) -> bytes:
         if self._over is not None:
             raise StateError(
-                f"nothing more comes: {self._over.message}",
-                hint="open it again; a program that runs on is found by `attach`",
+                f"the stream has ended: {self._over.message}",
+                hint="open it again; `attach` finds a program that still runs",
                 sandbox_id=self._over.sandbox_id,
             )
         try:
@@ -191,7 +191,7 @@ class AsyncFrames:
             raise
         except BaseException:
             # a cancellation or Ctrl-C closed the answer; the agent is not at fault
-            self._over = StateError("an earlier wait for it was broken off by this program")
+            self._over = StateError("this program cancelled an earlier wait for it")
             raise
         return data
 
@@ -207,7 +207,7 @@ class AsyncFrames:
     def close(self) -> None:
         """Leave the stream. Idempotent."""
         if self._over is None:
-            self._over = StateError("the stream was closed by this program")
+            self._over = StateError("this program closed the stream")
         self._answer.close()
 
 

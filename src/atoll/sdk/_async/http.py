@@ -133,7 +133,7 @@ class AsyncAnswer:
         except OSError as error:
             self.close()
             if self.aborted:
-                raise StateError("the stream was aborted by this program") from None
+                raise StateError("this program aborted the stream") from None
             raise await self._pool.explain(error) from error
         except BaseException:
             self.close()
@@ -154,7 +154,7 @@ class AsyncAnswer:
         while data := await self.read():
             if len(read) + len(data) > limit_bytes:
                 self.close()
-                raise AgentError(f"an answer has more than {limit_bytes} bytes", hint="read it as a stream")
+                raise AgentError(f"the answer has more than {limit_bytes} bytes", hint="read it as a stream")
             read += data
         return bytes(read)
 

@@ -48,7 +48,7 @@ async def started_service(
     end_at = min(end_at, time.monotonic() + (_READY_S if ready else _SETTLE_S))
     while True:
         if ready and await _is_ready(sandbox, ready, cwd):
-            await say("it is ready")
+            await say("the template's program is ready")
             return
         if time.monotonic() >= end_at:
             break
@@ -56,7 +56,7 @@ async def started_service(
             process = None
             await in_thread(time.sleep, _BETWEEN_S)
     if ready:
-        raise TemplateBuildError(f"the ready command has not ended with 0: {ready}")
+        raise TemplateBuildError(f"the ready command did not exit with 0 in time: {ready}")
 
 
 async def _has_ended(process: AsyncProcess) -> bool:

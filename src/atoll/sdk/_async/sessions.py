@@ -14,7 +14,7 @@ from atoll.sdk._async.terminal import AsyncTerminal, opened, reopened
 from atoll.types import GuestPath, ProcessInfo, TerminalSize, check_kind, check_number
 
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
-_PID_HINT = "`processes` lists those there are"
+_PID_HINT = "`processes` lists the running programs"
 
 
 class AsyncSessions(AsyncStates):

@@ -78,7 +78,7 @@ class AsyncSupervisor:
                 return False
             if not await in_thread(_spawn.wait_for_end, link.home, before):
                 raise SupervisorError(
-                    f"the supervisor of {link.home.path} has not ended", hint=f"look into {link.home.log}"
+                    f"the supervisor of {link.home.path} has not ended", hint=f"see {link.home.log}"
                 )
             return True
 

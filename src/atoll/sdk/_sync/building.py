@@ -341,7 +341,7 @@ class Builder:
         if start:
             service = Service(start=start, ready=ready, user=self._user, cwd=self._cwd)
             self._default(DefaultsRequest(service=service))
-        self._say("keeping the template")
+        self._say("storing the template")
         return self._keep(key)
 
     @property
@@ -384,7 +384,7 @@ def _read(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 def failure(error: BaseException) -> str:
     """Return the message to report for the error that ended a build."""
-    return error.message if isinstance(error, AtollError) else f"it ended with {type(error).__name__}"
+    return error.message if isinstance(error, AtollError) else f"it failed with {type(error).__name__}"
 
 
 def _left_s(end_at: float) -> float:
@@ -401,5 +401,5 @@ def _left_s(end_at: float) -> float:
 
 def _too_long() -> TemplateBuildError:
     return TemplateBuildError(
-        "the build took too long", hint="give it more: timeout_s, or `atoll template build --timeout 4h`"
+        "the build took too long", hint="give a longer timeout_s, or `atoll template build --timeout 4h`"
     )

@@ -34,7 +34,7 @@ class Keys:
         """
         if expires_in_s is not None:
             # JSON has no infinity and would send null, which means a key without an end
-            hint = "give seconds, or None for a key without an end"
+            hint = "give seconds, or None for a key that does not expire"
             check_number("expires_in_s", expires_in_s, hint=hint)
             if expires_in_s == float("inf"):
                 raise InvalidSpecError("expires_in_s is inf", hint=hint)

@@ -279,13 +279,13 @@ class Link:
         if isinstance(error, TimeoutError):
             return DeadlineError(
                 f"the supervisor of {self.home.path} did not answer in time",
-                hint=f"look into {self.home.log}",
+                hint=f"see {self.home.log}",
             )
         if isinstance(error, (PermissionError, NotADirectoryError)):
             return self.home.unusable(error)
         return SupervisorError(
             f"the connection to the supervisor of {self.home.path} ended: {error}",
-            hint=f"try again, which starts a new one; {self.home.log} says why it ended",
+            hint=f"try again: that starts a new one; {self.home.log} says why it ended",
         )
 
     def close(self) -> None:
@@ -309,7 +309,7 @@ def _decoded(data: bytes | msgspec.Raw, kind: type[_Value]) -> _Value:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as error:
-        raise SupervisorError(f"the supervisor answered what it must not: {error}") from None
+        raise SupervisorError(f"the supervisor sent an invalid answer: {error}") from None
 
 
 def _error_body(status: int, data: bytes) -> ErrorBody:

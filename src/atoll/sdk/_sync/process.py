@@ -106,8 +106,8 @@ class Process:
                 if timeout_s is None:
                     raise
                 raise DeadlineError(
-                    f"the program with pid {self.pid} has not ended in {timeout_s} s",
-                    hint="it goes on; wait longer, or kill it",
+                    f"the program with pid {self.pid} has not ended within {timeout_s} s",
+                    hint="it still runs: wait longer, or kill it",
                     sandbox_id=self._agent.sandbox_id,
                 ) from None
             if frame.kind in STREAM_OF:
@@ -203,7 +203,7 @@ def _stdin_explained() -> Iterator[None]:
     try:
         yield
     except InvalidSpecError as error:
-        error.hint = "start it with `stdin=True`; what was closed stays closed"
+        error.hint = "start it with `stdin=True`; a closed standard input stays closed"
         raise
 
 

@@ -84,7 +84,7 @@ def program_of(
     _check_env(env or {})
     line, argv = (command, None) if isinstance(command, str) else (None, _arguments(command))
     if not line and not argv:
-        raise InvalidSpecError("there is no program to run", hint="give a shell line, or a list of arguments")
+        raise InvalidSpecError("the command is empty", hint="give a shell line, or a list of arguments")
     if user is not None:
         check_text("user", user)
     if pty is not None:
@@ -108,7 +108,7 @@ def _arguments(command: Sequence[str]) -> tuple[str, ...]:
         if all(isinstance(part, str) for part in parts):
             return tuple(map(str, parts))
     raise InvalidSpecError(
-        f"{command!r} is no program", hint="give a shell line, or a list of arguments: all str"
+        f"{command!r} is not a command", hint="give a shell line, or a list of arguments, all of type str"
     )
 
 
@@ -116,7 +116,7 @@ def _check_env(env: Mapping[str, str]) -> None:
     check_texts("env", env)
     for name in env:
         if not name or "=" in name:
-            hint = "a name is not empty and has no ="
+            hint = "give a name that is not empty and has no '='"
             raise InvalidSpecError(f"{name!r} cannot be an environment variable", hint=hint)
 
 
@@ -182,7 +182,7 @@ def check_end(
     if end.timed_out:
         error = ExecTimeoutError(
             f"{what} ran past {f'{timeout_ms / 1000:g} s' if timeout_ms else 'its timeout_s'}, and was killed",
-            hint="give a longer timeout_s, None for no limit, or start it in the background with `start`",
+            hint="give a longer timeout_s or None for no limit, or start it in the background with `start`",
             sandbox_id=sandbox_id,
         )
         error.result = result

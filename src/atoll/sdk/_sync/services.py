@@ -49,7 +49,7 @@ def started_service(
     end_at = min(end_at, time.monotonic() + (_READY_S if ready else _SETTLE_S))
     while True:
         if ready and _is_ready(sandbox, ready, cwd):
-            say("it is ready")
+            say("the template's program is ready")
             return
         if time.monotonic() >= end_at:
             break
@@ -57,7 +57,7 @@ def started_service(
             process = None
             in_thread(time.sleep, _BETWEEN_S)
     if ready:
-        raise TemplateBuildError(f"the ready command has not ended with 0: {ready}")
+        raise TemplateBuildError(f"the ready command did not exit with 0 in time: {ready}")
 
 
 def _has_ended(process: Process) -> bool:

@@ -15,7 +15,7 @@ from atoll.sdk._sync.terminal import Terminal, opened, reopened
 from atoll.types import GuestPath, ProcessInfo, TerminalSize, check_kind, check_number
 
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
-_PID_HINT = "`processes` lists those there are"
+_PID_HINT = "`processes` lists the running programs"
 
 
 class Sessions(States):

@@ -79,7 +79,7 @@ class Supervisor:
                 return False
             if not in_thread(_spawn.wait_for_end, link.home, before):
                 raise SupervisorError(
-                    f"the supervisor of {link.home.path} has not ended", hint=f"look into {link.home.log}"
+                    f"the supervisor of {link.home.path} has not ended", hint=f"see {link.home.log}"
                 )
             return True
 

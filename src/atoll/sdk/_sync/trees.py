@@ -34,7 +34,10 @@ def upload(
         return
     if not stat.S_ISREG(status.st_mode):
         # opening a pipe waits for its other end, and a device may have no end
-        raise InvalidSpecError(f"{local} is neither a file nor a directory", hint="`write` takes open files")
+        raise InvalidSpecError(
+            f"{local} is neither a file nor a directory",
+            hint="give a file or a directory, or use `write` for an open file",
+        )
     request = put_file(path, user, mode=stat.S_IMODE(status.st_mode), body=None)
     # files that the kernel makes up, as below /proc, report no size
     size = status.st_size or None
@@ -64,7 +67,7 @@ def _file_pieces(local: Path, size: int | None, on_progress: _Progress) -> Itera
             if not piece:
                 if size is None:
                     return
-                raise FileError(f"{local} became shorter while it was read", hint="try again")
+                raise FileError(f"{local} became shorter while atoll read it", hint="try again")
             done += len(piece)
             yield piece
             if on_progress is not None:

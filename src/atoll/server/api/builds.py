@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.sdk import AsyncTemplates
-from atoll.server.api.asked import Asked
+from atoll.server.api.team_request import TeamRequest
 from atoll.server.api.templates import own_ref, plain_route
 from atoll.server.builds.builds import Builds
 from atoll.server.builds.uploads import Uploads
@@ -35,11 +35,11 @@ def build_routes(parts: Parts, builds: Builds, uploads: Uploads) -> Sequence[Rou
 
 
 def _upload_routes(parts: Parts, uploads: Uploads) -> Sequence[Route]:
-    async def where(asked: Asked) -> Response:
-        team, digest = asked.team.name, asked.request.path_params["digest"]
-        ref = own_ref(asked.request.path_params["template_id"], team)
+    async def where(request: TeamRequest) -> Response:
+        team, digest = request.team.name, request.http.path_params["digest"]
+        ref = own_ref(request.http.path_params["template_id"], team)
         await AsyncTemplates.get(ref, team=team)
-        base = f"{parts.settings.scheme}://{asked.request.url.netloc}"
+        base = f"{parts.settings.scheme}://{request.http.url.netloc}"
         url = f"{base}/uploads/{digest}?{uploads.query(team, digest)}"
         return answer(Upload(present=uploads.has(team, digest), url=url), 201)
 
@@ -61,10 +61,10 @@ async def _pieces(request: Request) -> AsyncIterator[bytes]:
         raise Refusal(400, "the body ended early") from None
 
 
-async def _build(asked: Asked) -> BuildInfo:
+async def _build(request: TeamRequest) -> BuildInfo:
     """Return the team's build that the path names."""
-    team, build_id = asked.team.name, str(asked.request.path_params["build_id"])
-    info = await AsyncTemplates.get(own_ref(asked.request.path_params["template_id"], team), team=team)
+    team, build_id = request.team.name, str(request.http.path_params["build_id"])
+    info = await AsyncTemplates.get(own_ref(request.http.path_params["template_id"], team), team=team)
     for build in info.builds:
         if build.build_id == build_id and info.team == team:
             return build
@@ -72,10 +72,10 @@ async def _build(asked: Asked) -> BuildInfo:
 
 
 def _work_routes(parts: Parts, builds: Builds, uploads: Uploads) -> Sequence[Route]:
-    async def begin(asked: Asked) -> Response:
-        build, wanted = await _build(asked), await asked.body(NewBuild)
+    async def begin(request: TeamRequest) -> Response:
+        build, wanted = await _build(request), await request.body(NewBuild)
         spec = spec_of(wanted, build.limits, parts.settings.images)
-        team = asked.team.name
+        team = request.team.name
         archives = {digest: uploads.path(team, digest) for digest in archives_of(spec)}
         await builds.begin(build.build_id, spec, team, archives)
         return Response(status_code=202)
@@ -84,24 +84,24 @@ def _work_routes(parts: Parts, builds: Builds, uploads: Uploads) -> Sequence[Rou
 
 
 def _look_routes(parts: Parts, builds: Builds) -> Sequence[Route]:
-    async def status(asked: Asked) -> Response:
-        build = await _build(asked)
+    async def status(request: TeamRequest) -> Response:
+        build = await _build(request)
         # the lines are read after the state, so that a client that sees the end also sees every line before
         # it
         lines = await builds.lines(build.build_id)
-        level = asked.query.get("level", "debug")
+        level = request.query.get("level", "debug")
         if level not in _LEVELS:
             raise Refusal(400, "level is debug, info, warn or error")
         shown = [line for line in lines if _LEVELS.index(line.level) >= _LEVELS.index(level)]
-        offset = _number(asked.query, "logsOffset", 0, 1 << 31)
-        limit = _number(asked.query, "limit", _ENTRIES_MOST, _ENTRIES_MOST)
+        offset = _number(request.query, "logsOffset", 0, 1 << 31)
+        limit = _number(request.query, "limit", _ENTRIES_MOST, _ENTRIES_MOST)
         return answer(status_of(build, shown[offset : offset + limit], lines))
 
-    async def logs(asked: Asked) -> Response:
-        build = await _build(asked)
+    async def logs(request: TeamRequest) -> Response:
+        build = await _build(request)
         lines = await builds.lines(build.build_id)
-        offset = _number(asked.query, "cursor", 0, 1 << 31)
-        limit = _number(asked.query, "limit", _ENTRIES_MOST, _ENTRIES_MOST)
+        offset = _number(request.query, "cursor", 0, 1 << 31)
+        limit = _number(request.query, "limit", _ENTRIES_MOST, _ENTRIES_MOST)
         return answer({"logs": [entry(line) for line in lines[offset : offset + limit]]})
 
     return [
@@ -110,8 +110,8 @@ def _look_routes(parts: Parts, builds: Builds) -> Sequence[Route]:
     ]
 
 
-def _number(asked: Mapping[str, str], name: str, default: int, most: int) -> int:
-    text = asked.get(name)
+def _number(request: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = request.get(name)
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 10):

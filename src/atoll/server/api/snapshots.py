@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from atoll.errors import StateError
 from atoll.sdk import AsyncTemplates
-from atoll.server.api.asked import Asked, route
+from atoll.server.api.team_request import TeamRequest, route
 from atoll.server.e2b.answers import Refusal, answer
 from atoll.server.e2b.snapshots import name_of, page_of, query_of, told
 from atoll.server.e2b.wire import NewSnapshot
@@ -19,25 +19,25 @@ from atoll.server.parts import Parts
 def snapshot_routes(parts: Parts) -> Sequence[Route]:
     """Return the routes ``/sandboxes/ID/snapshots`` and ``/snapshots``."""
 
-    async def take(asked: Asked) -> Response:
-        wanted = await asked.body(NewSnapshot)
+    async def take(request: TeamRequest) -> Response:
+        wanted = await request.body(NewSnapshot)
         if wanted.memory is False:
             raise Refusal(409, "Snapshots of the filesystem alone are not supported by this server.")
-        team = asked.team.name
+        team = request.team.name
         name = name_of(wanted.name, team) if wanted.name else None
         try:
-            with await asked.handle() as sandbox:
+            with await request.handle() as sandbox:
                 kept = await AsyncTemplates.record(str(name) if name else None, sandbox, team)
         except StateError:
-            info = await asked.sandbox()
+            info = await request.sandbox()
             raise Refusal(
                 409, f"Sandbox '{info.sandbox_id}' cannot be snapshotted while in '{info.state}' state"
             ) from None
         return answer(told(kept.template_id, kept.name, kept.tag, team), 201)
 
-    async def listed(asked: Asked) -> Response:
-        team = asked.team.name
-        page, token = page_of(await AsyncTemplates.list(team=team), query_of(asked.query, team), team)
+    async def listed(request: TeamRequest) -> Response:
+        team = request.team.name
+        page, token = page_of(await AsyncTemplates.list(team=team), query_of(request.query, team), team)
         return answer(page, headers={"X-Next-Token": token} if token else None)
 
     return [

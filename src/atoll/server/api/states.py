@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from atoll.errors import StateError
 from atoll.sdk import AsyncSandbox
-from atoll.server.api.asked import Asked, route
+from atoll.server.api.team_request import TeamRequest, route
 from atoll.server.e2b import leases
 from atoll.server.e2b.answers import Refusal, answer, no_content
 from atoll.server.e2b.attributes import read
@@ -31,9 +31,9 @@ def state_routes(parts: Parts, views: Views) -> Sequence[Route]:
 def _sleep_routes(parts: Parts, views: Views) -> Sequence[Route]:
     pausing = Busy()
 
-    async def connected(asked: Asked, timeout_s: int, memory: bool | None) -> Response:
-        leases.bounded(timeout_s, asked.team.quotas.timeout_s)
-        info = await asked.sandbox()
+    async def connected(request: TeamRequest, timeout_s: int, memory: bool | None) -> Response:
+        leases.bounded(timeout_s, request.team.quotas.timeout_s)
+        info = await request.sandbox()
         paused = state_of(info) == "paused"
         with _handle(info) as sandbox:
             await sandbox.resume(timeout_s, memory=not paused or memory is not False)
@@ -41,27 +41,27 @@ def _sleep_routes(parts: Parts, views: Views) -> Sequence[Route]:
             views.created(info.sandbox_id, read(info.attributes, info.image)), 201 if paused else 200
         )
 
-    async def connect_v1(asked: Asked) -> Response:
-        wanted = await asked.body(Connect)
+    async def connect_v1(request: TeamRequest) -> Response:
+        wanted = await request.body(Connect)
         if wanted.timeout is None:
             raise Refusal(400, "timeout is required")
-        return await connected(asked, wanted.timeout, wanted.memory)
+        return await connected(request, wanted.timeout, wanted.memory)
 
-    async def connect_v2(asked: Asked) -> Response:
-        wanted = await asked.body(Connect)
+    async def connect_v2(request: TeamRequest) -> Response:
+        wanted = await request.body(Connect)
         timeout_s = leases.DEFAULT_V2_S if wanted.timeout is None else wanted.timeout
-        return await connected(asked, timeout_s, wanted.memory)
+        return await connected(request, timeout_s, wanted.memory)
 
-    async def resume(asked: Asked) -> Response:
-        wanted = await asked.body(Resume)
-        if state_of(await asked.sandbox()) == "running":
-            raise Refusal(409, f"Sandbox '{asked.ref}' is already running")
+    async def resume(request: TeamRequest) -> Response:
+        wanted = await request.body(Resume)
+        if state_of(await request.sandbox()) == "running":
+            raise Refusal(409, f"Sandbox '{request.ref}' is already running")
         timeout_s = leases.DEFAULT_V1_S if wanted.timeout is None else wanted.timeout
-        return await connected(asked, timeout_s, wanted.memory)
+        return await connected(request, timeout_s, wanted.memory)
 
-    async def pause(asked: Asked) -> Response:
-        wanted = await asked.body(Pause)
-        info = await asked.sandbox()
+    async def pause(request: TeamRequest) -> Response:
+        wanted = await request.body(Pause)
+        info = await request.sandbox()
         if state_of(info) == "paused":
             raise Refusal(409, f"Error pausing sandbox - sandbox '{info.sandbox_id}' is already paused")
         with pausing.one(info.sandbox_id), _handle(info) as sandbox:
@@ -78,21 +78,21 @@ def _sleep_routes(parts: Parts, views: Views) -> Sequence[Route]:
 
 
 def _lease_routes(parts: Parts) -> Sequence[Route]:
-    async def leased(asked: Asked, timeout_s: int, extend_only: bool) -> Response:
-        leases.bounded(timeout_s, asked.team.quotas.timeout_s)
-        with await asked.handle() as sandbox:
+    async def leased(request: TeamRequest, timeout_s: int, extend_only: bool) -> Response:
+        leases.bounded(timeout_s, request.team.quotas.timeout_s)
+        with await request.handle() as sandbox:
             try:
                 await sandbox.set_timeout(timeout_s, extend_only=extend_only)
             except StateError:
                 raise Refusal(404, f"Sandbox '{sandbox.id}' is not running anymore") from None
         return no_content()
 
-    async def timeout(asked: Asked) -> Response:
-        return await leased(asked, (await asked.body(Timeout)).timeout, extend_only=False)
+    async def timeout(request: TeamRequest) -> Response:
+        return await leased(request, (await request.body(Timeout)).timeout, extend_only=False)
 
-    async def refresh(asked: Asked) -> Response:
-        wanted = (await asked.body(Refresh)).duration
-        return await leased(asked, _REFRESH_S if wanted is None else wanted, extend_only=True)
+    async def refresh(request: TeamRequest) -> Response:
+        wanted = (await request.body(Refresh)).duration
+        return await leased(request, _REFRESH_S if wanted is None else wanted, extend_only=True)
 
     one = "/sandboxes/{sandbox_id}"
     return [
@@ -102,10 +102,10 @@ def _lease_routes(parts: Parts) -> Sequence[Route]:
 
 
 def _network_route(parts: Parts) -> Route:
-    async def network(asked: Asked) -> Response:
-        wanted = await asked.body(Network)
+    async def network(request: TeamRequest) -> Response:
+        wanted = await request.body(Network)
         egress = egress_of(wanted, None)
-        with await asked.handle() as sandbox:
+        with await request.handle() as sandbox:
             await sandbox.set_network(egress)
         return no_content()
 

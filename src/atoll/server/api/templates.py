@@ -10,11 +10,11 @@ from starlette.routing import Route
 
 from atoll.errors import InvalidSpecError, QuotaError, StateError, TemplateNotFoundError
 from atoll.sdk import AsyncTemplates
-from atoll.server.api.asked import Asked, Endpoint, route
+from atoll.server.api.team_request import Endpoint, TeamRequest, route
 from atoll.server.builds.builds import Builds
 from atoll.server.e2b.answers import Refusal, answer, no_content
-from atoll.server.e2b.origins import missing_tag
 from atoll.server.e2b.template_pages import page_of
+from atoll.server.e2b.template_source import missing_tag
 from atoll.server.e2b.template_views import TemplateViews, tags_of
 from atoll.server.e2b.template_wire import Alias, AssignedTags, NewTags, NewTemplate, Published
 from atoll.server.parts import Parts
@@ -38,9 +38,9 @@ def template_routes(parts: Parts, views: TemplateViews, builds: Builds) -> Seque
 def plainly(endpoint: Endpoint) -> Endpoint:
     """Wrap an endpoint so that its refusals use the words of E2B's clients, and name no local commands."""
 
-    async def told(asked: Asked) -> Response:
+    async def told(request: TeamRequest) -> Response:
         try:
-            return await endpoint(asked)
+            return await endpoint(request)
         except TemplateNotFoundError as error:
             raise Refusal(404, error.message) from None
         except (InvalidSpecError, StateError) as error:
@@ -52,7 +52,7 @@ def plainly(endpoint: Endpoint) -> Endpoint:
 
 
 def plain_route(
-    parts: Parts, method: str, path: str, endpoint: Callable[[Asked], Awaitable[Response]]
+    parts: Parts, method: str, path: str, endpoint: Callable[[TeamRequest], Awaitable[Response]]
 ) -> Route:
     """Make a route whose endpoint is wrapped by ``plainly``."""
     return route(parts, method, path, plainly(endpoint))
@@ -71,29 +71,29 @@ def own_ref(text: str, team: str) -> str:
 
 
 def _name_routes(parts: Parts) -> Sequence[Route]:
-    async def alias(asked: Asked) -> Response:
-        ref = own_ref(asked.request.path_params["alias"], asked.team.name)
+    async def alias(request: TeamRequest) -> Response:
+        ref = own_ref(request.http.path_params["alias"], request.team.name)
         name = ref.partition(":")[0]
-        info = await AsyncTemplates.get(name, team=asked.team.name)
+        info = await AsyncTemplates.get(name, team=request.team.name)
         return answer(Alias(template_id=info.template_id, public=info.public))
 
     return [plain_route(parts, "GET", "/templates/aliases/{alias:path}", alias)]
 
 
 def _tag_routes(parts: Parts) -> Sequence[Route]:
-    async def assign(asked: Asked) -> Response:
-        wanted, team = await asked.body(NewTags), asked.team.name
+    async def assign(request: TeamRequest) -> Response:
+        wanted, team = await request.body(NewTags), request.team.name
         build = await AsyncTemplates.tag(own_ref(wanted.target or "", team), wanted.tags, team=team)
         return answer(AssignedTags(tags=build.tags, build_id=build.build_id), 201)
 
-    async def remove(asked: Asked) -> Response:
-        wanted, team = await asked.body(NewTags), asked.team.name
+    async def remove(request: TeamRequest) -> Response:
+        wanted, team = await request.body(NewTags), request.team.name
         await AsyncTemplates.untag(own_ref(wanted.name or "", team), wanted.tags, team=team)
         return no_content()
 
-    async def listed(asked: Asked) -> Response:
-        team = asked.team.name
-        info = await AsyncTemplates.get(own_ref(asked.request.path_params["ref"], team), team=team)
+    async def listed(request: TeamRequest) -> Response:
+        team = request.team.name
+        info = await AsyncTemplates.get(own_ref(request.http.path_params["ref"], team), team=team)
         if info.team != team:
             raise Refusal(404, f"template '{info.template_id}' not found")
         return answer(tags_of(info))
@@ -106,8 +106,8 @@ def _tag_routes(parts: Parts) -> Sequence[Route]:
 
 
 def _list_routes(parts: Parts, views: TemplateViews) -> Sequence[Route]:
-    async def create(asked: Asked) -> Response:
-        wanted, team = await asked.body(NewTemplate), asked.team.name
+    async def create(request: TeamRequest) -> Response:
+        wanted, team = await request.body(NewTemplate), request.team.name
         name = wanted.name or wanted.alias
         if not name:
             raise Refusal(400, "Name is required")
@@ -118,12 +118,12 @@ def _list_routes(parts: Parts, views: TemplateViews) -> Sequence[Route]:
         info = await AsyncTemplates.get(build.template_id, team=team)
         return answer(views.requested(info, build), 202)
 
-    async def list_v1(asked: Asked) -> Response:
-        infos = await AsyncTemplates.list(team=asked.team.name)
+    async def list_v1(request: TeamRequest) -> Response:
+        infos = await AsyncTemplates.list(team=request.team.name)
         return answer([views.listed(info) for info in infos])
 
-    async def list_v2(asked: Asked) -> Response:
-        infos, token = page_of(await AsyncTemplates.list(team=asked.team.name), asked.query)
+    async def list_v2(request: TeamRequest) -> Response:
+        infos, token = page_of(await AsyncTemplates.list(team=request.team.name), request.query)
         headers = {"X-Next-Token": token} if token else None
         return answer([views.listed(info) for info in infos], headers=headers)
 
@@ -135,24 +135,24 @@ def _list_routes(parts: Parts, views: TemplateViews) -> Sequence[Route]:
 
 
 def _one_routes(parts: Parts, views: TemplateViews, builds: Builds) -> Sequence[Route]:
-    async def look(asked: Asked) -> Response:
-        team = asked.team.name
-        info = await AsyncTemplates.get(own_ref(asked.request.path_params["ref"], team), team=team)
+    async def look(request: TeamRequest) -> Response:
+        team = request.team.name
+        info = await AsyncTemplates.get(own_ref(request.http.path_params["ref"], team), team=team)
         if info.team != team:
             raise Refusal(404, f"template '{info.template_id}' not found")
         return answer(views.detail(info))
 
-    async def change(asked: Asked) -> Response:
-        wanted, team = await asked.body(Published), asked.team.name
-        ref = own_ref(asked.request.path_params["ref"], team)
+    async def change(request: TeamRequest) -> Response:
+        wanted, team = await request.body(Published), request.team.name
+        ref = own_ref(request.http.path_params["ref"], team)
         if wanted.public is not None:
             await AsyncTemplates.publish(ref, wanted.public, team=team)
         info = await AsyncTemplates.get(ref, team=team)
         return answer({"names": views.detail(info).names})
 
-    async def remove(asked: Asked) -> Response:
-        team = asked.team.name
-        name, _, tag = own_ref(asked.request.path_params["ref"], team).partition(":")
+    async def remove(request: TeamRequest) -> Response:
+        team = request.team.name
+        name, _, tag = own_ref(request.http.path_params["ref"], team).partition(":")
         info = await AsyncTemplates.get(name, team=team)
         if tag and tag != DEFAULT_TAG and set(info.tags) != {tag}:
             if tag not in info.tags:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.server.api.asked import Asked, route
+from atoll.server.api.team_request import TeamRequest, route
 from atoll.server.e2b.answers import Refusal
 from atoll.server.parts import Parts
 
@@ -15,8 +15,8 @@ from atoll.server.parts import Parts
 def unsupported_routes(parts: Parts) -> Sequence[Route]:
     """Return the routes for secrets."""
 
-    async def secrets(asked: Asked) -> Response:
-        del asked
+    async def secrets(request: TeamRequest) -> Response:
+        del request
         raise Refusal(501, "secrets are not supported by this server yet")
 
     return [

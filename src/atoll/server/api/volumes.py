@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from atoll.errors import InUseError, VolumeNotFoundError
 from atoll.sdk import AsyncVolumes
-from atoll.server.api.asked import Asked, route
+from atoll.server.api.team_request import TeamRequest, route
 from atoll.server.e2b.answers import Refusal, answer, no_content
 from atoll.server.parts import Parts
 from atoll.types import VolumeInfo
@@ -42,30 +42,30 @@ def volume_routes(parts: Parts) -> Sequence[Route]:
     def with_token(info: VolumeInfo) -> Volume:
         return Volume(volume_id=info.volume_id, name=info.name, token=parts.tokens.volume(info.volume_id))
 
-    async def create(asked: Asked) -> Response:
-        wanted = await asked.body(NewVolume)
-        return answer(with_token(await AsyncVolumes.create(wanted.name, team=asked.team.name)), 201)
+    async def create(request: TeamRequest) -> Response:
+        wanted = await request.body(NewVolume)
+        return answer(with_token(await AsyncVolumes.create(wanted.name, team=request.team.name)), 201)
 
-    async def listed(asked: Asked) -> Response:
-        infos = await AsyncVolumes.list(team=asked.team.name)
+    async def listed(request: TeamRequest) -> Response:
+        infos = await AsyncVolumes.list(team=request.team.name)
         return answer([Volume(volume_id=info.volume_id, name=info.name) for info in infos])
 
-    async def info(asked: Asked) -> Response:
-        return answer(with_token(await owned(asked)))
+    async def info(request: TeamRequest) -> Response:
+        return answer(with_token(await owned(request)))
 
-    async def remove(asked: Asked) -> Response:
-        found = await owned(asked)
+    async def remove(request: TeamRequest) -> Response:
+        found = await owned(request)
         try:
             await AsyncVolumes.delete(found.volume_id)
         except InUseError:
             raise Refusal(409, f"Volume {found.volume_id} is mounted by a sandbox") from None
         return no_content()
 
-    async def owned(asked: Asked) -> VolumeInfo:
-        volume_id = str(asked.request.path_params["volume_id"])
+    async def owned(request: TeamRequest) -> VolumeInfo:
+        volume_id = str(request.http.path_params["volume_id"])
         try:
             if _ID.fullmatch(volume_id):
-                return await AsyncVolumes.get(volume_id, team=asked.team.name)
+                return await AsyncVolumes.get(volume_id, team=request.team.name)
         except VolumeNotFoundError:
             pass
         raise Refusal(404, f"Volume {volume_id[:64]} not found")

@@ -88,7 +88,7 @@ class AccessLog:
         except OSError as error:
             raise InvalidSpecError(
                 f"the access log {path} cannot be written: {error.strerror}",
-                hint="give --access-log a plain file in a directory that is there",
+                hint="give --access-log a plain file in a directory that exists",
             ) from error
 
     def write(self, line: Line) -> None:
@@ -112,7 +112,7 @@ class _File(logging.handlers.RotatingFileHandler):
         now_s = time.monotonic()
         if now_s - self._complained_s >= _COMPLAIN_S:
             self._complained_s = now_s
-            _log.error("%s is not written: %s", self.baseFilename, sys.exc_info()[1])
+            _log.error("cannot write %s: %s", self.baseFilename, sys.exc_info()[1])
 
 
 def logged(app: ASGIApp, log: AccessLog, clock: Callable[[], float] = time.time) -> ASGIApp:

@@ -17,7 +17,7 @@ _TEXT_MOST = 2 << 20
 # JSON may take six bytes for a byte of text, and some for each line.
 _FILE_MOST = 6 * _TEXT_MOST + 256 * _LINES_MOST
 _ALL_MOST = 256 << 20
-_CUT = "the log is too long: the rest of it is not kept"
+_CUT = "the log is too long: the rest is not stored"
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +48,7 @@ class BuildLog:
             append_log(self._path, msgspec.json.encode(line).decode())
         except OSError as error:
             self._writes = False
-            _log.error("%s is not written: %s", self._path, error)
+            _log.error("cannot write %s: %s", self._path, error)
 
 
 class BuildLogs:

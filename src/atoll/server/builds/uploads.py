@@ -87,10 +87,10 @@ class Uploads:
         team, until = asked.get("team", ""), asked.get("until", "")
         wanted = self._tokens.upload(team, digest, until)
         if not same(asked.get("signature", ""), wanted) or not until.isdigit() or int(until) < self._clock():
-            raise Refusal(403, "this address is not signed, or not any more")
+            raise Refusal(403, "this URL is not signed, or its signature has expired")
         path = self.path(team, digest)
         if self._going[team] >= _AT_ONCE:
-            raise Refusal(503, "too many uploads go on", headers={"Retry-After": "1"})
+            raise Refusal(503, "too many uploads run at a time", headers={"Retry-After": "1"})
         self._going[team] += 1
         try:
             await self._write(path, pieces)
@@ -120,7 +120,7 @@ class Uploads:
         if size > self._one_bytes:
             raise Refusal(413, f"an upload has at most {self._one_bytes} bytes")
         if self._coming_bytes > self._all_bytes:
-            raise Refusal(503, "too many uploads go on", headers={"Retry-After": "10"})
+            raise Refusal(503, "too many uploads run at a time", headers={"Retry-After": "10"})
 
     def sweep(self) -> None:
         """Remove uploads older than a day, abandoned ones, and the oldest ones beyond the size limit."""

@@ -39,7 +39,7 @@ _STATUS: dict[type[AtollError], int] = {
 
 # The messages of these errors name paths of this host.
 _OPAQUE: dict[type[AtollError], str] = {
-    errors.DeadlineError: "there was no answer in time; the server's log says of what",
+    errors.DeadlineError: "the server got no answer in time; its log has the details",
     errors.SupervisorError: "the supervisor cannot be reached; the server's log says why",
 }
 # An immediate retry does not help: a team gets no more than before, and what was too slow may have been done.
@@ -118,4 +118,4 @@ async def read_json(request: Request, kind: type[_Value], *, limit_bytes: int = 
     try:
         return msgspec.json.decode(bytes(data) or b"{}", type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal(400, f"the body is not what it must be: {error}") from None
+        raise Refusal(400, f"the body is invalid: {error}") from None

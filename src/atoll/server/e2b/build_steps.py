@@ -83,7 +83,7 @@ def _login(asked: AskedLogin) -> RegistryLogin:
         case "aws":
             raise UnsupportedError(
                 "this server cannot exchange AWS keys for a registry's password: "
-                "give the user 'AWS' and what `aws ecr get-login-password` prints"
+                "give the user 'AWS' and the output of `aws ecr get-login-password`"
             )
     raise Refusal(400, f"Invalid registry type: {asked.type}")
 

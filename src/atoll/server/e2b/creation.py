@@ -17,8 +17,8 @@ from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.attributes import IDEMPOTENCY, Attributes, read
 from atoll.server.e2b.egress import egress_of, mask_of
 from atoll.server.e2b.idempotency import KEEP_S, Idempotency
-from atoll.server.e2b.origins import Origin, missing_template, origin_of
-from atoll.server.e2b.owned import all_of
+from atoll.server.e2b.sandbox_lookup import all_of
+from atoll.server.e2b.template_source import TemplateSource, missing_template, source_of
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import NewSandbox, Sandbox
 from atoll.types import EgressPolicy, TeamInfo
@@ -85,12 +85,12 @@ class Creation:
     async def _make(
         self, asked: NewSandbox, wanted: dict[str, Any], secure: bool, mark: str | None
     ) -> Sandbox:
-        origin = await origin_of(asked.template_id, wanted["team"])
-        attributes = _attributes(asked, origin, secure, mark)
+        source = await source_of(asked.template_id, wanted["team"])
+        attributes = _attributes(asked, source, secure, mark)
         try:
             sandbox = await AsyncSandbox.create(
-                image=origin.image,
-                from_snapshot=origin.snapshot_id,
+                image=source.image,
+                from_snapshot=source.snapshot_id,
                 env=asked.env_vars,
                 attributes=attributes.kept(),
                 **wanted,
@@ -119,14 +119,14 @@ def _egress(asked: NewSandbox) -> EgressPolicy | None:
     return egress_of(asked.network, asked.allow_internet_access)
 
 
-def _attributes(asked: NewSandbox, origin: Origin, secure: bool, mark: str | None) -> Attributes:
+def _attributes(asked: NewSandbox, source: TemplateSource, secure: bool, mark: str | None) -> Attributes:
     network = asked.network
     public = network is None or network.allow_public_traffic is not False
     if not public and not secure:
         raise Refusal(400, _NO_PUBLIC_TRAFFIC)
     return Attributes(
-        template=origin.template_id,
-        alias=origin.alias,
+        template=source.template_id,
+        alias=source.alias,
         secure=secure,
         public_traffic=public,
         mask_host=mask_of(network),

@@ -58,6 +58,8 @@ def table_of(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         name, equals, other = pair.partition("=")
         if not (name and equals and other):
-            raise InvalidSpecError(f"{pair!r} maps no image", hint="write FROM=TO, like ubuntu:22.04=base")
+            raise InvalidSpecError(
+                f"{pair!r} is not an image mapping", hint="give FROM=TO, like ubuntu:22.04=base"
+            )
         table[name] = other
     return table

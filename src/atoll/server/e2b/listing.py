@@ -173,7 +173,7 @@ def _moment_us(text: str) -> int:
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return round((moment - datetime.fromtimestamp(0, UTC)).total_seconds() * 1e6)
     except (ValueError, OverflowError):
-        raise Refusal(400, "startedAfter must be a moment like 2026-01-31T12:00:00Z") from None
+        raise Refusal(400, "startedAfter must be a time like 2026-01-31T12:00:00Z") from None
 
 
 def _token(position: tuple[int, str]) -> str:
@@ -187,4 +187,4 @@ def _read_token(text: str) -> tuple[int, str]:
             raise ValueError
         return int(moment), sandbox_id
     except (binascii.Error, UnicodeError, ValueError):
-        raise Refusal(400, "nextToken must be the one of the page before") from None
+        raise Refusal(400, "nextToken must come from the previous page") from None

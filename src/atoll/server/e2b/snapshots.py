@@ -128,4 +128,4 @@ def _read_token(text: str) -> _Position:
             raise ValueError
         return int(moment), template_id, tag
     except (binascii.Error, UnicodeError, ValueError):
-        raise Refusal(400, "nextToken must be the one of the page before") from None
+        raise Refusal(400, "nextToken must come from the previous page") from None

@@ -20,7 +20,7 @@ def page_of(infos: Iterable[TemplateInfo], asked: Mapping[str, str]) -> tuple[li
     if token:
         places = [index for index, info in enumerate(found) if info.template_id == token]
         if not places:
-            raise Refusal(400, "nextToken must be the one of the page before")
+            raise Refusal(400, "nextToken must come from the previous page")
         found = found[places[0] + 1 :]
     shown = found[:limit]
     return shown, shown[-1].template_id if len(found) > limit else None

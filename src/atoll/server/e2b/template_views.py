@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from atoll.server.e2b.machine import Machine
+from atoll.server.e2b.host_capacity import HostCapacity
 from atoll.server.e2b.template_wire import (
     BuildStatus,
     Entry,
@@ -38,10 +38,10 @@ class TemplateViews:
     """Converts templates to the bodies that clients get.
 
     Args:
-        machine: What a sandbox without limits may use.
+        capacity: What a sandbox without limits may use.
     """
 
-    machine: Machine
+    capacity: HostCapacity
 
     def requested(self, info: TemplateInfo, build: BuildInfo) -> Requested:
         """Return a waiting build."""
@@ -101,8 +101,8 @@ class TemplateViews:
         )
 
     def _size(self, limits: Limits) -> tuple[int, int]:
-        vcpus = math.ceil(limits.vcpus) if limits.vcpus else self.machine.vcpus
-        return vcpus, limits.memory_mib or self.machine.memory_mib
+        vcpus = math.ceil(limits.vcpus) if limits.vcpus else self.capacity.vcpus
+        return vcpus, limits.memory_mib or self.capacity.memory_mib
 
 
 def names_of(info: TemplateInfo) -> list[str]:
@@ -136,5 +136,5 @@ def entry(line: BuildLine) -> Entry:
 def _reason(build: BuildInfo, lines: Sequence[BuildLine]) -> Reason:
     last = [entry(line) for line in lines if build.step and line.step == build.step][-_LAST_LINES:]
     return Reason(
-        message=build.reason or "the build was given up", step=build.step or UNSET, log_entries=last
+        message=build.reason or "the build was cancelled", step=build.step or UNSET, log_entries=last
     )

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from atoll.server.e2b import leases
 from atoll.server.e2b.attributes import Attributes, read
 from atoll.server.e2b.egress import EVERYTHING
-from atoll.server.e2b.machine import Machine
+from atoll.server.e2b.host_capacity import HostCapacity
 from atoll.server.e2b.wire import (
     ListedSandbox,
     Metric,
@@ -42,12 +42,12 @@ class Views:
 
     Args:
         tokens: Makes the tokens that clients need for one sandbox.
-        machine: What a sandbox without limits may use.
+        capacity: What a sandbox without limits may use.
         domain: The domain of the sandboxes' host names, with the port if it is not the usual one, or None.
     """
 
     tokens: Tokens
-    machine: Machine
+    capacity: HostCapacity
     domain: str | None
 
     def created(self, sandbox_id: str, attributes: Attributes) -> Sandbox:
@@ -86,13 +86,13 @@ class Views:
         return Metric(
             timestamp=moment(sample.at),
             timestamp_unix=int(sample.at),
-            cpu_count=math.ceil(sample.vcpus) if sample.vcpus else self.machine.vcpus,
+            cpu_count=math.ceil(sample.vcpus) if sample.vcpus else self.capacity.vcpus,
             cpu_used_pct=round(sample.cpu_percent or 0.0, 2),
             mem_used=sample.memory_bytes or 0,
-            mem_total=sample.memory_limit_bytes or self.machine.memory_mib << 20,
+            mem_total=sample.memory_limit_bytes or self.capacity.memory_mib << 20,
             mem_cache=0,
             disk_used=sample.disk_bytes or 0,
-            disk_total=sample.disk_limit_bytes or self.machine.disk_mib << 20,
+            disk_total=sample.disk_limit_bytes or self.capacity.disk_mib << 20,
         )
 
     def _row(self, info: SandboxInfo, attributes: Attributes) -> dict[str, Any]:
@@ -103,9 +103,9 @@ class Views:
             "client_id": CLIENT_ID,
             "started_at": started,
             "end_at": _end(info, started),
-            "cpu_count": math.ceil(info.limits.vcpus) if info.limits.vcpus else self.machine.vcpus,
-            "memory_mb": info.limits_in_force.memory_mib or self.machine.memory_mib,
-            "disk_size_mb": info.limits_in_force.disk_mib or self.machine.disk_mib,
+            "cpu_count": math.ceil(info.limits.vcpus) if info.limits.vcpus else self.capacity.vcpus,
+            "memory_mb": info.limits_in_force.memory_mib or self.capacity.memory_mib,
+            "disk_size_mb": info.limits_in_force.disk_mib or self.capacity.disk_mib,
             "state": state_of(info),
             "envd_version": ENVD_VERSION,
             "alias": attributes.alias or UNSET,

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from atoll.server.gateway.exchange import CutError
-from atoll.server.gateway.front import Gateway
+from atoll.server.gateway.gateway import Gateway
 
 __all__ = ["CutError", "Gateway"]

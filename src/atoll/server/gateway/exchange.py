@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from starlette.types import Message, Receive, Send
 
 from atoll.errors import AtollError
-from atoll.server.gateway.asked import Asked
+from atoll.server.gateway.connections import Connection, ConnectionPool
 from atoll.server.gateway.headers import Headers, to_client
-from atoll.server.gateway.known import Known
-from atoll.server.gateway.refusals import Rejection, rejection_of
-from atoll.server.gateway.reply import GuestError, Head, Reply
-from atoll.server.gateway.wires import Wire, Wires
+from atoll.server.gateway.rejections import Rejection, rejection_of
+from atoll.server.gateway.request import GatewayRequest
+from atoll.server.gateway.response import GuestError, Head, ResponseParser
+from atoll.server.gateway.sandbox_cache import CachedSandbox
 
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 # a body up to this length is awaited, so that it is sent together with the head
@@ -31,17 +31,24 @@ class Exchange:
     """Brings one request into a sandbox and its answer back.
 
     Args:
-        asked: The admitted request.
-        known: The request's sandbox.
-        wires: The source of connections.
+        request: The admitted request.
+        sandbox: The request's sandbox.
+        connections: The source of connections.
         receive: Receives from the client, as in ASGI.
         send: Sends to the client, as in ASGI.
     """
 
-    def __init__(self, asked: Asked, known: Known, wires: Wires, receive: Receive, send: Send) -> None:
-        self._asked = asked
-        self._known = known
-        self._wires = wires
+    def __init__(
+        self,
+        request: GatewayRequest,
+        sandbox: CachedSandbox,
+        connections: ConnectionPool,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self._request = request
+        self._sandbox = sandbox
+        self._connections = connections
         self._receive = receive
         self._send = send
         self._chunked = False
@@ -63,11 +70,11 @@ class Exchange:
         except TimeoutError:
             raise self._lateness() from None
         try:
-            data = self._asked.head(framing) + self._framed(first)
+            data = self._request.head(framing) + self._framed(first)
         except ValueError:
             raise Rejection(400, "Invalid request") from None
         # any port may behave in its own way: except to the agent, only repeatable requests use a kept connection
-        fresh = not (self._asked.is_for_agent or self._is_repeatable)
+        fresh = not (self._request.is_for_agent or self._is_repeatable)
         while not await self._attempt(data, fresh=fresh):
             fresh = True
 
@@ -76,37 +83,37 @@ class Exchange:
 
         Returns False if it was a kept one that had just ended and nothing is lost.
         """
-        wire = await self._wire(fresh=fresh)
-        reply = Reply(bodiless=self._asked.method == "HEAD")
+        connection = await self._connection(fresh=fresh)
+        reply = ResponseParser(bodiless=self._request.method == "HEAD")
         reusable = False
-        with self._pumping(wire):
+        with self._pumping(connection):
             try:
                 with contextlib.suppress(OSError):  # it may have answered before it closed
-                    await wire.send(data)
-                await self._answer(wire, reply)
+                    await connection.send(data)
+                await self._answer(connection, reply)
                 reusable = reply.reusable and self._body_over
             except (OSError, GuestError) as error:
-                if wire.kept and reply.is_untouched and self._is_repeatable and not self._client_gone:
+                if connection.kept and reply.is_untouched and self._is_repeatable and not self._client_gone:
                     return False
                 self._raise(error)
             finally:
                 if reusable:
-                    self._wires.give(wire)
+                    self._connections.give(connection)
                 else:
-                    self._wires.drop(wire)
+                    self._connections.drop(connection)
         return True
 
     @property
     def _is_repeatable(self) -> bool:
-        return self._body_over and self._asked.method in _REPEATABLE
+        return self._body_over and self._request.method in _REPEATABLE
 
     @contextlib.contextmanager
-    def _pumping(self, wire: Wire) -> Iterator[None]:
+    def _pumping(self, connection: Connection) -> Iterator[None]:
         """Watch the client's side meanwhile. Most answers arrive before a client could leave."""
         pumps: list[asyncio.Future[None]] = []
 
         def start() -> None:
-            pumps.append(asyncio.ensure_future(self._pump(wire)))
+            pumps.append(asyncio.ensure_future(self._pump(connection)))
 
         timer = asyncio.get_running_loop().call_later(_PATIENCE_S if self._body_over else 0, start)
         try:
@@ -116,11 +123,11 @@ class Exchange:
             for pump in pumps:
                 pump.cancel()
 
-    async def _wire(self, *, fresh: bool) -> Wire:
+    async def _connection(self, *, fresh: bool) -> Connection:
         try:
-            return await self._wires.take(self._asked.target, self._known, fresh=fresh)
+            return await self._connections.take(self._request.target, self._sandbox, fresh=fresh)
         except AtollError as error:
-            raise rejection_of(error, self._asked.target) from None
+            raise rejection_of(error, self._request.target) from None
 
     # the request
 
@@ -129,7 +136,7 @@ class Exchange:
 
         If the body's first piece was needed to know the length, return it too.
         """
-        named = self._asked.named
+        named = self._request.named
         length = named.get(b"content-length")
         if length is not None:
             if not length.isdigit() or b"transfer-encoding" in named:
@@ -137,10 +144,12 @@ class Exchange:
             self._left = int(length)
             first = await self._piece() if self._left <= _SMALL_BYTES else None
             return [(b"content-length", length)], first
-        if b"transfer-encoding" not in named and (not self._asked.is_h2 or self._asked.method in _BODILESS):
+        if b"transfer-encoding" not in named and (
+            not self._request.is_h2 or self._request.method in _BODILESS
+        ):
             self._body_over = True
             return [], None
-        if self._asked.is_h2 and self._asked.method == "DELETE":
+        if self._request.is_h2 and self._request.method == "DELETE":
             # over HTTP/2 a body may come without its length
             first = await self._piece()
             if not first.get("more_body") and not first.get("body"):
@@ -156,11 +165,11 @@ class Exchange:
         Raises:
             TimeoutError: The piece does not come, and nothing was answered yet.
         """
-        async with asyncio.timeout(None if self._body_over or self._started else self._asked.patience_s):
+        async with asyncio.timeout(None if self._body_over or self._started else self._request.patience_s):
             return await self._receive()
 
     def _lateness(self) -> Rejection:
-        return Rejection(408, "The request's body did not come", self._asked.target)
+        return Rejection(408, "The body of the request did not arrive", self._request.target)
 
     def _framed(self, message: Message | None) -> bytes:
         """Return one piece of the body as it is sent."""
@@ -168,7 +177,7 @@ class Exchange:
             return b""
         if message["type"] != "http.request":
             self._client_gone = True
-            raise CutError("the client left")
+            raise CutError("the client disconnected")
         data: bytes = message.get("body", b"")
         ends = not message.get("more_body", False)
         if self._left is not None:
@@ -176,7 +185,7 @@ class Exchange:
             # same connection
             self._left -= len(data)
             if self._left < 0 or (ends and self._left):
-                raise CutError("the body is not as long as it was said to be")
+                raise CutError("the body does not have the announced length")
             ends = not self._left
         if ends:
             self._body_over = True
@@ -185,7 +194,7 @@ class Exchange:
         framed = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
         return framed + b"0\r\n\r\n" if self._body_over else framed
 
-    async def _pump(self, wire: Wire) -> None:
+    async def _pump(self, connection: Connection) -> None:
         """Send the rest of the body, then wait for the client to leave."""
         sending = True
         try:
@@ -199,7 +208,7 @@ class Exchange:
                 data = self._framed(message)
                 if sending and data:
                     try:
-                        await wire.send(data)
+                        await connection.send(data)
                     except OSError:
                         # it may have answered all the same
                         sending = False
@@ -210,26 +219,26 @@ class Exchange:
             self._client_gone = True
         finally:
             if self._client_gone or self._late:
-                wire.abort()
+                connection.abort()
 
     # the answer
 
-    async def _answer(self, wire: Wire, reply: Reply) -> None:
+    async def _answer(self, connection: Connection, reply: ResponseParser) -> None:
         while not reply.complete:
-            data = await wire.receive()
+            data = await connection.receive()
             if not data:
-                await self._ended(wire, reply)
+                await self._ended(connection, reply)
                 return
             reply.feed(data)
             await self._deliver(reply)
 
-    async def _deliver(self, reply: Reply) -> None:
+    async def _deliver(self, reply: ResponseParser) -> None:
         if reply.head is None:
             return
         if not self._started:
             self._started = True
             start = _start(reply.head)
-            if not self._body_over and not self._asked.is_h2:
+            if not self._body_over and not self._request.is_h2:
                 # an answer before the request's end: the rest of the request may never be read
                 start["headers"].append((b"connection", b"close"))
             await self._send({"type": "http.response.start", **start})
@@ -237,24 +246,27 @@ class Exchange:
         if data or reply.complete:
             await self._send({"type": "http.response.body", "body": data, "more_body": not reply.complete})
 
-    async def _ended(self, wire: Wire, reply: Reply) -> None:
+    async def _ended(self, connection: Connection, reply: ResponseParser) -> None:
         """Handle the end of the connection. It ends the answer only if the answer has no other end."""
-        if reply.head is None or not reply.until_close or not wire.has_ended_by_itself():
-            raise ConnectionResetError("the connection ended in the middle")
+        if reply.head is None or not reply.until_close or not connection.has_ended_by_itself():
+            raise ConnectionResetError("the connection ended too early")
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _raise(self, error: Exception) -> None:
         if self._client_gone:
-            raise CutError("the client left")
+            raise CutError("the client disconnected")
         if self._started:
             raise CutError(str(error))
         if self._late:
             raise self._lateness()
         if isinstance(error, GuestError):
             raise Rejection(
-                502, "The server in the sandbox sent what is not HTTP", self._asked.target, names_port=True
+                502,
+                "The server in the sandbox sent an answer that is not HTTP",
+                self._request.target,
+                names_port=True,
             )
-        raise Rejection(502, "The connection into the sandbox ended", self._asked.target, names_port=True)
+        raise Rejection(502, "The connection into the sandbox ended", self._request.target, names_port=True)
 
 
 def _start(head: Head) -> Message:

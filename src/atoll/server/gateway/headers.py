@@ -61,7 +61,7 @@ def head(method: str, target: bytes, headers: Headers) -> bytes:
     """
     lines = [method.encode("ascii") + b" " + target + b" HTTP/1.1", *(b": ".join(pair) for pair in headers)]
     if any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines):
-        raise ValueError("a header has a byte that no header can have")
+        raise ValueError("a header has an invalid byte")
     if b" " in target or not target.isascii():
-        raise ValueError("the request's target is no target")
+        raise ValueError("the request's target is invalid")
     return b"\r\n".join(lines) + b"\r\n\r\n"

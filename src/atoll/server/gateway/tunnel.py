@@ -23,11 +23,11 @@ from wsproto.events import (
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from atoll.errors import AtollError
-from atoll.server.gateway.asked import Asked
+from atoll.server.gateway.connections import Connection, ConnectionPool
 from atoll.server.gateway.headers import to_client
-from atoll.server.gateway.known import Known
-from atoll.server.gateway.refusals import Rejection, rejection_of
-from atoll.server.gateway.wires import Wire, Wires
+from atoll.server.gateway.rejections import Rejection, rejection_of
+from atoll.server.gateway.request import GatewayRequest
+from atoll.server.gateway.sandbox_cache import CachedSandbox
 
 _MESSAGE_BYTES = 16 << 20
 # for incomplete messages, in all tunnels together
@@ -42,10 +42,17 @@ _REASON_BYTES = 120
 class Tunnel:
     """Brings one WebSocket into a sandbox. The arguments are those of an ``Exchange``."""
 
-    def __init__(self, asked: Asked, known: Known, wires: Wires, receive: Receive, send: Send) -> None:
-        self._asked = asked
-        self._known = known
-        self._wires = wires
+    def __init__(
+        self,
+        request: GatewayRequest,
+        sandbox: CachedSandbox,
+        connections: ConnectionPool,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self._request = request
+        self._sandbox = sandbox
+        self._connections = connections
         self._receive = receive
         self._send = send
         self._socket = WSConnection(ConnectionType.CLIENT)
@@ -62,46 +69,46 @@ class Tunnel:
             Rejection: Nothing was answered yet, and this should be the answer.
         """
         try:
-            wire = await self._wires.take(self._asked.target, self._known, fresh=True)
+            connection = await self._connections.take(self._request.target, self._sandbox, fresh=True)
         except AtollError as error:
-            raise rejection_of(error, self._asked.target) from None
+            raise rejection_of(error, self._request.target) from None
         try:
-            rest = await self._shake_hands(wire)
+            rest = await self._shake_hands(connection)
             if rest is not None:
-                await self._carry(wire, rest)
+                await self._carry(connection, rest)
         finally:
             self._let_go()
-            self._wires.drop(wire)
+            self._connections.drop(connection)
 
-    async def _shake_hands(self, wire: Wire) -> list[Event] | None:
+    async def _shake_hands(self, connection: Connection) -> list[Event] | None:
         """Open the WebSocket inside and answer the client alike. Returns None if it was rejected."""
         await self._receive()
-        asked = self._asked
-        request = Request(
-            host=asked.host.decode("latin-1"),
-            target=asked.line_target.decode("latin-1"),
-            subprotocols=_subprotocols(asked),
-            extra_headers=[pair for pair in asked.for_guest() if pair[0] != b"host"],
+        request = self._request
+        opening = Request(
+            host=request.host.decode("latin-1"),
+            target=request.line_target.decode("latin-1"),
+            subprotocols=_subprotocols(request),
+            extra_headers=[pair for pair in request.for_guest() if pair[0] != b"host"],
         )
         try:
-            await wire.send(self._socket.send(request))
+            await connection.send(self._socket.send(opening))
             while True:
-                events = self._received(await wire.receive(_READ_BYTES))
+                events = self._received(await connection.receive(_READ_BYTES))
                 for index, event in enumerate(events):
                     if isinstance(event, AcceptConnection):
                         await self._send({"type": "websocket.accept", "subprotocol": event.subprotocol})
                         return events[index + 1 :]
                     if isinstance(event, RejectConnection):
-                        await self._rejected(wire, event, events[index + 1 :])
+                        await self._rejected(connection, event, events[index + 1 :])
                         return None
                 if self._over:
                     raise ConnectionResetError("it ended before an answer")
         except (OSError, RemoteProtocolError, LocalProtocolError):
             raise Rejection(
-                502, "The server in the sandbox speaks no WebSocket", asked.target, names_port=True
+                502, "The server in the sandbox speaks no WebSocket", request.target, names_port=True
             ) from None
 
-    async def _rejected(self, wire: Wire, event: RejectConnection, events: list[Event]) -> None:
+    async def _rejected(self, connection: Connection, event: RejectConnection, events: list[Event]) -> None:
         body = bytearray()
         finished = not event.has_body
         while True:
@@ -111,25 +118,25 @@ class Tunnel:
                     finished = finished or each.body_finished
             if finished or self._over or len(body) > _REJECTION_BYTES:
                 break
-            events = self._received(await wire.receive(_READ_BYTES))
+            events = self._received(await connection.receive(_READ_BYTES))
         headers = to_client([(name.lower(), value) for name, value in event.headers])
         if event.status_code < 300:
-            raise RemoteProtocolError("it says yes and does not mean it")
+            raise RemoteProtocolError("it accepts the upgrade with an invalid answer")
         await self._send(
             {"type": "websocket.http.response.start", "status": event.status_code, "headers": headers}
         )
         await self._send({"type": "websocket.http.response.body", "body": bytes(body)})
 
-    async def _carry(self, wire: Wire, events: list[Event]) -> None:
-        inwards = asyncio.ensure_future(self._inwards(wire))
+    async def _carry(self, connection: Connection, events: list[Event]) -> None:
+        inwards = asyncio.ensure_future(self._inwards(connection))
         try:
-            await self._outwards(wire, events)
+            await self._outwards(connection, events)
         except (OSError, RemoteProtocolError, LocalProtocolError):
             await self._close(_ABNORMAL, "the connection into the sandbox ended")
         finally:
             inwards.cancel()
 
-    async def _inwards(self, wire: Wire) -> None:
+    async def _inwards(self, connection: Connection) -> None:
         """Pass the client's messages in."""
         while True:
             message = await self._receive()
@@ -138,32 +145,32 @@ class Tunnel:
             text, data = message.get("text"), message.get("bytes")
             event = TextMessage(data=text) if text is not None else BytesMessage(data=data or b"")
             try:
-                await wire.send(self._socket.send(event))
+                await connection.send(self._socket.send(event))
             except (OSError, LocalProtocolError):
                 return
         self._over = True
         code = message.get("code") or _NORMAL
         with contextlib.suppress(OSError, LocalProtocolError):
-            await wire.send(self._socket.send(CloseConnection(_NORMAL if code == _NO_CODE else code)))
-        wire.abort()
+            await connection.send(self._socket.send(CloseConnection(_NORMAL if code == _NO_CODE else code)))
+        connection.abort()
 
-    async def _outwards(self, wire: Wire, events: list[Event]) -> None:
+    async def _outwards(self, connection: Connection, events: list[Event]) -> None:
         """Pass the messages of the server inside out."""
         while True:
             for event in events:
                 if isinstance(event, Ping):
-                    await wire.send(self._socket.send(event.response()))
+                    await connection.send(self._socket.send(event.response()))
                 elif isinstance(event, CloseConnection):
                     await self._close(event.code, event.reason or "")
-                    await wire.send(self._socket.send(event.response()))
+                    await connection.send(self._socket.send(event.response()))
                     return
                 elif isinstance(event, (TextMessage, BytesMessage)) and not await self._passed_on(event):
                     return
             if self._over:
                 return
-            events = self._received(await wire.receive(_READ_BYTES))
+            events = self._received(await connection.receive(_READ_BYTES))
             if self._over and not events:
-                raise ConnectionResetError("it ended without a word")
+                raise ConnectionResetError("it ended without a close frame")
 
     async def _passed_on(self, event: TextMessage | BytesMessage) -> bool:
         """Pass a message on when it is complete. Returns False if it is larger than anybody needs."""
@@ -172,8 +179,8 @@ class Tunnel:
         else:
             self._bytes += event.data
         self._held += len(event.data)
-        self._wires.held_bytes += len(event.data)
-        if self._held > _MESSAGE_BYTES or self._wires.held_bytes > _ALL_BYTES:
+        self._connections.held_bytes += len(event.data)
+        if self._held > _MESSAGE_BYTES or self._connections.held_bytes > _ALL_BYTES:
             await self._close(_TOO_BIG, "a message is too long")
             return False
         if event.message_finished:
@@ -189,7 +196,7 @@ class Tunnel:
         return {"type": "websocket.send", "bytes": data}
 
     def _let_go(self) -> None:
-        self._wires.held_bytes -= self._held
+        self._connections.held_bytes -= self._held
         self._held = 0
 
     def _received(self, data: bytes) -> list[Event]:
@@ -212,6 +219,6 @@ def _plain(code: int) -> int:
     return _NORMAL if code in (_NO_CODE, 1006, 1015) else code
 
 
-def _subprotocols(asked: Asked) -> list[str]:
-    values = [value for name, value in asked.headers if name == b"sec-websocket-protocol"]
+def _subprotocols(request: GatewayRequest) -> list[str]:
+    values = [value for name, value in request.headers if name == b"sec-websocket-protocol"]
     return [each.strip() for each in b",".join(values).decode("latin-1").split(",") if each.strip()]

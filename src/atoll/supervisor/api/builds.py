@@ -68,7 +68,7 @@ async def _held(templates: Templates, tasks: Tasks, build: BuildInfo) -> AsyncIt
 
 
 async def _given_up(templates: Templates, build_id: str) -> None:
-    wanted = FinishRequest(state="failed", reason="whoever built it went away in the middle of it")
+    wanted = FinishRequest(state="failed", reason="the client that built it disconnected")
     try:
         await templates.finish(build_id, wanted)
     except NotFoundError:  # its template was deleted meanwhile

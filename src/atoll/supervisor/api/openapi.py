@@ -16,18 +16,26 @@ _TITLE = "atoll supervisor"
 _ONE = "/v1/sandboxes/{ref}"
 _VOLUME = "/v1/volumes/{ref}"
 OPERATIONS = (
-    Operation("get", "/hello", "Who answers; never changes", None, protocol.Hello),
-    Operation("get", "/list", "All sandboxes, shortly; never changes", None, protocol.Listed),
     Operation(
-        "post", "/suspend-all", "Put all sandboxes to sleep; never changes", None, protocol.SuspendedAll
+        "get",
+        "/hello",
+        "Version and protocol of the supervisor; this route never changes",
+        None,
+        protocol.Hello,
     ),
-    Operation("post", "/stop", "Put all sandboxes to sleep and end the supervisor; never changes"),
-    Operation("post", "/v1/sandboxes", "Make a sandbox", types.SandboxSpec, types.SandboxInfo),
+    Operation("get", "/list", "All sandboxes, in short; this route never changes", None, protocol.Listed),
+    Operation(
+        "post", "/suspend-all", "Suspend all sandboxes; this route never changes", None, protocol.SuspendedAll
+    ),
+    Operation("post", "/stop", "Suspend all sandboxes and end the supervisor; this route never changes"),
+    Operation("post", "/v1/sandboxes", "Create a sandbox", types.SandboxSpec, types.SandboxInfo),
     Operation("get", "/v1/sandboxes", "A page of sandboxes", None, types.SandboxPage),
     Operation("get", _ONE, "One sandbox, by id or name", None, types.SandboxInfo),
     Operation("delete", _ONE, "Kill it"),
     Operation("post", f"{_ONE}/pause", "Freeze it in memory", None, types.SandboxInfo),
-    Operation("post", f"{_ONE}/resume", "Have it running", protocol.ResumeRequest, types.SandboxInfo),
+    Operation(
+        "post", f"{_ONE}/resume", "Wake it, if it does not run", protocol.ResumeRequest, types.SandboxInfo
+    ),
     Operation(
         "post",
         f"{_ONE}/suspend",
@@ -35,27 +43,35 @@ OPERATIONS = (
         protocol.SuspendRequest,
         types.SandboxInfo,
     ),
-    Operation("post", f"{_ONE}/wake", "Have it running", protocol.ResumeRequest, types.SandboxInfo),
-    Operation("post", f"{_ONE}/timeout", "Move its lease's end", protocol.TimeoutRequest, types.SandboxInfo),
+    Operation(
+        "post", f"{_ONE}/wake", "Wake it, if it does not run", protocol.ResumeRequest, types.SandboxInfo
+    ),
+    Operation(
+        "post", f"{_ONE}/timeout", "Move the end of its lease", protocol.TimeoutRequest, types.SandboxInfo
+    ),
     Operation(
         "post", f"{_ONE}/network", "Change what it may reach", protocol.NetworkRequest, types.SandboxInfo
     ),
-    Operation("post", f"{_ONE}/fork", "Make running copies", protocol.ForkRequest, list[types.SandboxInfo]),
-    Operation("post", f"{_ONE}/rollback", "Back to a snapshot", protocol.RollbackRequest, types.SandboxInfo),
-    Operation("post", f"{_ONE}/snapshots", "Keep its state", protocol.SnapshotRequest, types.SnapshotInfo),
+    Operation("post", f"{_ONE}/fork", "Create running copies", protocol.ForkRequest, list[types.SandboxInfo]),
+    Operation(
+        "post", f"{_ONE}/rollback", "Roll it back to a snapshot", protocol.RollbackRequest, types.SandboxInfo
+    ),
+    Operation(
+        "post", f"{_ONE}/snapshots", "Create a snapshot of it", protocol.SnapshotRequest, types.SnapshotInfo
+    ),
     Operation("post", f"{_ONE}/limits", "Change limits", protocol.LimitsRequest, types.SandboxInfo),
     Operation("get", f"{_ONE}/stats", "What it uses", None, types.SandboxStats),
     Operation("get", f"{_ONE}/stats/history", "What it used in the last hour", None, list[types.StatsSample]),
-    Operation("get", f"{_ONE}/logs", "Its console from a byte on", None, protocol.LogsPage),
+    Operation("get", f"{_ONE}/logs", "Its console, from a given byte", None, protocol.LogsPage),
     Operation(
         "delete",
         "/v1/requests/{token}",
-        f"Kill what the request with that {protocol.REQUEST_HEADER} has made",
+        f"Kill what the request with this {protocol.REQUEST_HEADER} created",
     ),
     Operation("get", "/v1/snapshots", "All snapshots, or one sandbox's", None, list[types.SnapshotInfo]),
     Operation("get", "/v1/snapshots/{ref}", "One snapshot, by id or name", None, types.SnapshotInfo),
     Operation("delete", "/v1/snapshots/{ref}", "Erase it"),
-    Operation("post", "/v1/volumes", "Make a volume", protocol.VolumeRequest, types.VolumeInfo),
+    Operation("post", "/v1/volumes", "Create a volume", protocol.VolumeRequest, types.VolumeInfo),
     Operation("get", "/v1/volumes", "All volumes, or one team's", None, list[types.VolumeInfo]),
     Operation("get", "/v1/volumes/{ref}", "One volume, by id or name", None, types.VolumeInfo),
     Operation("delete", "/v1/volumes/{ref}", "Erase it"),
@@ -74,39 +90,49 @@ OPERATIONS = (
         types.Resolved,
     ),
     Operation(
-        "post", f"{_ONE}/defaults", "Change what programs get", protocol.DefaultsRequest, types.SandboxInfo
+        "post",
+        f"{_ONE}/defaults",
+        "Change the defaults of its programs",
+        protocol.DefaultsRequest,
+        types.SandboxInfo,
     ),
     Operation("get", "/v1/templates", "All templates, or a team's", None, list[types.TemplateInfo]),
-    Operation("post", "/v1/templates", "A build that waits", protocol.TemplateRequest, types.BuildInfo),
+    Operation(
+        "post",
+        "/v1/templates",
+        "Create a build that waits to start",
+        protocol.TemplateRequest,
+        types.BuildInfo,
+    ),
     Operation("get", "/v1/templates/{ref}", "One template, by id or name", None, types.TemplateInfo),
     Operation("delete", "/v1/templates/{ref}", "Forget it"),
     Operation("post", "/v1/templates/{ref}/tag", "Add tags", protocol.TagsRequest, types.BuildInfo),
     Operation("post", "/v1/templates/{ref}/untag", "Remove tags", protocol.TagsRequest),
     Operation("post", "/v1/templates/{ref}/publish", "Share it", protocol.PublishRequest, types.TemplateInfo),
-    Operation("get", "/v1/resolved", "What a template's sandbox starts from", None, types.Resolved),
-    Operation("delete", "/v1/steps", "Forget what builds have kept of their steps"),
+    Operation("get", "/v1/resolved", "What a sandbox of this template starts from", None, types.Resolved),
+    Operation("delete", "/v1/steps", "Delete the stored steps of builds"),
     Operation("get", "/v1/builds/{id}", "One build", None, types.BuildInfo),
     Operation(
-        "post", "/v1/builds/{id}/begin", "Do it; over when the connection is closed", None, types.BuildInfo
+        "post", "/v1/builds/{id}/begin", "Run it; closing the connection cancels it", None, types.BuildInfo
     ),
     Operation(
         "post",
         "/v1/builds/{id}/cached",
-        "The first of these steps that is there",
+        "The first of these steps that is stored",
         protocol.CachedRequest,
         protocol.CachedStep,
     ),
-    Operation("post", "/v1/builds/{id}/steps", "Keep a step", protocol.CachedStep),
+    Operation("post", "/v1/builds/{id}/steps", "Store a step", protocol.CachedStep),
     Operation("post", "/v1/builds/{id}/finish", "End it", protocol.FinishRequest, types.BuildInfo),
     Operation(
         "post",
         "/v1/snapshots/verify",
-        "Examine their memories and layers",
+        "Check their memories and layers",
         protocol.VerifyRequest,
         types.VerifyReport,
     ),
     Operation(
-        "post", "/v1/verified-images", "Examine their layers", protocol.VerifyRequest, types.VerifyReport
+        "post", "/v1/verified-images", "Check their layers", protocol.VerifyRequest, types.VerifyReport
     ),
     Operation("get", f"{_VOLUME}/entry", "What a path is", None, types.VolumeEntry),
     Operation(
@@ -114,7 +140,7 @@ OPERATIONS = (
     ),
     Operation("delete", f"{_VOLUME}/entry", "Remove it"),
     Operation("get", f"{_VOLUME}/dir", "A directory's entries", None, list[types.VolumeEntry]),
-    Operation("post", f"{_VOLUME}/dir", "Make a directory", None, types.VolumeEntry),
+    Operation("post", f"{_VOLUME}/dir", "Create a directory", None, types.VolumeEntry),
     Operation("get", f"{_VOLUME}/file", "A file's bytes"),
     Operation("put", f"{_VOLUME}/file", "Make the body the content of a file", None, types.VolumeEntry),
     Operation("get", "/v1/images", "All images", None, list[types.ImageInfo]),
@@ -122,23 +148,25 @@ OPERATIONS = (
     Operation(
         "post",
         "/v1/images/{name}",
-        "Have an image, building or pulling it if needed; with ?newest=true as its registry has it now",
+        "Build or pull an image if it is missing; with ?newest=true, pull what its registry has now",
         types.ImageAccess,
         types.ImageInfo,
     ),
     Operation("delete", "/v1/images/{name}", "Erase it"),
-    Operation("get", "/v1/leftovers", "What a crash left over", None, list[protocol.Leftover]),
+    Operation("get", "/v1/leftovers", "What a crash left behind", None, list[protocol.Leftover]),
     Operation("delete", "/v1/leftovers", "Remove that", None, list[protocol.Leftover]),
-    Operation("post", "/v1/teams", "Make a team", protocol.TeamRequest, types.TeamInfo),
+    Operation("post", "/v1/teams", "Create a team", protocol.TeamRequest, types.TeamInfo),
     Operation("get", "/v1/teams", "All teams", None, list[types.TeamInfo]),
     Operation("get", "/v1/teams/{name}", "One team", None, types.TeamInfo),
     Operation("put", "/v1/teams/{name}/quotas", "Replace its quotas", types.Quotas, types.TeamInfo),
     Operation("get", "/v1/teams/{name}/use", "What it uses", None, types.TeamUse),
-    Operation("delete", "/v1/teams/{name}", "Forget it and its keys, if it owns nothing"),
-    Operation("post", "/v1/keys", "Make a key, shown this once", protocol.KeyRequest, types.NewKey),
+    Operation("delete", "/v1/teams/{name}", "Delete it and its keys, if it owns nothing"),
+    Operation(
+        "post", "/v1/keys", "Create a key, which is shown only this once", protocol.KeyRequest, types.NewKey
+    ),
     Operation("get", "/v1/keys", "All keys, or a team's", None, list[types.KeyInfo]),
     Operation("delete", "/v1/keys/{key_id}", "Revoke it", None, types.KeyInfo),
-    Operation("post", "/v1/keys/check", "Whose a key is", protocol.KeyCheck, types.TeamInfo),
+    Operation("post", "/v1/keys/check", "The team of a key", protocol.KeyCheck, types.TeamInfo),
 )
 _QUERY = {
     "/v1/sandboxes": ("state", "metadata", "team", "limit", "cursor"),

@@ -14,7 +14,7 @@ def whole_number(text: str, name: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise InvalidSpecError(f"{name}={text!r} is no number") from None
+        raise InvalidSpecError(f"{name}={text!r} is not a number") from None
 
 
 def unix_time(text: str | None, name: str) -> float | None:
@@ -26,7 +26,7 @@ def unix_time(text: str | None, name: str) -> float | None:
     try:
         return None if text is None else float(text)
     except ValueError:
-        raise InvalidSpecError(f"{name}={text!r} is no Unix time") from None
+        raise InvalidSpecError(f"{name}={text!r} is not a Unix time") from None
 
 
 def metadata_of(pairs: list[str]) -> dict[str, str]:

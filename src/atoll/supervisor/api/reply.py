@@ -75,11 +75,11 @@ async def read_body(request: Request, kind: type[_T]) -> _T:
             if len(data) > _BODY_LIMIT_BYTES:
                 raise InvalidSpecError("the request is over 4 MiB")
     except ClientDisconnect:  # nobody gets the answer, and it is not the supervisor's fault
-        raise InvalidSpecError("the request has no end") from None
+        raise InvalidSpecError("the request ended too early") from None
     try:
         return msgspec.json.decode(bytes(data) or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidSpecError(f"the request's body is wrong: {error}", hint="see /docs") from None
+        raise InvalidSpecError(f"the request's body is invalid: {error}", hint="see /docs") from None
 
 
 Report = Callable[[Progress], None]

@@ -62,7 +62,7 @@ def stable_routes(
             if failed and not force:
                 raise EngineError(
                     f"cannot suspend {', '.join(f'{id_}: {why}' for id_, why in failed.items())}",
-                    hint="kill those, or stop with force: they go on without a supervisor",
+                    hint="kill them, or stop with force: they keep running without a supervisor",
                 )
             stopping.ask(asleep=not force)
             return {"stopping": True, "failed": failed}

@@ -101,7 +101,7 @@ def _file_routes(volumes: Volumes, quotas: TeamQuotas, keeper: Keeper) -> list[R
                 owner=_owner(request),
             )
         except ClientDisconnect:
-            raise InvalidSpecError("the file was not sent to its end") from None
+            raise InvalidSpecError("the client sent only a part of the file") from None
         return json_answer(entry)
 
     return [Route(f"{_ONE}/file", read), Route(f"{_ONE}/file", write, methods=["PUT"])]

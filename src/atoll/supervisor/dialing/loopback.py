@@ -43,7 +43,7 @@ async def _head(connection: socket.socket) -> bytes:
     while _HEAD_END not in head:
         data = await asyncio.get_running_loop().sock_recv(connection, _HEAD_MOST_BYTES - len(head))
         if not data:
-            raise AgentError("the guest agent's answer has no end")
+            raise AgentError("the guest agent's answer ended too early")
         head += data
     return head
 

@@ -81,8 +81,8 @@ class Dialling:
             # The sandbox has just been put to sleep, which ended this connection.
             connection.close()
         raise DeadlineError(
-            f"sandbox {sandbox.sandbox_id} was put to sleep again and again",
-            hint="somebody else pauses or suspends it",
+            f"sandbox {sandbox.sandbox_id} was suspended again and again",
+            hint="another client pauses or suspends it",
             sandbox_id=sandbox.sandbox_id,
         )
 
@@ -93,7 +93,7 @@ class Dialling:
                 return connection
             raise NotFoundError(
                 f"nothing listens on port {port} of sandbox {sandbox.sandbox_id}",
-                hint="start the server inside first",
+                hint="start the server in the sandbox first",
                 sandbox_id=sandbox.sandbox_id,
             )
         except OSError as error:
@@ -187,7 +187,7 @@ class DialSocket:
             except OSError as error:
                 if error.errno not in (*SHORTAGES, errno.ECONNABORTED):
                     raise
-                _log.warning("cannot take a client: %s", error)
+                _log.warning("cannot accept a client: %s", error)
                 await asyncio.sleep(0.1)
                 continue
             task = asyncio.create_task(self._serve(client))

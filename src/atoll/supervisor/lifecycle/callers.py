@@ -54,7 +54,7 @@ class Caller:
             StateError: The client has left.
         """
         if self.has_left:
-            raise StateError("whoever asked for it has gone away")
+            raise StateError("the client that asked for it disconnected")
 
     async def unless_left(self, work: asyncio.Task[_T]) -> _T:
         """The result of a task that others may wait for too: it continues when this caller leaves.
@@ -108,7 +108,7 @@ class Callers:
                 caller.made = ids
                 return made
             await self._kill(ids)
-            raise StateError("whoever asked for it has gone away")
+            raise StateError("the client that asked for it disconnected")
         finally:
             if caller.made is None:
                 caller.over.set()
@@ -152,7 +152,7 @@ class Callers:
             except SandboxNotFoundError:
                 continue
             except (AtollError, OSError) as error:
-                _log.warning("sandbox %s, made for nobody, is not killed: %s", sandbox_id, error)
+                _log.warning("cannot kill sandbox %s, whose client disconnected: %s", sandbox_id, error)
 
     def _begin(self, caller: Caller) -> None:
         if caller.token is None:
@@ -172,4 +172,4 @@ class Callers:
 
 def _check(token: str) -> None:
     if len(token) > _TOKEN_CHARACTERS:
-        raise InvalidSpecError(f"a request's token has at most {_TOKEN_CHARACTERS} characters")
+        raise InvalidSpecError(f"the request's token has more than {_TOKEN_CHARACTERS} characters")

@@ -190,7 +190,7 @@ class Checkpoints:
         except (SandboxCrashedError, SandboxNotFoundError):
             raise
         except (AtollError, OSError) as error:
-            _log.warning("sandbox %s does not answer after it was captured: %s", sandbox.sandbox_id, error)
+            _log.warning("sandbox %s does not answer after its checkpoint: %s", sandbox.sandbox_id, error)
 
     async def _link(self, sandbox: Sandbox, into: Path) -> None:
         await asyncio.to_thread(link_files, self._paths.checkpoint(sandbox.sandbox_id), into)
@@ -263,7 +263,9 @@ class Checkpoints:
                 await to_the_end(erase(room.pages))
                 if not _is_full(error):
                     raise
-                _log.info("the memory of sandbox %s goes to the disk: %s", sandbox.sandbox_id, error)
+                _log.info(
+                    "the memory of sandbox %s is written to the disk instead: %s", sandbox.sandbox_id, error
+                )
                 return None
 
     async def _copied(

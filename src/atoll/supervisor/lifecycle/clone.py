@@ -77,8 +77,8 @@ class Clones:
                 return await self._clone(row, checkpoint, env_inside, being_written)
         except (MachineEndedError, SandboxCrashedError) as error:
             raise SandboxCrashedError(
-                "what was restored has ended as soon as it ran",
-                hint="try again; if it always ends so, its process 1 was ended before: use an earlier snapshot",
+                "the restored sandbox ended as soon as it ran",
+                hint="try again; if it ends each time, its process 1 had ended before: use an earlier snapshot",
                 sandbox_id=row.sandbox_id,
             ) from error
 

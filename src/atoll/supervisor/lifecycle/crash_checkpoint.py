@@ -47,4 +47,4 @@ class CrashCheckpoints:
             self._trash.take(into)
             os.rename(aside, into)
         except OSError as error:
-            _log.warning("a crash would bring sandbox %s further back: %s", row.sandbox_id, error)
+            _log.warning("sandbox %s has no new checkpoint for a crash: %s", row.sandbox_id, error)

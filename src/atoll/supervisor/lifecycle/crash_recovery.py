@@ -53,7 +53,7 @@ class CrashRecovery:
         if wanted == "stop" and not by_hand:
             raise SandboxCrashedError(
                 f"sandbox {sandbox.sandbox_id} crashed ({sandbox.row.reason}) and waits for a decision",
-                hint="`atoll resume` starts it from its disk, `atoll rollback` brings a snapshot back",
+                hint="`atoll resume` boots it from its disk, `atoll rollback` goes back to a snapshot",
                 sandbox_id=sandbox.sandbox_id,
             )
         newest = self._registry.newest_snapshot(sandbox.sandbox_id) if wanted == "rollback" else None
@@ -70,6 +70,6 @@ class CrashRecovery:
     def _told(self, sandbox: Sandbox, columns: Columns, how: _How) -> Columns:
         """The columns and the message for users: memory is never lost silently."""
         recovery = Recovery(
-            at=self._registry.now_s(), how=how, reason=sandbox.row.reason or "it is not known why"
+            at=self._registry.now_s(), how=how, reason=sandbox.row.reason or "the reason is unknown"
         )
         return {**columns, "recovered": recovery}

@@ -61,4 +61,4 @@ class Crashes:
             )
         except (AtollError, OSError) as error:
             # The sandbox has crashed all the same: a restarted supervisor sees that nothing runs.
-            _log.warning("the crash of sandbox %s is not written down: %s", sandbox.sandbox_id, error)
+            _log.warning("cannot store the crash of sandbox %s: %s", sandbox.sandbox_id, error)

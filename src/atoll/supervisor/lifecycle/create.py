@@ -102,14 +102,16 @@ class Creation:
         build_id = spec.attributes.get(BUILD_ATTRIBUTE)
         if build_id is not None:
             if not self._templates.is_building(build_id):
-                raise StateError(f"the build {build_id} is over")
+                raise StateError(f"the build {build_id} has ended")
             # the program that builds a template does not know the team's bounds for leases
             lifecycle = self._quotas.bounded(spec.team, spec.lifecycle)
             spec = msgspec.structs.replace(spec, lifecycle=lifecycle)
         if spec.template is None:
             return spec
         if spec.image is not None or spec.from_snapshot is not None:
-            raise InvalidSpecError("a sandbox is of a template, an image or a snapshot", hint="give one")
+            raise InvalidSpecError(
+                "a template, an image and a snapshot exclude each other", hint="give only one"
+            )
         found = self._templates.resolve(spec.template, spec.team)
         return msgspec.structs.replace(
             spec, template=None, image=found.image, from_snapshot=found.snapshot_id

@@ -69,7 +69,7 @@ class ImageCreation:
     ) -> Sandbox:
         """Get the image if it is not here yet, and make a sandbox of it. See ``Creation.create``."""
         if self._engine_disks and not self._registry.sandboxes():
-            progress(Progress(step="the engine keeps the disks here, see `atoll doctor`"))
+            progress(Progress(step="the engine keeps the disks here; see `atoll doctor`"))
         sandbox_id = new_id()
         async with self._quotas.making(spec.team, {sandbox_id: spec.limits}, spec.lifecycle):
             info = await self._image(spec, progress, caller)

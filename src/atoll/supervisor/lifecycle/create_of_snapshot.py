@@ -82,7 +82,8 @@ class SnapshotCreation:
     def _row(self, spec: SandboxSpec, ref: str, snapshot: SnapshotRow, volumes: dict[str, str]) -> SandboxRow:
         if spec.image is not None and image_name(spec.image) != snapshot.image:
             raise ImageNotFoundError(
-                f"snapshot {ref!r} is of image {snapshot.image!r}, not {spec.image!r}", hint="leave image out"
+                f"snapshot {ref!r} was made from image {snapshot.image!r}, not {spec.image!r}",
+                hint="leave image out",
             )
         check_like(spec, snapshot)
         limits = spec.limits.over(snapshot.limits)
@@ -129,6 +130,6 @@ def check_like(spec: SandboxSpec, snapshot: SnapshotRow) -> None:
     ):
         if asked is not None and asked != settled:
             raise InvalidSpecError(
-                f"what it starts from has {name}={settled}, fixed when that was made",
-                hint="leave it out, or make a sandbox of an image",
+                f"{name} is {settled}, as fixed when the snapshot's sandbox was created",
+                hint="leave it out, or create a sandbox from an image",
             )

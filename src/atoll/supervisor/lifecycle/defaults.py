@@ -48,9 +48,9 @@ class Defaults:
         """
         check_env(wanted.env or {})
         if wanted.user is not None and not 0 < len(wanted.user) <= _LONGEST:
-            raise InvalidSpecError("the user has no name, or one that is too long")
+            raise InvalidSpecError("the user name is empty or too long")
         if wanted.cwd is not None and not (wanted.cwd.startswith("/") and len(wanted.cwd) <= _LONGEST):
-            raise InvalidSpecError(f"{wanted.cwd[:200]!r} is no absolute path")
+            raise InvalidSpecError(f"{wanted.cwd[:200]!r} is not an absolute path")
         async with sandbox.lock:
             if sandbox.row.state != "running":
                 raise StateError(

@@ -54,4 +54,8 @@ class Discards:
             self._trash.take(self._paths.disk(sandbox.sandbox_id, disk))
             await self._layer_gc.collect(wait=False)
         except (AtollError, OSError) as error:
-            _log.warning("after the rollback of sandbox %s: %s", sandbox.sandbox_id, error)
+            _log.warning(
+                "cannot clean up after the rollback of sandbox %s: %s",
+                sandbox.sandbox_id,
+                error,
+            )

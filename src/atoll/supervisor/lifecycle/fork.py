@@ -129,7 +129,7 @@ class Forks:
             try:
                 return await work(in_memory=True)
             except OutgrownError as error:
-                _log.info("sandbox %s is forked over the disk: %s", sandbox.sandbox_id, error)
+                _log.info("sandbox %s is forked through the disk: %s", sandbox.sandbox_id, error)
                 return await work(in_memory=False)
         finally:
             await to_the_end(self._layer_gc.collect())

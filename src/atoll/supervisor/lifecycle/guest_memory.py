@@ -46,4 +46,4 @@ class GuestMemory:
             try:
                 await self.tell(sandbox, sandbox.row.limits)
             except AtollError as error:  # if it has crashed, its next user is told
-                _log.warning("sandbox %s does not know its memory: %s", sandbox.sandbox_id, error)
+                _log.warning("cannot tell sandbox %s its amount of memory: %s", sandbox.sandbox_id, error)

@@ -72,7 +72,9 @@ class Kills:
         except (AtollError, OSError) as error:
             # The sandbox never comes back: its row says so until `gc` or the next supervisor has erased the
             # rest.
-            _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)
+            _log.warning(
+                "sandbox %s is killed, but its files cannot be erased: %s", sandbox.sandbox_id, error
+            )
 
     async def finish(self, sandbox: Sandbox) -> None:
         """Erase what is left of a sandbox whose row says that it was killed."""
@@ -85,7 +87,7 @@ class Kills:
             if link is not None:
                 await link.aclose()
         except (AtollError, OSError) as error:
-            _log.warning("the network of sandbox %s is not removed: %s", sandbox.sandbox_id, error)
+            _log.warning("cannot remove the network of sandbox %s: %s", sandbox.sandbox_id, error)
         await erase(self._paths.sandbox(sandbox.sandbox_id))
         await self._registry.forget(sandbox)
         await self._layer_gc.collect()

@@ -98,7 +98,9 @@ class Pauses:
         try:
             await running.freeze()
         except (AtollError, OSError) as error:
-            _log.warning("sandbox %s runs, for it is not frozen again: %s", sandbox.sandbox_id, error)
+            _log.warning(
+                "sandbox %s keeps running, because it cannot be frozen again: %s", sandbox.sandbox_id, error
+            )
             await thaw_or_end(running)
             return
         paused: Columns = {"state": "paused", "stopped_at": paused_at}
@@ -106,6 +108,6 @@ class Pauses:
             await self._registry.change(sandbox, **paused)
         except (AtollError, OSError) as error:
             # The disk may be full, which may be why the step failed. A restarted supervisor would let it run.
-            _log.warning("sandbox %s is paused, which is not written down: %s", sandbox.sandbox_id, error)
+            _log.warning("sandbox %s is paused, but that cannot be stored: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(**paused)
         self._watcher.watch(sandbox, running)

@@ -121,7 +121,7 @@ class Relayer:
                 with self._quotas.running(sandbox.row):
                     await self._restores.restore(sandbox, {}, durable=False)
             except (AtollError, OSError) as error:
-                _log.warning("sandbox %s sleeps on: %s", sandbox.sandbox_id, error)
+                _log.warning("sandbox %s stays suspended: %s", sandbox.sandbox_id, error)
 
     async def _beside(
         self, sandbox: Sandbox, running: RunningMachine, meanwhile: Callable[[], Coroutine[Any, Any, _T]]
@@ -152,7 +152,9 @@ class Relayer:
             return await self._running_machines.step_off(running, plan)
         except Exception as error:  # noqa: BLE001 - whatever it is, a guest must not stand still for ever
             _log.warning(
-                "the machine %s keeps its disk, so it is ended: %s", running.machine.machine_id, error
+                "the machine %s cannot be detached from its disk and is ended: %s",
+                running.machine.machine_id,
+                error,
             )
             await self._running_machines.end(running)
             return None
@@ -166,7 +168,11 @@ class Relayer:
                 columns = running.columns()
                 await self._registry.change(sandbox, state="running", relayering=False, **columns)
             except Exception as error:  # noqa: BLE001 - as above
-                _log.warning("the machine %s is ended: %s", running.machine.machine_id, error)
+                _log.warning(
+                    "the machine %s cannot be attached to its disk and is ended: %s",
+                    running.machine.machine_id,
+                    error,
+                )
                 await self._running_machines.end(running)
                 standing = False
         if not standing:

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.trash import Trash
 
 _log = logging.getLogger(__name__)
-PARTED_REASON = (
-    "it ran for a moment while it was being woken, so its memory and its disk are not of one instant"
-)
+PARTED_REASON = "it ran for a moment while it was being woken, so its memory and its disk no longer match"
 
 
 class Restores:
@@ -140,7 +138,7 @@ class Restores:
         try:
             await self._registry.change(sandbox, state="crashed", reason=reason, link_id=None)
         except (AtollError, OSError) as error:
-            _log.warning("the crash of sandbox %s is not written down: %s", sandbox.sandbox_id, error)
+            _log.warning("cannot store the crash of sandbox %s: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(state="crashed", reason=reason, link_id=None)
         await link.aclose()
 
@@ -158,7 +156,7 @@ def _woken_badly(sandbox: Sandbox, error: BaseException) -> BaseException:
         else "`atoll resume --no-memory` boots its disk"
     )
     return SandboxCrashedError(
-        f"sandbox {sandbox.sandbox_id} ended while it was being woken, and sleeps again",
-        hint=f"use it again; if it always ends so, {remedy}",
+        f"sandbox {sandbox.sandbox_id} ended while it was being woken, and is suspended again",
+        hint=f"try again; if it ends each time, {remedy}",
         sandbox_id=sandbox.sandbox_id,
     )

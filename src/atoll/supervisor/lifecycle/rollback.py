@@ -108,13 +108,13 @@ class Rollback:
         check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
         if snapshot.image_digest != sandbox.row.image_digest:
             raise InvalidSpecError(
-                f"snapshot {ref!r} is of another image than sandbox {sandbox.sandbox_id}",
-                hint="make a new sandbox with from_snapshot",
+                f"snapshot {ref!r} was made from another image than sandbox {sandbox.sandbox_id}",
+                hint="create a new sandbox with from_snapshot",
             )
         if snapshot.snapshot_id not in self._line(sandbox.row):
             raise InvalidSpecError(
-                f"snapshot {ref!r} is neither of sandbox {sandbox.sandbox_id} nor of what that was made from",
-                hint="make a new sandbox with from_snapshot",
+                f"snapshot {ref!r} is not a snapshot of sandbox {sandbox.sandbox_id} or of its ancestors",
+                hint="create a new sandbox with from_snapshot",
             )
         # The memory refers to its mounts, which may be those of another sandbox.
         volumes = self._volumes.again(snapshot.volumes, {}, sandbox.row.team)

@@ -110,7 +110,7 @@ class Snapshots:
         check_name(name)
         if len(comment) > COMMENT_LIMIT:
             raise InvalidSpecError(
-                f"the comment has {len(comment)} characters", hint=f"at most {COMMENT_LIMIT}"
+                f"the comment has {len(comment)} characters", hint=f"give at most {COMMENT_LIMIT}"
             )
         await self._quotas.check_disk(sandbox.row.team)
         with self._registry.reserve_snapshot_name(name):
@@ -136,13 +136,13 @@ class Snapshots:
         if template := self._templates.user_of(row.snapshot_id):
             raise InUseError(
                 f"snapshot {ref!r} is needed by the template {template}",
-                hint="delete the template, or let its tags stand for another build",
+                hint="delete the template, or move its tags to another build",
             )
         SnapshotTree([one.info() for one in registry.snapshots()]).removable(row.snapshot_id)
         users = [one.sandbox_id for one in registry.sandboxes() if stands_on(one.row, row)]
         if users or registry.pins.has(row.snapshot_id):
             raise InUseError(
-                f"snapshot {ref!r} is needed by {', '.join(users) or 'a sandbox that is being made of it'}",
+                f"snapshot {ref!r} is needed by {', '.join(users) or 'a sandbox that is being created from it'}",
                 hint="kill those sandboxes first",
             )
         await registry.forget_snapshot(row)

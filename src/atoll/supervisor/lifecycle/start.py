@@ -91,5 +91,5 @@ class Starts:
             await self._boots.start_program(row, running)
         except AtollError as error:
             # The sandbox has started; its owner can find out what the program lacks.
-            _log.warning("the program of the image of %s did not start: %s", sandbox.sandbox_id, error)
+            _log.warning("the image's program in sandbox %s did not start: %s", sandbox.sandbox_id, error)
         await start_services(row, running, self._agents)

@@ -121,4 +121,4 @@ class PowerOff:
         try:
             await running.link.aclose()
         except (AtollError, OSError) as error:
-            _log.warning("the network of a stopped sandbox is not removed: %s", error)
+            _log.warning("cannot remove the network of a stopped sandbox: %s", error)

@@ -97,7 +97,7 @@ class SuspendCheckpoints:
             await to_the_end(asyncio.to_thread(self._layers.settle, disk))
         except OSError as error:
             # The checkpoint can be used all the same, and unmounting tries this again.
-            _log.warning("the hard links in %s are not settled yet: %s", disk, error)
+            _log.warning("cannot settle the hard links in %s yet: %s", disk, error)
 
 
 def _make_durable(aside: Path, disk: Path, write_checksums: Callable[[Path], None] | None) -> None:

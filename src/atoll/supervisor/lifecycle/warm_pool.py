@@ -139,7 +139,7 @@ class WarmPool:
             else:
                 self._warm.setdefault(digest, []).append(warm)
         except (AtollError, OSError) as error:
-            _log.warning("the pool cannot be filled: %s", error)
+            _log.warning("cannot fill the pool: %s", error)
         finally:
             self._making[digest] -= 1
             if not self._making[digest]:
@@ -152,7 +152,7 @@ class WarmPool:
             try:
                 await self.look_after_memory()
             except (AtollError, OSError) as error:
-                _log.warning("the pool cannot be looked after: %s", error)
+                _log.warning("cannot maintain the pool: %s", error)
 
     async def look_after_memory(self) -> None:
         """End all warm machines while the host's memory is short; otherwise make those that are missing."""

@@ -75,7 +75,7 @@ class MemoryPlace:
                 room.pages.rmdir()
                 raise
         except OSError as error:
-            _log.info("no checkpoint can lie in memory: %s", error)
+            _log.info("checkpoints cannot be kept in memory: %s", error)
             return None
         self._promised[name] = needed_bytes
         return room

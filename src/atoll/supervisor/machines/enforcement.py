@@ -39,20 +39,18 @@ def holding(means: Means) -> dict[str, Held]:
     """How each limit is enforced, by its name."""
     sentry = "refused by the guest's kernel"
     disk = Held(
-        "hard", "refused by the guest's kernel; what a first change copies from the image counts 10 s later"
+        "hard", "refused by the guest's kernel; the first copy of a file from the image counts 10 s later"
     )
     if not means.layers:
-        disk = Held("unavailable", "in this home the engine keeps the disk")
+        disk = Held("unavailable", "the engine keeps the disk in this home")
     elif not means.disk_budget:
         disk = Held("unavailable", "the engine does not limit disks")
     if means.cgroups:
-        memory = Held("hard", "by a cgroup; the agent kills the biggest program before")
+        memory = Held("hard", "by a cgroup; before that, the agent kills the largest program")
         vcpus = Held("hard", "by a cgroup")
     else:
-        memory = Held(
-            "watched", "killed within 50 ms of passing it: the overshoot is what it takes till then"
-        )
-        vcpus = Held("hard", "in whole processors, changed only while it does not run")
+        memory = Held("watched", "killed within 50 ms after it passes the limit, and may use more until then")
+        vcpus = Held("hard", "in whole processors, and only changed while it does not run")
     rate = Held("hard", "by the guest's kernel; access to mapped files does not count")
     network = Held("hard", "by the kernel, each way")
     if not means.shaping:
@@ -89,8 +87,8 @@ def refuse_unheld(limits: Limits, means: Means) -> None:
         held = how(name, value, means)
         if held.hold == "unavailable":
             raise UnsupportedError(
-                f"this host cannot hold the limit {name}={value:g}: {held.note}",
-                hint="leave it out, or accept that with best_effort; `atoll doctor` says what holds here",
+                f"this host cannot enforce the limit {name}={value:g}: {held.note}",
+                hint="leave it out, or accept that with best_effort; `atoll doctor` says what this host enforces",
             )
 
 

@@ -28,7 +28,7 @@ async def thaw_or_end(running: RunningMachine) -> bool:
             await running.thaw()
             return True
         except (AtollError, OSError) as error:
-            _log.warning("the machine %s is not thawed: %s", running.machine.machine_id, error)
-    _log.error("the machine %s stays frozen, so it is ended", running.machine.machine_id)
+            _log.warning("cannot thaw the machine %s: %s", running.machine.machine_id, error)
+    _log.error("the machine %s stays frozen and is ended", running.machine.machine_id)
     await running.machine.kill()
     return False

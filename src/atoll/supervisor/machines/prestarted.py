@@ -145,7 +145,7 @@ class PrestartedMachines:
                 else:
                     await to_the_end(self._end(prestarted))
         except UnsupportedError as error:
-            _log.warning("no machine is kept ready for what is woken or forked: %s", error)
+            _log.warning("no machine is kept ready for wakes and forks: %s", error)
             self._kept = False
         except (AtollError, OSError) as error:
             _log.warning("no machine is kept ready for %g s: %s", self._rest_s, error)

@@ -32,7 +32,7 @@ def crash_error(sandbox_id: str) -> SandboxCrashedError:
     """The error for a client that waits for a sandbox that crashed."""
     return SandboxCrashedError(
         f"sandbox {sandbox_id} crashed meanwhile",
-        hint="its next use does what its on_crash says; or roll it back to a snapshot",
+        hint="use it again, which does what its on_crash says, or roll it back to a snapshot",
         sandbox_id=sandbox_id,
     )
 
@@ -122,7 +122,7 @@ class RunningMachine:
         try:
             self.link.end_dialled()
         except OSError as error:
-            _log.warning("connections into a guest could not be ended: %s", error)
+            _log.warning("cannot close the connections into a guest: %s", error)
 
     def leave(self, *, hang_up: bool = True) -> None:
         """Mark the machine's end as intended from now on. A second call does nothing.

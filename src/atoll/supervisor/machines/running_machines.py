@@ -47,7 +47,7 @@ def _there(volume: Path) -> Path:
     if not volume.is_dir():
         raise HostError(
             f"the volume {volume.parent} is missing",
-            hint="bring its directory back, from a backup or by mounting the disk that has it",
+            hint="restore its directory from a backup, or mount the disk that has it",
         )
     return volume.resolve()
 
@@ -174,7 +174,7 @@ class RunningMachines:
         try:
             uplink = await link.open_uplink()
         except OSError as error:
-            _log.warning("the network of sandbox %s is left to the engine: %s", plan.sandbox_id, error)
+            _log.warning("the engine runs the network of sandbox %s: %s", plan.sandbox_id, error)
             await prestarted.kill()
             return None
         with uplink.socket:
@@ -194,7 +194,7 @@ class RunningMachines:
         try:
             await asyncio.to_thread(self._checksums.write, checkpoint)
         except OSError as error:
-            _log.warning("the memory of sandbox %s has no checksums: %s", sandbox_id, error)
+            _log.warning("cannot make checksums of the memory of sandbox %s: %s", sandbox_id, error)
 
     async def _whole(self, checkpoint: Path | None, start: Coroutine[Any, Any, Machine]) -> Machine:
         """Start a machine. Meanwhile, check the memory that it is restored from against its checksums."""
@@ -320,8 +320,8 @@ class RunningMachines:
     def _root(self, plan: RunPlan) -> Path:
         if not plan.image:
             raise HostError(
-                f"the image that sandbox {plan.sandbox_id} stands on is missing",
-                hint="the home has lost a part of its files: restore it from a backup",
+                f"the image of sandbox {plan.sandbox_id} is missing",
+                hint="the home has lost files: restore it from a backup",
             )
         if not plan.engine_disk:
             return self._layers.mount(plan.image, plan.stack, plan.disk)
@@ -329,8 +329,8 @@ class RunningMachines:
         # A symbolic link may lead to a home's images, and engines do not follow it.
         if len(plan.image) > 1:
             raise HostError(
-                "the image was pulled as layers to be mounted, which the engine's own disks cannot use",
-                hint="remove it with `atoll image delete`, and pull it again",
+                "the image was pulled as separate layers, which disks kept by the engine cannot use",
+                hint="delete it with `atoll image delete`, and pull it again",
             )
         return plan.image[0].resolve()
 

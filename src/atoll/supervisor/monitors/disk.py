@@ -84,7 +84,7 @@ class DiskMonitor:
                 return True
             if not self._running.leaving:  # otherwise it may be between two disks
                 machine_id = self._running.machine.machine_id
-                _log.warning("the disk of machine %s is measured again in a moment: %s", machine_id, error)
+                _log.warning("the disk of machine %s will be measured again soon: %s", machine_id, error)
         return False
 
     def _asked(self, event_fd: int) -> None:

@@ -149,7 +149,7 @@ class History:
             await self._measure(past, running, stats)
         except (AtollError, OSError) as error:
             if not running.leaving and not running.gone.is_set():
-                _log.info("sandbox %s is not sampled: %s", sandbox.sandbox_id, error)
+                _log.info("cannot measure sandbox %s: %s", sandbox.sandbox_id, error)
             return
         limits = self._quotas.limits_within(sandbox.row)
         vcpus = limits.vcpus or float(os.cpu_count() or 1)

@@ -122,7 +122,7 @@ class LeaseExpiry:
         ended = False
         try:
             if self._leases.has_lived(sandbox.row):
-                _log.info("sandbox %s is killed: its lifetime is over", sandbox.sandbox_id)
+                _log.info("sandbox %s is killed: its lifetime has ended", sandbox.sandbox_id)
                 await self._kills.kill(sandbox)
             else:
                 # An operation in progress is not interrupted.
@@ -131,7 +131,7 @@ class LeaseExpiry:
                         await self._end_locked(sandbox)
             ended = True
         except (AtollError, OSError) as error:
-            _log.warning("the lease of sandbox %s is not ended: %s", sandbox.sandbox_id, error)
+            _log.warning("cannot end the lease of sandbox %s: %s", sandbox.sandbox_id, error)
         finally:
             due = due_s(sandbox.row)
             if due is not None and not ended:
@@ -141,11 +141,11 @@ class LeaseExpiry:
     async def _end_locked(self, sandbox: Sandbox) -> None:
         """Do what the sandbox's lifecycle says for the end of its lease."""
         row, then = sandbox.row, sandbox.row.lifecycle.on_timeout
-        _log.info("the lease of sandbox %s is over: %s", sandbox.sandbox_id, then)
+        _log.info("the lease of sandbox %s has ended: %s", sandbox.sandbox_id, then)
         if then == "kill":
             await self._kills.kill_locked(sandbox)
         elif row.state in ("running", "paused"):
-            self._tell(sandbox.sandbox_id, f"its lease is over: {then}")
+            self._tell(sandbox.sandbox_id, f"its lease has ended: {then}")
             # If the engine keeps the disk, it is in the memory, so the memory is kept too.
             await self._suspends.suspend_locked(sandbox, memory=then == "suspend" or row.engine_disk)
         elif row.state != "killed":

@@ -58,11 +58,11 @@ class Traffic:
                 self._some.clear()
 
     async def _wake(self, sandbox: Sandbox, wake: Callable[[Sandbox], Awaitable[object]]) -> None:
-        _log.info("sandbox %s wakes: it gets traffic", sandbox.sandbox_id)
+        _log.info("sandbox %s wakes because of traffic", sandbox.sandbox_id)
         try:
             await wake(sandbox)
         except (AtollError, OSError) as error:
-            _log.info("sandbox %s is not watched any more: %s", sandbox.sandbox_id, error)
+            _log.info("sandbox %s is no longer watched for traffic: %s", sandbox.sandbox_id, error)
 
 
 class _Watch:

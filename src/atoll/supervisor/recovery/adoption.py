@@ -138,7 +138,7 @@ class Adoption:
                 sandbox, running, generation=row.generation, reason=None, durable=True, freeing=True, **lease
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, its machine must not run on beside its memory
-            _log.warning("the waking of sandbox %s is given up: %s", row.sandbox_id, error)
+            _log.warning("cannot finish waking sandbox %s: %s", row.sandbox_id, error)
             await self._running_machines.end(running)
             return False
         return True

@@ -232,7 +232,7 @@ def _size_bytes(directory: Path) -> int:
     try:
         return tree_bytes(directory)
     except OSError as error:
-        _log.debug("%s is not measured: %s", directory, error)
+        _log.debug("cannot measure %s: %s", directory, error)
         return 0
 
 

@@ -113,13 +113,13 @@ class Reconcile:
         try:
             found = await asyncio.to_thread(layers.undo_unknown_freeze, disk, stack)
         except (AtollError, OSError) as error:
-            _log.warning("sandbox %s: its freeze is not undone yet: %s", sandbox.sandbox_id, error)
+            _log.warning("cannot undo the freeze of sandbox %s's disk yet: %s", sandbox.sandbox_id, error)
             # The next mount tries this again. Until this supervisor ends, the layer is not erased.
             if (layer_id := layers.noted_freeze(disk)) is not None:
                 self._unsettled.enter_context(self._registry.pins.during(layer_id))
             return
         if found != stack:
-            _log.warning("sandbox %s stands on a layer that its row had lost", sandbox.sandbox_id)
+            _log.warning("sandbox %s uses a layer that its row did not name", sandbox.sandbox_id)
             sandbox.row = sandbox.row.but(stack=found)
             await self._repair.change(sandbox)
 
@@ -135,7 +135,9 @@ class Reconcile:
                 await self._kills.finish(sandbox)
             except (AtollError, OSError) as error:
                 # Its row stays, so the next supervisor tries again.
-                _log.warning("sandbox %s is killed but not erased: %s", sandbox.sandbox_id, error)
+                _log.warning(
+                    "sandbox %s is killed, but its files cannot be erased: %s", sandbox.sandbox_id, error
+                )
 
     async def _one_of_all(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         async with self._turns:
@@ -143,9 +145,7 @@ class Reconcile:
                 await self._one_with_patience(sandbox, begun)
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are adopted
                 unforeseen = not isinstance(error, AtollError | OSError)
-                _log.warning(
-                    "sandbox %s cannot be adopted: %s", sandbox.sandbox_id, error, exc_info=unforeseen
-                )
+                _log.warning("cannot adopt sandbox %s: %s", sandbox.sandbox_id, error, exc_info=unforeseen)
                 await self._keep_or_mark(sandbox, f"it could not be adopted: {error}")
 
     async def _keep_or_mark(self, sandbox: Sandbox, reason: str) -> None:
@@ -169,7 +169,7 @@ class Reconcile:
         if row.has_memory and not await self._adoption.memory_counts(row, begun):
             await self._repair.mark_crashed(sandbox, reason)
         else:
-            _log.warning("sandbox %s sleeps on", row.sandbox_id)
+            _log.warning("sandbox %s stays suspended", row.sandbox_id)
 
     async def _one_with_patience(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         for pause_s in _SHORTAGE_PAUSES_S:
@@ -179,7 +179,7 @@ class Reconcile:
                 if error.errno not in SHORTAGES:
                     raise
                 # Adopting many at once briefly takes more resources than running them.
-                _log.info("sandbox %s is adopted later: %s", sandbox.sandbox_id, error)
+                _log.info("sandbox %s will be adopted later: %s", sandbox.sandbox_id, error)
             await asyncio.sleep(pause_s)
         return await self._one(sandbox, begun)
 
@@ -228,5 +228,5 @@ class Reconcile:
         if (row.state == "suspended" and row.has_memory) or row.engine_disk:
             needed.add(checkpoint)
         for entry in set(directory.iterdir()) - needed:
-            _log.info("removing %s, which an operation left that was cut short", entry)
+            _log.info("removing %s, which an interrupted operation left behind", entry)
             await erase_stale(entry)

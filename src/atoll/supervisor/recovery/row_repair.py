@@ -27,7 +27,7 @@ class RowRepair:
         try:
             await self._registry.change(sandbox, **changes)
         except AtollError as error:
-            _log.warning("sandbox %s: what it is cannot be written down: %s", sandbox.sandbox_id, error)
+            _log.warning("cannot store the state of sandbox %s: %s", sandbox.sandbox_id, error)
             sandbox.row = sandbox.row.but(**changes)
 
     async def mark_crashed(self, sandbox: Sandbox, reason: str) -> None:

@@ -189,7 +189,7 @@ class Database:
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode not in _DAMAGE:
                 raise
-            _log.error("the database is damaged (%s): its rows are read from their copies", error)
+            _log.error("the database is damaged (%s): restoring its rows from their copies", error)
             _put_aside(self._path)
             is_new = True
             self._database = _opened(self._path)
@@ -232,11 +232,11 @@ class Database:
             return row
         copy = self._row_copies.of(kind, values[key])
         if row is None:
-            _log.error("the row of %s is damaged; there is %s copy", values[key], "a" if copy else "no")
+            _log.error("the row of %s is damaged; it has %s copy", values[key], "a" if copy else "no")
             return copy
         same_time = copy is not None and getattr(copy, "changed_at", 0) == getattr(row, "changed_at", 0)
         if copy is not None and same_time and copy != row:
-            _log.error("the row of %s is not what was written; its copy is", values[key])
+            _log.error("the row of %s is damaged; its copy is valid", values[key])
             return copy
         if not same_time:
             # The last supervisor was killed after it wrote the row and before it wrote the copy.
@@ -299,7 +299,7 @@ class Database:
                 ) from None
             if isinstance(error, sqlite3.Error):
                 raise HostError(
-                    f"{self._path} cannot be written: {error}", hint="see the messages of the host's kernel"
+                    f"{self._path} cannot be written: {error}", hint="see the host's kernel log"
                 ) from error
             raise
 
@@ -370,8 +370,8 @@ def migrate(database: sqlite3.Connection) -> None:
     known = {number for number, _ in steps}
     if strange := {version, *seen} - known - {0}:
         raise SupervisorError(
-            f"the database is of version {max(strange)}, this atoll knows {max(known)}",
-            hint="a newer atoll has used this home: update atoll, or use another ATOLL_HOME",
+            f"the database has version {max(strange)}, but this atoll knows only {max(known)}",
+            hint="a newer atoll has used this home: upgrade atoll, or use another ATOLL_HOME",
         )
     for number, text in steps:
         if number not in seen:

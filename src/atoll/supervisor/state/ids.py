@@ -39,7 +39,8 @@ def check_name(name: str | None) -> None:
     """
     if name is not None and not _NAME.fullmatch(name):
         raise InvalidSpecError(
-            f"{name!r} is no name", hint="use 1 to 63 lowercase letters, digits and dashes, no dash first"
+            f"{name!r} is not a valid name",
+            hint="use 1 to 63 lowercase letters, digits and dashes, without a dash at the start",
         )
 
 

@@ -46,7 +46,7 @@ class Journal:
 
     def stored(self, snapshot: SnapshotRow) -> None:
         """Log that a snapshot was made."""
-        self.tell(snapshot.sandbox_id, f"snapshot {snapshot.name or snapshot.snapshot_id} made")
+        self.tell(snapshot.sandbox_id, f"snapshot {snapshot.name or snapshot.snapshot_id} created")
 
     async def keep_small(self, sandbox_ids: Callable[[], Iterable[str]]) -> None:
         """Drop the oldest part of each log that is over 16 MiB. Never returns."""
@@ -60,7 +60,7 @@ class Journal:
                     )
                 except OSError as error:
                     refused.add(sandbox_id)
-                    _log.warning("the log of sandbox %s cannot be kept small: %s", sandbox_id, error)
+                    _log.warning("cannot shorten the log of sandbox %s: %s", sandbox_id, error)
 
     def tell(self, sandbox_id: str, line: str) -> None:
         """Write a line about a sandbox into its log."""
@@ -68,7 +68,7 @@ class Journal:
         try:
             append_log(self._path(sandbox_id), f"{moment} sandbox {line}")
         except OSError as error:
-            _log.warning("the log of sandbox %s cannot be written: %s", sandbox_id, error)
+            _log.warning("cannot write the log of sandbox %s: %s", sandbox_id, error)
 
 
 def told(old: SandboxRow | None, new: SandboxRow) -> str | None:
@@ -87,5 +87,5 @@ def told(old: SandboxRow | None, new: SandboxRow) -> str | None:
     if new.state == "running" and new.recovered is not None and new.recovered != old.recovered:
         return new.recovered.outcome
     if new.state == "running" and not old.has_memory:
-        return "started from its disk"
+        return "booted from its disk"
     return _ARRIVED.get((old.state, new.state))

@@ -57,7 +57,7 @@ class Operations:
     async def close(self, operation: OperationRow, state: SandboxState | None) -> None:
         """Log in a sandbox's log how an interrupted operation ended, and delete its row."""
         if state is not None:
-            line = f"the supervisor ended in the middle of: {operation.kind}; the sandbox is {state}"
+            line = f"the supervisor ended during: {operation.kind}; the sandbox is {state}"
             self._journal.tell(operation.sandbox_id, line)
         await self._forget(operation)
 
@@ -66,4 +66,4 @@ class Operations:
             await self._database.delete(row, durable=False)
         except AtollError as error:
             # The next supervisor finds nothing to do for it.
-            _log.warning("an operation that has ended is not forgotten: %s", error)
+            _log.warning("cannot delete the record of an ended operation: %s", error)

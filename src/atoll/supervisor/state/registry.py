@@ -71,7 +71,7 @@ class Registry(Reservations):
             try:
                 await self._database.put(*rebased)
             except AtollError as error:
-                _log.warning("what another boot of the host wrote stays as it is: %s", error)
+                _log.warning("cannot remove files of an earlier boot of the host: %s", error)
 
     def now_s(self) -> float:
         """Unix seconds for what is made now: later than all made before, whatever the host's clock does."""
@@ -103,9 +103,7 @@ class Registry(Reservations):
         """
         found = self._sandboxes.get(ref) or _named(self._sandboxes.values(), ref)
         if found is None or found.row.state == "killed":
-            raise SandboxNotFoundError(
-                f"there is no sandbox {ref!r}", hint="`atoll ls` shows those there are"
-            )
+            raise SandboxNotFoundError(f"there is no sandbox {ref!r}", hint="`atoll ls` lists them")
         return found
 
     def snapshot(self, ref: str) -> SnapshotRow:
@@ -119,7 +117,7 @@ class Registry(Reservations):
         )
         if found is None or found.snapshot_id in self._forgetting:
             raise SnapshotNotFoundError(
-                f"there is no snapshot {ref!r}", hint="`atoll snapshot ls` shows those there are"
+                f"there is no snapshot {ref!r}", hint="`atoll snapshot ls` lists them"
             )
         return found
 

@@ -56,7 +56,7 @@ class Reservations(ABC):
             return
         if taken or (kind, name) in self._reserved:
             raise NameTakenError(
-                f"another {kind} has the name {name!r}", hint=f"choose another name, or remove that {kind}"
+                f"another {kind} has the name {name!r}", hint=f"choose another name, or delete that {kind}"
             )
         self._reserved.add((kind, name))
         try:

@@ -62,7 +62,7 @@ class RowCopies:
             aside.write_bytes(msgspec.json.encode(_Copy(msgspec.Raw(raw), zlib.crc32(raw))))
             os.rename(aside, path)
         except OSError as error:
-            _log.warning("%s is not written: %s", path, error)
+            _log.warning("cannot write %s: %s", path, error)
 
     def of(self, kind: type[KeptRow], id_: str) -> KeptRow | None:
         """The copy of a row, or None if there is none or it is damaged."""

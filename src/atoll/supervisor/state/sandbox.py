@@ -41,7 +41,7 @@ def with_losses(row: SandboxRow, why: str) -> str:
     """Why a sandbox crashed, and what that cost."""
     if not row.engine_disk:
         return why
-    return f"{why}; what it had changed on its disk since its last suspend or snapshot is lost: the engine kept it"
+    return f"{why}; the engine kept its disk, so all changes since its last suspend or snapshot are lost"
 
 
 class Sandbox:

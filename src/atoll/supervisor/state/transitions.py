@@ -27,7 +27,7 @@ _ALLOWED: dict[Action, frozenset[SandboxState]] = {
     "kill": frozenset({"creating", "running", "paused", "suspended", "crashed"}),
 }
 _REMEDY = {
-    "crashed": "wake it first: it starts again from its disk; or roll it back to a snapshot",
+    "crashed": "wake it first, which boots it from its disk, or roll it back to a snapshot",
     "suspended": "wake it first",
     "creating": "wait until it is created",
 }
@@ -58,7 +58,7 @@ def check_use(row: SandboxRow) -> None:
     """
     if row.state in ("paused", "suspended") and not row.lifecycle.auto_resume:
         raise AsleepError(
-            f"sandbox {row.sandbox_id} is {row.state}, and no use wakes it",
+            f"sandbox {row.sandbox_id} is {row.state}, and only `resume` wakes it",
             hint="resume it first",
             sandbox_id=row.sandbox_id,
         )
@@ -72,7 +72,7 @@ def check_memory(action: Action, row: SandboxRow) -> None:
     """
     if not row.has_memory:
         raise StateError(
-            f"cannot {action} sandbox {row.sandbox_id}: it sleeps without memory",
+            f"cannot {action} sandbox {row.sandbox_id}: only its disk is kept",
             hint="resume it first: it boots from its disk",
             sandbox_id=row.sandbox_id,
         )
@@ -86,7 +86,7 @@ def check_parts(sandbox_id: str | None = None, *, engine_disk: bool) -> None:
     """
     if engine_disk:
         raise UnsupportedError(
-            "the disk cannot be kept without the memory: it is the engine's own",
-            hint="keep the memory; `atoll doctor` says how to get disks that stand alone",
+            "the disk cannot be kept without the memory, because the engine keeps it",
+            hint="keep the memory; `atoll doctor` says how to get disks that can be kept alone",
             sandbox_id=sandbox_id,
         )

@@ -96,4 +96,4 @@ class BackgroundChecksums:
         if error is not None or made.result().damaged:
             why = error or made.result().damages[0].what
             if tree.is_dir():
-                _log.warning("no checksums of %s: %s", tree, why)
+                _log.warning("cannot make checksums of %s: %s", tree, why)

@@ -96,7 +96,7 @@ class Compaction:
                     return True
                 await asyncio.to_thread(self._layers.merge, run, merged)
             except (AtollError, OSError) as error:
-                _log.warning("layers cannot be merged now: %s", error)
+                _log.warning("cannot merge layers now: %s", error)
                 return False
             self._registry.merges.add(run, merged)
         return True

@@ -141,7 +141,8 @@ class SupervisorImages:
         def check() -> None:
             if image.info.digest in self.in_use() and self._images.is_only_name(name):
                 raise InUseError(
-                    f"image {name!r} is used by sandboxes or snapshots", hint="kill and delete those first"
+                    f"image {name!r} is used by sandboxes or snapshots",
+                    hint="kill the sandboxes and delete the snapshots first",
                 )
 
         check()
@@ -223,9 +224,7 @@ class SupervisorImages:
     def _get(self, name: str) -> Image:
         image = self._images.get(name)
         if image is None:
-            raise ImageNotFoundError(
-                f"there is no image {name!r}", hint="`atoll image ls` shows those there are"
-            )
+            raise ImageNotFoundError(f"there is no image {name!r}", hint="`atoll image ls` lists them")
         return image
 
     def facts(self, digest: str) -> ImageFacts:

@@ -20,7 +20,7 @@ def check_mountpoints(volumes: Mapping[str, str]) -> None:
         InvalidSpecError: A path is not absolute or not plain, hides what the sandbox needs, or is in another.
     """
     if len(volumes) > MOST:
-        raise InvalidSpecError(f"{len(volumes)} volumes are wanted", hint=f"at most {MOST}")
+        raise InvalidSpecError(f"{len(volumes)} volumes are too many", hint=f"give at most {MOST}")
     for path in volumes:
         _check_one(path)
         if outer := _outer(path, volumes):
@@ -34,12 +34,12 @@ def _check_one(path: str) -> None:
     plain = path.startswith("/") and posixpath.normpath(path) == path and not path.startswith("//")
     if not plain or not path.isprintable() or len(path.encode()) > _LONGEST:
         raise InvalidSpecError(
-            f"{path!r} is no place for a volume", hint="give an absolute path without '.', '..' and '//'"
+            f"{path!r} is not a path for a volume", hint="give an absolute path without '.', '..' and '//'"
         )
     if path == "/" or _outer(path, _KEPT) or path in _KEPT or _inner(path, _KEPT):
         raise InvalidSpecError(
             f"a volume at {path!r} would hide what the sandbox needs",
-            hint="take another path, like /data or /mnt/data",
+            hint="use another path, like /data or /mnt/data",
         )
 
 

@@ -113,9 +113,7 @@ class Programs:
 
     def _existing(self, path: Path) -> Path:
         if not path.exists():
-            raise HostError(
-                f"{path} is gone", hint="its sandboxes cannot be restored; roll back or start afresh"
-            )
+            raise HostError(f"{path} is gone", hint="roll its sandboxes back, or resume them without memory")
         return path
 
 

@@ -155,7 +155,7 @@ class TemplateRegistry:
                 try:
                     await self.change_build(build.build_id, state="failed", reason=reason)
                 except (AtollError, OSError) as error:
-                    _log.warning("the end of build %s is not written down: %s", build.build_id, error)
+                    _log.warning("cannot store the end of build %s: %s", build.build_id, error)
                     failed = msgspec.structs.replace(build, state="failed", reason=reason)
                     row = self._rows[row.template_id]
                     builds = tuple(failed if one is build else one for one in row.builds)

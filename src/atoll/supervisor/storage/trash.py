@@ -42,7 +42,7 @@ async def erase_stale(path: Path) -> None:
     try:
         await erase(path)
     except (AtollError, OSError) as error:
-        _log.warning("%s is not removed: %s", path, error)
+        _log.warning("cannot remove %s: %s", path, error)
 
 
 async def erase_unknown(directory: Path, known: Collection[str]) -> None:
@@ -81,7 +81,7 @@ class Trash:
             except FileNotFoundError:
                 return None
             except OSError as error:
-                _log.warning("%s is not removed: %s", path, error)
+                _log.warning("cannot remove %s: %s", path, error)
                 return None
             return self._tasks.spawn(self._erase(aside, held.pop_all()))
 

@@ -97,7 +97,8 @@ class Verification:
         images = self._trees.images
         if images is None:
             raise UnsupportedError(
-                "in this home, where the engine keeps disks, it makes mount points in the files of an image",
+                "images cannot be verified in this home: the engine keeps the disks, so it creates mount points in "
+                "an image's files",
                 hint="pull the image again if it is damaged: `atoll image delete`, then `atoll image pull`",
             )
         async with self._turn, self._background_checksums.stopped():

@@ -174,11 +174,11 @@ def plain(path: str) -> str:
         InvalidSpecError: The path is invalid.
     """
     if "\0" in path or len(path.encode(errors="surrogatepass")) > _PATH_MOST_BYTES:
-        raise InvalidSpecError("a path has a NUL or over 4096 bytes")
+        raise InvalidSpecError("a path has a NUL or more than 4096 bytes")
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise InvalidSpecError("a path is no text") from None
+        raise InvalidSpecError("a path is not text") from None
     return posixpath.normpath(f"/{path.lstrip('/')}")
 
 

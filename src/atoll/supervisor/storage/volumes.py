@@ -65,7 +65,7 @@ class Volumes:
                 self._rows[row.volume_id] = row
                 await asyncio.to_thread(_sweep, self._paths.volume_aside(row.volume_id))
             else:
-                _log.warning("volume %s (%s) has no directory any more", row.volume_id, row.name)
+                _log.warning("volume %s (%s) has lost its directory", row.volume_id, row.name)
                 await self._database.delete(row)
         for kept in await asyncio.to_thread(lambda: list(self._row_copies.all(VolumeRow))):
             if isinstance(kept, VolumeRow) and kept.volume_id not in self._rows:
@@ -107,9 +107,7 @@ class Volumes:
             found = None
         found = found or self._named(ref, team)
         if found is None:
-            raise VolumeNotFoundError(
-                f"there is no volume {ref!r}", hint="`atoll volume ls` shows those there are"
-            )
+            raise VolumeNotFoundError(f"there is no volume {ref!r}", hint="`atoll volume ls` lists them")
         return found
 
     def owned_by(self, team: str) -> tuple[str, ...]:
@@ -128,7 +126,7 @@ class Volumes:
         """
         if not _NAME.fullmatch(name):
             raise InvalidSpecError(
-                f"{name!r} is no name of a volume",
+                f"{name!r} is not a valid volume name",
                 hint="use 1 to 128 letters, digits, dashes and underscores",
             )
         if len([row for row in self._rows.values() if row.team == team]) >= _VOLUMES_MOST:
@@ -150,7 +148,7 @@ class Volumes:
     def _reserved(self, name: str, team: str | None) -> Iterator[None]:
         if self._named(name, team) is not None or (team, name) in self._making:
             raise NameTakenError(
-                f"another volume has the name {name!r}", hint="choose another name, or remove that volume"
+                f"another volume has the name {name!r}", hint="choose another name, or delete that volume"
             )
         self._making.add((team, name))
         try:
@@ -172,7 +170,7 @@ class Volumes:
         ]
         if users or self._registry.pins.has(row.volume_id):
             raise InUseError(
-                f"volume {ref!r} is used by {', '.join(users) or 'something that goes on just now'}",
+                f"volume {ref!r} is used by {', '.join(users) or 'a running operation'}",
                 hint="kill those sandboxes first",
             )
         del self._rows[row.volume_id]
@@ -204,7 +202,9 @@ class Volumes:
     def _of_team(self, ref: str, team: str | None) -> str:
         row = self.get(ref, team)
         if row.team != team:
-            raise VolumeNotFoundError(f"there is no volume {ref!r}", hint="it may be a team's")
+            raise VolumeNotFoundError(
+                f"there is no volume {ref!r}", hint="if it belongs to a team, name the team"
+            )
         return row.volume_id
 
     def again(self, had: Mapping[str, str], wanted: Mapping[str, str], team: str | None) -> dict[str, str]:
@@ -236,7 +236,7 @@ def _sweep(aside: Path) -> None:
     try:
         remove_tree(aside)
     except (AtollError, OSError) as error:
-        _log.warning("%s is not removed: %s", aside, error)
+        _log.warning("cannot remove %s: %s", aside, error)
 
 
 def _set_aside(directory: Path, aside: Path) -> None:

@@ -79,7 +79,7 @@ class Templates:
 
     async def start(self) -> None:
         """Fail the builds that began under an earlier supervisor: their clients have lost the connection."""
-        await self.rows.give_up("the supervisor ended in the middle of it")
+        await self.rows.give_up("the supervisor ended during the build")
         await self.sweep()
 
     async def tend(self) -> None:
@@ -91,7 +91,7 @@ class Templates:
             try:
                 await self.steps.tidy()
             except AtollError as error:
-                _log.warning("the steps that nobody uses are not forgotten: %s", error)
+                _log.warning("cannot delete unused build steps: %s", error)
             await self.sweep()
 
     async def create(self, wanted: TemplateRequest) -> BuildInfo:
@@ -161,7 +161,9 @@ class Templates:
                 raise StateError("build is not in waiting state", hint=f"it is {build.state}")
             most = self._quotas(row.team).builds
             if most is not None and self.rows.going(row.team) >= most:
-                raise QuotaError(f"{most} builds of team {row.team!r} go on already", hint="wait for one")
+                raise QuotaError(
+                    f"{most} builds of team {row.team!r} run already", hint="wait until one of them ends"
+                )
             _, build = await self.rows.change_build(build_id, state="building")
         return build
 
@@ -281,7 +283,7 @@ class Templates:
         build_id = sandbox.row.attributes.get(BUILD_ATTRIBUTE)
         if build_id is not None and not self.rows.is_building(build_id):
             await self._kills.kill(sandbox)
-            raise StateError(f"the build {build_id} is over")
+            raise StateError(f"the build {build_id} has ended")
 
     async def sweep(self) -> None:
         """Kill the sandboxes of builds that are over, and erase the snapshots that nothing needs any more."""
@@ -291,7 +293,7 @@ class Templates:
                 try:
                     await self._kills.kill(sandbox)
                 except (AtollError, OSError) as error:
-                    _log.warning("sandbox %s of a build is not killed: %s", sandbox.sandbox_id, error)
+                    _log.warning("cannot kill sandbox %s of a build: %s", sandbox.sandbox_id, error)
         # Children before their parents.
         for row in reversed(self._registry.snapshots()):
             if row.build_id is None or self._keeps(row.snapshot_id, row.build_id):
@@ -301,7 +303,7 @@ class Templates:
             except (InUseError, SnapshotNotFoundError, SandboxNotFoundError):
                 continue
             except (AtollError, OSError) as error:
-                _log.warning("snapshot %s of a build is not removed: %s", row.snapshot_id, error)
+                _log.warning("cannot delete snapshot %s of a build: %s", row.snapshot_id, error)
 
     def _keeps(self, snapshot_id: str, build_id: str) -> bool:
         """Whether a snapshot of a build is still needed."""

@@ -190,6 +190,6 @@ def _measured(work: Callable[[], int], before_bytes: int) -> tuple[int, float]:
     except FileNotFoundError:  # it has just been killed or dropped
         size_bytes = 0
     except OSError as error:
-        _log.warning("a part of a team's disk is not measured: %s", error)
+        _log.warning("cannot measure a part of a team's disk: %s", error)
         size_bytes = before_bytes
     return size_bytes, time.thread_time() - began_s

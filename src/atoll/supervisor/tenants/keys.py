@@ -69,7 +69,7 @@ class Keys:
         """
         if not 1 <= len(name) <= _NAME_MOST or not name.isprintable():
             raise InvalidSpecError(
-                f"{name!r} is no name of a key", hint=f"give 1 to {_NAME_MOST} printable characters"
+                f"{name!r} is not a valid key name", hint=f"give 1 to {_NAME_MOST} printable characters"
             )
         if expires_in_s is not None and not 0 < expires_in_s < float("inf"):
             raise InvalidSpecError(f"expires_in_s is {expires_in_s:g}", hint="give seconds, more than 0")
@@ -107,9 +107,7 @@ class Keys:
         async with self._lock:
             row = self._rows.get(key_id)
             if row is None:
-                raise KeyNotFoundError(
-                    f"there is no key {key_id!r}", hint="`atoll key ls` shows those there are"
-                )
+                raise KeyNotFoundError(f"there is no key {key_id!r}", hint="`atoll key ls` lists them")
             if row.revoked_at is None:
                 now_s = self._clock()
                 before, row = row, row.but(revoked_at=now_s, changed_at=now_s)
@@ -156,7 +154,7 @@ class Keys:
                 await self._database.put(noted)
             except AtollError as error:
                 # A full disk must not prevent the use of what exists.
-                _log.warning("the use of %s is not written down: %s", row.key_id, error)
+                _log.warning("cannot store the last use of key %s: %s", row.key_id, error)
 
     async def _forget(self, wanted: Callable[[KeyRow], bool]) -> None:
         for row in [row for row in self._rows.values() if wanted(row)]:

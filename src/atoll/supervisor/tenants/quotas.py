@@ -24,13 +24,13 @@ _AWAKE = ("creating", "running", "paused")
 _HINTS = {
     "running": "kill or suspend one",
     "suspended": "kill one",
-    "vcpus": "kill or suspend a sandbox, or give less to each",
-    "memory_mib": "kill or suspend a sandbox, or give less to each",
+    "vcpus": "kill or suspend a sandbox, or lower the limits of each",
+    "memory_mib": "kill or suspend a sandbox, or lower the limits of each",
     "disk_mib": "kill sandboxes or delete snapshots",
 }
 _WORDS = {
     "running": "running sandboxes",
-    "suspended": "sleeping sandboxes",
+    "suspended": "suspended sandboxes",
     "vcpus": "vCPUs",
     "memory_mib": "MiB of memory",
     "disk_mib": "MiB of disk",
@@ -59,7 +59,8 @@ def check_growth(team: str, quotas: Quotas, before: TeamUse, after: TeamUse) -> 
         had, would = getattr(before, name), getattr(after, name)
         if would > most and would > had:
             raise QuotaError(
-                f"team {team!r} would have {would:.10g} {words} and may have {most:.10g}", hint=_HINTS[name]
+                f"team {team!r} would have {would:.10g} {words}, but may have only {most:.10g}",
+                hint=_HINTS[name],
             )
 
 
@@ -75,7 +76,7 @@ def check_lease(team: str, quotas: Quotas, lifecycle: Lifecycle) -> None:
     first_s, woken_s = lifecycle.timeout_s, lifecycle.wake_timeout_s
     if first_s is None:
         raise QuotaError(
-            f"sandboxes of team {team!r} need a lease, of at most {most_s:.10g} seconds",
+            f"sandboxes of team {team!r} need a lease of at most {most_s:.10g} seconds",
             hint=f"give one: `atoll create --timeout {_length(most_s)}` or `atoll run --lease`, in the SDK "
             f"`lifecycle=Lifecycle(timeout_s={most_s:.10g})`",
         )
@@ -303,7 +304,9 @@ class TeamQuotas:
 
     def booked(self, team: str) -> list[str]:
         """What a team is about to get, in words for people."""
-        return ["what is being made for it" for booking in self._bookings if booking.team == team]
+        return [
+            "something that is being created for it" for booking in self._bookings if booking.team == team
+        ]
 
     @contextlib.contextmanager
     def _booked(self, booking: _Booking) -> Iterator[None]:

@@ -64,8 +64,8 @@ class Teams:
         """
         if not _NAME.fullmatch(name):
             raise InvalidSpecError(
-                f"{name!r} is no name of a team",
-                hint="use 1 to 32 lowercase letters, digits and dashes, no dash first",
+                f"{name!r} is not a valid team name",
+                hint="use 1 to 32 lowercase letters, digits and dashes, without a dash at the start",
             )
         quotas.check()
         async with self._lock:
@@ -107,7 +107,7 @@ class Teams:
             if things := owned():
                 more = f" and {len(things) - _SHOWN_MOST} more" if len(things) > _SHOWN_MOST else ""
                 raise InUseError(
-                    f"team {name!r} owns {', '.join(things[:_SHOWN_MOST])}{more}", hint="remove those first"
+                    f"team {name!r} owns {', '.join(things[:_SHOWN_MOST])}{more}", hint="delete those first"
                 )
             # Before anything is awaited: whatever starts for the team now must not find it.
             del self._rows[name]
@@ -127,6 +127,4 @@ class Teams:
         try:
             return self._rows[name]
         except KeyError:
-            raise TeamNotFoundError(
-                f"there is no team {name!r}", hint="`atoll team ls` shows those there are"
-            ) from None
+            raise TeamNotFoundError(f"there is no team {name!r}", hint="`atoll team ls` lists them") from None

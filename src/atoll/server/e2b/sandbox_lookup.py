@@ -17,7 +17,7 @@ _SHOWN = 64
 _KEPT = 10_000
 
 
-class OwnedSandboxes:
+class SandboxLookup:
     """Looks sandboxes up, and remembers the teams of the latest ones, because an id is never used again."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from atoll.errors import SandboxNotFoundError
 from atoll.sdk import AsyncSandbox
 from atoll.server.e2b.answers import read_json
-from atoll.server.e2b.owned import OwnedSandboxes, missing
+from atoll.server.e2b.sandbox_lookup import SandboxLookup, missing
 from atoll.server.parts import Parts
 from atoll.types import SandboxInfo, TeamInfo
 
@@ -22,22 +22,22 @@ _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
-class Asked:
+class TeamRequest:
     """A request and its team."""
 
-    request: Request
+    http: Request
     team: TeamInfo
-    owned: OwnedSandboxes
+    sandboxes: SandboxLookup
 
     @property
     def query(self) -> Mapping[str, str]:
         """Return the query part. If a name is repeated, its last value counts."""
-        return self.request.query_params
+        return self.http.query_params
 
     @property
     def ref(self) -> str:
         """Return the sandbox's id as the client wrote it."""
-        return str(self.request.path_params["sandbox_id"])
+        return str(self.http.path_params["sandbox_id"])
 
     async def body(self, kind: type[_Value]) -> _Value:
         """Return the body as ``kind``.
@@ -45,7 +45,7 @@ class Asked:
         Raises:
             Refusal: The body is too long (413), or invalid (400).
         """
-        return await read_json(self.request, kind)
+        return await read_json(self.http, kind)
 
     async def sandbox(self) -> SandboxInfo:
         """Return the team's sandbox that the path names, as it is now.
@@ -53,7 +53,7 @@ class Asked:
         Raises:
             Refusal: There is no such sandbox (404).
         """
-        return await self.owned.look(self.ref, self.team.name)
+        return await self.sandboxes.look(self.ref, self.team.name)
 
     async def handle(self) -> contextlib.closing[AsyncSandbox]:
         """Return a handle, as a context, on the team's sandbox that the path names.
@@ -71,10 +71,10 @@ class Asked:
         Raises:
             Refusal: There never was such a sandbox (404).
         """
-        return await self.owned.find(self.ref, self.team.name)
+        return await self.sandboxes.find(self.ref, self.team.name)
 
 
-Endpoint = Callable[[Asked], Awaitable[Response]]
+Endpoint = Callable[[TeamRequest], Awaitable[Response]]
 
 
 def route(parts: Parts, method: str, path: str, endpoint: Endpoint) -> Route:
@@ -82,12 +82,12 @@ def route(parts: Parts, method: str, path: str, endpoint: Endpoint) -> Route:
 
     async def guarded(request: Request) -> Response:
         team = await parts.access.team_of(request.headers)
-        asked = Asked(request, team, parts.owned)
+        wanted = TeamRequest(request, team, parts.sandboxes)
         try:
-            return await endpoint(asked)
+            return await endpoint(wanted)
         except SandboxNotFoundError:
             if "sandbox_id" not in request.path_params:
                 raise
-            raise missing(asked.ref) from None
+            raise missing(wanted.ref) from None
 
     return Route(path, guarded, methods=[method])

@@ -25,7 +25,7 @@ class Head(NamedTuple):
     headers: Headers
 
 
-class Reply:
+class ResponseParser:
     """Reads one answer. Give it bytes with ``feed``, and take ``head`` and ``pieces``.
 
     Args:
@@ -70,13 +70,13 @@ class Reply:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            raise GuestError(f"no HTTP: {error}") from None
+            raise GuestError(f"not HTTP: {error}") from None
         if self.head is None and self._before_head > HEAD_BYTES:
             raise GuestError("its head is too long")
         if self.head is not None and not self.complete:
             self._idle = 0 if self.pieces else self._idle + len(data)
             if self._idle > HEAD_BYTES + _PIECE_BYTES:
-                raise GuestError("its chunks have more around them than in them")
+                raise GuestError("its chunks carry more overhead than data")
 
     @property
     def is_untouched(self) -> bool:
@@ -117,7 +117,7 @@ class Reply:
             return
         if status < 200:
             if status == _SWITCHING:
-                raise GuestError("it changes the protocol unasked")
+                raise GuestError("it switches protocols without a request to do so")
             self._interim = True
             return
         self.until_close = not self._bodiless and _is_until_close(status, headers)

@@ -13,7 +13,7 @@ from atoll.protocol import AGENT_PORT
 from atoll.server.auth.access_log import note
 from atoll.server.auth.buckets import Buckets, network_of, retry_after
 from atoll.server.gateway.hosts import Target
-from atoll.server.gateway.refusals import Rejection
+from atoll.server.gateway.rejections import Rejection
 from atoll.server.gateway.signatures import BadSignatureError, Operation, Signed, is_signed
 from atoll.server.tokens import Tokens
 
@@ -26,7 +26,7 @@ _WRONG_RATE_S = 1.0
 _AT_A_TIME = 500
 
 
-def is_unnamed(scope: Scope) -> bool:
+def names_no_sandbox(scope: Scope) -> bool:
     """Tell whether a request is for a file of the sandbox that signed it, whichever that is."""
     return (
         scope["raw_path"] == b"/files"
@@ -35,7 +35,7 @@ def is_unnamed(scope: Scope) -> bool:
     )
 
 
-class Unnamed:
+class SignatureLookup:
     """Finds the sandbox of a signature.
 
     Args:

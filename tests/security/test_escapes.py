@@ -7,7 +7,7 @@ from pathlib import Path
 
 from atoll import NO_LIMIT, Limits, Sandbox
 
-PROBE = Path(__file__).with_name("levers_probe.py").read_text()
+PROBE = Path(__file__).with_name("escape_probe.py").read_text()
 MARK = "atoll-was-here-93c1"
 LEVERS = [
     "/proc/sys/kernel/core_pattern",

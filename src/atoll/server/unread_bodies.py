@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _SMALL_BYTES = 4096
 
 
-def telling_of_the_end(app: ASGIApp) -> ASGIApp:
+def closing_after_unread_body(app: ASGIApp) -> ASGIApp:
     """Wrap the application so that answers announce when the connection ends.
 
     Otherwise a client would use it again. The HTTP server announces this only if it knows it when it sends

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from atoll import Sandbox
-from atoll.cli.several import for_each
+from atoll.cli.batch import for_each
 from atoll.errors import AtollError
 
 

@@ -54,7 +54,7 @@ class Rejection(Exception):
     def answer(self, user_agent: bytes) -> tuple[Headers, bytes]:
         """Return the headers and body: a page for a browser, JSON for all other clients."""
         if user_agent.lower().startswith(_BROWSERS) and self.status != 401:
-            title = {502: "Nothing answers here", 403: "Closed"}.get(self.status, "This does not work")
+            title = {502: "No server answers here", 403: "Closed"}.get(self.status, "The request failed")
             kind, body = (
                 b"text/html; charset=utf-8",
                 _PAGE.format(title=title, message=html.escape(self.message)),

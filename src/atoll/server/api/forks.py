@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from atoll.errors import NoSpaceError, QuotaError, StateError
 from atoll.sdk import AsyncSandbox
-from atoll.server.api.asked import Asked, route
+from atoll.server.api.team_request import TeamRequest, route
 from atoll.server.e2b import leases
 from atoll.server.e2b.answers import Refusal, answer, refusal_of
 from atoll.server.e2b.attributes import read
@@ -25,17 +25,17 @@ _FORKS_MOST = 100
 def fork_routes(parts: Parts, views: Views) -> Sequence[Route]:
     """Return the route that copies a sandbox."""
 
-    async def fork(asked: Asked) -> Response:
-        wanted = await asked.body(Fork)
+    async def fork(request: TeamRequest) -> Response:
+        wanted = await request.body(Fork)
         timeout_s = leases.DEFAULT_V1_S if wanted.timeout is None else wanted.timeout
-        leases.bounded(timeout_s, asked.team.quotas.timeout_s)
-        _check_count(wanted.count, asked.team)
-        info = await asked.found()
+        leases.bounded(timeout_s, request.team.quotas.timeout_s)
+        _check_count(wanted.count, request.team)
+        info = await request.found()
         try:
-            lifecycle = leases.lease(timeout_s, info.lifecycle, asked.team.quotas.timeout_s)
+            lifecycle = leases.lease(timeout_s, info.lifecycle, request.team.quotas.timeout_s)
             ids = await _forked(info, wanted.count, lifecycle)
         except StateError:
-            state = (await asked.sandbox()).state
+            state = (await request.sandbox()).state
             raise Refusal(
                 409, f"Sandbox '{info.sandbox_id}' cannot be forked while in '{state}' state"
             ) from None

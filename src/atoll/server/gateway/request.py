@@ -14,7 +14,7 @@ _OF_THE_AGENT = frozenset({b"x-access-token", b"e2b-sandbox-id", b"e2b-template-
 
 
 @dataclass(frozen=True)
-class Asked:
+class GatewayRequest:
     """A request for a port of a sandbox.
 
     Args:
@@ -46,7 +46,7 @@ class Asked:
     template: str = ""
 
     @classmethod
-    def of(cls, scope: Scope, target: Target, named: dict[bytes, bytes], patience_s: float) -> Asked:
+    def of(cls, scope: Scope, target: Target, named: dict[bytes, bytes], patience_s: float) -> GatewayRequest:
         """Return the request of an ASGI scope, HTTP or WebSocket."""
         client = scope.get("client")
         return cls(
@@ -74,7 +74,7 @@ class Asked:
         path = self.path or b"/"
         return path + b"?" + self.query if self.query else path
 
-    def masked(self, mask: str | None) -> Asked:
+    def masked(self, mask: str | None) -> GatewayRequest:
         """Return the same request with the host that the owner wants servers inside to see."""
         if mask is None or self.is_for_agent:
             return self

@@ -13,7 +13,7 @@ import pytest
 from atoll import Sandbox, Supervisor
 from atoll.errors import AtollError, SandboxNotFoundError
 
-EVIL = Path(__file__).with_name("evil_agent.py")
+EVIL = Path(__file__).with_name("hostile_agent.py")
 PATIENCE_S = 120.0
 MOST_GROWTH_BYTES = 96 << 20
 MODES = ["silent", "slow", "endless", "crumbs", "headers", "interim", "deep", "other", "fault"]

@@ -1,6 +1,6 @@
-"""The island: namespaces of a test's own, and who lives there.
+"""The network's testbed: a test's own namespaces, and the hosts in them.
 
-The island's network namespace stands for the host: its loopback has a public address and private ones.
+The testbed's network namespace stands for the host: its loopback has a public address and private ones.
 A guest is a plain socket in a link's inner namespace, on the kernel's own network stack.
 """
 
@@ -85,7 +85,7 @@ class Guest:
         in_netns(self.link.netns, work)
 
 
-class Island:
+class Testbed:
     """What a test has: a directory for pins, and links of it."""
 
     def __init__(self, pins: Path) -> None:
@@ -133,7 +133,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @asynccontextmanager
 async def serving(handler: Handler = echo, host: str = "0.0.0.0") -> AsyncIterator[int]:
-    """Serve on all addresses of the island; tasks of open connections end with it."""
+    """Serve on all addresses of the testbed; tasks of open connections end with it."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -160,12 +160,12 @@ async def serving(handler: Handler = echo, host: str = "0.0.0.0") -> AsyncIterat
 
 
 def run(test: Callable[..., Awaitable[None]], arguments: dict[str, object]) -> str:
-    """Run an asynchronous test in a child process on an island; return the traceback of a failure."""
+    """Run an asynchronous test in a child process in the testbed; return the traceback of a failure."""
     return in_child(lambda: _run(test, arguments))
 
 
 def _run(test: Callable[..., Awaitable[None]], arguments: dict[str, object]) -> None:
-    _become_island()
+    _enter_testbed()
     leaks: list[str] = []
     sys.unraisablehook = lambda event: leaks.append(f"{event.exc_value!r} in {event.object!r}")
     before = _held()
@@ -188,7 +188,7 @@ def _held() -> tuple[int, set[str]]:
     return len(os.listdir("/proc/self/fd")), {line.split()[4] for line in mounts}
 
 
-def _become_island() -> None:
+def _enter_testbed() -> None:
     uid, gid = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
     flags = _NEW_NET | _NEW_MOUNT | (_NEW_USER if uid else 0)

@@ -10,15 +10,15 @@ from starlette.types import Receive, Scope, Send
 
 from atoll.errors import AtollError
 from atoll.server.auth.access_log import note
-from atoll.server.gateway.asked import Asked
-from atoll.server.gateway.doors import admitted
+from atoll.server.gateway.authorization import authorized
+from atoll.server.gateway.connections import ConnectionPool
 from atoll.server.gateway.exchange import Exchange
 from atoll.server.gateway.hosts import BadHostError, Target, named, route
-from atoll.server.gateway.known import Known, KnownSandboxes
-from atoll.server.gateway.refusals import Rejection, rejection_of
+from atoll.server.gateway.rejections import Rejection, rejection_of
+from atoll.server.gateway.request import GatewayRequest
+from atoll.server.gateway.sandbox_cache import CachedSandbox, SandboxCache
+from atoll.server.gateway.signature_lookup import SignatureLookup, names_no_sandbox
 from atoll.server.gateway.tunnel import Tunnel
-from atoll.server.gateway.unnamed import Unnamed, is_unnamed
-from atoll.server.gateway.wires import Wires
 from atoll.server.parts import Parts
 
 
@@ -32,9 +32,9 @@ class Gateway:
     def __init__(self, parts: Parts) -> None:
         self._domain = parts.settings.domain
         self._patience_s = parts.settings.body_timeout_s
-        self._known = KnownSandboxes(parts.tokens)
-        self._unnamed = Unnamed(parts.tokens)
-        self._wires = Wires()
+        self._sandboxes = SandboxCache(parts.tokens)
+        self._signatures = SignatureLookup(parts.tokens)
+        self._connections = ConnectionPool()
 
     async def take(self, scope: Scope, receive: Receive, send: Send) -> bool:
         """Answer a request if it is for a sandbox. Returns False to leave it to the API.
@@ -49,8 +49,8 @@ class Gateway:
                 return False
             noted = note()
             noted.route, noted.sandbox_id = "gateway", target.sandbox_id
-            asked = Asked.of(scope, target, last, self._patience_s)
-            await self._pass(asked, scope["type"], receive, send)
+            request = GatewayRequest.of(scope, target, last, self._patience_s)
+            await self._pass(request, scope["type"], receive, send)
         except BadHostError as error:
             await _reject(Rejection(400, str(error)), scope, last, send)
         except Rejection as rejection:
@@ -59,7 +59,7 @@ class Gateway:
 
     def close(self) -> None:
         """Close the idle connections into sandboxes."""
-        self._wires.close()
+        self._connections.close()
 
     async def _target(self, scope: Scope, last: dict[bytes, bytes]) -> Target | None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
@@ -73,24 +73,24 @@ class Gateway:
         if found == "api":
             return None
         target = named(last)
-        if target is None and is_unnamed(scope):
-            return await self._unnamed.target(scope)
+        if target is None and names_no_sandbox(scope):
+            return await self._signatures.target(scope)
         return target
 
-    async def _pass(self, asked: Asked, kind: str, receive: Receive, send: Send) -> None:
+    async def _pass(self, request: GatewayRequest, kind: str, receive: Receive, send: Send) -> None:
         noted = note()
         noted.route = "gateway"
-        known = await self._look_up(asked.target)
-        noted.sandbox_id, noted.team = asked.target.sandbox_id, known.team
-        asked = replace(admitted(asked, known, time.time()), template=known.template)
+        sandbox = await self._look_up(request.target)
+        noted.sandbox_id, noted.team = request.target.sandbox_id, sandbox.team
+        request = replace(authorized(request, sandbox, time.time()), template=sandbox.template)
         if kind == "websocket":
-            await Tunnel(asked, known, self._wires, receive, send).run()
+            await Tunnel(request, sandbox, self._connections, receive, send).run()
         else:
-            await Exchange(asked, known, self._wires, receive, send).run()
+            await Exchange(request, sandbox, self._connections, receive, send).run()
 
-    async def _look_up(self, target: Target) -> Known:
+    async def _look_up(self, target: Target) -> CachedSandbox:
         try:
-            return await self._known.get(target.sandbox_id)
+            return await self._sandboxes.get(target.sandbox_id)
         except AtollError as error:
             raise rejection_of(error, target) from None
 
@@ -103,6 +103,6 @@ async def _reject(rejection: Rejection, scope: Scope, last: dict[bytes, bytes], 
     if scope.get("method") == "HEAD":
         body = b""
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-    with contextlib.suppress(OSError):  # the client left
+    with contextlib.suppress(OSError):  # the client disconnected
         await send({"type": f"{kind}.start", "status": rejection.status, "headers": headers})
         await send({"type": f"{kind}.body", "body": body})

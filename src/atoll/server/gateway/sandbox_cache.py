@@ -16,7 +16,7 @@ _ASKED_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
-class Known:
+class CachedSandbox:
     """One sandbox that clients asked for.
 
     Args:
@@ -41,7 +41,7 @@ class Known:
         return await self.handle.dial(port)
 
 
-class KnownSandboxes:
+class SandboxCache:
     """Looks sandboxes up once, and remembers the latest ones.
 
     Args:
@@ -50,37 +50,37 @@ class KnownSandboxes:
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._kept: OrderedDict[str, CachedSandbox] = OrderedDict()
         # strangers may ask for ids that never existed
         self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
 
-    async def get(self, sandbox_id: str) -> Known:
+    async def get(self, sandbox_id: str) -> CachedSandbox:
         """Return the sandbox with exactly this id, if it belongs to a team. Others are for this machine only.
 
         Raises:
             SandboxNotFoundError: There is no such sandbox.
         """
-        known = self._known.get(sandbox_id)
-        if known is not None:
-            self._known.move_to_end(sandbox_id)
-            return known
+        sandbox = self._kept.get(sandbox_id)
+        if sandbox is not None:
+            self._kept.move_to_end(sandbox_id)
+            return sandbox
         async with self._asking:
             info = await AsyncSandbox.get(sandbox_id)
         # a name may look like an id
         if info.sandbox_id != sandbox_id or info.team is None:
             raise SandboxNotFoundError(f"there is no sandbox {sandbox_id}", sandbox_id=sandbox_id)
-        known = self._known[sandbox_id] = self._of(info)
-        if len(self._known) > _KEPT:
-            self._known.popitem(last=False)
-        return known
+        sandbox = self._kept[sandbox_id] = self._of(info)
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return sandbox
 
     def forget(self, sandbox_id: str) -> None:
         """Look the sandbox up again next time."""
-        self._known.pop(sandbox_id, None)
+        self._kept.pop(sandbox_id, None)
 
-    def _of(self, info: SandboxInfo) -> Known:
+    def _of(self, info: SandboxInfo) -> CachedSandbox:
         told = info.attributes
-        return Known(
+        return CachedSandbox(
             handle=AsyncSandbox.of(info),
             team=info.team,
             access_token=None if told.get("e2b_secure") == "0" else self._tokens.access(info.sandbox_id),

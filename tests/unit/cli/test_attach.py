@@ -7,7 +7,7 @@ import sys
 import click
 import pytest
 
-from atoll.cli.detaching import DEFAULT_KEYS, DetachKeys, DetachKeysOption
+from atoll.cli.detach_keys import DEFAULT_KEYS, DetachKeys, DetachKeysOption
 from atoll.cli.screen import again
 
 KEYS = b"\x10\x11"
@@ -29,7 +29,7 @@ def test_keys_are_said_as_docker_says_them(text: str, keys: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["", "ctrl-", "ctrl-1", "alt-x", "ctrl-p,", "é"])
 def test_what_is_no_key_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no key"):
+    with pytest.raises(click.BadParameter, match="is not a key"):
         DetachKeysOption().convert(text, None, None)
 
 

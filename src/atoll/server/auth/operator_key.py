@@ -17,7 +17,7 @@ _NAME = re.compile(r"serve ([0-9]{1,10}) ([0-9]{1,20})")
 
 
 @contextlib.contextmanager
-def passing_key(team: str = "default") -> Iterator[NewKey]:
+def operator_key(team: str = "default") -> Iterator[NewKey]:
     """Give a key of the team that is valid while the context lasts. The team is made if it is missing."""
     _revoke_left()
     with contextlib.suppress(NameTakenError):

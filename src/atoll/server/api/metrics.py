@@ -1,4 +1,4 @@
-"""Metrics and logs of sandboxes."""
+"""Metrics of sandboxes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.errors import SandboxNotFoundError
 from atoll.sdk import AsyncSandbox
-from atoll.server.api.asked import Asked, route
-from atoll.server.e2b import logs
+from atoll.server.api.team_request import TeamRequest, route
 from atoll.server.e2b.answers import Refusal, answer
 from atoll.server.e2b.listing import number_of
-from atoll.server.e2b.owned import all_of
-from atoll.server.e2b.views import Views, moment
-from atoll.server.e2b.wire import LogEntry, LogLine, Logs, LogsPage, Metric, MetricsOfSandboxes
+from atoll.server.e2b.sandbox_lookup import all_of
+from atoll.server.e2b.views import Views
+from atoll.server.e2b.wire import Metric, MetricsOfSandboxes
 from atoll.server.parts import Parts
 from atoll.types import SandboxInfo
 
@@ -29,23 +28,20 @@ _NEWEST_S = 30.0
 _IDS = re.compile(r"[a-z0-9,]{0,4096}")
 
 
-def reading_routes(parts: Parts, views: Views) -> Sequence[Route]:
-    """Return the routes for metrics and logs."""
-    return [*_metric_routes(parts, views), *_log_routes(parts)]
+def metric_routes(parts: Parts, views: Views) -> Sequence[Route]:
+    """Return the routes for metrics."""
 
-
-def _metric_routes(parts: Parts, views: Views) -> Sequence[Route]:
-    async def one(asked: Asked) -> Response:
-        start, end = _moment(asked.query, "start"), _moment(asked.query, "end")
+    async def one(request: TeamRequest) -> Response:
+        start, end = _moment(request.query, "start"), _moment(request.query, "end")
         if start is not None and end is not None and start > end:
             raise Refusal(400, "start cannot be after end")
-        with await asked.handle() as sandbox:
+        with await request.handle() as sandbox:
             samples = await sandbox.stats_history(start, end)
         return answer([views.metric(sample) for sample in samples])
 
-    async def many(asked: Asked) -> Response:
-        wanted = _ids(asked.query.get("sandbox_ids", ""))
-        infos = [info for info in await all_of(asked.team.name) if info.sandbox_id in wanted]
+    async def many(request: TeamRequest) -> Response:
+        wanted = _ids(request.query.get("sandbox_ids", ""))
+        infos = [info for info in await all_of(request.team.name) if info.sandbox_id in wanted]
         found = await asyncio.gather(*(newest(info) for info in infos))
         metrics = {info.sandbox_id: metric for info, metric in zip(infos, found, strict=True) if metric}
         return answer(MetricsOfSandboxes(sandboxes=metrics))
@@ -61,30 +57,6 @@ def _metric_routes(parts: Parts, views: Views) -> Sequence[Route]:
     return [
         route(parts, "GET", "/sandboxes/metrics", many),
         route(parts, "GET", "/sandboxes/{sandbox_id}/metrics", one),
-    ]
-
-
-def _log_routes(parts: Parts) -> Sequence[Route]:
-    async def v1(asked: Asked) -> Response:
-        query = logs.query_of(
-            {"limit": asked.query.get("limit", ""), "start": asked.query.get("start", "")}, "start"
-        )
-        entries = await entries_of(asked, query)
-        lines = [LogLine(timestamp=entry.timestamp, line=entry.message) for entry in entries]
-        return answer(Logs(logs=lines, log_entries=entries))
-
-    async def v2(asked: Asked) -> Response:
-        return answer(LogsPage(logs=await entries_of(asked, logs.query_of(asked.query, "cursor"))))
-
-    async def entries_of(asked: Asked, query: logs.Query) -> list[LogEntry]:
-        info = await asked.found()
-        with contextlib.closing(AsyncSandbox.of(info)) as sandbox:
-            texts: AsyncIterator[str] = sandbox.logs()
-            return await logs.entries_of(texts, query, moment(info.created_at))
-
-    return [
-        route(parts, "GET", "/sandboxes/{sandbox_id}/logs", v1),
-        route(parts, "GET", "/v2/sandboxes/{sandbox_id}/logs", v2),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Makes sandboxes and is stopped from outside meanwhile. Usage: python interrupted.py WHAT [NAME].
+"""Makes sandboxes and is stopped from outside meanwhile. Usage: python interrupted_client.py WHAT [NAME].
 
 ``create`` and ``fork`` kill what they got; ``unread`` asks and never reads. Each says that it begins.
 """

@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 
 import pytest
 
-from atoll.server.gateway import unnamed
-from atoll.server.gateway.refusals import Rejection
+from atoll.server.gateway import signature_lookup
+from atoll.server.gateway.rejections import Rejection
+from atoll.server.gateway.signature_lookup import SignatureLookup
 from atoll.server.gateway.signatures import sign
-from atoll.server.gateway.unnamed import Unnamed
 from atoll.server.tokens import Tokens
 from atoll.types import SandboxInfo
 from tests.unit.server.examples import sandbox
@@ -34,8 +34,8 @@ class Listing:
 @pytest.fixture
 def listing(monkeypatch: pytest.MonkeyPatch) -> Listing:
     made = Listing()
-    monkeypatch.setattr(unnamed, "AsyncSandbox", made)
-    monkeypatch.setattr(unnamed, "_WRONG_RATE_S", 1e-6)
+    monkeypatch.setattr(signature_lookup, "AsyncSandbox", made)
+    monkeypatch.setattr(signature_lookup, "_WRONG_RATE_S", 1e-6)
     return made
 
 
@@ -44,7 +44,7 @@ def asked(token: str) -> dict[str, Any]:
     return {"method": "GET", "query_string": urlencode(query).encode()}
 
 
-async def told(found: Unnamed, token: str) -> str | int:
+async def told(found: SignatureLookup, token: str) -> str | int:
     try:
         return (await found.target(asked(token))).sandbox_id
     except Rejection as rejection:
@@ -53,7 +53,7 @@ async def told(found: Unnamed, token: str) -> str | int:
 
 def test_the_sandbox_of_a_team_that_signed_is_found(listing: Listing) -> None:
     async def work() -> None:
-        found = Unnamed(TOKENS)
+        found = SignatureLookup(TOKENS)
         first, second = (info.sandbox_id for info in listing.infos)
         assert await told(found, TOKENS.access(first)) == first
         assert await told(found, TOKENS.access(second)) == 401
@@ -66,7 +66,7 @@ def test_the_sandbox_of_a_team_that_signed_is_found(listing: Listing) -> None:
 
 def test_whoever_guesses_makes_no_lists_and_keeps_no_right_signature_out(listing: Listing) -> None:
     async def work() -> None:
-        found, signer = Unnamed(TOKENS), listing.infos[0].sandbox_id
+        found, signer = SignatureLookup(TOKENS), listing.infos[0].sandbox_id
         answers = await asyncio.gather(*(told(found, f"guess {number}") for number in range(200)))
         assert (answers.count(401), answers.count(429)) == (50, 150)
         before = listing.asked

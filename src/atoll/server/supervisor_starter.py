@@ -23,7 +23,7 @@ _ASKED, _DONE, _OVER = b"?", b"!", b"."
 
 
 @contextlib.contextmanager
-def starting_elsewhere(at_crash: Callable[[], object]) -> Iterator[None]:
+def supervisor_starter(at_crash: Callable[[], object]) -> Iterator[None]:
     """Fork a process that starts the supervisor whenever this one needs it, as long as the context lasts.
 
     Call this while the process still has its rights and a single thread.
@@ -69,9 +69,11 @@ def _ask(near: socket.socket) -> None:
         near.send(_ASKED)
         told = near.recv(_ANSWER_BYTES)
     except OSError as error:
-        raise SupervisorError(f"nobody is there who could start the supervisor: {error}") from None
+        raise SupervisorError(f"the process that starts the supervisor is gone: {error}") from None
     if told != _DONE:
-        raise SupervisorError(told.decode(errors="replace") or "who could start the supervisor has ended")
+        raise SupervisorError(
+            told.decode(errors="replace") or "the process that starts the supervisor has ended"
+        )
 
 
 def _serve(far: socket.socket, at_crash: Callable[[], object]) -> None:

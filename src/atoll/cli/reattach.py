@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def way_back(sandbox: Sandbox, pid: int) -> Iterator[None]:
+def reattach_hint(sandbox: Sandbox, pid: int) -> Iterator[None]:
     """Add the command that returns to a program to an error that leaves the program running."""
     try:
         yield
@@ -31,10 +31,10 @@ def _hint(sandbox: Sandbox, pid: int) -> str | None:
     except AtollError:
         return None
     if info.state == "running":
-        return f"if the program still runs, `{command}` comes back to it"
+        return f"if the program still runs, `{command}` attaches to it again"
     if info.state not in ("paused", "suspended") or not info.has_memory:
         return None
     if not info.lifecycle.auto_resume:
         woken = f"atoll resume {sandbox.name or sandbox.id}"
-        return f"its programs sleep with it: `{woken}`, then `{command}` comes back to this one"
-    return f"its programs sleep with it: `{command}` wakes it and comes back to this one"
+        return f"its programs sleep with it: run `{woken}`, then `{command}` to attach again"
+    return f"its programs sleep with it: `{command}` wakes it and attaches again"

@@ -15,7 +15,7 @@ _REF = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,255}")
 _SHOWN = 64
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class TemplateSource(msgspec.Struct, frozen=True, kw_only=True):
     """What a sandbox starts from: a snapshot, or an image if no template has that name."""
 
     template_id: str
@@ -34,7 +34,7 @@ def missing_tag(name: str, tag: str) -> Refusal:
     return Refusal(404, f"tag '{tag[:_SHOWN]}' does not exist for template '{name[:_SHOWN]}'")
 
 
-async def origin_of(ref: str, team: str) -> Origin:
+async def source_of(ref: str, team: str) -> TemplateSource:
     """Return the origin that a client names as ``NAME``, ``NAME:TAG`` or an id.
 
     Raises:
@@ -46,7 +46,7 @@ async def origin_of(ref: str, team: str) -> Origin:
         found = await AsyncTemplates.resolve(ref, team)
     except NotFoundError:
         raise await _missing(ref, team) from None
-    return Origin(
+    return TemplateSource(
         template_id=found.template_id, alias=found.name, image=found.image, snapshot_id=found.snapshot_id
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.server.gateway.reply import GuestError, Reply
+from atoll.server.gateway.response import GuestError, ResponseParser
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -14,7 +14,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 @pytest.mark.parametrize("answer", [OK, CHUNKED + b"2\r\nhi\r\n0\r\n\r\n"])
 def test_a_connection_with_bytes_after_the_answer_takes_no_other_request(answer: bytes, more: bytes) -> None:
     for pieces in ([answer + more], [answer, more], [answer[:-1], answer[-1:] + more]):
-        reply = Reply(bodiless=False)
+        reply = ResponseParser(bodiless=False)
         try:
             for piece in pieces:
                 reply.feed(piece)
@@ -27,7 +27,7 @@ def test_a_connection_with_bytes_after_the_answer_takes_no_other_request(answer:
 @pytest.mark.parametrize("begin", [b"2;a=", b"2\r\nhi\r\n0\r\n"])
 @pytest.mark.parametrize("more", [b"a" * 65536, b"a: b\r\n" * 10000])
 def test_an_answer_of_framing_without_end_is_none(begin: bytes, more: bytes) -> None:
-    reply = Reply(bodiless=False)
+    reply = ResponseParser(bodiless=False)
     with pytest.raises(GuestError):
         for piece in [CHUNKED + begin, *[more] * 64]:
             reply.feed(piece)
@@ -35,7 +35,7 @@ def test_an_answer_of_framing_without_end_is_none(begin: bytes, more: bytes) -> 
 
 
 def test_small_chunks_are_an_answer_however_many() -> None:
-    reply = Reply(bodiless=False)
+    reply = ResponseParser(bodiless=False)
     reply.feed(CHUNKED)
     for _ in range(1000):
         reply.feed(b"1;x=" + b"y" * 1000 + b"\r\na\r\n")

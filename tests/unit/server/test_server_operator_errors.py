@@ -30,7 +30,7 @@ BOUND_S = 120.0
         (["--access-log", "nope/x"], "the access log nope/x cannot be written: No such file"),
         (["--listen", "1.2.3.4.5.6:0"], "cannot listen on 1.2.3.4.5.6 port 0"),
         (["--nonsense"], "No such option"),
-        (["--head-timeout", "soon"], "'soon' is no length of time"),
+        (["--head-timeout", "soon"], "'soon' is not a length of time"),
         (["--body-timeout", "0.01s"], "--body-timeout is 0.01 s (give at least 0.1 seconds)"),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: P
 
 
 def test_a_device_is_not_replaced_by_variables() -> None:
-    with pytest.raises(InvalidSpecError, match="no plain file"):
+    with pytest.raises(InvalidSpecError, match="not a plain file"):
         check_env_file(Path("/dev/null"))
 
 

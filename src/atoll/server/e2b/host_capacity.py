@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class HostCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """What a sandbox without its own limits may use.
 
     Args:
@@ -23,9 +23,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     disk_mib: int
 
 
-def this_machine(home: Path) -> Machine:
+def host_capacity(home: Path) -> HostCapacity:
     """Return the host of a home."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return Machine(
+    return HostCapacity(
         vcpus=os.cpu_count() or 1, memory_mib=pages // 2 >> 20, disk_mib=shutil.disk_usage(home).total >> 20
     )

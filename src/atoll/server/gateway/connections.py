@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 
 from atoll.protocol import AGENT_PORT
 from atoll.server.gateway.hosts import Target
-from atoll.server.gateway.known import Known
-from atoll.server.gateway.refusals import Rejection
+from atoll.server.gateway.rejections import Rejection
+from atoll.server.gateway.sandbox_cache import CachedSandbox
 
 _SMALL_BYTES = 64 << 10
 _LARGE_BYTES = 512 << 10
@@ -26,7 +26,7 @@ _AT_ONCE = 1000
 _CLOSE_WAIT = 8
 
 
-class Wire:
+class Connection:
     """One connection to a port of a sandbox."""
 
     def __init__(self, sock: socket.socket, target: Target, *, kept: bool = False) -> None:
@@ -93,7 +93,7 @@ class Wire:
         self._socket.close()
 
 
-class Wires:
+class ConnectionPool:
     """Keeps all connections of the gateway.
 
     Attributes:
@@ -102,12 +102,12 @@ class Wires:
 
     def __init__(self) -> None:
         self.held_bytes = 0
-        self._idle: defaultdict[Target, list[Wire]] = defaultdict(list)
+        self._idle: defaultdict[Target, list[Connection]] = defaultdict(list)
         # counted apart, so that strangers who use up one kind leave the other to the owner
         self._open: Counter[tuple[str, bool]] = Counter()
         self._sweeping: asyncio.TimerHandle | None = None
 
-    async def take(self, target: Target, known: Known, *, fresh: bool) -> Wire:
+    async def take(self, target: Target, sandbox: CachedSandbox, *, fresh: bool) -> Connection:
         """Return a connection to the target: a kept one unless it must be ``fresh``, or a new one.
 
         Raises:
@@ -115,46 +115,46 @@ class Wires:
             AtollError: The target cannot be reached.
         """
         while not fresh and (idle := self._idle.get(target)):
-            wire = idle.pop()
-            if wire.is_quiet() and time.monotonic() - wire.idle_since < _idle_s(target):
-                wire.kept = True
-                return wire
-            self.drop(wire)
+            connection = idle.pop()
+            if connection.is_quiet() and time.monotonic() - connection.idle_since < _idle_s(target):
+                connection.kept = True
+                return connection
+            self.drop(connection)
         if self._open[_kind(target)] >= _AT_ONCE:
             raise Rejection(
                 503, "The sandbox has too many connections", target, headers=[(b"retry-after", b"1")]
             )
         self._open[_kind(target)] += 1
         try:
-            sock = await known.dial(target.port)
+            sock = await sandbox.dial(target.port)
         except BaseException:
             self._forget(target)
             raise
-        return Wire(sock, target)
+        return Connection(sock, target)
 
-    def give(self, wire: Wire) -> None:
+    def give(self, connection: Connection) -> None:
         """Keep a connection for the next request."""
-        idle = self._idle[wire.target]
+        idle = self._idle[connection.target]
         if len(idle) >= _KEPT_EACH:
-            self.drop(wire)
+            self.drop(connection)
             return
-        wire.idle_since = time.monotonic()
-        idle.append(wire)
+        connection.idle_since = time.monotonic()
+        idle.append(connection)
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
-    def drop(self, wire: Wire) -> None:
+    def drop(self, connection: Connection) -> None:
         """Close a connection."""
-        wire.close()
-        self._forget(wire.target)
+        connection.close()
+        self._forget(connection.target)
 
     def close(self) -> None:
         """Close all idle connections."""
         if self._sweeping is not None:
             self._sweeping.cancel()
         for idle in self._idle.values():
-            for wire in idle:
-                wire.close()
+            for connection in idle:
+                connection.close()
         self._idle.clear()
 
     def _forget(self, target: Target) -> None:
@@ -166,10 +166,14 @@ class Wires:
     def _sweep(self) -> None:
         now = time.monotonic()
         for target, idle in list(self._idle.items()):
-            old = [wire for wire in idle if now - wire.idle_since > _idle_s(target) or not wire.is_quiet()]
-            for wire in old:
-                idle.remove(wire)
-                self.drop(wire)
+            old = [
+                connection
+                for connection in idle
+                if now - connection.idle_since > _idle_s(target) or not connection.is_quiet()
+            ]
+            for connection in old:
+                idle.remove(connection)
+                self.drop(connection)
             if not idle:
                 del self._idle[target]
         self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep) if self._idle else None

@@ -65,5 +65,7 @@ class DetachKeysOption(click.ParamType):  # type: ignore[type-arg] # generic onl
             elif name.startswith("ctrl-") and len(name) == 6 and name[5] in _CONTROLLED:
                 keys += bytes([_CONTROLLED.index(name[5])])
             else:
-                self.fail(f"{key!r} is no key: give ctrl-a to ctrl-z, ctrl-], a letter, or none", param, ctx)
+                self.fail(
+                    f"{key!r} is not a key: give ctrl-a to ctrl-z, ctrl-], a letter, or none", param, ctx
+                )
         return keys
