@@ -38,6 +38,13 @@ func main() {
 	}
 }
 
+// isWanted returns whether a sandbox can ask for the program with this name. Those for proxied devices are many and large,
+// and no atoll has such a device. Those of the platform ptrace contain the process that compiled them.
+func isWanted(name string) bool {
+	other := strings.Contains(name, "Platform=") && !strings.Contains(name, `Platform="systrap"`)
+	return !other && !strings.Contains(name, "Proxy=true")
+}
+
 // fill rewrites the Go file at path, adding every program that a sandbox without GPUs, TPUs and RDMA can ask for.
 func fill(path string, compile func() ([]precompiledseccomp.Program, error)) error {
 	source, err := os.ReadFile(path)
@@ -50,8 +57,7 @@ func fill(path string, compile func() ([]precompiledseccomp.Program, error)) err
 	}
 	var table strings.Builder
 	for _, program := range programs {
-		// Programs for proxied devices are many and large, and no atoll has such a device.
-		if !strings.Contains(program.Name, "Proxy=true") {
+		if isWanted(program.Name) {
 			table.WriteString(program.Registration("\t", "precompiledseccomp", "programs"))
 		}
 	}

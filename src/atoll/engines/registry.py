@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -24,14 +24,15 @@ class EngineKind:
         version: The version of its program in this build.
         engine_type: Its class, which tells its capabilities.
         find: Finds its program in this build.
-        make: Makes an engine of a program, which may be one of an earlier version, without probing it.
+        make: Makes an engine of a program, which may be one of an earlier version, without probing it. The
+            flags are further ones for that program.
     """
 
     name: str
     version: str
     engine_type: type[Engine]
     find: Callable[[], Path]
-    make: Callable[[Path, CgroupRoot | None], Engine]
+    make: Callable[[Path, CgroupRoot | None, Sequence[str]], Engine]
 
 
 ENGINES: Mapping[str, EngineKind] = MappingProxyType(

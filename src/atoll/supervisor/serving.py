@@ -97,7 +97,10 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
     )
 
     def make(name: str, program: Path) -> Engine:
-        return engine_kind(name).make(program, cgroups)
+        # An earlier program, which wakes what it put to sleep, may not know these flags.
+        is_current = program == programs.engine_path(programs.current)
+        flags = settings.engine_flags.split() if is_current else ()
+        return engine_kind(name).make(program, cgroups, flags)
 
     return Rooms(
         engine=engines_by_version(programs, make),

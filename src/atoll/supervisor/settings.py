@@ -46,6 +46,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         cpu_latency: ``ATOLL_CPU_LATENCY``: ``auto`` keeps idle processors quick to wake while sandboxes work,
             ``off`` asks the kernel for nothing.
         engine: ``ATOLL_ENGINE``: the engine of new sandboxes. Others keep theirs.
+        engine_flags: ``ATOLL_ENGINE_FLAGS``: further flags for the engine's current program, separated by
+            spaces.
         log_level: ``ATOLL_LOG``: ``debug``, ``info``, ``warning`` or ``error``.
     """
 
@@ -60,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     checksum_mib_s: float = 128
     cpu_latency: str = "auto"
     engine: str = DEFAULT_ENGINE
+    engine_flags: str = ""
     log_level: str = "info"
 
     def mirrors(self) -> dict[str, list[str]]:
@@ -107,6 +110,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_CHECKSUM_MIB_S": ("checksum_mib_s", float),
     "ATOLL_CPU_LATENCY": ("cpu_latency", str),
     "ATOLL_ENGINE": ("engine", str),
+    "ATOLL_ENGINE_FLAGS": ("engine_flags", str),
     "ATOLL_LOG": ("log_level", str),
 }
 

@@ -59,15 +59,17 @@ class GvisorEngine(Engine, OwnDisk):
         runsc: The program, of the version ``RUNSC_VERSION``.
         cgroups: Where machines get their cgroups. None runs them without cgroup limits of memory and
             processor time.
+        flags: Further flags of ``runsc``.
     """
 
     name: ClassVar[str] = "gvisor"
     machine_type: ClassVar[type[Machine]] = GvisorMachine
     version = RUNSC_VERSION
 
-    def __init__(self, runsc: Path, cgroups: CgroupRoot | None) -> None:
+    def __init__(self, runsc: Path, cgroups: CgroupRoot | None, flags: Sequence[str] = ()) -> None:
         self._runsc = runsc
         self._cgroups = cgroups
+        self._flags = tuple(flags)
 
     async def probe(self) -> None:
         """See ``Engine.probe``."""
@@ -124,7 +126,7 @@ class GvisorEngine(Engine, OwnDisk):
         places.make()
         places.config.write_bytes(msgspec.json.encode(spec))
         with open_directory(places.runsc, at_least=HIGH_DESCRIPTOR) as root:
-            argv = [str(self._runsc), *_flags(plan, places, root, overlay), *command]
+            argv = [str(self._runsc), *_flags(plan, places, root, overlay), *self._flags, *command]
             argv += [f"--bundle={places.bundle}", plan.machine_id]
             await launch(argv, places, (root,), Bounds(plan.limits, cgroup))
 
@@ -212,6 +214,7 @@ class GvisorEngine(Engine, OwnDisk):
                 argv = [
                     str(self._runsc),
                     *_flags(plan, places, root, _overlay(plan)),
+                    *self._flags,
                     "attach",
                     plan.machine_id,
                 ]

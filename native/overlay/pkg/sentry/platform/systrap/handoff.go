@@ -212,10 +212,14 @@ type handoff struct {
 	restUntil time.Time
 }
 
-// initHandoff asks for the kernel's version, which no filter forbids yet.
+// initHandoff asks for the kernel's version, which no filter forbids yet. If handoff is disabled, each turn is the shared one.
 //
 // Precondition: maxSysmsgThreads has been set.
-func initHandoff() {
+func initHandoff(disabled bool) {
+	if disabled {
+		log.Infof("Systrap: handoff is disabled")
+		return
+	}
 	version, err := hostos.KernelVersion()
 	handoffKernel = err == nil && version.AtLeast(6, 11)
 	if handoffKernel {
