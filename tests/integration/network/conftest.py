@@ -6,12 +6,12 @@ import inspect
 from pathlib import Path
 
 import pytest
-from tests.integration.network.testbed import Testbed, run
+from tests.integration.network.testbed import NetworkTestbed, run
 
 
 @pytest.fixture
-def testbed(tmp_path: Path) -> Testbed:
-    return Testbed(tmp_path)
+def testbed(tmp_path: Path) -> NetworkTestbed:
+    return NetworkTestbed(tmp_path)
 
 
 @pytest.hookimpl(tryfirst=True)

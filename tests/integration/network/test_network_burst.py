@@ -3,14 +3,16 @@ from __future__ import annotations
 import asyncio
 import resource
 
-from tests.integration.network.testbed import Testbed, serving
+from tests.integration.network.testbed import NetworkTestbed, serving
 
 from atoll.network.relay import CONNECTIONS_AT_ONCE
 
 _MORE = 200
 
 
-async def test_whoever_opens_hundreds_of_connections_at_once_gets_all_of_them(testbed: Testbed) -> None:
+async def test_whoever_opens_hundreds_of_connections_at_once_gets_all_of_them(
+    testbed: NetworkTestbed,
+) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     loop = asyncio.get_running_loop()

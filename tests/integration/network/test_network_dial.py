@@ -5,7 +5,7 @@ import socket
 import struct
 
 import pytest
-from tests.integration.network.testbed import Guest, Testbed, serving
+from tests.integration.network.testbed import Guest, NetworkTestbed, serving
 
 from atoll.host import in_netns
 from atoll.network import Links, decide, netlink
@@ -13,7 +13,7 @@ from atoll.network.addresses import GUEST_ADDRESS, INTERFACE_INDEX
 from atoll.network.netlink import ACK, Message, NetlinkSocket, attribute
 
 
-async def test_a_dialled_port_of_the_guest_answers(testbed: Testbed) -> None:
+async def test_a_dialled_port_of_the_guest_answers(testbed: NetworkTestbed) -> None:
     async with testbed.guest() as guest:
         with guest.listen(5000) as listener, await guest.link.dial(5000, 90) as dialled:
             accepted, peer = listener.accept()
@@ -26,20 +26,20 @@ async def test_a_dialled_port_of_the_guest_answers(testbed: Testbed) -> None:
                 assert await asyncio.get_running_loop().sock_recv(dialled, 100) == b"you"
 
 
-async def test_a_port_where_nobody_listens_refuses(testbed: Testbed) -> None:
+async def test_a_port_where_nobody_listens_refuses(testbed: NetworkTestbed) -> None:
     async with testbed.guest() as guest:
         with pytest.raises(ConnectionRefusedError):
             await guest.link.dial(5001, 90)
 
 
-async def test_a_guest_that_is_not_there_is_a_timeout(testbed: Testbed) -> None:
+async def test_a_guest_that_is_not_there_is_a_timeout(testbed: NetworkTestbed) -> None:
     async with testbed.links() as links:
         link = await links.take()
         with pytest.raises(TimeoutError):
             await link.dial(5000, 0.2)
 
 
-async def test_a_cancelled_dial_leaves_nothing_open(testbed: Testbed) -> None:
+async def test_a_cancelled_dial_leaves_nothing_open(testbed: NetworkTestbed) -> None:
     async with testbed.links() as links:
         link = await links.take()
         dialling = asyncio.create_task(link.dial(5000, 90))
@@ -49,7 +49,7 @@ async def test_a_cancelled_dial_leaves_nothing_open(testbed: Testbed) -> None:
             await dialling
 
 
-async def test_many_dials_at_once_all_arrive(testbed: Testbed) -> None:
+async def test_many_dials_at_once_all_arrive(testbed: NetworkTestbed) -> None:
     async with testbed.guest() as guest:
         with guest.listen(5000):
             dialled = await asyncio.gather(*(guest.link.dial(5000, 90) for _ in range(50)))
@@ -59,7 +59,7 @@ async def test_many_dials_at_once_all_arrive(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 20])
-async def test_dialled_connections_are_ended_and_no_others(testbed: Testbed, count: int) -> None:
+async def test_dialled_connections_are_ended_and_no_others(testbed: NetworkTestbed, count: int) -> None:
     async with serving() as port, testbed.guest() as guest:
         with guest.listen(5000), await guest.connect(testbed.public, port) as other:
             (await guest.link.dial(5000, 90)).close()
@@ -76,7 +76,7 @@ async def test_dialled_connections_are_ended_and_no_others(testbed: Testbed, cou
             assert await asyncio.to_thread(other.recv, 1) == b"x"
 
 
-async def test_a_new_supervisor_ends_what_the_one_before_has_dialled(testbed: Testbed) -> None:
+async def test_a_new_supervisor_ends_what_the_one_before_has_dialled(testbed: NetworkTestbed) -> None:
     first = Links(testbed.pins, decide=decide)
     link = await first.take()
     with Guest(link).listen(5000), await link.dial(5000, 90) as dialled:
@@ -89,7 +89,7 @@ async def test_a_new_supervisor_ends_what_the_one_before_has_dialled(testbed: Te
                 dialled.recv(1)
 
 
-async def test_traffic_counts_what_passed_the_cable(testbed: Testbed) -> None:
+async def test_traffic_counts_what_passed_the_cable(testbed: NetworkTestbed) -> None:
     async with testbed.guest() as guest:
         with guest.listen(5000) as listener, await guest.link.dial(5000, 90) as dialled:
             accepted, _ = listener.accept()
@@ -103,7 +103,7 @@ async def test_traffic_counts_what_passed_the_cable(testbed: Testbed) -> None:
         assert sent_after - sent < 30_000
 
 
-async def test_a_prepared_link_has_its_address_again(testbed: Testbed) -> None:
+async def test_a_prepared_link_has_its_address_again(testbed: NetworkTestbed) -> None:
     def take_address_away() -> None:
         body = struct.pack("=BBBBI", socket.AF_INET, 30, 0, 0, INTERFACE_INDEX)
         with NetlinkSocket(netlink.ROUTE) as kernel:

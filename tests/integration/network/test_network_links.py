@@ -5,7 +5,7 @@ import socket
 import struct
 from pathlib import Path
 
-from tests.integration.network.testbed import PATIENCE_S, Guest, Testbed, reset_comes, serving
+from tests.integration.network.testbed import PATIENCE_S, Guest, NetworkTestbed, reset_comes, serving
 
 from atoll.host import in_netns
 from atoll.network import Flow, Links, decide, edge
@@ -15,11 +15,11 @@ from atoll.network.flows import challenge
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-def pinned(testbed: Testbed) -> set[str]:
+def pinned(testbed: NetworkTestbed) -> set[str]:
     return {path.name for path in testbed.pins.iterdir()}
 
 
-async def test_two_prestarted_machines_are_kept_and_go_in_the_end(testbed: Testbed) -> None:
+async def test_two_prestarted_machines_are_kept_and_go_in_the_end(testbed: NetworkTestbed) -> None:
     links = Links(testbed.pins, decide=decide)
     await links.start()
     link = await links.take()
@@ -33,7 +33,7 @@ async def test_two_prestarted_machines_are_kept_and_go_in_the_end(testbed: Testb
     assert pinned(testbed) == set()
 
 
-async def test_a_closed_link_leaves_no_pin(testbed: Testbed) -> None:
+async def test_a_closed_link_leaves_no_pin(testbed: NetworkTestbed) -> None:
     async with testbed.links() as links:
         link = await links.take()
         assert {f"{link.link_id}.inner", f"{link.link_id}.edge"} <= pinned(testbed)
@@ -42,7 +42,7 @@ async def test_a_closed_link_leaves_no_pin(testbed: Testbed) -> None:
         assert not {f"{link.link_id}.inner", f"{link.link_id}.edge"} & pinned(testbed)
 
 
-async def test_a_new_supervisor_adopts_a_link_that_works_on(testbed: Testbed) -> None:
+async def test_a_new_supervisor_adopts_a_link_that_works_on(testbed: NetworkTestbed) -> None:
     first = Links(testbed.pins, decide=decide)
     async with serving() as port:
         link = await first.take()
@@ -62,7 +62,7 @@ async def test_a_new_supervisor_adopts_a_link_that_works_on(testbed: Testbed) ->
                     assert await asyncio.to_thread(new.recv, 1) == b"x"
 
 
-async def test_a_link_that_is_gone_is_not_adopted(testbed: Testbed) -> None:
+async def test_a_link_that_is_gone_is_not_adopted(testbed: NetworkTestbed) -> None:
     async with testbed.links() as links:
         assert await links.adopt("abc") is None
         (testbed.pins / "abc.inner").touch()
@@ -70,7 +70,7 @@ async def test_a_link_that_is_gone_is_not_adopted(testbed: Testbed) -> None:
         assert await links.adopt("abc") is None
 
 
-async def test_a_sweep_removes_what_nobody_keeps(testbed: Testbed) -> None:
+async def test_a_sweep_removes_what_nobody_keeps(testbed: NetworkTestbed) -> None:
     first = Links(testbed.pins, decide=decide)
     kept, lost = [(await first.take()).link_id for _ in range(2)]
     await first.aclose()
@@ -83,7 +83,7 @@ async def test_a_sweep_removes_what_nobody_keeps(testbed: Testbed) -> None:
         assert f"{lost}.inner" not in pinned(testbed)
 
 
-async def test_reset_connections_resets_what_the_guest_has_open(testbed: Testbed) -> None:
+async def test_reset_connections_resets_what_the_guest_has_open(testbed: NetworkTestbed) -> None:
     async with serving() as port, testbed.guest() as guest:
         with await guest.connect(testbed.public, port) as connected:
             connected.sendall(b"x")
@@ -92,7 +92,7 @@ async def test_reset_connections_resets_what_the_guest_has_open(testbed: Testbed
             assert await reset_comes(connected)
 
 
-async def test_a_restored_guest_that_sends_on_a_lost_connection_gets_a_reset(testbed: Testbed) -> None:
+async def test_a_restored_guest_that_sends_on_a_lost_connection_gets_a_reset(testbed: NetworkTestbed) -> None:
     async with serving() as port, testbed.guest() as guest:
         with await guest.connect(testbed.public, port) as connected:
             await forget_unheard(guest)
@@ -100,7 +100,9 @@ async def test_a_restored_guest_that_sends_on_a_lost_connection_gets_a_reset(tes
             assert await reset_comes(connected)
 
 
-async def test_a_restored_guest_that_only_waits_on_a_lost_connection_gets_a_reset(testbed: Testbed) -> None:
+async def test_a_restored_guest_that_only_waits_on_a_lost_connection_gets_a_reset(
+    testbed: NetworkTestbed,
+) -> None:
     async with serving() as port, testbed.guest() as guest:
         with await guest.connect(testbed.public, port) as connected:
             connected.sendall(b"x")
@@ -112,7 +114,7 @@ async def test_a_restored_guest_that_only_waits_on_a_lost_connection_gets_a_rese
             assert await reset_comes(connected)
 
 
-async def test_a_restored_guest_loses_dialled_connections_too(testbed: Testbed) -> None:
+async def test_a_restored_guest_loses_dialled_connections_too(testbed: NetworkTestbed) -> None:
     async with testbed.guest() as guest:
         with guest.listen(5000) as listener:
             dialled = await guest.link.dial(5000, PATIENCE_S)
@@ -129,7 +131,7 @@ async def test_a_restored_guest_loses_dialled_connections_too(testbed: Testbed) 
                 assert await reset_comes(accepted)
 
 
-async def test_challenges_leave_living_connections_alone(testbed: Testbed) -> None:
+async def test_challenges_leave_living_connections_alone(testbed: NetworkTestbed) -> None:
     async with serving() as port, testbed.guest() as guest:
         with await guest.connect(testbed.public, port) as connected, guest.listen(5000) as listener:
             with await guest.link.dial(5000, PATIENCE_S) as dialled:
@@ -152,7 +154,7 @@ async def forget_unheard(guest: Guest) -> None:
 
 
 async def test_an_uplink_has_what_the_guest_is_sent_and_the_host_has_no_address_there(
-    testbed: Testbed,
+    testbed: NetworkTestbed,
 ) -> None:
     async with testbed.links() as links:
         link = await links.take()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import cast
 
 import pytest
-from tests.integration.network.testbed import Guest, Testbed
+from tests.integration.network.testbed import Guest, NetworkTestbed
 
 QUESTION = b"\x07example\x03org\x00\x00\x01\x00\x01"
 ANSWER = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc6\x33\x64\x07"
@@ -67,25 +67,25 @@ def code(answer: bytes) -> int:
     return answer[3] & 15
 
 
-async def test_an_answer_passes_as_it_is_but_for_its_id(testbed: Testbed) -> None:
+async def test_an_answer_passes_as_it_is_but_for_its_id(testbed: NetworkTestbed) -> None:
     async with nameserver() as (server, address), testbed.guest(lambda: [address]) as guest:
         assert await ask(guest, query(7)) == reply(query(7))
         assert server.asked[0][2:] == query(7)[2:]
 
 
-async def test_a_question_to_any_nameserver_is_answered_by_the_hosts(testbed: Testbed) -> None:
+async def test_a_question_to_any_nameserver_is_answered_by_the_hosts(testbed: NetworkTestbed) -> None:
     async with nameserver() as (_, address), testbed.guest(lambda: [address]) as guest:
         assert await ask(guest, query(8), "203.0.113.53") == reply(query(8))
 
 
-async def test_the_host_asks_with_ids_that_the_guest_cannot_choose(testbed: Testbed) -> None:
+async def test_the_host_asks_with_ids_that_the_guest_cannot_choose(testbed: NetworkTestbed) -> None:
     async with nameserver() as (server, address), testbed.guest(lambda: [address]) as guest:
         for _ in range(8):
             await ask(guest, query(9))
         assert {asked[:2] for asked in server.asked} != {query(9)[:2]}
 
 
-async def test_an_answer_to_another_question_is_ignored(testbed: Testbed) -> None:
+async def test_an_answer_to_another_question_is_ignored(testbed: NetworkTestbed) -> None:
     def lie_first(asked: bytes) -> list[bytes]:
         other_id = bytes([asked[0] ^ 1]) + asked[1:]
         other_question = asked[:12] + QUESTION.replace(b"org", b"net")
@@ -95,7 +95,7 @@ async def test_an_answer_to_another_question_is_ignored(testbed: Testbed) -> Non
         assert await ask(guest, query(10)) == reply(query(10))
 
 
-async def test_the_next_nameserver_is_asked_when_one_cannot_tell(testbed: Testbed) -> None:
+async def test_the_next_nameserver_is_asked_when_one_cannot_tell(testbed: NetworkTestbed) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
         closed.bind(("127.0.0.1", 0))
         nobody = closed.getsockname()
@@ -107,27 +107,27 @@ async def test_the_next_nameserver_is_asked_when_one_cannot_tell(testbed: Testbe
         assert await ask(guest, query(11)) == reply(query(11))
 
 
-async def test_without_any_nameserver_the_answer_says_so(testbed: Testbed) -> None:
+async def test_without_any_nameserver_the_answer_says_so(testbed: NetworkTestbed) -> None:
     async with testbed.guest() as guest:
         answer = await ask(guest, query(12))
         assert answer[:2] == query(12)[:2]
         assert code(answer) == SERVER_FAILED
 
 
-async def test_without_a_network_names_are_refused(testbed: Testbed) -> None:
+async def test_without_a_network_names_are_refused(testbed: NetworkTestbed) -> None:
     async with nameserver() as (server, address), testbed.guest(lambda: [address]) as guest:
         guest.link.set_policy("none")
         assert code(await ask(guest, query(13))) == REFUSED
         assert server.asked == []
 
 
-async def test_rubbish_is_answered_by_the_forwarder_itself(testbed: Testbed) -> None:
+async def test_rubbish_is_answered_by_the_forwarder_itself(testbed: NetworkTestbed) -> None:
     async with nameserver() as (server, address), testbed.guest(lambda: [address]) as guest:
         assert code(await ask(guest, query(14, b"\xff\xff"))) == MALFORMED
         assert server.asked == []
 
 
-async def test_questions_by_tcp_are_answered_one_after_the_other(testbed: Testbed) -> None:
+async def test_questions_by_tcp_are_answered_one_after_the_other(testbed: NetworkTestbed) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         (length,) = struct.unpack(">H", await reader.readexactly(2))
         answer = reply(await reader.readexactly(length))
@@ -148,7 +148,7 @@ async def test_questions_by_tcp_are_answered_one_after_the_other(testbed: Testbe
 
 
 async def test_a_nameserver_that_the_guest_chooses_hears_nothing_whatever_it_is_sent(
-    testbed: Testbed,
+    testbed: NetworkTestbed,
 ) -> None:
     """Port 53 of every address is the sandbox's own resolver, by UDP and by TCP; other datagrams vanish."""
     with (

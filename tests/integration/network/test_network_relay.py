@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.integration.network.testbed import MIB, Guest, Testbed, reset_comes, serving
+from tests.integration.network.testbed import MIB, Guest, NetworkTestbed, reset_comes, serving
 
 from atoll.network.relay import ASK_FROM
 
@@ -16,14 +16,14 @@ def receive_all(connected: socket.socket) -> bytes:
     return b"".join(iter(lambda: connected.recv(MIB), b""))
 
 
-async def test_a_guest_talks_to_a_public_server(testbed: Testbed) -> None:
+async def test_a_guest_talks_to_a_public_server(testbed: NetworkTestbed) -> None:
     async with serving() as port, testbed.guest() as guest:
         with await guest.connect(testbed.public, port) as connected:
             connected.sendall(b"hello")
             assert await asyncio.to_thread(connected.recv, 100) == b"hello"
 
 
-async def test_a_guest_that_has_finished_sending_still_receives(testbed: Testbed) -> None:
+async def test_a_guest_that_has_finished_sending_still_receives(testbed: NetworkTestbed) -> None:
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         received = await reader.read()
         writer.write(b"%d" % len(received))
@@ -36,7 +36,7 @@ async def test_a_guest_that_has_finished_sending_still_receives(testbed: Testbed
             assert await asyncio.to_thread(receive_all, connected) == b"1000"
 
 
-async def test_a_server_that_has_finished_sending_still_receives(testbed: Testbed) -> None:
+async def test_a_server_that_has_finished_sending_still_receives(testbed: NetworkTestbed) -> None:
     received = asyncio.get_running_loop().create_future()
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -52,7 +52,7 @@ async def test_a_server_that_has_finished_sending_still_receives(testbed: Testbe
             assert await received == b"thanks"
 
 
-async def test_64_mib_come_back_as_they_went(testbed: Testbed) -> None:
+async def test_64_mib_come_back_as_they_went(testbed: NetworkTestbed) -> None:
     block = hashlib.sha512(b"atoll").digest() * (MIB // 64)
 
     def send(connected: socket.socket) -> None:
@@ -77,7 +77,7 @@ async def test_64_mib_come_back_as_they_went(testbed: Testbed) -> None:
     assert received == expected.hexdigest()
 
 
-async def test_a_server_in_a_refused_range_is_never_reached(testbed: Testbed) -> None:
+async def test_a_server_in_a_refused_range_is_never_reached(testbed: NetworkTestbed) -> None:
     reached = []
 
     async def note(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,20 +89,20 @@ async def test_a_server_in_a_refused_range_is_never_reached(testbed: Testbed) ->
     assert reached == []
 
 
-async def test_the_gateway_offers_nothing_but_names(testbed: Testbed) -> None:
+async def test_the_gateway_offers_nothing_but_names(testbed: NetworkTestbed) -> None:
     async with serving() as port, testbed.guest() as guest:
         for number in (port, 22, 15001):
             assert await guest.is_reset("10.254.0.1", number), number
 
 
-async def test_a_closed_port_is_a_reset(testbed: Testbed) -> None:
+async def test_a_closed_port_is_a_reset(testbed: NetworkTestbed) -> None:
     with socket.create_server(("0.0.0.0", 0)) as closed:
         port = closed.getsockname()[1]
     async with testbed.guest() as guest:
         assert await guest.is_reset(testbed.public, port)
 
 
-async def test_a_reset_of_the_server_reaches_the_guest(testbed: Testbed) -> None:
+async def test_a_reset_of_the_server_reaches_the_guest(testbed: NetworkTestbed) -> None:
     async def slam(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(1)
         end = writer.get_extra_info("socket")
@@ -115,7 +115,7 @@ async def test_a_reset_of_the_server_reaches_the_guest(testbed: Testbed) -> None
             assert await reset_comes(connected)
 
 
-async def test_without_a_network_old_and_new_connections_are_reset(testbed: Testbed) -> None:
+async def test_without_a_network_old_and_new_connections_are_reset(testbed: NetworkTestbed) -> None:
     async with serving() as port, testbed.guest() as guest:
         with await guest.connect(testbed.public, port) as connected:
             connected.sendall(b"x")
@@ -129,7 +129,7 @@ async def test_without_a_network_old_and_new_connections_are_reset(testbed: Test
             assert await asyncio.to_thread(connected.recv, 1) == b"y"
 
 
-async def test_datagrams_and_pings_go_nowhere(testbed: Testbed) -> None:
+async def test_datagrams_and_pings_go_nowhere(testbed: NetworkTestbed) -> None:
     async with serving() as port, testbed.guest() as guest:
         with (
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as listening,
@@ -150,7 +150,7 @@ async def test_datagrams_and_pings_go_nowhere(testbed: Testbed) -> None:
                 assert nothing_comes(silent)
 
 
-async def test_two_guests_with_one_address_do_not_meet(testbed: Testbed) -> None:
+async def test_two_guests_with_one_address_do_not_meet(testbed: NetworkTestbed) -> None:
     async with serving() as port, testbed.links() as links:
         guests = [Guest(await links.take()) for _ in range(2)]
         connections = [await guest.connect(testbed.public, port) for guest in guests]
@@ -162,7 +162,7 @@ async def test_two_guests_with_one_address_do_not_meet(testbed: Testbed) -> None
                 assert await asyncio.to_thread(receive_all, connected) == b"%d" % number * 5000
 
 
-async def test_held_bytes_wait_and_then_arrive(testbed: Testbed) -> None:
+async def test_held_bytes_wait_and_then_arrive(testbed: NetworkTestbed) -> None:
     async with serving() as port, testbed.guest() as guest:
         with await guest.connect(testbed.public, port) as connected:
             connected.sendall(b"before")
@@ -177,7 +177,7 @@ async def test_held_bytes_wait_and_then_arrive(testbed: Testbed) -> None:
             assert await asyncio.to_thread(connected.recv, 100) == b"after"
 
 
-async def test_connections_that_only_the_server_keeps_make_room(testbed: Testbed) -> None:
+async def test_connections_that_only_the_server_keeps_make_room(testbed: NetworkTestbed) -> None:
     async def keep(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
@@ -195,7 +195,9 @@ async def test_connections_that_only_the_server_keeps_make_room(testbed: Testbed
                 assert nothing_comes(half_closed)
 
 
-async def test_what_cannot_be_reached_is_told_to_a_guest_that_slept_meanwhile(testbed: Testbed) -> None:
+async def test_what_cannot_be_reached_is_told_to_a_guest_that_slept_meanwhile(
+    testbed: NetworkTestbed,
+) -> None:
     async with testbed.guest() as guest:
         with full_listener() as full, await guest.connect(testbed.public, full.getsockname()[1]) as connected:
             await connections_are(guest, 1)
@@ -209,7 +211,9 @@ async def test_what_cannot_be_reached_is_told_to_a_guest_that_slept_meanwhile(te
             assert await reset_comes(connected)
 
 
-async def test_a_guest_that_loses_its_network_while_it_sleeps_is_told_when_it_wakes(testbed: Testbed) -> None:
+async def test_a_guest_that_loses_its_network_while_it_sleeps_is_told_when_it_wakes(
+    testbed: NetworkTestbed,
+) -> None:
     async with serving() as port, testbed.guest() as guest:
         with await guest.connect(testbed.public, port) as connected:
             connected.sendall(b"x")
@@ -224,7 +228,7 @@ async def test_a_guest_that_loses_its_network_while_it_sleeps_is_told_when_it_wa
             assert await reset_comes(connected)
 
 
-async def test_a_link_that_ends_keeps_nothing_for_a_sleeping_guest(testbed: Testbed) -> None:
+async def test_a_link_that_ends_keeps_nothing_for_a_sleeping_guest(testbed: NetworkTestbed) -> None:
     async with testbed.guest() as guest:
         with full_listener() as full, await guest.connect(testbed.public, full.getsockname()[1]) as connected:
             await connections_are(guest, 1)
@@ -234,7 +238,7 @@ async def test_a_link_that_ends_keeps_nothing_for_a_sleeping_guest(testbed: Test
             assert await reset_comes(connected)
 
 
-async def test_a_connection_outlives_a_silent_guest(testbed: Testbed) -> None:
+async def test_a_connection_outlives_a_silent_guest(testbed: NetworkTestbed) -> None:
     asked = asyncio.Event()
 
     async def answer_later(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

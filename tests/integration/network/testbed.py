@@ -85,7 +85,7 @@ class Guest:
         in_netns(self.link.netns, work)
 
 
-class Testbed:
+class NetworkTestbed:
     """What a test has: a directory for pins, and links of it."""
 
     def __init__(self, pins: Path) -> None:
