@@ -1,0 +1,88 @@
+"""The blocks of code in the documentation run as they stand there, page by page."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests import homes
+from tests.snippets import Snippet, snippets
+
+# What a reader has when he comes to a page. README's own example has a test in test_examples.py.
+_BEFORE = {
+    "files-and-processes": """
+import sys
+from atoll import Sandbox
+sandbox = Sandbox.create()
+sandbox.files.write("data.txt", "x\\ny\\n")
+sandbox.files.write("Makefile", "all:\\n\\techo made\\n")
+path, source, target = "/workspace/new", "/workspace/a", "/workspace/c"
+sandbox.start(["python3", "-m", "http.server", "8000"])
+sandbox.run("until curl -s localhost:8000 >/dev/null; do sleep 0.1; done").check()
+""",
+    "lifecycle": "from atoll import Sandbox\n",
+    "restores": "from atoll import Sandbox\nsandbox = Sandbox.create()\n",
+    "states-and-snapshots": "from atoll import Sandbox\nsandbox = Sandbox.create(name='work')\n",
+    "volumes": "from atoll import Volumes\n",
+}
+_SHELL_BEFORE = {
+    "files-and-processes": "atoll create --name work && atoll exec work -- mkdir /workspace/results",
+    "states-and-snapshots": "atoll create --name work && atoll snapshot create work --name ready",
+    "teams": "atoll team create reef --timeout 24h",
+}
+
+
+def _by_page(language: str) -> dict[str, list[Snippet]]:
+    pages: dict[str, list[Snippet]] = {}
+    for one in snippets(language):
+        if one.why is None and one.page != "README":
+            pages.setdefault(one.page, []).append(one)
+    return pages
+
+
+PYTHON, SHELL = _by_page("python"), _by_page("sh")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A working directory with the files that the pages name."""
+    (tmp_path / "local" / "directory").mkdir(parents=True)
+    (tmp_path / "local" / "directory" / "file").write_text("content")
+    (tmp_path / "table.csv").write_text("1,2\n")
+    (tmp_path / "data.csv").write_text("1,2\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PYTHON)
+def test_the_python_of_a_page_runs(page: str, place: Path) -> None:
+    blocks = [_BEFORE.get(page, ""), *(one.code for one in PYTHON[page])]
+    if page == "volumes":  # its second block is about another volume
+        blocks.insert(2, "Volumes.create('data')\nVolumes.files('data').write('out/model.bin', b'1')\n")
+    # Blocks may await, as in a notebook.
+    code = (
+        "import ast, asyncio, inspect\n"
+        f"for block in {blocks!r}:\n"
+        "    done = eval(compile(block, 'block', 'exec', ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), globals())\n"
+        "    if inspect.iscoroutine(done):\n"
+        "        asyncio.run(done)\n"
+    )
+    with homes.make_home():
+        _run([sys.executable, "-c", code], place)
+
+
+@pytest.mark.parametrize("page", SHELL)
+def test_the_shell_of_a_page_runs(page: str, place: Path) -> None:
+    lines = [_SHELL_BEFORE.get(page, ""), *(one.code for one in SHELL[page])]
+    with homes.make_home():
+        _run(["sh", "-e", "-c", "\n".join(lines)], place)
+
+
+def _run(command: list[str], place: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, cwd=place, capture_output=True, text=True, timeout=240, env={**os.environ, "PATH": path}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,82 @@
+"""What the documentation shows exists: names of the SDK, commands and their options."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from tests.snippets import Snippet, snippets
+
+import atoll
+from atoll.cli.atoll import atoll as cli
+
+PYTHON = [one for one in snippets("python") if one.page != "e2b"]
+SHELL = snippets("sh")
+# what the variables of the examples are
+_KINDS = {"sandbox": "Sandbox", "other": "Sandbox", "one": "Sandbox", "copy": "Sandbox", "job": "Sandbox"}
+
+
+def _name(snippet: Snippet) -> str:
+    return f"{snippet.page}-{snippet.code.strip().splitlines()[0][:40]}"
+
+
+@pytest.mark.parametrize("snippet", PYTHON, ids=_name)
+def test_python_compiles_and_uses_names_that_exist(snippet: Snippet) -> None:
+    compile(snippet.code, snippet.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    for node in ast.walk(ast.parse(snippet.code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "atoll":
+            module = __import__(node.module or "", fromlist=["x"])
+            assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            kind = _KINDS.get(node.value.id, node.value.id)
+            if kind in atoll.__all__:
+                assert node.attr in _attributes(getattr(atoll, kind)), f"{node.value.id}.{node.attr}"
+
+
+@functools.cache
+def _attributes(kind: type) -> set[str]:
+    """The names that an object of this class has, those that its constructor sets included."""
+    sources = [inspect.getsource(base) for base in kind.__mro__ if base.__module__.startswith("atoll.")]
+    return {*dir(kind), *re.findall(r"self\.(\w+)\b.* = ", "".join(sources))}
+
+
+@functools.cache
+def _server_help() -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "atoll.server", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def _commands(code: str) -> Iterator[list[str]]:
+    """The calls of ``atoll`` in shell code, each as its arguments."""
+    for line in code.replace("\\\n", " ").splitlines():
+        for part in re.split(r"&&|\|\||[|;&]", re.sub(r"'[^']*'", "TEXT", line)):
+            words = shlex.split(part, comments=True)
+            if words and words[0] == "atoll":
+                yield words[1:]
+
+
+@pytest.mark.parametrize("snippet", SHELL, ids=_name)
+def test_shell_uses_commands_and_options_that_exist(snippet: Snippet) -> None:
+    for words in _commands(snippet.code):
+        command: click.Command = cli
+        context = click.Context(cli)
+        rest = list(words)
+        while isinstance(command, click.Group) and rest:
+            found = command.get_command(context, rest[0])
+            assert found is not None, f"atoll {' '.join(words)}"
+            command, rest = found, rest[1:]
+        own = rest[: rest.index("--")] if "--" in rest else rest
+        known = {option for parameter in command.params for option in parameter.opts}
+        if words[0] == "serve":
+            known = set(re.findall(r"--[\w-]+", _server_help()))
+        unknown = [word for word in own if word.startswith("--") and word.partition("=")[0] not in known]
+        assert unknown == [], f"atoll {' '.join(words)}"
