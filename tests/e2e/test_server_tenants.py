@@ -103,7 +103,7 @@ def test_of_thirty_creates_at_once_as_many_pass_as_the_team_may_have(server: Ser
         assert all(answer.headers["should-retry"] == "false" for answer in refused)
         assert {info.sandbox_id for info in Sandbox.list(team="crowd")} == set(made)
         assert Teams.use("crowd").running == 5
-        with pytest.raises(QuotaError, match="6 running sandboxes and may have 5"):
+        with pytest.raises(QuotaError, match="6 running sandboxes, but may have only 5"):
             Sandbox.create(team="crowd")
         with pytest.raises(e2b.RateLimitException):
             e2b.Sandbox.create(api_key=key, api_url=server.url)

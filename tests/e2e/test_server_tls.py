@@ -86,7 +86,7 @@ finally:
 def test_a_domain_without_an_address_is_told_and_the_way_that_is_told_works_for_the_sdk(
     tls_server: Server,
 ) -> None:
-    told = told_by(tls_server, "leave E2B_DOMAIN out")
+    told = told_by(tls_server, "leave E2B_DOMAIN unset")
     assert f"api.{DOMAIN} and *.{DOMAIN} have no address on this machine" in told
     assert f"On this machine https://localhost:{tls_server.port} reaches this server too." in told
     variables = dict(re.findall(r"(E2B_[A-Z_]+_URL)=(\S+)", told))
