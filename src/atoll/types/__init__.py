@@ -1,5 +1,18 @@
 """Frozen values that cross room borders: requests and observations. There is no input or output here."""
 
+from atoll.types.egress import (
+    HOST_NAME,
+    Action,
+    EgressPolicy,
+    Inject,
+    Mcp,
+    Policy,
+    Preset,
+    RateLimit,
+    Rule,
+    UpstreamProxy,
+    check_network,
+)
 from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
 from atoll.types.given import (
     GuestPath,
@@ -23,7 +36,6 @@ from atoll.types.sandboxes import (
     ATOLLS_ATTRIBUTES,
     BUILD_ATTRIBUTE,
     OWN_ATTRIBUTES,
-    EgressPolicy,
     OnCrash,
     Recovery,
     SandboxInfo,
@@ -59,6 +71,8 @@ __all__ = [
     "ATOLLS_ATTRIBUTES",
     "BUILD_ATTRIBUTE",
     "DEFAULT_TAG",
+    "HOST_NAME",
+    "Action",
     "OWN_ATTRIBUTES",
     "BuildInfo",
     "BuildLine",
@@ -71,6 +85,13 @@ __all__ = [
     "FileKind",
     "GuestPath",
     "ImageAccess",
+    "Inject",
+    "Mcp",
+    "Policy",
+    "Preset",
+    "RateLimit",
+    "Rule",
+    "UpstreamProxy",
     "ImageInfo",
     "KeyInfo",
     "Lifecycle",
@@ -115,6 +136,7 @@ __all__ = [
     "as_json",
     "check_choice",
     "check_kind",
+    "check_network",
     "check_number",
     "check_text",
     "check_texts",
