@@ -8,7 +8,6 @@ from atoll.network.addresses import (
     GUEST_INTERFACE,
     PREFIX_BITS,
 )
-from atoll.network.decide import REFUSED, Refusal, decide
 from atoll.network.flows import Flow
 from atoll.network.link import Link
 from atoll.network.links import SHORTAGES, Links
@@ -22,13 +21,10 @@ __all__ = [
     "GUEST_HARDWARE",
     "GUEST_INTERFACE",
     "PREFIX_BITS",
-    "REFUSED",
     "SHORTAGES",
     "Flow",
     "Link",
     "Links",
     "OpenUplink",
-    "Refusal",
     "can_shape",
-    "decide",
 ]

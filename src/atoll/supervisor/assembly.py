@@ -25,6 +25,7 @@ from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
 from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
+from atoll.supervisor.machines.egress_control import EgressControl
 from atoll.supervisor.machines.enforcement import Means
 from atoll.supervisor.machines.limits import default_limits
 from atoll.supervisor.machines.prestarted import PrestartedMachines
@@ -34,8 +35,10 @@ from atoll.supervisor.monitors.history import History
 from atoll.supervisor.monitors.limits import LimitMonitor
 from atoll.supervisor.monitors.traffic import Traffic
 from atoll.supervisor.settings import MIB, Settings
+from atoll.supervisor.state.alarms import Alarms
 from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.state.database import Database
+from atoll.supervisor.state.decisions import DecisionLog
 from atoll.supervisor.state.journal import Journal
 from atoll.supervisor.state.leases import Leases, LeaseTable
 from atoll.supervisor.state.operation_log import Operations
@@ -114,6 +117,8 @@ class State:
         self.leases = Leases(clock)
         self.due = LeaseTable()
         self.registry = Registry(self.database, self.leases, self.due, self.journal)
+        self.decisions = DecisionLog(self.paths.decisions, self.journal)
+        self.alarms = Alarms()
         self.operations = Operations(self.database, self.journal, clock.unix_s)
 
 
@@ -147,6 +152,7 @@ class Machines:
             layers=not rooms.engine_disks,
             disk_budget=can(rooms.engine_type, DiskBudget),
         )
+        self.egress = EgressControl(state.decisions, state.alarms)
         self.agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.prestarted = PrestartedMachines(
             state.paths,
@@ -229,7 +235,7 @@ class Steps:
         self.crashes = Crashes(registry, running_machines, tasks)
         self.attachment = Attachment(registry, [self.crashes, self.limit_monitor, self.history])
         self.plans = RunPlans(storage.images, paths, quotas)
-        self.sandbox_links = SandboxLinks(rooms.links)
+        self.sandbox_links = SandboxLinks(rooms.links, machines.egress)
         self.guest_memory = GuestMemory(agents, machines.default_limits)
         self.crash_checkpoints = CrashCheckpoints(paths, storage.trash)
         self.suspend_checkpoints = SuspendCheckpoints(paths, storage.trash, rooms.layers, storage.checksums)
@@ -245,6 +251,7 @@ class Steps:
             images=storage.images,
             layers=rooms.layers,
             links=rooms.links,
+            egress=machines.egress,
             plans=self.plans,
             running_machines=running_machines,
         )

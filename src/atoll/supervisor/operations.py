@@ -229,6 +229,7 @@ def make_creation(
         paths=state.paths,
         quotas=tenants.quotas,
         links=rooms.links,
+        egress=machines.egress,
         boots=steps.boots,
         running_machines=machines.running,
         agents=machines.agents,
@@ -239,6 +240,7 @@ def make_creation(
         registry=state.registry,
         quotas=tenants.quotas,
         means=machines.means,
+        egress=machines.egress,
         volumes=storage.volumes,
         templates=storage.templates,
         of_image=ImageCreation(

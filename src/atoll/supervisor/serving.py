@@ -21,7 +21,8 @@ from atoll.host import (
     replace_holder,
 )
 from atoll.images import Images, PullSettings, Stacking, ready_base
-from atoll.network import GATEWAY_ADDRESS, REFUSED, Links, can_shape
+from atoll.network import GATEWAY_ADDRESS, Links, can_shape
+from atoll.policy import CLOSED
 from atoll.snapshots import Layers
 from atoll.supervisor.api import ApiServer
 from atoll.supervisor.assembly import Rooms
@@ -127,7 +128,7 @@ def _pull_settings(settings: Settings) -> PullSettings:
     return PullSettings(
         mirrors=settings.mirrors(),
         insecure=settings.insecure(),
-        private=tuple(REFUSED),
+        private=tuple(CLOSED),
         most_bytes=int(settings.image_gib * (1 << 30)),
     )
 

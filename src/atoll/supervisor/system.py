@@ -89,6 +89,7 @@ class System:
             registry=self.registry,
             quotas=self.quotas,
             means=machines.means,
+            egress=machines.egress,
             guest_memory=steps.guest_memory,
         )
         self.team_deletion = TeamDeletion(
@@ -147,6 +148,7 @@ class System:
                 paths=self.paths,
                 leases=state.leases,
                 links=rooms.links,
+                egress=machines.egress,
                 plans=self._steps.plans,
                 running_machines=machines.running,
                 agents=machines.agents,

@@ -3,6 +3,7 @@
 from atoll.types.egress import (
     HOST_NAME,
     Action,
+    EgressDecision,
     EgressPolicy,
     Inject,
     Mcp,
@@ -10,6 +11,7 @@ from atoll.types.egress import (
     Preset,
     RateLimit,
     Rule,
+    Scheme,
     UpstreamProxy,
     check_network,
 )
@@ -98,6 +100,7 @@ __all__ = [
     "Limits",
     "MemoryKill",
     "NO_LIMIT",
+    "EgressDecision",
     "EgressPolicy",
     "NewKey",
     "OnCrash",
@@ -115,6 +118,7 @@ __all__ = [
     "SandboxSpec",
     "SandboxState",
     "SandboxStats",
+    "Scheme",
     "Service",
     "SnapshotInfo",
     "StatsSample",

@@ -197,3 +197,36 @@ def check_network(network: object) -> None:
         f"network is {repr(network)[:60]}",
         hint=f"give {known}, or a Policy such as Policy.allow('example.com')",
     )
+
+
+Scheme = Literal["tcp", "http", "https", "dns"]
+
+
+class EgressDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A decision about a connection, a request or a name.
+
+    Args:
+        at: When it was made first, in Unix seconds.
+        action: What the policy says.
+        rule: The index of the deciding rule; None if no rule matched.
+        host: The name, or the address where none was given.
+        port: The port; 0 for the name alone.
+        scheme: What was spoken, as far as it is known.
+        method: The method of the request, or the type of the DNS question.
+        path: The normalised path of the request.
+        reason: Why it was denied.
+        observed: The policy only observes: it was let through all the same.
+        count: How many equal ones it stands for.
+    """
+
+    at: float
+    action: Action
+    rule: int | None
+    host: str
+    port: int
+    scheme: Scheme
+    method: str = ""
+    path: str = ""
+    reason: str = ""
+    observed: bool = False
+    count: int = 1

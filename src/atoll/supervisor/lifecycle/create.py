@@ -16,6 +16,7 @@ from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.create_of_image import ImageCreation
     from atoll.supervisor.lifecycle.create_of_snapshot import SnapshotCreation
+    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.enforcement import Means
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
@@ -31,6 +32,7 @@ class Creation:
         registry: The sandboxes and snapshots.
         quotas: What teams may have.
         means: What this host can enforce limits with.
+        egress: Knows which policies can be enforced.
         volumes: The volumes.
         templates: Resolves templates to images or snapshots.
         of_image: Makes sandboxes of images.
@@ -43,6 +45,7 @@ class Creation:
         registry: Registry,
         quotas: TeamQuotas,
         means: Means,
+        egress: EgressControl,
         volumes: Volumes,
         templates: TemplateRegistry,
         of_image: ImageCreation,
@@ -51,6 +54,7 @@ class Creation:
         self._registry = registry
         self._quotas = quotas
         self._means = means
+        self._egress = egress
         self._volumes = volumes
         self._templates = templates
         self._of_image = of_image
@@ -81,6 +85,8 @@ class Creation:
         caller.check()
         spec = self._resolved(spec)
         check_spec(spec)
+        if spec.network is not None:
+            self._egress.check(spec.network)
         if not spec.best_effort:
             refuse_unheld(spec.limits, self._means)
         volumes = self._volumes_of(spec)

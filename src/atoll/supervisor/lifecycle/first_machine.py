@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.warm_machine import Warm
     from atoll.supervisor.lifecycle.warm_pool import WarmPool
     from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
@@ -39,6 +40,7 @@ class FirstMachines:
         paths: Where sandboxes have their directories.
         quotas: What teams may have.
         links: All links.
+        egress: Sets their policies.
         boots: Boots machines.
         running_machines: Ends machines.
         agents: Calls the guests' agents.
@@ -53,6 +55,7 @@ class FirstMachines:
         paths: Paths,
         quotas: TeamQuotas,
         links: Links,
+        egress: EgressControl,
         boots: Boots,
         running_machines: RunningMachines,
         agents: Agents,
@@ -63,6 +66,7 @@ class FirstMachines:
         self._paths = paths
         self._quotas = quotas
         self._links = links
+        self._egress = egress
         self._boots = boots
         self._running_machines = running_machines
         self._agents = agents
@@ -106,7 +110,7 @@ class FirstMachines:
         self._quotas.known_as(blank.sandbox_id, row.sandbox_id)
         try:
             with self._registry.pins.during(row.sandbox_id, facts.digest):
-                running.link.set_policy(row.network)
+                self._egress.govern(running.link, row)
                 if wanted := taken_init(row, facts.env):
                     await running.alive(self._agents.init(running.link, wanted), row.sandbox_id)
                 await self._boots.start_program(row, running)
@@ -130,7 +134,7 @@ class FirstMachines:
                 directory.mkdir(mode=0o700)
                 try:
                     link = await self._links.take()
-                    link.set_policy(row.network)
+                    self._egress.govern(link, row)
                     running = await self._boots.boot(row, link)
                     try:
                         sandbox = Sandbox(row.but(**running.columns()))

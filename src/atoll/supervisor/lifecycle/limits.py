@@ -14,6 +14,7 @@ from atoll.types import EgressPolicy, Limits
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.guest_memory import GuestMemory
+    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.enforcement import Means
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
@@ -27,6 +28,7 @@ class LimitChanges:
         registry: The sandboxes and snapshots.
         quotas: What teams may have.
         means: What this host can enforce limits with.
+        egress: Sets the policies of links.
         guest_memory: Tells guests how much memory they have.
     """
 
@@ -36,11 +38,13 @@ class LimitChanges:
         registry: Registry,
         quotas: TeamQuotas,
         means: Means,
+        egress: EgressControl,
         guest_memory: GuestMemory,
     ) -> None:
         self._registry = registry
         self._quotas = quotas
         self._means = means
+        self._egress = egress
         self._guest_memory = guest_memory
 
     async def change(self, sandbox: Sandbox, limits: Limits, *, best_effort: bool = False) -> None:
@@ -75,10 +79,14 @@ class LimitChanges:
                 raise
 
     async def change_network(self, sandbox: Sandbox, network: EgressPolicy) -> None:
-        """Set what the sandbox may reach from now on; ``"none"`` resets its open connections to the outside.
+        """Set what the sandbox may reach from now on. Open connections that it does not allow are reset.
+
+        Raises:
+            InvalidSpecError: A rule is invalid, or can never match.
 
         Postcondition: on any exception it may reach what it could before, or nothing.
         """
+        self._egress.check(network)
         async with sandbox.lock:
             row, running = sandbox.row, sandbox.running
             check_action("limit", row.state, sandbox.sandbox_id)
@@ -87,7 +95,7 @@ class LimitChanges:
                 running.link.set_policy(network)
             await self._registry.change(sandbox, network=network)
             if running is not None:
-                running.link.set_policy(network)
+                self._egress.govern(running.link, sandbox.row)
 
     async def _put_back(self, sandbox: Sandbox, limits: Limits) -> None:
         with contextlib.suppress(AtollError, OSError):  # the first failure is the one to report

@@ -5,9 +5,10 @@ import ipaddress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.network.deciding import decide
 
-from atoll.network import decide
-from atoll.network.decide import REFUSED, decide_here
+from atoll.network.egress import is_this_host
+from atoll.policy import CLOSED as REFUSED
 
 # The last address before and the first after each refused range; None where that is refused by another range.
 BORDERS = {
@@ -86,5 +87,6 @@ def test_port_0_is_refused() -> None:
 
 
 def test_the_hosts_own_addresses_are_refused_where_the_host_is_known() -> None:
-    assert decide_here("internet", "127.0.0.1", 80)
-    assert decide_here("none", "8.8.8.8", 80)
+    assert decide("internet", "127.0.0.1", 80, is_own=is_this_host)
+    assert decide("internet", "8.8.8.8", 80, is_own=lambda address: address == "8.8.8.8")
+    assert decide("none", "8.8.8.8", 80, is_own=is_this_host)
