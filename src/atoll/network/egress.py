@@ -60,7 +60,7 @@ class Egress:
         self.names = names
         self._outside = outside
         self._judge: Judge | None = None
-        self._told: Callable[[EgressDecision], None] = _forget
+        self.told: Callable[[EgressDecision], None] = _forget
         self.unplug: Callable[[str], None] = _forget
 
     @property
@@ -74,7 +74,7 @@ class Egress:
 
     def watch(self, told: Callable[[EgressDecision], None], unplug: Callable[[str], None]) -> None:
         """Call ``told`` with every decision, and ``unplug`` with the reason when a rule unplugs the guest."""
-        self._told = told
+        self.told = told
         self.unplug = unplug
 
     def destination(self, address: str, port: int) -> Destination:
@@ -131,7 +131,7 @@ class Egress:
         if verdict.action == "inspect" or (self._judge is None and verdict.action == "allow"):
             return
         action: Action = "deny" if verdict.observed else verdict.action
-        self._told(
+        self.told(
             EgressDecision(
                 at=time.time(),
                 action=action,

@@ -6,7 +6,7 @@ Each part is given what it uses. The bags of parts here are for the wiring alone
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from atoll.engines import Engine
     from atoll.host import CgroupRoot, CpuLatency, Home
     from atoll.images import Images
-    from atoll.network import Links
+    from atoll.network import Inspection, Links
     from atoll.snapshots import Layers
     from atoll.types import Limits
 
@@ -85,6 +85,9 @@ class Rooms:
         engine_disks: Whether the engine keeps the disks of new sandboxes.
         shaping: Whether the kernel can limit the rate of an interface.
         agents: Calls guest agents; None makes the real one.
+        inspection: Judges requests; None where nothing can.
+        registries: Returns the hosts of package registries, for the policy that allows reading from them.
+        authority: Returns the certificate that every sandbox trusts, as PEM; empty for none.
         cpu_latency: The request that idle processors stay quick to wake; None if none can be made.
     """
 
@@ -100,6 +103,9 @@ class Rooms:
     engine_disks: bool = False
     shaping: bool = True
     agents: Agents | None = None
+    inspection: Inspection | None = None
+    registries: Callable[[], Iterable[str]] = tuple
+    authority: Callable[[], str] = str
     cpu_latency: CpuLatency | None = None
 
 
@@ -131,7 +137,7 @@ class Storage:
         self.layer_gc = LayerGC(registry, layers, self.trash)
         self.compaction = Compaction(registry, paths, layers, self.layer_gc, tasks)
         self.volumes = Volumes(state.database, state.row_copies, registry, paths, self.trash)
-        self.images = SupervisorImages(rooms.images, registry, state.clock.boot_s)
+        self.images = SupervisorImages(rooms.images, registry, state.clock.boot_s, authority=rooms.authority)
         self.steps = BuildCache(state.database, state.clock.unix_s)
         self.templates = TemplateRegistry(state.database, home.templates, state.clock.unix_s)
         self.checksums = CheckpointChecksums()
@@ -152,7 +158,7 @@ class Machines:
             layers=not rooms.engine_disks,
             disk_budget=can(rooms.engine_type, DiskBudget),
         )
-        self.egress = EgressControl(state.decisions, state.alarms)
+        self.egress = EgressControl(state.decisions, state.alarms, rooms.inspection, rooms.registries)
         self.agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.prestarted = PrestartedMachines(
             state.paths,

@@ -216,6 +216,8 @@ class System:
             if sandbox.running is not None:
                 sandbox.running.close()
         await self._rooms.links.aclose()
+        if self._rooms.inspection is not None:
+            await self._rooms.inspection.aclose()
         await self.database.aclose()
 
     def _look(self) -> tuple[tuple[str, ...], int, bool]:

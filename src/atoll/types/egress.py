@@ -230,3 +230,21 @@ class EgressDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     reason: str = ""
     observed: bool = False
     count: int = 1
+
+
+class EgressVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request would get.
+
+    Args:
+        action: What the policy says.
+        rule: The index of the deciding rule; None if no rule matches.
+        reason: Why, as text for people.
+        changes: What would be changed in the request.
+        observed: The policy only observes: the request would pass all the same.
+    """
+
+    action: Action
+    rule: int | None = None
+    reason: str = ""
+    changes: list[str] = []
+    observed: bool = False
