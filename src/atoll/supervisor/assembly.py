@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from atoll.engines import DiskBudget, Prestarting, can
+from atoll.engines import Prestarting, can
 from atoll.host import disk_usage, read_memory
 from atoll.supervisor.lifecycle.attachment import Attachment
 from atoll.supervisor.lifecycle.boot import Boots
@@ -25,7 +25,7 @@ from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
 from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
-from atoll.supervisor.machines.enforcement import Means
+from atoll.supervisor.machines.enforcement import HostMeans
 from atoll.supervisor.machines.limits import default_limits
 from atoll.supervisor.machines.prestarted import PrestartedMachines
 from atoll.supervisor.machines.running_machines import RunningMachines
@@ -76,7 +76,7 @@ class Rooms:
 
     Args:
         engine: Returns the engine of a machine or checkpoint, see ``engines_by_version``.
-        engine_type: The engine of new sandboxes, which tells its capabilities.
+        engine_type: Returns the class of the engine with a name, which tells its capabilities.
         nameserver: The name server that guests use.
         complete: Whether the kernel gives this process overlays with all features.
         engine_disks: Whether the engine keeps the disks of new sandboxes.
@@ -86,7 +86,7 @@ class Rooms:
     """
 
     engine: Callable[[Versions], Engine]
-    engine_type: type[Engine]
+    engine_type: Callable[[str], type[Engine]]
     programs: Programs
     images: Images
     layers: Layers
@@ -141,12 +141,10 @@ class Machines:
 
     def __init__(self, home: Home, settings: Settings, rooms: Rooms, state: State, storage: Storage) -> None:
         self.default_limits: Limits = default_limits(read_memory().total_bytes, disk_usage(home.path).total)
-        self.means = Means(
-            cgroups=rooms.cgroups is not None,
-            shaping=rooms.shaping,
-            layers=not rooms.engine_disks,
-            disk_budget=can(rooms.engine_type, DiskBudget),
+        self.means = HostMeans(
+            cgroups=rooms.cgroups is not None, shaping=rooms.shaping, engine_type=rooms.engine_type
         )
+        new_type = rooms.engine_type(rooms.programs.current.engine_name)
         self.agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.prestarted = PrestartedMachines(
             state.paths,
@@ -154,7 +152,7 @@ class Machines:
             engine=rooms.engine,
             programs=rooms.programs,
             tasks=state.tasks,
-            kept=can(rooms.engine_type, Prestarting) and settings.pool_size > 0,
+            kept=can(new_type, Prestarting) and settings.pool_size > 0,
         )
         self.running = RunningMachines(
             state.paths.machines,
@@ -220,7 +218,7 @@ class Steps:
         registry, paths, tasks = state.registry, state.paths, state.tasks
         running_machines, agents, quotas = machines.running, machines.agents, tenants.quotas
         self.limit_monitor = LimitMonitor(
-            quotas=quotas, means=machines.means, layers=rooms.layers, tasks=tasks
+            quotas=quotas, layers=rooms.layers, tasks=tasks, cgroups=rooms.cgroups is not None
         )
         self.history = History(
             registry=registry, quotas=quotas, layers=rooms.layers, tasks=tasks, unix_s=state.clock.unix_s

@@ -238,7 +238,6 @@ def make_creation(
     return Creation(
         registry=state.registry,
         quotas=tenants.quotas,
-        means=machines.means,
         volumes=storage.volumes,
         templates=storage.templates,
         of_image=ImageCreation(
@@ -247,6 +246,7 @@ def make_creation(
             programs=rooms.programs,
             images=storage.images,
             quotas=tenants.quotas,
+            means=machines.means,
             first_machines=first_machines,
             engine_disks=rooms.engine_disks,
             tasks=state.tasks,

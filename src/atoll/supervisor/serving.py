@@ -104,7 +104,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
 
     return Rooms(
         engine=engines_by_version(programs, make),
-        engine_type=kind.engine_type,
+        engine_type=lambda name: engine_kind(name).engine_type,
         programs=programs,
         images=Images(
             home.images,
