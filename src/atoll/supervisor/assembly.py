@@ -27,6 +27,7 @@ from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
 from atoll.supervisor.machines.enforcement import HostMeans
 from atoll.supervisor.machines.limits import default_limits
+from atoll.supervisor.machines.machine_plans import MachinePlans
 from atoll.supervisor.machines.prestarted import PrestartedMachines
 from atoll.supervisor.machines.running_machines import RunningMachines
 from atoll.supervisor.monitors.cpu_latency import LatencyMonitor
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from atoll.host import CgroupRoot, CpuLatency, Home
     from atoll.images import Images
     from atoll.network import Links
-    from atoll.snapshots import Layers
+    from atoll.snapshots import ImageRoots, Layers
     from atoll.types import Limits
 
 
@@ -90,6 +91,7 @@ class Rooms:
     programs: Programs
     images: Images
     layers: Layers
+    image_roots: ImageRoots
     links: Links
     cgroups: CgroupRoot | None
     nameserver: str
@@ -130,8 +132,7 @@ class Storage:
         self.steps = BuildCache(state.database, state.clock.unix_s)
         self.templates = TemplateRegistry(state.database, home.templates, state.clock.unix_s)
         self.checksums = CheckpointChecksums()
-        image_trees = None if rooms.engine_disks else self.images
-        self.trees = StoredTrees(registry=registry, paths=paths, layers=layers, images=image_trees)
+        self.trees = StoredTrees(registry=registry, paths=paths, layers=layers, images=self.images)
         self.background_checksums = BackgroundChecksums(self.trees, tasks, settings.checksum_mib_s * MIB)
         self.verification = Verification(self.trees, self.checksums, self.layer_gc, self.background_checksums)
 
@@ -158,7 +159,12 @@ class Machines:
             state.paths.machines,
             state.paths.sandboxes,
             engine=rooms.engine,
-            programs=rooms.programs,
+            machine_plans=MachinePlans(
+                state.paths.machines,
+                programs=rooms.programs,
+                layers=rooms.layers,
+                image_roots=rooms.image_roots,
+            ),
             layers=rooms.layers,
             agents=self.agents,
             prestarted_machines=self.prestarted,

@@ -22,7 +22,7 @@ from atoll.host import (
 )
 from atoll.images import Images, PullSettings, Stacking, ready_base
 from atoll.network import GATEWAY_ADDRESS, REFUSED, Links, can_shape
-from atoll.snapshots import Layers
+from atoll.snapshots import ImageRoots, Layers
 from atoll.supervisor.api import ApiServer
 from atoll.supervisor.assembly import Rooms
 from atoll.supervisor.idle import may_end_holder
@@ -113,6 +113,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
             ready_base(os.uname().machine),
         ),
         layers=Layers(home.layers, complete),
+        image_roots=ImageRoots(complete=complete),
         links=Links(home.pins),
         cgroups=cgroups,
         nameserver=GATEWAY_ADDRESS,

@@ -24,7 +24,7 @@ from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.programs import Programs
 from atoll.supervisor.system import System
 from atoll.testing import CAPABILITIES, FakeCoreEngine, FakeEngine, FakeHost, FakeMachine, fake_engine
-from tests.unit.supervisor.fakes import FakeAgents, FakeImages, FakeLayers, FakeLinks
+from tests.unit.supervisor.fakes import FakeAgents, FakeImageRoots, FakeImages, FakeLayers, FakeLinks
 
 PATIENCE_S = 60
 
@@ -75,6 +75,7 @@ class Harness:
             ),
             images=cast(Any, self.images),
             layers=cast(Any, self.layers),
+            image_roots=cast(Any, FakeImageRoots()),
             links=cast(Any, self.links),
             cgroups=None,
             nameserver="192.0.2.53",
