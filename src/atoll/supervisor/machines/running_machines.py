@@ -28,14 +28,13 @@ from atoll.supervisor.machines.prestarted import PrestartedDiedError, Prestarted
 from atoll.supervisor.machines.uplinks import uplink_of
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.rows import SandboxRow, Versions
+from atoll.supervisor.state.running_machine import MARK, RUNS, RunningMachine
 from atoll.supervisor.storage.checksums import CheckpointChecksums
 
 if TYPE_CHECKING:
     from atoll.network import Link
     from atoll.snapshots import Layers
     from atoll.supervisor.machines.agent_client import Agents
-
-from atoll.supervisor.machines.running_machine import MARK, RUNS, RunningMachine
 
 _log = logging.getLogger(__name__)
 _CONSOLE = "console.log"

@@ -14,7 +14,7 @@ from atoll.types import Limits
 
 if TYPE_CHECKING:
     from atoll.snapshots import Layers
-    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
