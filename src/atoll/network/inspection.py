@@ -35,11 +35,11 @@ class EdgeProgram:
     """How the edge is started, and what it must know first.
 
     Args:
-        argv: The program and its arguments. Its channel is its standard input.
+        argv: Returns the program and its arguments. Its channel is its standard input.
         config: Returns the authority's certificate and key, and the certificates that verify servers, as PEM.
     """
 
-    argv: tuple[str, ...]
+    argv: Callable[[], tuple[str, ...]]
     config: Callable[[], Mapping[str, str]]
 
 
@@ -231,7 +231,7 @@ class Inspection:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
-                program = start_program(self._program.argv, stdin=theirs.fileno(), env={})
+                program = start_program(self._program.argv(), stdin=theirs.fileno(), env={})
             except BaseException:
                 ours.close()
                 raise

@@ -12,8 +12,8 @@ from atoll.supervisor.api.forks import fork_routes
 from atoll.supervisor.api.images import image_routes
 from atoll.supervisor.api.keys import key_routes
 from atoll.supervisor.api.leftovers import leftover_routes
-from atoll.supervisor.api.requests import Makings, request_routes
-from atoll.supervisor.api.sandboxes import making_routes, sandbox_routes
+from atoll.supervisor.api.requests import request_routes
+from atoll.supervisor.api.sandboxes import creation_routes, sandbox_routes
 from atoll.supervisor.api.snapshots import snapshot_routes
 from atoll.supervisor.api.stable import stable_routes
 from atoll.supervisor.api.states import state_routes
@@ -41,10 +41,16 @@ def make_api(system: System, stopping: Stopping) -> ASGIApp:
 
 def _sandbox_routes(system: System) -> list[Route]:
     registry, quotas, tasks = system.registry, system.quotas, system.tasks
-    makings = Makings(system.callers, tasks)
+    callers = system.callers
     changes = Changes(registry, quotas, tasks)
     return [
-        *making_routes(creation=system.creation, templates=system.templates, quotas=quotas, makings=makings),
+        *creation_routes(
+            creation=system.creation,
+            templates=system.templates,
+            quotas=quotas,
+            callers=callers,
+            tasks=tasks,
+        ),
         *sandbox_routes(
             registry=registry, quotas=quotas, paths=system.paths, kills=system.kills, tasks=tasks
         ),
@@ -64,8 +70,8 @@ def _sandbox_routes(system: System) -> list[Route]:
             leases=system.leases,
             rollback=system.rollback,
         ),
-        *fork_routes(registry=registry, forks=system.forks, makings=makings),
-        *request_routes(callers=system.callers, tasks=tasks),
+        *fork_routes(registry=registry, forks=system.forks, callers=callers, tasks=tasks),
+        *request_routes(callers=callers, tasks=tasks),
     ]
 
 

@@ -27,7 +27,7 @@ from atoll.images import Images, PullSettings, Stacking, ready_base
 from atoll.network import GATEWAY_ADDRESS, EdgeProgram, Inspection, Links, can_shape
 from atoll.policy import CLOSED
 from atoll.secrets import home_authority
-from atoll.snapshots import Layers
+from atoll.snapshots import ImageRoots, Layers
 from atoll.supervisor.api import ApiServer
 from atoll.supervisor.assembly import Rooms
 from atoll.supervisor.idle import may_end_holder
@@ -110,7 +110,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
 
     return Rooms(
         engine=engines_by_version(programs, make),
-        engine_type=kind.engine_type,
+        engine_type=lambda name: engine_kind(name).engine_type,
         programs=programs,
         images=Images(
             home.images,
@@ -119,6 +119,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
             ready_base(os.uname().machine),
         ),
         layers=Layers(home.layers, complete),
+        image_roots=ImageRoots(complete=complete),
         links=Links(home.pins),
         inspection=Inspection(_edge_program(home)),
         registries=functools.cache(lambda: registry_hosts(os.environ, settings.package_hosts)),
@@ -141,7 +142,7 @@ def _edge_program(home: Home) -> EdgeProgram:
             "roots": host_bundle(os.environ),
         }
 
-    return EdgeProgram((str(edge_path()),), config)
+    return EdgeProgram(lambda: (str(edge_path()),), config)
 
 
 def _pull_settings(settings: Settings) -> PullSettings:
