@@ -8,6 +8,7 @@ from starlette.types import ASGIApp
 from atoll.supervisor.api import make_app
 from atoll.supervisor.api.builds import build_routes
 from atoll.supervisor.api.changes import Changes, change_routes
+from atoll.supervisor.api.egress import egress_routes
 from atoll.supervisor.api.forks import fork_routes
 from atoll.supervisor.api.images import image_routes
 from atoll.supervisor.api.keys import key_routes
@@ -53,6 +54,9 @@ def _sandbox_routes(system: System) -> list[Route]:
         ),
         *sandbox_routes(
             registry=registry, quotas=quotas, paths=system.paths, kills=system.kills, tasks=tasks
+        ),
+        *egress_routes(
+            registry=registry, paths=system.paths, egress=system.egress, decisions=system.decisions
         ),
         *usage_routes(registry=registry, usage=system.usage, history=system.history),
         *state_routes(

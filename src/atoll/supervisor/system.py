@@ -61,6 +61,7 @@ class System:
         self.prestarted, self.agents = machines.prestarted, machines.agents
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
         self.history = steps.history
+        self.egress, self.decisions = machines.egress, state.decisions
         self.kills = make_kills(state, storage, machines, steps)
         self.pauses, self.suspends = sleeps.pauses, sleeps.suspends
         self.wakes, self.rollback = awakenings.wakes, awakenings.rollback
