@@ -110,8 +110,10 @@ class Judge:
             parsed = plain(address)
         except ValueError:
             return Verdict("deny", reason=f"{address[:80]!r} is no address to connect to")
+        if text == HOST_NAME and not parsed.is_loopback:
+            return Verdict("deny", reason=f"{address} is no address of {HOST_NAME}")
         why_closed = closed(parsed)
-        is_open = why_closed is None or (text == HOST_NAME and parsed.is_loopback)
+        is_open = why_closed is None or text == HOST_NAME
         index = self._index
         found = index.named(text) & index.at_ports(port, port) & index.at_address(parsed, closed=not is_open)
         if text is not None and self._passed.of(text):

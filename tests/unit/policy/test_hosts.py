@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from atoll.policy import matches_host, plain_host, plain_pattern
 
 LABELS = st.from_regex(r"[a-z0-9_]([a-z0-9_-]{0,5}[a-z0-9_])?", fullmatch=True)
-NAMES = st.lists(LABELS, min_size=1, max_size=5).map(".".join).filter(lambda name: plain_host(name) is not None)
+NAMES = (
+    st.lists(LABELS, min_size=1, max_size=5).map(".".join).filter(lambda name: plain_host(name) is not None)
+)
 
 
 @pytest.mark.parametrize(

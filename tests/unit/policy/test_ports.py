@@ -32,7 +32,24 @@ def test_ports_become_sorted_ranges_that_do_not_meet(
 
 @pytest.mark.parametrize(
     "port",
-    [0, -1, 65536, True, "", "-", "80-", "-80", "90-80", "0-5", "1-65536", " 80", "80 ", "80,81", "http", "４４３"]
+    [
+        0,
+        -1,
+        65536,
+        True,
+        "",
+        "-",
+        "80-",
+        "-80",
+        "90-80",
+        "0-5",
+        "1-65536",
+        " 80",
+        "80 ",
+        "80,81",
+        "http",
+        "４４３",
+    ]
     + ["9" * 5000, "0x50", "1-2-3", "80\n", 1.5],
 )
 def test_what_is_no_port_is_refused(port: int | str) -> None:

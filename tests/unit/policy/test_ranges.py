@@ -70,7 +70,9 @@ def test_what_must_never_be_reached_by_itself_is_closed(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["203.0.113.10", "198.51.100.10", "192.0.2.10", "2001:db8::1"])
-def test_documentation_ranges_are_public_because_gateways_resolve_public_names_into_them(address: str) -> None:
+def test_documentation_ranges_are_public_because_gateways_resolve_public_names_into_them(
+    address: str,
+) -> None:
     assert closed(plain(address)) is None
 
 
@@ -82,7 +84,8 @@ def test_an_ipv4_address_inside_an_ipv6_one_is_judged_as_itself(carrier: str) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["fe80::1%eth0", "2606:4700::1%1", "::ffff:8.8.8.8%1", "8.8.8", "010.1.1.1", "8.8.8.8 ", "0x8", "x", ""]
+    "text",
+    ["fe80::1%eth0", "2606:4700::1%1", "::ffff:8.8.8.8%1", "8.8.8", "010.1.1.1", "8.8.8.8 ", "0x8", "x", ""],
 )
 def test_what_is_no_address_or_has_a_zone_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
