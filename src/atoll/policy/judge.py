@@ -55,13 +55,17 @@ class Judge:
     def name(self, name: str) -> Verdict:
         """Decide about a name before it is resolved: ``allow`` if some port of it may be reached.
 
-        Otherwise nothing may be asked about it outside, because a name carries data.
+        Otherwise nothing may be asked about it outside, because a name carries data. For the same reason a
+        rule that has only ranges of addresses does not make every name known.
         """
         text = plain_host(name)
         if text is None:
             return Verdict("deny", reason=f"{name[:80]!r} is no host name")
-        named = self._index.named(text)
-        shuts = named & self._shuts & self._index.anywhere
+        index = self._index
+        named = index.named(text)
+        if not self._observes:
+            named &= ~(index.allows & index.unnamed & ~index.anywhere)
+        shuts = named & self._shuts & index.anywhere
         if self._may_allow(named, shuts):
             return Verdict("allow")
         return self._verdict(_until(named & shuts, shuts), text, hard="" if text != HOST_NAME else _THIS_HOST)

@@ -128,7 +128,7 @@ class RuleIndex:
         self.inspects = _mask(rule.inspects for rule in rules)
         self.conditional = _mask(rule.conditional for rule in rules)
         self.anywhere = _mask(not rule.addresses for rule in rules)
-        self._unnamed = _mask(not rule.hosts for rule in rules)
+        self.unnamed = _mask(not rule.hosts for rule in rules)
         self._names = Names()
         self._ports = _Ports(rules)
         self._public, self._closed = _Ranges(), _Ranges()
@@ -141,15 +141,15 @@ class RuleIndex:
     def named(self, name: str | None) -> Mask:
         """The rules whose hosts have a plain name; None is a destination without a name."""
         if name is None:
-            return self._unnamed
-        found = self._unnamed | self._names.of(name)
+            return self.unnamed
+        found = self.unnamed | self._names.of(name)
         return self._only_exact(found) if name == HOST_NAME else found
 
     def covering_names(self, pattern: str | None) -> Mask:
         """The rules whose hosts have every name of a plain pattern; None is every destination, named or not."""
         if pattern is None:
-            return self._unnamed
-        found = self._unnamed | self._names.covering(pattern)
+            return self.unnamed
+        found = self.unnamed | self._names.covering(pattern)
         return self._only_exact(found) if pattern == HOST_NAME else found
 
     def at_ports(self, first: int, last: int) -> Mask:

@@ -176,7 +176,9 @@ def _rules(found: Iterable[tuple[str, _Group]]) -> Iterator[Rule]:
     groups: dict[tuple[bool, _Group], list[str]] = {}
     for host, group in found:
         groups.setdefault(("/" in host, group), []).append(host)
-    for (ranged, (ports, (methods, paths))), hosts in sorted(groups.items(), key=str):
+    for (ranged, (ports, (methods, paths))), hosts in sorted(
+        groups.items(), key=lambda group: (group[0][0], sorted(group[1]))
+    ):
         for some in _parts(sorted(hosts)):
             yield Rule(
                 hosts=() if ranged else some,

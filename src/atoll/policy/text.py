@@ -63,12 +63,6 @@ def to_toml(policy: Policy) -> str:
     return "\n".join(blocks)
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of a policy."""
-    found: dict[str, Any] = msgspec.json.schema(Policy)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "atoll policy", **found}
-
-
 def _policy(read: object, place: _Place) -> Policy:
     try:
         policy = msgspec.convert(read, Policy)

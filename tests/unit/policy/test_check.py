@@ -142,8 +142,8 @@ def test_a_fault_of_a_rule_is_told_with_its_number_and_what_helps(
 
 
 def test_a_fault_names_the_rule_by_its_name_too() -> None:
-    with pytest.raises(InvalidSpecError, match=r"^rule 1 \(read pypi\): 0 is not a port"):
-        check_policy(Policy(rules=(Rule(name="read pypi", ports=(0,)),)))
+    with pytest.raises(InvalidSpecError, match=r"^rule 1 \(read packages\): 0 is not a port"):
+        check_policy(Policy(rules=(Rule(name="read packages", ports=(0,)),)))
 
 
 def test_a_rule_that_can_never_match_is_told_with_the_one_before_it() -> None:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import assume, example, given, settings
-from tests.unit.policy.policies import ADDRESSES, DESTINATIONS, NAMES, POLICIES, SEEN_PORTS, Destination, kept
 
 from atoll.policy import Judge, Verdict, closed, plain
 from atoll.types import HOST_NAME, Policy, Rule
+from tests.unit.policy.policies import ADDRESSES, DESTINATIONS, NAMES, POLICIES, SEEN_PORTS, Destination, kept
 
 PUBLIC = "8.8.8.8"
 RANDOM = settings(deadline=None, derandomize=True, database=None, max_examples=250)
@@ -241,6 +241,14 @@ def test_a_name_that_is_denied_first_is_not_known_although_a_later_rule_allows_i
     assert in_range.knows_name("a.example")
 
 
+def test_a_rule_that_has_only_addresses_lets_nobody_ask_for_names() -> None:
+    only = Judge(of(Rule(addresses=("8.8.8.0/24", "10.0.0.0/8"))))
+    assert only.connection(None, PUBLIC, 443).action == "allow"
+    assert only.name("data.evil.example") == Verdict("deny", reason="no rule allows data.evil.example")
+    assert Judge(of(Rule(hosts=("*.corp",), addresses=("10.0.0.0/8",)))).knows_name("wiki.corp")
+    assert Judge(of(Rule())).knows_name("a.example")
+
+
 def test_asking_for_a_name_at_which_a_rule_unplugs_unplugs() -> None:
     judge = Judge(of(Rule(action="unplug", name="trap", hosts=("trap.example",)), Rule(hosts=("*",))))
     assert judge.name("trap.example") == Verdict("unplug", 0, reason="rule 1 (trap) unplugs at trap.example")
@@ -304,7 +312,9 @@ def test_what_can_be_reached_has_a_name_and_an_address_that_are_known(
 ) -> None:
     judge = Judge(policy)
     reached = judge.connection(*to)
-    allows = any(policy.rules[number].action == "allow" for number in reached.kept)
+    allowing = [policy.rules[number] for number in reached.kept or (reached.rule,) if number is not None]
+    assume(reached.observed or not any(rule.addresses and not rule.hosts for rule in allowing))
+    allows = any(rule.action == "allow" for rule in allowing)
     if to.name is not None and (reached.action == "allow" or (reached.action == "inspect" and allows)):
         assert judge.knows_name(to.name)
         assert to.name == HOST_NAME or judge.knows_address(to.name, to.address)

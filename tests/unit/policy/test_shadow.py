@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.unit.policy.policies import DESTINATIONS, OPEN_RANGES, Destination, fits, rules
 
 from atoll.policy import check_policy, closed, plain, shadowed
 from atoll.types import HOST_NAME, Policy, Rule
+from tests.unit.policy.policies import DESTINATIONS, OPEN_RANGES, Destination, fits, rules
 
 RANDOM = settings(deadline=None, derandomize=True, database=None, max_examples=250)
 
