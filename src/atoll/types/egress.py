@@ -164,15 +164,25 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
     @classmethod
     def allow(cls, *hosts: str, ports: Iterable[int | str] = ()) -> Policy:
-        """Return a policy that allows these names, such as ``"example.com"`` and ``"*.example.org"``, only."""
-        return cls(rules=(Rule(hosts=tuple(hosts), ports=tuple(ports)),))
+        """Return a policy that allows these names, such as ``"example.com"`` and ``"*.example.org"``, only.
+
+        Without a name it allows nothing.
+        """
+        return cls(rules=(Rule(hosts=tuple(hosts), ports=tuple(ports)),) if hosts else ())
 
     @classmethod
     def expose_host(cls, *ports: int) -> Rule:
         """Return a rule that lets a sandbox reach these ports of the host's loopback interface.
 
         Inside, the host's name is ``host.atoll.internal``.
+
+        Raises:
+            InvalidSpecError: No port is given.
         """
+        if not ports:
+            raise InvalidSpecError(
+                "no port of the host is given", hint="name each port: Policy.expose_host(8080)"
+            )
         return Rule(hosts=(HOST_NAME,), ports=tuple(ports))
 
     def with_rules(self, *rules: Rule) -> Policy:
