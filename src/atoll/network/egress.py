@@ -112,9 +112,9 @@ class Egress:
             return self._internet(address)
         return self._of(destination.name, address, destination.port)
 
-    def knows(self, name: str) -> bool:
-        """Whether the guest may know that this plain name exists."""
-        return self._judge is not None and self._judge.knows_name(name)
+    def name(self, name: str) -> Verdict:
+        """Decide whether the guest may know that a name exists."""
+        return _ALLOWED if self._judge is None else self._judge.name(name)
 
     def may_lead_to(self, name: str, address: str) -> bool:
         """Whether some port at this address may be reached under this name."""

@@ -84,18 +84,9 @@ class Judge:
         found = self._index.named(text) & self._index.at_address(parsed, closed=is_closed)
         return (self._observes and not is_closed) or self._may_allow(found, found & self._shuts)
 
-    def knows_address(self, name: str, address: str) -> bool:
-        """Whether any port may be reached at this address under this plain name."""
-        parsed = plain(address)
-        why_closed = closed(parsed)
-        if self._observes and why_closed is None:
-            return True
-        rules = (self._rules[number] for number in self._candidates(name))
-        return any(rule.action == "allow" and _has(rule, parsed, why_closed) for rule in rules)
-
     def looks_into(self, name: str) -> bool:
         """Whether a connection to this plain name must show that it asks for that name, and no other one."""
-        return not self._observes and name != HOST_NAME and not self._passes_through(name)
+        return not self._observes and name != HOST_NAME and not self._passed.of(name)
 
     def connection(self, name: str | None, address: str, port: int) -> Verdict:
         """Decide about a connection.
