@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 
 from starlette.requests import Request
@@ -47,6 +48,7 @@ def routes(settings: Settings, tokens: Tokens, access: Access) -> list[Route]:
         tokens,
         capacity,
         domain=settings.public_domain or f"localhost:{settings.port}",
+        opened=[ipaddress.ip_network(text) for text in settings.private_ranges],
     )
     return [
         Route("/health", _health),
