@@ -216,12 +216,10 @@ def test_the_network_is_switched_off_and_on(sandbox: Sandbox) -> None:
 
 def test_what_a_sandbox_may_reach_is_told_as_it_was_given_and_an_update_replaces_it() -> None:
     rules: Any = {"api.example.com": [{"transform": {"headers": {"x-team": "a"}}}]}
-    proxy: Any = {"address": "proxy.example.com:1080", "username": "ann", "password": "hunter2"}
     given: Any = {
         "allow_out": ["api.example.com", "192.0.2.0/24"],
         "deny_out": ["0.0.0.0/0"],
         "rules": rules,
-        "egress_proxy": proxy,
     }
     with killed(Sandbox.create(timeout=600, network=given)) as sandbox:
         told = sandbox.get_info().network
@@ -231,7 +229,6 @@ def test_what_a_sandbox_may_reach_is_told_as_it_was_given_and_an_update_replaces
             "deny_out": ["0.0.0.0/0"],
             "rules": rules,
         }
-        assert "hunter2" not in str(told)
         (fork,) = sandbox.fork(timeout=600)
         assert isinstance(fork, Sandbox)
         with killed(fork):
@@ -240,7 +237,7 @@ def test_what_a_sandbox_may_reach_is_told_as_it_was_given_and_an_update_replaces
         told = sandbox.get_info().network
         assert told is not None
         assert told["deny_out"] == ["192.0.2.7"]
-        assert not {"allow_out", "rules", "egress_proxy"} & set(told)
+        assert not {"allow_out", "rules"} & set(told)
         with pytest.raises(e2b.SandboxException, match="400.*ALL_TRAFFIC"):
             sandbox.update_network({"allow_out": ["example.com"]})
         assert sandbox.get_info().network == told
@@ -286,6 +283,8 @@ def test_a_fork_is_not_what_an_earlier_request_with_its_originals_key_has_made(s
         ({"network": {"deny_out": ["example.com"]}}, "400: invalid denied CIDR example.com"),
         ({"network": {"allow_out": ["example.com"]}}, "400: When specifying allowed domains"),
         ({"network": {"https_ports": [8443]}}, "501: .*httpsPorts"),
+        ({"network": {"egress_proxy": {"address": "p.example:1080"}}}, "501: .*proxy"),
+        ({"network": {"egress_proxy": {"address": "10.0.0.1:1080"}}}, "400: invalid egress proxy address"),
         (
             {"iam": {"tokens": {"a": {"audience": "b", "token_type": "JWT-SVID"}}}},
             "400: Sandbox IAM workload",

@@ -47,11 +47,16 @@ class EgressControl:
 
         Raises:
             InvalidSpecError: A rule is invalid, or can never match.
-            UnsupportedError: It has rules about requests, and nothing here can judge them; or the registries
-                of packages are not known.
+            UnsupportedError: It has a proxy, which is not there yet; or rules about requests, and nothing here
+                can judge them; or the registries of packages are not known.
         """
         if isinstance(network, Policy):
             check_policy(network)
+            if network.proxy is not None:
+                # to connect directly instead would be more than the policy says
+                raise UnsupportedError(
+                    "this supervisor cannot connect through a proxy", hint="leave `proxy` out of the policy"
+                )
         rules = self._rules(network)
         if network == "packages" and rules is not None and not rules.rules:
             raise UnsupportedError(
