@@ -25,6 +25,7 @@ BORDERS = {
     "224.0.0.0/4": ("223.255.255.255", None),
     "240.0.0.0/4": (None, None),
     "::/96": (None, "::1:0:0"),
+    "::ffff:0:0:0/96": ("::fffe:ffff:ffff:ffff", "::ffff:1:0:0"),
     "64:ff9b:1::/48": ("64:ff9b:0:ffff:ffff:ffff:ffff:ffff", "64:ff9b:2::"),
     "100::/64": ("ff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "100:0:0:1::"),
     "2001::/23": ("2000:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "2001:200::"),
