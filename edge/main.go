@@ -1,6 +1,6 @@
 // Command atoll-edge judges what leaves sandboxes: it opens TLS, applies policies to requests, and holds secrets.
 //
-// The supervisor starts one for a home, with a SOCK_SEQPACKET socket as descriptor 3. It opens no file, connects to
+// The supervisor starts one for a home, with a SOCK_SEQPACKET socket. It opens no file, connects to
 // nothing by itself and ends with the supervisor.
 //
 //go:debug updatemaxprocs=0
@@ -22,7 +22,6 @@ import (
 )
 
 const (
-	channelFD = 3
 	// The heap may grow to three times what is used before it is collected, up to where memory counts more than speed.
 	heapGrowth = 200
 	memoryMost = 512 << 20
@@ -30,14 +29,15 @@ const (
 
 func main() {
 	user := flag.Int("user", -1, "the user and group to become, when root")
+	channelFD := flag.Int("channel", 3, "the descriptor of the socket to the supervisor")
 	flag.Parse()
-	if err := run(*user); err != nil {
+	if err := run(*user, *channelFD); err != nil {
 		fmt.Fprintln(os.Stderr, "atoll-edge:", err)
 		os.Exit(1)
 	}
 }
 
-func run(user int) error {
+func run(user, channelFD int) error {
 	debug.SetGCPercent(heapGrowth)
 	debug.SetMemoryLimit(memoryMost)
 	if err := confine.AtStart(); err != nil {
@@ -46,7 +46,7 @@ func run(user int) error {
 	if err := confine.CloseOthers(channelFD); err != nil {
 		return err
 	}
-	link, err := channel.Open(os.NewFile(channelFD, "channel"))
+	link, err := channel.Open(os.NewFile(uintptr(channelFD), "channel"))
 	if err != nil {
 		return err
 	}
