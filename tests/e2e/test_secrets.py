@@ -208,7 +208,7 @@ def test_the_search_for_a_value_finds_it_wherever_it_is(module_home: Path) -> No
     assert leaks(module_home) == []
     for words, more in (("cmdline", [FIRST]), ("environ", [])):
         environment = {**os.environ, **({"TOKEN": FIRST} if not more else {})}
-        with subprocess.Popen(["sleep", "60", *more], env=environment) as process:
+        with subprocess.Popen([sys.executable, "-c", "input()", *more], stdin=-1, env=environment) as process:
             try:
                 place = f"/proc/{process.pid}/{words}: "
                 wait_until(partial(found_at, module_home, place))
