@@ -14,6 +14,8 @@ import pytest
 from e2b import AsyncSandbox, Sandbox, SandboxQuery, SandboxState
 from tests.e2e.server import Server, serving
 
+import atoll
+
 WAIT_S = 60.0
 
 
@@ -241,6 +243,20 @@ def test_what_a_sandbox_may_reach_is_told_as_it_was_given_and_an_update_replaces
         with pytest.raises(e2b.SandboxException, match="400.*ALL_TRAFFIC"):
             sandbox.update_network({"allow_out": ["example.com"]})
         assert sandbox.get_info().network == told
+
+
+def test_a_request_is_judged_as_e2b_would(server: Server) -> None:
+    def transform(header: str) -> list[dict[str, Any]]:
+        return [{"transform": {"headers": {header: "a"}}}]
+
+    rules = {"api.example.com": transform("x-one"), "*.example.com": transform("x-two")}
+    given: Any = {"allow_out": ["*.example.com"], "deny_out": ["0.0.0.0/0"], "rules": rules}
+    with killed(Sandbox.create(timeout=600, network=given)) as sandbox:
+        with contextlib.closing(atoll.Sandbox.of(atoll.Sandbox.get(sandbox.sandbox_id))) as here:
+            assert here.egress.test("GET", "https://api.example.com/").changes == ["set x-one"]
+            assert here.egress.test("GET", "http://www.example.com/").changes == ["set x-two"]
+            assert here.egress.test("GET", "https://example.com/").action == "deny"
+            assert here.egress.test("GET", "tcp://www.example.com:22").action == "allow"
 
 
 def test_a_denied_address_is_refused_at_once() -> None:
