@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from atoll.host.resources.disks import DiskKind, disk_kind
     from atoll.host.resources.memory import Memory, read_memory
     from atoll.host.rights import give_up_rights, lower_rights, write_nowhere_but
+    from atoll.host.syscalls import disconnect
     from atoll.host.trees.checksum_store import TreeChecksums
     from atoll.host.trees.checksums import (
         BrokenChecksumsError,
@@ -102,6 +103,7 @@ __all__ = [
     "copy_attributes",
     "copy_node",
     "copy_tree",
+    "disconnect",
     "disk_kind",
     "disk_usage",
     "edge_path",
@@ -167,6 +169,7 @@ _MODULES = {
     "check_host": "checks",
     "CpuLatency": "resources.cpu_latency",
     "open_cpu_latency": "resources.cpu_latency",
+    "disconnect": "syscalls",
     "DiskKind": "resources.disks",
     "disk_kind": "resources.disks",
     "DiskUsage": "files",

@@ -33,6 +33,7 @@ _CAPABILITY_VERSION = 0x20080522
 MNT_DETACH = 2
 UMOUNT_NOFOLLOW = 8
 
+_SOCKADDR_BYTES = 16
 _FALLOC_KEEP_SIZE = 1
 _FALLOC_PUNCH_HOLE = 2
 _SYNC_FILE_RANGE_WRITE = 2
@@ -81,6 +82,11 @@ def unshare(flags: int) -> None:
 def setns(fd: int, flags: int) -> None:
     """Enter the namespaces selected by ``flags`` of the namespace file or pidfd ``fd``."""
     _check(_libc.setns(fd, flags))
+
+
+def disconnect(fd: int) -> None:
+    """End a TCP connection at once, with a reset, whoever else has it open. What it has received can be read."""
+    _check(_libc.connect(fd, bytes(_SOCKADDR_BYTES), _SOCKADDR_BYTES))  # to AF_UNSPEC, which is 0
 
 
 def prctl(option: int, value: int) -> None:

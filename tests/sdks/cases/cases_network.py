@@ -43,9 +43,9 @@ async def test_wrong_networks_have_their_errors(face: Face, anew: Any) -> None:
 async def test_a_secret_is_made_changed_listed_and_destroyed(face: Face) -> None:
     name = f"Key-{uuid.uuid4().hex[:8]}"
     made = await face.do(face.Secret.create(name, "one", metadata={"a": "b"}))
-    assert (made.name, made.current_version, made.metadata) == (name.lower(), 1, {"a": "b"})
+    assert (made.name, made.version, made.metadata) == (name.lower(), 1, {"a": "b"})
     changed = await face.do(face.Secret.update(name, "two"))
-    assert (changed.secret_id, changed.current_version) == (made.secret_id, 2)
+    assert (changed.secret_id, changed.version) == (made.secret_id, 2)
     assert (await face.do(face.Secret.get_info(made.secret_id))).metadata == {"a": "b"}
     listed = await face.do(face.Secret.list().next_items())
     assert made.secret_id in [one.secret_id for one in listed]

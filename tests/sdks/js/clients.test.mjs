@@ -189,7 +189,7 @@ test('a network is told as given', async (t) => {
 
 test('a secret is made, changed, listed and destroyed', async () => {
   const made = await Secret.create('js-key', 'one', { metadata: { a: 'b' } })
-  assert.equal((await Secret.update('js-key', 'two')).currentVersion, 2)
+  assert.equal((await Secret.update('js-key', 'two')).version, 2)
   assert.deepEqual((await Secret.getInfo(made.secretId)).metadata, { a: 'b' })
   assert.ok((await Secret.list().nextItems()).some((one) => one.secretId === made.secretId))
   assert.ok(await Secret.exists('js-key'))

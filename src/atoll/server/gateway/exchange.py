@@ -24,7 +24,16 @@ _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class CutError(Exception):
-    """Reports that the answer cannot be finished. The HTTP server then breaks off the client's stream."""
+    """Reports that the answer cannot be finished. The HTTP server then breaks off the client's stream.
+
+    Args:
+        message: What happened.
+        abrupt: The connection into the sandbox was not ended by the server inside, but with the sandbox.
+    """
+
+    def __init__(self, message: str, *, abrupt: bool = False) -> None:
+        super().__init__(message)
+        self.abrupt = abrupt
 
 
 class Exchange:
@@ -95,7 +104,8 @@ class Exchange:
             except (OSError, GuestError) as error:
                 if connection.kept and reply.is_untouched and self._is_repeatable and not self._client_gone:
                     return False
-                self._raise(error)
+                is_abrupt = not isinstance(error, GuestError) and not connection.has_ended_by_itself()
+                self._raise(error, abrupt=is_abrupt)
             finally:
                 if reusable:
                     self._connections.give(connection)
@@ -252,11 +262,11 @@ class Exchange:
             raise ConnectionResetError("the connection ended too early")
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _raise(self, error: Exception) -> None:
+    def _raise(self, error: Exception, *, abrupt: bool) -> None:
         if self._client_gone:
             raise CutError("the client disconnected")
         if self._started:
-            raise CutError(str(error))
+            raise CutError(str(error), abrupt=abrupt)
         if self._late:
             raise self._lateness()
         if isinstance(error, GuestError):

@@ -12,10 +12,11 @@ from atoll.errors import AtollError
 from atoll.server.auth.access_log import note
 from atoll.server.gateway.authorization import authorized
 from atoll.server.gateway.connections import ConnectionPool
-from atoll.server.gateway.exchange import Exchange
+from atoll.server.gateway.exchange import CutError, Exchange
 from atoll.server.gateway.hosts import BadHostError, Target, named, route
 from atoll.server.gateway.rejections import Rejection, rejection_of
 from atoll.server.gateway.request import GatewayRequest
+from atoll.server.gateway.resets import Resets
 from atoll.server.gateway.sandbox_cache import CachedSandbox, SandboxCache
 from atoll.server.gateway.signature_lookup import SignatureLookup, names_no_sandbox
 from atoll.server.gateway.tunnel import Tunnel
@@ -37,6 +38,7 @@ class Gateway:
         self._sandboxes = SandboxCache(tokens)
         self._signatures = SignatureLookup(tokens)
         self._connections = ConnectionPool()
+        self._resets = Resets()
 
     async def take(self, scope: Scope, receive: Receive, send: Send) -> bool:
         """Answer a request if it is for a sandbox. Returns False to leave it to the API.
@@ -57,6 +59,11 @@ class Gateway:
             await _reject(Rejection(400, str(error)), scope, last, send)
         except Rejection as rejection:
             await _reject(rejection, scope, last, send)
+        except CutError as cut:
+            if cut.abrupt and scope["http_version"].startswith("1") and scope["client"]:
+                host, port = scope["client"]
+                self._resets.reset((host, int(port)))
+            raise
         return True
 
     def close(self) -> None:
