@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from atoll.errors import UnsupportedError
 from atoll.network import Grant
 from atoll.policy import Judge, check_policy, plain_host, policy_of
-from atoll.types import EgressPolicy, EgressVerdict, Policy
+from atoll.types import HOST_NAME, EgressPolicy, EgressVerdict, Policy
 
 if TYPE_CHECKING:
     from atoll.network import Inspection, Link
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Judged where a name has not been resolved: an address that is public, and that nobody has.
 _SOME_ADDRESS = "192.0.2.1"
+_LOOPBACK = "127.0.0.1"
 
 
 class EgressControl:
@@ -93,7 +94,8 @@ class EgressControl:
         if rules is None:
             return EgressVerdict(action="allow", reason="every public address is allowed")
         name = plain_host(host)
-        verdict = Judge(rules).connection(name, _SOME_ADDRESS if name else host, port)
+        address = _LOOPBACK if name == HOST_NAME else _SOME_ADDRESS if name else host
+        verdict = Judge(rules).connection(name, address, port)
         if verdict.action != "inspect" or self._inspection is None:
             action = "deny" if verdict.observed or verdict.action == "inspect" else verdict.action
             return EgressVerdict(
