@@ -1,15 +1,16 @@
 # What people and CI type. `make test` is the whole truth; `make check` is its fast part.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := pyproject.toml hatch_build.py scripts/venv $(shell find agent native puller -type f 2>/dev/null)
+SOURCES := pyproject.toml hatch_build.py scripts/venv scripts/locks/development.txt $(shell find agent native puller -type f 2>/dev/null)
 GO_ROOMS := $(wildcard agent native puller bench/spawn)
 
-.PHONY: help deps install demo test check native-check soak bench dist clean
+.PHONY: help deps install demo test check lock native-check soak bench dist clean
 
 help:
 	@echo "make demo    an agent's computer that works, sleeps, wakes, forks and rolls back"
 	@echo "make check   lint, types, import rules, unit tests: no sandbox is started"
 	@echo "make test    check, then integration and end-to-end tests, as root and as an ordinary user"
+	@echo "make lock    the newest Python packages to develop and test with, into scripts/locks"
 	@echo "make native-check   our changes applied to gVisor and checked by Go; VERSION=... names another gVisor (minutes)"
 	@echo "make soak    crashes at random moments, then at every step of every operation, then a hundred real programs (hours)"
 	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
@@ -42,6 +43,9 @@ check: install
 test: check
 	@scripts/deps tests
 	scripts/test-all
+
+lock:
+	@PYTHON=$(PYTHON) scripts/lock
 
 native-check:
 	@$(PYTHON) scripts/native_check.py $(VERSION)
