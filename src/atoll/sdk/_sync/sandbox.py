@@ -78,7 +78,7 @@ class Sandbox(Sessions):
 
     def __init__(self, link: Link, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
         super().__init__(link, info)
-        self.files = Files(self._agent)
+        self.files: Files = Files(self._agent)
         self._kill_at_exit = kill_at_exit
 
     @classmethod
