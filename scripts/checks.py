@@ -57,21 +57,21 @@ def _unit() -> Check:
     # Most of a unit test is waiting. Which tests a worker gets changes nothing: none shares anything with another.
     pytest = [str(BIN / "pytest"), "tests/unit", "tests/style", *(f"--ignore={path}" for path in TESTS)]
     many = ["--numprocesses=4", "--dist=worksteal", "--durations=5", "--quiet"]
-    return Check("unit tests", ([*pytest, *many],), tells=True)
+    return Check("unit-tests", ([*pytest, *many],), tells=True)
 
 
 def _of_python() -> list[Check]:
     commands = {
-        "covered tests": ["python", "scripts/coverage_floors.py"],
+        "covered-tests": ["python", "scripts/coverage_floors.py"],
         "mypy": ["mypy"],
-        "public types": ["python", "scripts/public_types.py"],
+        "public-types": ["python", "scripts/public_types.py"],
         "imports": ["lint-imports"],
         "ruff": ["ruff", "check", "."],
-        "ruff format": ["ruff", "format", "--check", "."],
-        "sync sdk": ["python", "scripts/unasync.py", "--check"],
+        "ruff-format": ["ruff", "format", "--check", "."],
+        "sync-sdk": ["python", "scripts/unasync.py", "--check"],
     }
     return [
-        Check(name, ([str(BIN / program), *rest],), tells=name == "covered tests")
+        Check(name, ([str(BIN / program), *rest],), tells=name == "covered-tests")
         for name, (program, *rest) in commands.items()
     ]
 
@@ -85,7 +85,7 @@ def _of_go() -> list[Check]:
         found.append(
             Check(module, (("go", "vet", "./..."), ("go", "test", "./..."), static), at, {"CGO_ENABLED": "0"})
         )
-        found.append(Check(f"{module}, races", (("go", "test", "-race", "./..."),), at, {"CGO_ENABLED": "1"}))
+        found.append(Check(f"{module}-races", (("go", "test", "-race", "./..."),), at, {"CGO_ENABLED": "1"}))
     return found
 
 
