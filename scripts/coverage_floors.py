@@ -23,6 +23,7 @@ TESTS = tuple(
         "guest",
         "images",
         "network",
+        "policy",
         "protocol",
         "server",
         "snapshots",

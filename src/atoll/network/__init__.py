@@ -8,8 +8,8 @@ from atoll.network.addresses import (
     GUEST_INTERFACE,
     PREFIX_BITS,
 )
-from atoll.network.decide import REFUSED, Refusal, decide
 from atoll.network.flows import Flow
+from atoll.network.inspection import EdgeProgram, Grant, Inspection
 from atoll.network.link import Link
 from atoll.network.links import SHORTAGES, Links
 from atoll.network.shaping import can_shape
@@ -22,13 +22,13 @@ __all__ = [
     "GUEST_HARDWARE",
     "GUEST_INTERFACE",
     "PREFIX_BITS",
-    "REFUSED",
     "SHORTAGES",
+    "EdgeProgram",
     "Flow",
+    "Grant",
+    "Inspection",
     "Link",
     "Links",
     "OpenUplink",
-    "Refusal",
     "can_shape",
-    "decide",
 ]

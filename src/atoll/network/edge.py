@@ -25,6 +25,11 @@ class Pins:
     inner: Path
     edge: Path
 
+    @property
+    def names(self) -> Path:
+        """The file of the names that the guest knows, which lives as long as they."""
+        return self.inner.with_suffix(".names")
+
 
 @dataclass(frozen=True)
 class EdgeSockets:
@@ -139,6 +144,7 @@ def remove(pins: Pins) -> None:
     """Unpin both namespaces. They end with their last socket. Idempotent."""
     unpin(pins.edge)
     unpin(pins.inner)
+    pins.names.unlink(missing_ok=True)
 
 
 def _furnish(inner_fd: int) -> EdgeSockets:

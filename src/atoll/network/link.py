@@ -6,39 +6,39 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from atoll.host import to_the_end
 from atoll.network import edge, veth
 from atoll.network.addresses import GUEST_ADDRESS
-from atoll.network.dns import NameForwarder, Nameservers
+from atoll.network.dnsclient import Nameservers
 from atoll.network.edge import EdgeSockets, Pins
+from atoll.network.egress import Egress, Outside
 from atoll.network.flows import Dialled, Flow, challenge
-from atoll.network.relay import Decide, Relay
+from atoll.network.forwarder import NameForwarder
+from atoll.network.inspection import Grant, Inspected, Inspection
+from atoll.network.names import NameTable
+from atoll.network.naming import NamedAnswers
+from atoll.network.relay import Relay
 from atoll.network.uplink import OpenUplink
+from atoll.policy import policy_of
 from atoll.types import EgressPolicy
 
 # After a resume the guest's stack takes a moment to look at its interface, and packets may get lost.
 _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
 
 
-@dataclass(frozen=True)
-class Judge:
-    """Decides where a guest may connect, and which nameservers get its questions."""
-
-    decide: Decide
-    nameservers: Nameservers
-
-
 class Link:
     """One sandbox's link. Only ``Links`` makes it. Its namespaces outlive this process until ``aclose``.
+
+    ``egress`` decides what its guest reaches, and knows the names that the guest has asked for.
 
     Args:
         link_id: Names its two pins.
         pins: Where they are.
         sockets: The sockets opened in the edge; the link owns them from now on.
-        judge: Decides about connections and names.
+        outside: What all guests have in common on their way out.
+        nameservers: Returns the nameservers that get the guest's questions.
         closed: Called when the link is closed.
         adopted: Whether an earlier supervisor may have dialled on it.
     """
@@ -48,9 +48,10 @@ class Link:
         link_id: str,
         pins: Pins,
         sockets: EdgeSockets,
-        judge: Judge,
-        closed: Callable[[Link], None],
         *,
+        outside: Outside,
+        nameservers: Nameservers,
+        closed: Callable[[Link], None],
         adopted: bool,
     ) -> None:
         self.link_id = link_id
@@ -58,10 +59,13 @@ class Link:
         self._counters = sockets.counters
         self._diag = sockets.diag
         self._dialled = Dialled(sockets.diag, known=not adopted)
-        self._relay = Relay(sockets.relay, judge.decide)
-        self._names = NameForwarder(sockets.dns, sockets.dns_stream, judge.nameservers)
+        self.egress = Egress(NameTable(pins.names), outside)
+        self._relay = Relay(sockets.relay, self.egress)
+        named = NamedAnswers(self.egress, outside.resolver)
+        self._forwarder = NameForwarder(sockets.dns, sockets.dns_stream, nameservers, named)
         self._ready = list(sockets.ready)
         self._on_closed = closed
+        self._forget_inspected: Callable[[], None] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._rate_mib_s: float | None = None
         self._closed = False
@@ -71,10 +75,20 @@ class Link:
         """The network namespace that the sandbox's machine runs in."""
         return self._pins.inner
 
-    def set_policy(self, policy: EgressPolicy) -> None:
-        """Set what the sandbox may reach from now on. ``"none"`` also resets its open connections."""
-        self._relay.policy = policy
-        self._names.answering = policy != "none"
+    def set_policy(self, policy: EgressPolicy, registries: Iterable[str] = ()) -> None:
+        """Set what the sandbox may reach from now on. Open connections that it does not allow are reset.
+
+        Args:
+            registries: The hosts of package registries, for the preset of that name.
+        """
+        self.egress.set(policy_of(policy, registries))
+        self._relay.judge_again()
+
+    def inspect(self, inspection: Inspection, sandbox_id: str, grant: Grant) -> None:
+        """Have requests judged as a policy wants it. Call it before ``set_policy`` with that policy."""
+        wanted = Inspected(sandbox_id, self._relay, self.egress.told, self.egress.unplug)
+        self._relay.inspector = inspection.inspect(wanted, grant)
+        self._forget_inspected = lambda: inspection.forget(sandbox_id, self._relay)
 
     async def set_rate(self, mib_s: float | None) -> None:
         """Limit what the guest sends and what it receives, each, in MiB per second. None is no limit.
@@ -189,8 +203,9 @@ class Link:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._forget_inspected()
         await self._relay.aclose()
-        await self._names.aclose()
+        await self._forwarder.aclose()
         self._counters.close()
         self._diag.close()
         for made in self._ready:

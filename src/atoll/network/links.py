@@ -7,19 +7,20 @@ import contextlib
 import errno
 import secrets
 from collections import deque
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 
 from atoll.network import edge
-from atoll.network.decide import decide_here
-from atoll.network.dns import Nameservers
+from atoll.network.dnsclient import Nameservers
 from atoll.network.edge import EdgeSockets, Pins
-from atoll.network.link import Judge, Link
-from atoll.network.relay import Decide
+from atoll.network.egress import Outside, is_this_host
+from atoll.network.link import Link
+from atoll.network.resolver import Resolver
 from atoll.network.resolvers import HostNameservers
 
 SPARES = 2
 # A short-term shortage in this process; what it asked for exists all the same.
+_SUFFIXES = (".inner", ".edge", ".names")
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
@@ -28,15 +29,20 @@ class Links:
 
     Args:
         pins: An existing directory, in this process's mount namespace, where namespaces are pinned.
-        decide: Judges the guests' connections.
+        is_own: Whether an address is one of this host's own, which only a rule of its range opens.
         nameservers: Returns the nameservers for the guests' questions; None means the host's own.
     """
 
     def __init__(
-        self, pins: Path, *, decide: Decide = decide_here, nameservers: Nameservers | None = None
+        self,
+        pins: Path,
+        *,
+        is_own: Callable[[str], bool] = is_this_host,
+        nameservers: Nameservers | None = None,
     ) -> None:
         self._directory = pins
-        self._judge = Judge(decide, nameservers or HostNameservers())
+        self._nameservers = nameservers or HostNameservers()
+        self._outside = Outside(Resolver(self._nameservers), is_own)
         self._links: dict[str, Link] = {}
         self._spares: deque[Link] = deque()
         self._making: set[str] = set()
@@ -78,6 +84,10 @@ class Links:
         self._links[link_id] = link
         return link
 
+    def forget_names(self) -> None:
+        """Resolve every name anew from now on."""
+        self._outside.resolver.forget()
+
     def sweep(self, keep: Collection[str]) -> list[str]:
         """Remove the pins of all links except those in ``keep`` and those that this process has open.
 
@@ -85,7 +95,7 @@ class Links:
             The ids of the removed links, sorted.
         """
         own = {*keep, *self._links, *self._making, *(link.link_id for link in self._spares)}
-        found = {path.stem for path in self._directory.iterdir() if path.suffix in (".inner", ".edge")}
+        found = {path.stem for path in self._directory.iterdir() if path.suffix in _SUFFIXES}
         for link_id in found - own:
             edge.remove(self._pins(link_id))
         return sorted(found - own)
@@ -119,7 +129,15 @@ class Links:
         return self._link(link_id, sockets)
 
     def _link(self, link_id: str, sockets: EdgeSockets, *, adopted: bool = False) -> Link:
-        return Link(link_id, self._pins(link_id), sockets, self._judge, self._forget, adopted=adopted)
+        return Link(
+            link_id,
+            self._pins(link_id),
+            sockets,
+            outside=self._outside,
+            nameservers=self._nameservers,
+            closed=self._forget,
+            adopted=adopted,
+        )
 
     def _forget(self, link: Link) -> None:
         self._links.pop(link.link_id, None)

@@ -42,6 +42,12 @@ class Pump:
         self._rest = b""
         self._running = False
         self._done = False
+        self._moved = False
+
+    @property
+    def moved(self) -> bool:
+        """Whether it has taken bytes from its source."""
+        return self._moved
 
     @property
     def done(self) -> bool:
@@ -74,6 +80,7 @@ class Pump:
                 count = self._source.recv_into(_buffer, self._room.piece(_BUFFER_BYTES))
                 if not count:
                     return self._finish()
+                self._moved = True
                 sent = self._send(_buffer[:count])
                 if sent < count:
                     self.stop()

@@ -1,24 +1,24 @@
-"""Accepts the guest's TCP connections in the edge and connects them from the host."""
+"""Accepts the guest's TCP connections in the edge namespace and connects them from the host."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 import struct
-from collections.abc import Callable
+from typing import Protocol
 
 from atoll.network.acceptor import Acceptor
-from atoll.network.decide import Refusal
+from atoll.network.connection import Connection, connect
+from atoll.network.egress import Egress
 from atoll.network.flows import Flow
+from atoll.network.gate import Gate, Passage
 from atoll.network.pace import Pace
 from atoll.network.room import Room
 from atoll.network.splice import Splice, tune
-from atoll.types import EgressPolicy
-
-Decide = Callable[[EgressPolicy, str, int], Refusal | None]
+from atoll.policy import Verdict
 
 MAX_CONNECTIONS = 1024
-CONNECT_TIMEOUT_S = 10.0
 # From this number on, guests are asked about connections that perhaps only the server still has.
 ASK_FROM = 128
 _ASK_S = 5.0
@@ -28,6 +28,22 @@ CONNECTIONS_PER_S = 250
 CONNECTIONS_AT_ONCE = 512
 
 _SO_ORIGINAL_DST = 80
+# The edge tells the connections of all sandboxes apart by these.
+_numbers = itertools.count(1)
+
+
+class Inspector(Protocol):
+    """Judges the requests of connections."""
+
+    def take(self, connection: Connection) -> socket.socket:
+        """Return the end of a connection to the inspector, which decides what of it goes on.
+
+        Raises:
+            OSError: It cannot take any; the connection must not go on.
+        """
+
+    def judge_by(self, connection: Connection) -> None:
+        """Judge the further requests of a connection by the rules that it keeps now."""
 
 
 class Relay:
@@ -38,14 +54,14 @@ class Relay:
 
     Args:
         listener: The socket in the edge that gets all TCP of the guest; the relay owns it from now on.
-        decide: Judges each connection by policy and original destination.
+        egress: Decides about each connection.
     """
 
-    def __init__(self, listener: socket.socket, decide: Decide) -> None:
-        self._decide = decide
-        self._policy: EgressPolicy = "internet"
-        self._splices: dict[Splice, Flow] = {}
-        self._connecting: dict[asyncio.Task[socket.socket], Flow] = {}
+    def __init__(self, listener: socket.socket, egress: Egress) -> None:
+        self.inspector: Inspector | None = None
+        self._egress = egress
+        self._splices: dict[Splice, Connection] = {}
+        self._connecting: dict[asyncio.Task[Splice], Connection] = {}
         self._held = False
         self._refused: list[socket.socket] = []
         self._asking: asyncio.TimerHandle | None = None
@@ -53,20 +69,43 @@ class Relay:
         self._loop = asyncio.get_running_loop()
         self._acceptor = Acceptor(listener, self._take, Pace(CONNECTIONS_PER_S, CONNECTIONS_AT_ONCE))
 
-    @property
-    def policy(self) -> EgressPolicy:
-        """What the sandbox may reach."""
-        return self._policy
-
-    @policy.setter
-    def policy(self, policy: EgressPolicy) -> None:
-        self._policy = policy
-        if policy == "none" and not self._held:
-            self.reset()
-
     def flows(self) -> list[Flow]:
         """Return the connections that are open now."""
-        return [*self._splices.values(), *self._connecting.values()]
+        return [connection.flow for connection in self._connections()]
+
+    async def dial(self, connection_id: str) -> socket.socket:
+        """Connect to where an inspected connection leads now. The caller owns the socket.
+
+        Raises:
+            PermissionError: The policy does not allow it any more.
+            OSError: The connection has ended, or nothing answers there.
+            TimeoutError: Nothing answered in time.
+        """
+        found = (one for one in self._connections() if one.connection_id == connection_id)
+        connection = next(found, None)
+        if connection is None or connection.kept is None:
+            raise ConnectionAbortedError("the connection has ended")
+        verdict, address = await self._egress.decide(connection.destination)
+        if verdict.action in ("deny", "unplug"):
+            raise PermissionError(verdict.reason)
+        return await connect(address, connection.destination.port)
+
+    def reset_inspected(self) -> None:
+        """Reset the connections that pass through the edge."""
+        for splice, connection in list(self._splices.items()):
+            if connection.kept is not None:
+                splice.reset()
+
+    def judge_again(self) -> None:
+        """Reset the connections that the policy does not allow any more. A held relay does so at release."""
+        if self._held:
+            return
+        for task, connection in list(self._connecting.items()):
+            if not self._may_live(connection):
+                task.cancel()
+        for splice, connection in list(self._splices.items()):
+            if not self._may_live(connection):
+                splice.reset()
 
     def hold(self) -> None:
         """Pass no bytes until ``release``; connections stay open."""
@@ -77,13 +116,11 @@ class Relay:
     def release(self) -> None:
         """Undo ``hold``."""
         self._held = False
-        if self._policy == "none":
-            # Not when the policy was set: a sleeping guest does not receive a reset.
-            return self.reset()
         self._close_refused()
-        for splice in self._splices:
+        # Not when the policy was set: a sleeping guest does not receive a reset.
+        self.judge_again()
+        for splice in list(self._splices):
             splice.start()
-        return None
 
     def reset(self) -> None:
         """Reset every connection, at both ends."""
@@ -104,6 +141,9 @@ class Relay:
         await asyncio.gather(*connecting, return_exceptions=True)
         self._close_refused()
 
+    def _connections(self) -> list[Connection]:
+        return [*self._splices.values(), *self._connecting.values()]
+
     def _take(self, guest: socket.socket, peer: tuple[str, int]) -> None:
         if len(self._splices) >= ASK_FROM and not self._asking:
             self._ask(wanted=True)
@@ -111,42 +151,102 @@ class Relay:
         try:
             tune(guest)
             flow = Flow(peer[1], *_original_destination(guest))
-            refusal = self._decide(self._policy, flow.address, flow.port)
         except OSError:
             return self._refuse(guest)
-        if refusal or len(self._splices) + len(self._connecting) >= MAX_CONNECTIONS:
+        if len(self._splices) + len(self._connecting) >= MAX_CONNECTIONS:
             return self._refuse(guest)
-        task = self._loop.create_task(self._connect(flow))
-        self._connecting[task] = flow
+        destination = self._egress.destination(flow.address, flow.port)
+        verdict = self._egress.at_once(destination)
+        connection = Connection(f"c{next(_numbers)}", flow, destination, flow.address)
+        if verdict is not None and verdict.action in ("deny", "unplug"):
+            self._egress.note(verdict, destination.host, destination.port, "tcp")
+            return self._end(guest, verdict)
+        task = self._loop.create_task(self._lead(guest, connection))
+        self._connecting[task] = connection
         # Not in the task itself: a task that is cancelled early never runs, and the guest's end would stay
         # open.
         task.add_done_callback(lambda connected: self._on_connected(guest, connected))
         return None
 
-    async def _connect(self, flow: Flow) -> socket.socket:
-        remote = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            tune(remote)
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await self._loop.sock_connect(remote, (flow.address, flow.port))
-        except BaseException:
-            remote.close()
-            raise
-        return remote
+    async def _lead(self, guest: socket.socket, connection: Connection) -> Splice:
+        """Connect to where a connection leads."""
+        destination = connection.destination
+        verdict, connection.address = await self._egress.decide(destination)
+        self._egress.note(verdict, destination.host, destination.port, "tcp")
+        if verdict.action == "inspect":
+            return self._inspect(guest, connection, verdict.kept)
+        if verdict.action != "allow":
+            raise _RefusedError(verdict)
+        remote = await connect(connection.address, destination.port)
+        splice = self._splice(guest, remote)
+        if destination.name is not None and self._egress.looks_into(destination.name):
+            gate = Gate(
+                guest, remote, destination.name, lambda way, sent: self._passed(splice, verdict, way, sent)
+            )
+            splice.close_gate(gate)
+        return splice
 
-    def _on_connected(self, guest: socket.socket, task: asyncio.Task[socket.socket]) -> None:
-        flow = self._connecting.pop(task, None)
-        if task.cancelled() or task.exception():
-            return self._refuse(guest)
-        remote = task.result()
-        if flow is None:
-            remote.close()
-            return guest.close()
+    def _splice(self, guest: socket.socket, remote: socket.socket) -> Splice:
         splice = Splice(guest, remote, self._room, lambda: self._forget(splice))
-        self._splices[splice] = flow
+        return splice
+
+    def _inspect(
+        self, guest: socket.socket, connection: Connection, kept: tuple[int, ...], sent: bytes = b""
+    ) -> Splice:
+        if self.inspector is None:
+            raise _RefusedError(Verdict("deny", reason="the process that judges requests does not run"))
+        connection.kept = kept
+        inspector = self.inspector.take(connection)
+        inspector.send(sent)
+        return self._splice(guest, inspector)
+
+    def _passed(self, splice: Splice, verdict: Verdict, way: Passage, sent: bytes) -> None:
+        """Go on after the first bytes of a guest told what it speaks. Some may have been sent on already."""
+        if way == "pass":
+            return splice.open_gate()
+        connection = self._splices[splice]
+        destination = connection.destination
+        guest = splice.give_back() if way == "inspect" else None
+        if guest is None:
+            denied = Verdict("deny", verdict.rule, reason=f"it does not ask for {destination.name}")
+            self._egress.note(denied, destination.host, destination.port, "tcp")
+            return splice.reset()
+        self._forget(splice)
+        try:
+            inspected = self._inspect(guest, connection, (verdict.rule or 0,), sent)
+        except (OSError, _RefusedError):
+            return guest.close()
+        self._splices[inspected] = connection
+        return inspected.start()
+
+    def _on_connected(self, guest: socket.socket, task: asyncio.Task[Splice]) -> None:
+        connection = self._connecting.pop(task, None)
+        if task.cancelled():
+            return self._refuse(guest)
+        if error := task.exception():
+            return self._end(guest, error.verdict if isinstance(error, _RefusedError) else None)
+        splice = task.result()
+        if connection is None:
+            return splice.reset()
+        self._splices[splice] = connection
         if not self._held:
             splice.start()
         return None
+
+    def _may_live(self, connection: Connection) -> bool:
+        verdict = self._egress.again(connection.destination, connection.address)
+        if connection.kept is None or verdict.action in ("deny", "unplug"):
+            return verdict.action == "allow"
+        kept = verdict.kept or (() if verdict.rule is None else (verdict.rule,))
+        connection.kept = kept
+        if self.inspector is not None:
+            self.inspector.judge_by(connection)
+        return bool(kept)
+
+    def _end(self, guest: socket.socket, verdict: Verdict | None) -> None:
+        self._refuse(guest)
+        if verdict is not None and verdict.action == "unplug":
+            self._egress.unplug(verdict.reason)
 
     def _ask_no_more(self) -> None:
         # A later question would be taken for traffic for which a paused guest must wake.
@@ -171,6 +271,14 @@ class Relay:
 
     def _forget(self, splice: Splice) -> None:
         self._splices.pop(splice, None)
+
+
+class _RefusedError(Exception):
+    """The policy refuses a connection."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
 
 
 def _original_destination(guest: socket.socket) -> tuple[str, int]:

@@ -6,6 +6,7 @@ import socket
 import struct
 from collections.abc import Callable
 
+from atoll.network.gate import Gate
 from atoll.network.pump import Pump
 from atoll.network.room import Room
 
@@ -47,17 +48,46 @@ class Splice:
         self._ends = (guest, remote)
         self._ended = ended
         self._open = 2
+        self._gate: Gate | None = None
         self._pumps = (Pump(guest, remote, room, self._on_end), Pump(remote, guest, room, self._on_end))
+
+    def close_gate(self, gate: Gate) -> None:
+        """Let nothing from the guest pass until ``open_gate``; call it before ``start``."""
+        self._gate = gate
+
+    def open_gate(self) -> None:
+        """Let the guest's bytes pass from now on."""
+        self._gate = None
+        self._pumps[0].start()
 
     def start(self) -> None:
         """Let bytes pass, also after ``hold``."""
-        for pump in self._pumps:
-            pump.start()
+        from_guest, to_guest = self._pumps
+        to_guest.start()
+        if self._gate is None:
+            from_guest.start()
+        else:
+            self._gate.start()
 
     def hold(self) -> None:
         """Let no bytes pass until ``start``; both ends stay open."""
+        if self._gate is not None:
+            self._gate.stop()
         for pump in self._pumps:
             pump.stop()
+
+    def give_back(self) -> socket.socket | None:
+        """Return the guest's end for another connection, and close the other end.
+
+        None if the guest has received something already; then nothing has changed.
+        """
+        if self._open < 2 or self._pumps[1].moved:
+            return None
+        self.hold()
+        self._open = 0
+        guest, remote = self._ends
+        remote.close()
+        return guest
 
     def reset(self) -> None:
         """Reset both ends. Idempotent."""

@@ -229,6 +229,7 @@ def make_creation(
         paths=state.paths,
         quotas=tenants.quotas,
         links=rooms.links,
+        egress=machines.egress,
         boots=steps.boots,
         running_machines=machines.running,
         agents=machines.agents,
@@ -238,7 +239,7 @@ def make_creation(
     return Creation(
         registry=state.registry,
         quotas=tenants.quotas,
-        means=machines.means,
+        egress=machines.egress,
         volumes=storage.volumes,
         templates=storage.templates,
         of_image=ImageCreation(
@@ -247,6 +248,7 @@ def make_creation(
             programs=rooms.programs,
             images=storage.images,
             quotas=tenants.quotas,
+            means=machines.means,
             first_machines=first_machines,
             engine_disks=rooms.engine_disks,
             tasks=state.tasks,

@@ -8,12 +8,10 @@ from typing import Literal, get_args
 import msgspec
 
 from atoll.errors import InvalidSpecError
+from atoll.types.egress import EgressPolicy, check_network
 from atoll.types.given import check_choice, check_kind, check_text, check_texts, copied
 from atoll.types.lifecycle import Lifecycle
 from atoll.types.limits import Limits
-
-EgressPolicy = Literal["internet", "none"]
-"""What a sandbox may reach: TCP and DNS at public addresses, or nothing."""
 
 OnCrash = Literal["reboot", "rollback", "stop"]
 """What the next use of a crashed sandbox does: boot it from its disk, go back to its newest snapshot, or refuse."""
@@ -67,8 +65,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         name: Unique in the home while the sandbox lives; ``[a-z0-9][a-z0-9-]{0,62}``. None gives it no name.
         env: Variables for every program that is started in it.
         metadata: The caller's own labels, by which lists can be filtered.
-        network: ``"internet"`` allows TCP and DNS to public addresses; ``"none"`` allows nothing out. None
-            takes the setting of the snapshot's sandbox, or ``"internet"`` without a snapshot.
+        network: What it may reach: a ``Policy``, or a preset's name. None takes the setting of the
+            snapshot's sandbox, or ``"internet"`` without a snapshot.
         from_snapshot: Id or name of the snapshot to restore, memory and disk.
         template: The template to start from instead, ``NAME`` or ``NAME:TAG``, of ``team``.
         limits: How much it may use. With ``from_snapshot``, a limit of None is the snapshot's.
@@ -116,7 +114,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         check_kind("limits", self.limits, Limits)
         check_kind("lifecycle", self.lifecycle, Lifecycle)
         if self.network is not None:
-            check_choice("network", self.network, get_args(EgressPolicy))
+            check_network(self.network)
         if self.on_crash is not None:
             check_choice("on_crash", self.on_crash, get_args(OnCrash))
 

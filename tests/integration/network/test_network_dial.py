@@ -5,10 +5,10 @@ import socket
 import struct
 
 import pytest
-from tests.integration.network.testbed import Guest, NetworkTestbed, serving
+from tests.integration.network.testbed import Guest, NetworkTestbed, nowhere, serving
 
 from atoll.host import in_netns
-from atoll.network import Links, decide, netlink
+from atoll.network import Links, netlink
 from atoll.network.addresses import GUEST_ADDRESS, INTERFACE_INDEX
 from atoll.network.netlink import ACK, Message, NetlinkSocket, attribute
 
@@ -77,7 +77,7 @@ async def test_dialled_connections_are_ended_and_no_others(testbed: NetworkTestb
 
 
 async def test_a_new_supervisor_ends_what_the_one_before_has_dialled(testbed: NetworkTestbed) -> None:
-    first = Links(testbed.pins, decide=decide)
+    first = Links(testbed.pins, is_own=nowhere)
     link = await first.take()
     with Guest(link).listen(5000), await link.dial(5000, 90) as dialled:
         await first.aclose()

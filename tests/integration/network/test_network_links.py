@@ -5,10 +5,10 @@ import socket
 import struct
 from pathlib import Path
 
-from tests.integration.network.testbed import PATIENCE_S, Guest, NetworkTestbed, reset_comes, serving
+from tests.integration.network.testbed import PATIENCE_S, Guest, NetworkTestbed, nowhere, reset_comes, serving
 
 from atoll.host import in_netns
-from atoll.network import Flow, Links, decide, edge
+from atoll.network import Flow, Links, edge
 from atoll.network.edge import Pins
 from atoll.network.flows import challenge
 
@@ -20,7 +20,7 @@ def pinned(testbed: NetworkTestbed) -> set[str]:
 
 
 async def test_two_prestarted_machines_are_kept_and_go_in_the_end(testbed: NetworkTestbed) -> None:
-    links = Links(testbed.pins, decide=decide)
+    links = Links(testbed.pins, is_own=nowhere)
     await links.start()
     link = await links.take()
     for _ in range(9000):
@@ -43,7 +43,7 @@ async def test_a_closed_link_leaves_no_pin(testbed: NetworkTestbed) -> None:
 
 
 async def test_a_new_supervisor_adopts_a_link_that_works_on(testbed: NetworkTestbed) -> None:
-    first = Links(testbed.pins, decide=decide)
+    first = Links(testbed.pins, is_own=nowhere)
     async with serving() as port:
         link = await first.take()
         guest = Guest(link)
@@ -71,7 +71,7 @@ async def test_a_link_that_is_gone_is_not_adopted(testbed: NetworkTestbed) -> No
 
 
 async def test_a_sweep_removes_what_nobody_keeps(testbed: NetworkTestbed) -> None:
-    first = Links(testbed.pins, decide=decide)
+    first = Links(testbed.pins, is_own=nowhere)
     kept, lost = [(await first.take()).link_id for _ in range(2)]
     await first.aclose()
     async with testbed.links() as second:

@@ -20,14 +20,20 @@ from pathlib import Path
 from tests.forked import in_child
 
 from atoll.host import in_netns
-from atoll.network import Link, Links, decide, filters, netlink, nftables
-from atoll.network.dns import Nameservers
+from atoll.network import Link, Links, filters, netlink, nftables
+from atoll.network.dnsclient import Nameservers
 from atoll.network.netlink import ACK, CREATE, Message, NetlinkSocket, attribute
 
 MIB = 1 << 20
 PUBLIC = "198.51.100.7"
 PRIVATE = ("10.9.9.9", "172.20.0.1", "192.168.7.7", "169.254.169.254", "100.100.100.200", "168.63.129.16")
 PATIENCE_S = 90.0
+
+
+def nowhere(_: str) -> bool:
+    """All addresses of the testbed belong to it, and a guest is to reach the public ones."""
+    return False
+
 
 _NEW_USER, _NEW_NET, _NEW_MOUNT, _PRIVATE_MOUNTS = 0x10000000, 0x40000000, 0x00020000, 1 << 18 | 1 << 14
 
@@ -96,7 +102,7 @@ class NetworkTestbed:
     @asynccontextmanager
     async def links(self, nameservers: Nameservers = list) -> AsyncIterator[Links]:
         """Run links without prestarted machines; all of them are gone at the end."""
-        links = Links(self.pins, decide=decide, nameservers=nameservers)
+        links = Links(self.pins, is_own=nowhere, nameservers=nameservers)
         try:
             yield links
         finally:

@@ -7,9 +7,9 @@ from ipaddress import IPv4Address, IPv6Address
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.network.deciding import decide
 
 from atoll.network import dnsmessage
-from atoll.network.decide import decide
 
 FUZZ = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 LABELS = st.lists(st.binary(max_size=70), max_size=8).map(

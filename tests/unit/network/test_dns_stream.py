@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from atoll.network import dnsmessage
-from atoll.network.dns import NameForwarder
+from atoll.network.forwarder import NameForwarder
 
 _QUESTIONS = 500
 _NONSENSE = struct.pack(">H", 12) + bytes(12)

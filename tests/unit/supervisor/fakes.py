@@ -7,7 +7,7 @@ import builtins
 import os
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,9 +17,34 @@ from atoll.guest import AgentStats, GuestInit
 from atoll.host import TreeChecksums, TreeUse, remove_tree, tree_use
 from atoll.images import Image
 from atoll.network import Flow, OpenUplink
-from atoll.types import ImageAccess, ImageInfo, Progress
+from atoll.types import EgressDecision, ImageAccess, ImageInfo, Progress
 
 DIGEST = "sha256-" + "0" * 64
+
+
+class FakeNames:
+    """The names that a guest knows by address."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+
+    def all(self) -> dict[str, str]:
+        return self.known
+
+    def take_over(self, names: Mapping[str, str]) -> None:
+        self.known = dict(names)
+
+
+class FakeEgress:
+    """Tells nobody anything unless the test does."""
+
+    def __init__(self) -> None:
+        self.names = FakeNames()
+        self.told: Callable[[EgressDecision], None] | None = None
+        self.unplug: Callable[[str], None] | None = None
+
+    def watch(self, told: Callable[[EgressDecision], None], unplug: Callable[[str], None]) -> None:
+        self.told, self.unplug = told, unplug
 
 
 class FakeLink:
@@ -29,6 +54,7 @@ class FakeLink:
         self.policy = "internet"
         self.calls: list[str] = []
         self.received = 0
+        self.egress = FakeEgress()
         self._links = links
 
     def set_policy(self, policy: str) -> None:
@@ -109,6 +135,14 @@ class FakeCopy:
 
     async def abandon(self) -> None:
         remove_tree(self._target)
+
+
+class FakeImageRoots:
+    """Roots that are plain directories and are never mounted."""
+
+    def mount(self, image: Path, targets: Iterable[str], disk: Path) -> Path:
+        (disk / "root").mkdir(exist_ok=True)
+        return disk / "root"
 
 
 class FakeLayers:

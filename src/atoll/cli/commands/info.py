@@ -8,6 +8,7 @@ from atoll import Sandbox
 from atoll.cli.lazy import Command
 from atoll.cli.lifecycle import lease_shown
 from atoll.cli.limits import described
+from atoll.cli.network import network_shown
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.text import moment, plain
@@ -55,7 +56,7 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("created", moment(info.created_at)),
         ("changed", moment(info.changed_at)),
         ("lease", lease_shown(info)),
-        ("network", info.network),
+        ("network", network_shown(info.network)),
         ("limits", described(info.limits) or "the default ones"),
         ("in force", described(info.limits_in_force)),
         ("on crash", info.on_crash),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import urlencode
 
 from atoll.protocol import (
@@ -30,8 +30,8 @@ from atoll.types import (
     SandboxStats,
     SnapshotInfo,
     StatsSample,
-    check_choice,
     check_kind,
+    check_network,
     check_number,
     check_text,
 )
@@ -92,10 +92,14 @@ class AsyncStates:
     async def set_network(self, network: EgressPolicy) -> None:
         """Change what the sandbox may reach. This takes effect at once, also for connections that are open.
 
+        Args:
+            network: A ``Policy``, or a preset's name: ``"none"``, ``"packages"``, ``"web-read-only"`` or
+                ``"internet"``.
+
         Raises:
-            InvalidSpecError: ``network`` is not a known policy.
+            InvalidSpecError: It is no policy, or one of its rules is invalid or can never match.
         """
-        check_choice("network", network, get_args(EgressPolicy))
+        check_network(network)
         await self._change("network", NetworkRequest(network=network))
 
     async def stats(self) -> SandboxStats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import urlencode
 
 from atoll.protocol import (
@@ -31,8 +31,8 @@ from atoll.types import (
     SandboxStats,
     SnapshotInfo,
     StatsSample,
-    check_choice,
     check_kind,
+    check_network,
     check_number,
     check_text,
 )
@@ -93,10 +93,14 @@ class States:
     def set_network(self, network: EgressPolicy) -> None:
         """Change what the sandbox may reach. This takes effect at once, also for connections that are open.
 
+        Args:
+            network: A ``Policy``, or a preset's name: ``"none"``, ``"packages"``, ``"web-read-only"`` or
+                ``"internet"``.
+
         Raises:
-            InvalidSpecError: ``network`` is not a known policy.
+            InvalidSpecError: It is no policy, or one of its rules is invalid or can never match.
         """
-        check_choice("network", network, get_args(EgressPolicy))
+        check_network(network)
         self._change("network", NetworkRequest(network=network))
 
     def stats(self) -> SandboxStats:

@@ -14,7 +14,7 @@ import msgspec
 from atoll.engines import LazyMemory, memory_bytes
 from atoll.errors import AtollError, NoSpaceError, SandboxCrashedError, SandboxNotFoundError
 from atoll.host import sync_tree, to_the_end
-from atoll.supervisor.lifecycle.checkpoint_files import link_files, write_flows
+from atoll.supervisor.lifecycle.checkpoint_files import link_files, write_flows, write_names
 from atoll.supervisor.machines.checkpoint_memory import MemoryPlace, OutgrownError
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.state.sandbox import Sandbox
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from atoll.snapshots import LayerCopy, Layers
     from atoll.supervisor.lifecycle.relayer import Relayer
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.storage.layer_gc import LayerGC
     from atoll.supervisor.storage.programs import Programs
     from atoll.supervisor.storage.trash import Trash
@@ -324,6 +324,7 @@ class Checkpoints:
         stopped_ms = (time.perf_counter() - began) * 1000
         whole = lazy is None or await lazy.written(restorable=pages is not None)
         write_flows(into, flows)
+        write_names(into, running.link.egress.names.all())
         note_boot(into)
         return stopped_ms, whole
 

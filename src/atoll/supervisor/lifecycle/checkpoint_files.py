@@ -1,9 +1,9 @@
-"""The files of a checkpoint: the engine's own, and the connections that its guest believes to have."""
+"""The files of a checkpoint: the engine's own, and what its guest believes of the network."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from atoll.network import Flow
 
 FLOWS = "flows.json"
+NAMES = "names.json"
 
 
 def link_files(source: Path, target: Path) -> None:
@@ -30,3 +31,17 @@ def read_flows(checkpoint: Path) -> list[Flow]:
         return msgspec.json.decode((checkpoint / FLOWS).read_bytes(), type=list[Flow])
     except (OSError, ValueError):
         return []
+
+
+def write_names(checkpoint: Path, names: Mapping[str, str]) -> None:
+    """Keep with a checkpoint which names its guest knows by address."""
+    if names:
+        (checkpoint / NAMES).write_bytes(msgspec.json.encode(names))
+
+
+def read_names(checkpoint: Path) -> dict[str, str]:
+    """Return what ``write_names`` kept; nothing if it kept nothing that can be read."""
+    try:
+        return msgspec.json.decode((checkpoint / NAMES).read_bytes(), type=dict[str, str])
+    except (OSError, ValueError):
+        return {}

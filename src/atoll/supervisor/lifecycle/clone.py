@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from atoll.engines import MachineEndedError
 from atoll.errors import SandboxCrashedError
 from atoll.host import to_the_end
-from atoll.supervisor.lifecycle.checkpoint_files import read_flows
+from atoll.supervisor.lifecycle.checkpoint_files import read_flows, read_names
 from atoll.supervisor.machines.identity import branched_init
 from atoll.supervisor.machines.prestarted import PrestartedDiedError
 from atoll.supervisor.state.rows import SandboxRow
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from atoll.network import Link, Links
     from atoll.snapshots import Layers
     from atoll.supervisor.lifecycle.run_plans import RunPlans
+    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.plans import RunPlan
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.storage.images import SupervisorImages
 
 
@@ -35,6 +36,7 @@ class Clones:
         images: The images.
         layers: The disks.
         links: All links.
+        egress: Sets their policies.
         plans: How machines run.
         running_machines: Starts and ends machines.
     """
@@ -46,6 +48,7 @@ class Clones:
         images: SupervisorImages,
         layers: Layers,
         links: Links,
+        egress: EgressControl,
         plans: RunPlans,
         running_machines: RunningMachines,
     ) -> None:
@@ -53,6 +56,7 @@ class Clones:
         self._images = images
         self._layers = layers
         self._links = links
+        self._egress = egress
         self._plans = plans
         self._running_machines = running_machines
 
@@ -95,7 +99,8 @@ class Clones:
                 stack = await to_the_end(asyncio.to_thread(self._layers.branch, disk, row.stack))
                 row = row.but(stack=tuple(stack))
             link = await self._links.take()
-            link.set_policy(row.network)
+            self._egress.govern(link, row)
+            link.egress.names.take_over(read_names(checkpoint))
             # Copies share the memory pages that none of them touches.
             plan = self._plans.of(row, checkpoint=checkpoint, read_ahead=False, being_written=being_written)
             running = await self._begin(row, plan, env_inside, link)

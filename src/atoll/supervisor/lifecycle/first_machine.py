@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,14 @@ from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:
-    from atoll.network import Link, Links
+    from atoll.network import Links
     from atoll.supervisor.lifecycle.attachment import Attachment
     from atoll.supervisor.lifecycle.boot import Boots
     from atoll.supervisor.lifecycle.callers import Caller
     from atoll.supervisor.lifecycle.warm_machine import Warm
     from atoll.supervisor.lifecycle.warm_pool import WarmPool
     from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
@@ -39,6 +41,7 @@ class FirstMachines:
         paths: Where sandboxes have their directories.
         quotas: What teams may have.
         links: All links.
+        egress: Sets their policies.
         boots: Boots machines.
         running_machines: Ends machines.
         agents: Calls the guests' agents.
@@ -53,6 +56,7 @@ class FirstMachines:
         paths: Paths,
         quotas: TeamQuotas,
         links: Links,
+        egress: EgressControl,
         boots: Boots,
         running_machines: RunningMachines,
         agents: Agents,
@@ -63,6 +67,7 @@ class FirstMachines:
         self._paths = paths
         self._quotas = quotas
         self._links = links
+        self._egress = egress
         self._boots = boots
         self._running_machines = running_machines
         self._agents = agents
@@ -106,7 +111,7 @@ class FirstMachines:
         self._quotas.known_as(blank.sandbox_id, row.sandbox_id)
         try:
             with self._registry.pins.during(row.sandbox_id, facts.digest):
-                running.link.set_policy(row.network)
+                self._egress.govern(running.link, row)
                 if wanted := taken_init(row, facts.env):
                     await running.alive(self._agents.init(running.link, wanted), row.sandbox_id)
                 await self._boots.start_program(row, running)
@@ -122,27 +127,20 @@ class FirstMachines:
         return sandbox
 
     async def _boot(self, row: SandboxRow, caller: Caller) -> Sandbox:
-        directory = self._paths.sandbox(row.sandbox_id)
-        link: Link | None = None
         with self._registry.pins.during(row.sandbox_id, row.image_digest):
-            async with self._boots_at_once:
+            async with self._boots_at_once, contextlib.AsyncExitStack() as undo:
                 caller.check()
+                directory = self._paths.sandbox(row.sandbox_id)
                 directory.mkdir(mode=0o700)
-                try:
-                    link = await self._links.take()
-                    link.set_policy(row.network)
-                    running = await self._boots.boot(row, link)
-                    try:
-                        sandbox = Sandbox(row.but(**running.columns()))
-                        await self._boots.start_program(row, running)
-                        await self._registry.add(sandbox)
-                    except BaseException:
-                        await to_the_end(self._running_machines.end(running))
-                        raise
-                except BaseException:
-                    if link is not None:
-                        await to_the_end(link.aclose())
-                    await to_the_end(erase(directory))
-                    raise
+                undo.push_async_callback(lambda: to_the_end(erase(directory)))
+                link = await self._links.take()
+                undo.push_async_callback(lambda: to_the_end(link.aclose()))
+                self._egress.govern(link, row)
+                running = await self._boots.boot(row, link)
+                undo.push_async_callback(lambda: to_the_end(self._running_machines.end(running)))
+                sandbox = Sandbox(row.but(**running.columns()))
+                await self._boots.start_program(row, running)
+                await self._registry.add(sandbox)
+                undo.pop_all()  # from now on it is a sandbox
                 self._attachment.attach(sandbox, running)
                 return sandbox

@@ -14,7 +14,8 @@ from atoll.types import EgressPolicy, Limits
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.guest_memory import GuestMemory
-    from atoll.supervisor.machines.enforcement import Means
+    from atoll.supervisor.machines.egress_control import EgressControl
+    from atoll.supervisor.machines.enforcement import HostMeans
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.tenants.quotas import TeamQuotas
@@ -27,6 +28,7 @@ class LimitChanges:
         registry: The sandboxes and snapshots.
         quotas: What teams may have.
         means: What this host can enforce limits with.
+        egress: Sets the policies of links.
         guest_memory: Tells guests how much memory they have.
     """
 
@@ -35,12 +37,14 @@ class LimitChanges:
         *,
         registry: Registry,
         quotas: TeamQuotas,
-        means: Means,
+        means: HostMeans,
+        egress: EgressControl,
         guest_memory: GuestMemory,
     ) -> None:
         self._registry = registry
         self._quotas = quotas
         self._means = means
+        self._egress = egress
         self._guest_memory = guest_memory
 
     async def change(self, sandbox: Sandbox, limits: Limits, *, best_effort: bool = False) -> None:
@@ -55,7 +59,8 @@ class LimitChanges:
         """
         limits.check()
         if not best_effort:
-            refuse_unheld(limits, self._means)
+            row = sandbox.row
+            refuse_unheld(limits, self._means.of(row.versions, engine_disk=row.engine_disk))
         async with sandbox.lock:
             check_action("limit", sandbox.row.state, sandbox.sandbox_id)
             await self._change(sandbox, limits.over(sandbox.row.limits))
@@ -75,10 +80,14 @@ class LimitChanges:
                 raise
 
     async def change_network(self, sandbox: Sandbox, network: EgressPolicy) -> None:
-        """Set what the sandbox may reach from now on; ``"none"`` resets its open connections to the outside.
+        """Set what the sandbox may reach from now on. Open connections that it does not allow are reset.
+
+        Raises:
+            InvalidSpecError: A rule is invalid, or can never match.
 
         Postcondition: on any exception it may reach what it could before, or nothing.
         """
+        self._egress.check(network)
         async with sandbox.lock:
             row, running = sandbox.row, sandbox.running
             check_action("limit", row.state, sandbox.sandbox_id)
@@ -87,7 +96,7 @@ class LimitChanges:
                 running.link.set_policy(network)
             await self._registry.change(sandbox, network=network)
             if running is not None:
-                running.link.set_policy(network)
+                self._egress.govern(running.link, sandbox.row)
 
     async def _put_back(self, sandbox: Sandbox, limits: Limits) -> None:
         with contextlib.suppress(AtollError, OSError):  # the first failure is the one to report

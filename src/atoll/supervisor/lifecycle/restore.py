@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from atoll.engines import MachineEndedError
 from atoll.errors import AtollError, DamagedError, SandboxCrashedError
 from atoll.host import to_the_end
-from atoll.supervisor.lifecycle.checkpoint_files import read_flows
+from atoll.supervisor.lifecycle.checkpoint_files import read_flows, read_names
 from atoll.supervisor.machines.identity import woken_init
 from atoll.supervisor.machines.prestarted import PrestartedDiedError
 from atoll.supervisor.storage.consistency import assert_disk, same_instant
@@ -91,6 +91,8 @@ class Restores:
         checkpoint = self._paths.checkpoint(sandbox.sandbox_id)
         row = sandbox.row.but(generation=sandbox.row.generation + 1)
         link, kept = await self._sandbox_links.take(sandbox)
+        if not kept:
+            link.egress.names.take_over(read_names(checkpoint))
         waking = self._operations.during(sandbox.sandbox_id, "wake", link_id=link.link_id)
         async with contextlib.AsyncExitStack() as under_way:
             try:

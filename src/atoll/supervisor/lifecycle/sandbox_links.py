@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from atoll.network import Link, Links
+    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.state.sandbox import Sandbox
 
 
@@ -14,10 +15,12 @@ class SandboxLinks:
 
     Args:
         links: All links of the home.
+        egress: Sets their policies.
     """
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, egress: EgressControl) -> None:
         self._links = links
+        self._egress = egress
 
     async def waiting(self, sandbox: Sandbox) -> Link | None:
         """The link that a sandbox without a machine kept, or None. An earlier supervisor may have left it."""
@@ -35,5 +38,5 @@ class SandboxLinks:
         else:
             await link.prepare()
         sandbox.link = None
-        link.set_policy(sandbox.row.network)
+        self._egress.govern(link, sandbox.row)
         return link, kept

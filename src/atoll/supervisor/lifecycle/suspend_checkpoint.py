@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atoll.host import sync_directory, sync_tree, to_the_end
-from atoll.supervisor.lifecycle.checkpoint_files import write_flows
-from atoll.supervisor.machines.running_machine import RunningMachine
+from atoll.supervisor.lifecycle.checkpoint_files import write_flows, write_names
 from atoll.supervisor.state.paths import Paths
+from atoll.supervisor.state.running_machine import RunningMachine
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.checksums import CheckpointChecksums, note_boot
 from atoll.supervisor.storage.trash import Trash, erase, erase_stale
@@ -74,6 +74,7 @@ class SuspendCheckpoints:
             await self._settle(running.disk)
         # After the memory: the newest file here tells which changes of the disk are older than the memory.
         write_flows(aside, flows)
+        write_names(aside, running.link.egress.names.all())
         if durable:
             # A checkpoint that contains the engine's disk must have its checksum before the previous one
             # goes.

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.pause import PausedWatcher
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.recovery.row_repair import RowRepair
     from atoll.supervisor.state.leases import Leases
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.rows import OperationRow, SandboxRow
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.checksums import CheckpointChecksums
 
@@ -38,6 +39,7 @@ class Adoption:
         paths: Where disks and checkpoints are.
         leases: Computes leases.
         links: All links.
+        egress: Sets their policies.
         plans: How machines run.
         running_machines: Finds and ends machines.
         agents: Calls the guests' agents.
@@ -53,6 +55,7 @@ class Adoption:
         paths: Paths,
         leases: Leases,
         links: Links,
+        egress: EgressControl,
         plans: RunPlans,
         running_machines: RunningMachines,
         agents: Agents,
@@ -64,6 +67,7 @@ class Adoption:
         self._paths = paths
         self._leases = leases
         self._links = links
+        self._egress = egress
         self._plans = plans
         self._running_machines = running_machines
         self._agents = agents
@@ -82,7 +86,7 @@ class Adoption:
                 sandbox, "its network was lost: the host or its holder process ended"
             )
             return
-        link.set_policy(row.network)
+        self._egress.govern(link, row)
         disk = self._paths.disk(row.sandbox_id, row.disk)
         running = await self._running_machines.adopt(row, link, disk)
         if running is None:
@@ -127,7 +131,7 @@ class Adoption:
         Returns False if it cannot be used; it has then ended.
         """
         checkpoint = self._paths.checkpoint(row.sandbox_id)
-        running.link.set_policy(row.network)
+        self._egress.govern(running.link, row)
         try:
             await running.alive(self._agents.first(running.link, woken_init(row)), row.sandbox_id)
             await running.link.reset_connections(read_flows(checkpoint))

@@ -61,6 +61,7 @@ _JSON_FIELDS = frozenset(
         "lifecycle",
         "limits",
         "metadata",
+        "network",
         "quotas",
         "recovered",
         "services",

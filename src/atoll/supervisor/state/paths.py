@@ -37,6 +37,10 @@ class Paths:
         """The console output of a sandbox's machines."""
         return self.sandbox(sandbox_id) / "console.log"
 
+    def decisions(self, sandbox_id: str) -> Path:
+        """What was decided about a sandbox's way out."""
+        return self.sandbox(sandbox_id) / "egress.log"
+
     def row(self, sandbox_id: str) -> Path:
         """The copy of a sandbox's row."""
         return self.sandbox(sandbox_id) / "row.json"

@@ -7,13 +7,13 @@ import contextlib
 import secrets
 import socket
 import struct
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine
 
 from atoll.network import dnsmessage
 from atoll.network.acceptor import Acceptor
+from atoll.network.dnsclient import Ask, Nameservers, ask_all, ask_by_datagram, ask_by_stream, receive_framed
+from atoll.network.naming import NamedAnswers
 from atoll.network.pace import Pace
-
-Nameservers = Callable[[], Sequence[tuple[str, int]]]
 
 MAX_QUESTIONS = 256
 MAX_STREAMS = 32
@@ -21,8 +21,6 @@ STREAMS_PER_S = 50
 # A guest that asks more often would delay other guests in this process.
 QUESTIONS_PER_S = 500
 QUESTIONS_AT_ONCE = 512
-_SERVER_TIMEOUT_S = 2.5
-_TIMEOUT_S = 10.0
 _STREAM_IDLE_S = 20.0
 _LONGEST_BYTES = 65535
 _RECEIVES = 8
@@ -30,19 +28,27 @@ _SHORTEST_PAUSE_S = 0.02
 
 
 class NameForwarder:
-    """The nameserver of one sandbox. It understands only enough of a message to pass it on safely.
+    """The nameserver of one sandbox.
 
-    Each question goes to the host's nameservers in turn, with its own socket and id. Only an answer from the
-    nameserver that was asked, with that id and that question, is sent back to the guest.
+    Without rules it understands only enough of a message to pass it on safely. Each question goes to the
+    host's nameservers in turn, with its own socket and id. Only an answer from the nameserver that was asked,
+    with that id and that question, is sent back to the guest. With rules ``NamedAnswers`` makes the answers.
 
     Args:
         datagrams: Bound in the edge for questions by UDP; the forwarder owns it from now on.
         listener: Listens in the edge for questions by TCP; the forwarder owns it too.
         nameservers: Returns the addresses and ports to ask.
+        named: Makes the answers where there are rules; None answers as if there were none.
     """
 
-    def __init__(self, datagrams: socket.socket, listener: socket.socket, nameservers: Nameservers) -> None:
-        self.answering = True
+    def __init__(
+        self,
+        datagrams: socket.socket,
+        listener: socket.socket,
+        nameservers: Nameservers,
+        named: NamedAnswers | None = None,
+    ) -> None:
+        self._named = named
         self._datagrams = datagrams
         self._nameservers = nameservers
         self._questions: set[asyncio.Task[None]] = set()
@@ -99,15 +105,15 @@ class NameForwarder:
     def _refused(self, query: bytes) -> int | None:
         if not dnsmessage.is_query(query):
             return dnsmessage.MALFORMED
-        if not self.answering:
-            return dnsmessage.REFUSED
         if len(self._questions) >= MAX_QUESTIONS:
             return dnsmessage.SERVER_FAILED
         return None
 
     async def _answer(self, query: bytes, ask: Ask) -> bytes | None:
+        if self._named is not None and self._named.needed:
+            return await self._named.answer(query)
         hidden = dnsmessage.with_id(query, secrets.randbelow(1 << 16))
-        reply = await _ask_all(hidden, self._nameservers(), ask)
+        reply = await ask_all(hidden, self._nameservers(), ask)
         if reply is None:
             return dnsmessage.failure(query, dnsmessage.SERVER_FAILED)
         return query[:2] + reply[2:]
@@ -126,7 +132,7 @@ class NameForwarder:
                 # A ready socket does not wait, so a guest that floods would keep the event loop to itself.
                 await asyncio.sleep(self._pace.wait_s())
                 async with asyncio.timeout(_STREAM_IDLE_S):
-                    query = await _receive_framed(guest)
+                    query = await receive_framed(guest)
                 self._pace.take()
                 refused = self._refused(query)
                 if refused is not None:
@@ -137,76 +143,6 @@ class NameForwarder:
                     return
                 async with asyncio.timeout(_STREAM_IDLE_S):
                     await self._loop.sock_sendall(guest, struct.pack(">H", len(answer)) + answer)
-
-
-async def ask_by_datagram(query: bytes, server: tuple[str, int]) -> bytes:
-    """Ask one nameserver by UDP and return its answer, which may be truncated.
-
-    Raises:
-        OSError: It cannot be asked.
-    """
-    loop = asyncio.get_running_loop()
-    with socket.socket(_family(server), socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as asking:
-        asking.connect(server)
-        await loop.sock_sendall(asking, query)
-        while True:
-            reply = await loop.sock_recv(asking, _LONGEST_BYTES)
-            if dnsmessage.answers(query, reply):
-                return reply
-
-
-async def ask_by_stream(query: bytes, server: tuple[str, int]) -> bytes:
-    """Ask one nameserver by TCP.
-
-    Raises:
-        OSError: It cannot be asked, or answers another question.
-        EOFError: It closed the connection.
-    """
-    loop = asyncio.get_running_loop()
-    with socket.socket(_family(server), socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as asking:
-        await loop.sock_connect(asking, server)
-        await loop.sock_sendall(asking, struct.pack(">H", len(query)) + query)
-        reply = await _receive_framed(asking)
-        if not dnsmessage.answers(query, reply):
-            raise OSError(f"{server[0]} answered a different question")
-        return reply
-
-
-Ask = Callable[[bytes, tuple[str, int]], Coroutine[None, None, bytes]]
-
-
-async def _ask_all(query: bytes, servers: Sequence[tuple[str, int]], ask: Ask) -> bytes | None:
-    unwilling = None
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_TIMEOUT_S):
-            for server in [*servers, *servers]:
-                with contextlib.suppress(OSError, EOFError):
-                    async with asyncio.timeout(_SERVER_TIMEOUT_S):
-                        reply = await ask(query, server)
-                    if dnsmessage.code(reply) not in dnsmessage.UNWILLING:
-                        return reply
-                    unwilling = reply
-    return unwilling
-
-
-async def _receive_framed(stream: socket.socket) -> bytes:
-    (length,) = struct.unpack(">H", await _receive_exactly(stream, 2))
-    return await _receive_exactly(stream, length)
-
-
-async def _receive_exactly(stream: socket.socket, count: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    data = b""
-    while len(data) < count:
-        more = await loop.sock_recv(stream, count - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
-
-
-def _family(server: tuple[str, int]) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in server[0] else socket.AF_INET
 
 
 def _spawn(tasks: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> asyncio.Task[None]:

@@ -1,0 +1,50 @@
+"""A connection of a guest to the outside, as the relay knows it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import dataclass
+
+from atoll.network.egress import Destination
+from atoll.network.flows import Flow
+from atoll.network.splice import tune
+
+CONNECT_TIMEOUT_S = 10.0
+
+
+@dataclass
+class Connection:
+    """One connection.
+
+    Args:
+        connection_id: Tells it from others of its guest.
+        flow: How the guest's network stack knows it.
+        destination: Where the guest wanted to connect.
+        address: Where it leads now; what the guest dialled as long as that is not decided.
+        kept: The rules by which the edge judges its requests; None if it does not pass through the edge.
+    """
+
+    connection_id: str
+    flow: Flow
+    destination: Destination
+    address: str
+    kept: tuple[int, ...] | None = None
+
+
+async def connect(address: str, port: int) -> socket.socket:
+    """Connect from the host. The caller owns the socket.
+
+    Raises:
+        OSError: Nothing answers there.
+        TimeoutError: Nothing answered in time.
+    """
+    remote = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    with contextlib.ExitStack() as failed:
+        failed.callback(remote.close)
+        tune(remote)
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await asyncio.get_running_loop().sock_connect(remote, (address, port))
+        failed.pop_all()
+    return remote

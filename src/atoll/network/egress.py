@@ -1,0 +1,201 @@
+"""What one guest may reach. Its relay and its nameserver ask here, and nobody else decides."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from atoll.network.names import NameTable, is_synthetic
+from atoll.network.resolver import ResolveError, Resolver
+from atoll.policy import Judge, Verdict, closed, plain
+from atoll.types import HOST_NAME, Action, EgressDecision, Policy, Scheme
+
+LOOPBACK = "127.0.0.1"
+_NO_NAME = Verdict("deny", reason="the address stands for no name: resolve the name again")
+_ALLOWED = Verdict("allow")
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a guest wants to connect. ``name`` is None if it gave an address.
+
+    ``address`` is what it dialled: one that stands for the name, or a real one.
+    """
+
+    name: str | None
+    address: str
+    port: int
+
+    @property
+    def host(self) -> str:
+        """What to call it."""
+        return self.name or self.address
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What all guests of a home have in common on their way out.
+
+    Args:
+        resolver: Resolves names for the host's connections.
+        is_own: Whether an address belongs to this host.
+    """
+
+    resolver: Resolver
+    is_own: Callable[[str], bool]
+
+
+class Egress:
+    """The egress of one guest: its policy, and the names that it knows.
+
+    Args:
+        names: The guest's names.
+        outside: What all guests have in common.
+    """
+
+    def __init__(self, names: NameTable, outside: Outside) -> None:
+        self.names = names
+        self._outside = outside
+        self._judge: Judge | None = None
+        self.told: Callable[[EgressDecision], None] = _forget
+        self.unplug: Callable[[str], None] = _forget
+
+    @property
+    def judge(self) -> Judge | None:
+        """The rules; None lets the guest reach everything public."""
+        return self._judge
+
+    def set(self, policy: Policy | None) -> None:
+        """Decide by this policy from now on. None is everything public, without rules."""
+        self._judge = None if policy is None else Judge(policy)
+
+    def watch(self, told: Callable[[EgressDecision], None], unplug: Callable[[str], None]) -> None:
+        """Call ``told`` with every decision, and ``unplug`` with the reason when a rule unplugs the guest."""
+        self.told = told
+        self.unplug = unplug
+
+    def destination(self, address: str, port: int) -> Destination:
+        """Return what the guest means by an address."""
+        return Destination(self.names.name_at(address), address, port)
+
+    def at_once(self, destination: Destination) -> Verdict | None:
+        """Decide without waiting, where no name has to be resolved; None where one has."""
+        if destination.name is None:
+            return self._address(destination)
+        return None
+
+    async def decide(self, destination: Destination) -> tuple[Verdict, str]:
+        """Decide about a connection. The address is the one to connect to if it is not denied."""
+        verdict = self.at_once(destination)
+        if verdict is not None:
+            return verdict, destination.address
+        name = destination.name or ""
+        if self._judge is None:  # the policy was changed since the name was asked for
+            return await self._public(name)
+        if name == HOST_NAME:
+            return self._judge.connection(name, LOOPBACK, destination.port), LOOPBACK
+        try:
+            addresses = await self._outside.resolver.addresses(name)
+        except ResolveError as error:
+            return Verdict("deny", reason=str(error)), destination.address
+        verdicts = [(self._of(name, address, destination.port), address) for address in addresses]
+        return next((found for found in verdicts if found[0].action != "deny"), verdicts[0])
+
+    def again(self, destination: Destination, address: str) -> Verdict:
+        """Decide again about an open connection to an address, after the policy has changed."""
+        if destination.name is None:
+            return self._address(destination)
+        if self._judge is None:
+            return self._internet(address)
+        return self._of(destination.name, address, destination.port)
+
+    def name(self, name: str) -> Verdict:
+        """Decide whether the guest may know that a name exists."""
+        return _ALLOWED if self._judge is None else self._judge.name(name)
+
+    def may_lead_to(self, name: str, address: str) -> bool:
+        """Whether some port at this address may be reached under this name."""
+        if self._judge is None:
+            return closed(plain(address)) is None
+        return self._judge.knows_address(name, address)
+
+    def looks_into(self, name: str) -> bool:
+        """Whether a connection to this plain name must show that it asks for that name."""
+        return self._judge is not None and self._judge.looks_into(name)
+
+    def note(self, verdict: Verdict, host: str, port: int, scheme: Scheme, *, method: str = "") -> None:
+        """Tell a decision. What is to be inspected is decided later, and without rules only refusals count."""
+        if verdict.action == "inspect" or (self._judge is None and verdict.action == "allow"):
+            return
+        action: Action = "deny" if verdict.observed else verdict.action
+        self.told(
+            EgressDecision(
+                at=time.time(),
+                action=action,
+                rule=verdict.rule,
+                host=host,
+                port=port,
+                scheme=scheme,
+                method=method,
+                reason=verdict.reason,
+                observed=verdict.observed,
+            )
+        )
+
+    def _address(self, destination: Destination) -> Verdict:
+        if is_synthetic(destination.address) and self._judge is not None:
+            return _NO_NAME
+        if self._judge is None and not 0 < destination.port < 65_536:
+            return Verdict("deny", reason=f"{destination.port} is not a port")
+        return self._of(None, destination.address, destination.port)
+
+    def _internet(self, address: str) -> Verdict:
+        why = closed(plain(address))
+        if why is None and self._outside.is_own(address):
+            why = "this host"
+        return _ALLOWED if why is None else Verdict("deny", reason=f"{address} is {why}")
+
+    async def _public(self, name: str) -> tuple[Verdict, str]:
+        try:
+            address = (await self._outside.resolver.addresses(name))[0]
+        except ResolveError as error:
+            return Verdict("deny", reason=str(error)), ""
+        return self._internet(address), address
+
+    def _of(self, name: str | None, address: str, port: int) -> Verdict:
+        if self._judge is None:
+            return self._internet(address)
+        verdict = self._judge.connection(name, address, port)
+        if verdict.action == "deny" or name == HOST_NAME or self._opens(verdict):
+            return verdict
+        if self._outside.is_own(address):
+            return Verdict("deny", verdict.rule, reason=f"{address} is this host")
+        return verdict
+
+    def _opens(self, verdict: Verdict) -> bool:
+        """Whether only rules decide that name the range, which may have addresses of this host."""
+        deciding = verdict.kept or (() if verdict.rule is None else (verdict.rule,))
+        rules = self._judge.policy.rules if self._judge else ()
+        return bool(deciding) and all(rules[number].addresses for number in deciding)
+
+
+def is_this_host(address: str) -> bool:
+    """Whether an address is one of this host's own.
+
+    A connection to it from outside passes the firewall in front of the host; one from here would not.
+    """
+    # Connecting a datagram socket sends nothing. If the address is the host's own, the kernel picks it as the
+    # source.
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((address, 9))
+        except OSError:
+            return False
+        return bool(ipaddress.ip_address(probe.getsockname()[0]) == ipaddress.ip_address(address))
+
+
+def _forget(_: object) -> None:
+    return None

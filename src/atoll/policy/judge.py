@@ -1,0 +1,160 @@
+"""Decides about connections by name, address and port. Nothing else in atoll decides this.
+
+Rules about requests are decided by the edge, which gets the numbers of the rules that a connection's
+destination matches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from atoll.policy.hosts import plain_host
+from atoll.policy.masks import Mask, Names, RuleIndex, members
+from atoll.policy.ports import LAST_PORT
+from atoll.policy.ranges import closed, plain
+from atoll.types import HOST_NAME, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What happens to a connection.
+
+    Args:
+        action: ``inspect`` hands it to the edge, which judges each request by the rules ``kept``.
+        rule: The index of the rule that decides; None if no rule matches.
+        kept: Indices of the rules that the destination matches, in order, for the edge.
+        reason: Why it is denied, as text for people; empty if it is not.
+        observed: The policy only observes: it would have been denied.
+    """
+
+    action: Literal["allow", "deny", "unplug", "inspect"]
+    rule: int | None = None
+    kept: tuple[int, ...] = ()
+    reason: str = ""
+    observed: bool = False
+
+
+class Judge:
+    """A policy, ready to decide. Use ``check_policy`` first.
+
+    Args:
+        policy: The policy to decide by.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._observes = policy.mode == "observe"
+        self._index = index = RuleIndex(policy.rules)
+        self._passed = Names()
+        for pattern in policy.passthrough:
+            self._passed.add(pattern, 1)
+        # Rules that refuse whatever connection they match.
+        self._shuts = index.at_every_port & ~index.allows & ~index.inspects
+
+    def name(self, name: str) -> Verdict:
+        """Decide about a name before it is resolved: ``allow`` if some port of it may be reached.
+
+        Otherwise nothing may be asked about it outside, because a name carries data. For the same reason a
+        rule that has only ranges of addresses does not make every name known.
+        """
+        text = plain_host(name)
+        if text is None:
+            return Verdict("deny", reason=f"{name[:80]!r} is no host name")
+        index = self._index
+        named = index.named(text)
+        if not self._observes:
+            named &= ~(index.allows & index.unnamed & ~index.anywhere)
+        shuts = named & self._shuts & index.anywhere
+        if self._may_allow(named, shuts):
+            return Verdict("allow")
+        return self._verdict(_until(named & shuts, shuts), text, hard="" if text != HOST_NAME else _THIS_HOST)
+
+    def knows_name(self, name: str) -> bool:
+        """Whether any port of a host with this name may be reached: only then its address is told."""
+        return self.name(name).action == "allow"
+
+    def knows_address(self, name: str, address: str) -> bool:
+        """Whether any port may be reached at this address under this name."""
+        text = plain_host(name)
+        parsed = plain(address)
+        is_closed = closed(parsed) is not None
+        if text is None:
+            return False
+        found = self._index.named(text) & self._index.at_address(parsed, closed=is_closed)
+        return (self._observes and not is_closed) or self._may_allow(found, found & self._shuts)
+
+    def looks_into(self, name: str) -> bool:
+        """Whether a connection to this plain name must show that it asks for that name, and no other one."""
+        return not self._observes and name != HOST_NAME and not self._passed.of(name)
+
+    def connection(self, name: str | None, address: str, port: int) -> Verdict:
+        """Decide about a connection.
+
+        Args:
+            name: The name that the guest asked for; None if it gave an address.
+            address: What the name was resolved to, or the address that the guest gave.
+            port: The port of the destination.
+        """
+        if not 0 < port <= LAST_PORT:
+            return Verdict("deny", reason=f"{port} is not a port")
+        text = None if name is None else plain_host(name)
+        if name is not None and text is None:
+            return Verdict("deny", reason=f"{name[:80]!r} is no host name")
+        try:
+            parsed = plain(address)
+        except ValueError:
+            return Verdict("deny", reason=f"{address[:80]!r} is no address to connect to")
+        if text == HOST_NAME and not parsed.is_loopback:
+            return Verdict("deny", reason=f"{address} is no address of {HOST_NAME}")
+        why_closed = closed(parsed)
+        is_open = why_closed is None or text == HOST_NAME
+        index = self._index
+        found = index.named(text) & index.at_ports(port, port) & index.at_address(parsed, closed=not is_open)
+        if text is not None and self._passed.of(text):
+            found &= ~index.inspects
+        hard = f"{address} is {why_closed}" if why_closed else ""
+        return self._verdict(_until(found, ~index.inspects), f"{text or address}:{port}", hard=hard)
+
+    def _verdict(self, kept: Mask, destination: str, *, hard: str) -> Verdict:
+        """Decide by the rules that match. ``hard`` says why nobody gets there whom no rule allows to."""
+        first = (kept & -kept).bit_length() - 1
+        if self._observes and hard and not kept & self._index.allows:
+            return Verdict("deny", first if kept else None, reason=hard)
+        if not kept:
+            return self._refused(None, hard or f"no rule allows {destination}")
+        if self._index.inspects >> first & 1:
+            return Verdict("inspect", kept=tuple(members(kept)))
+        action = self.policy.rules[first].action
+        if action == "allow":
+            return Verdict("allow", first)
+        does = "denies" if action == "deny" else "unplugs at"
+        reason = f"{rule_name(self.policy, first)} {does} {destination}"
+        if action == "unplug" and not self._observes:
+            return Verdict("unplug", first, reason=reason)
+        return self._refused(first, hard or reason)
+
+    def _refused(self, rule: int | None, reason: str) -> Verdict:
+        return Verdict("allow" if self._observes else "deny", rule, reason=reason, observed=self._observes)
+
+    def _may_allow(self, found: Mask, shuts: Mask) -> bool:
+        """Whether a rule allows before one refuses everything."""
+        return bool(_until(found, shuts) & self._index.allows)
+
+
+_THIS_HOST = "no rule exposes a port of this host"
+
+
+def _until(found: Mask, ends: Mask) -> Mask:
+    """Return the rules of a set up to its first one that ends the search, which is the last one in it."""
+    ending = found & ends
+    if not ending:
+        return found
+    lowest = ending & -ending
+    return found & (lowest | (lowest - 1))
+
+
+def rule_name(policy: Policy, number: int) -> str:
+    """What people call a rule: its name, or its number counted from 1."""
+    name = policy.rules[number].name
+    return f"rule {number + 1} ({name})" if name else f"rule {number + 1}"

@@ -1,0 +1,93 @@
+"""Keeps what was decided about the way out of each sandbox: a file of decisions, and lines in its log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from atoll.host import append_log, forget_log_head
+from atoll.supervisor.state.journal import Journal
+from atoll.types import EgressDecision
+
+_FLUSH_S = 0.5
+# A guest that tries a thousand names fills neither the disk nor the log.
+_MOST_PENDING = 200
+_LOG_LINES = 20
+_MOST_BYTES, _KEEP_BYTES = 8 << 20, 4 << 20
+_log = logging.getLogger(__name__)
+
+_Key = tuple[object, ...]
+
+
+class DecisionLog:
+    """Keeps decisions. Equal ones of half a second are counted together.
+
+    Args:
+        path: Returns the path of the file of a sandbox.
+        journal: Writes the sandboxes' logs.
+    """
+
+    def __init__(self, path: Callable[[str], Path], journal: Journal) -> None:
+        self._path = path
+        self._journal = journal
+        self._pending: dict[str, dict[_Key, EgressDecision]] = {}
+        self._lost: dict[str, int] = {}
+        self._flushing: asyncio.TimerHandle | None = None
+
+    def add(self, sandbox_id: str, decisions: Iterable[EgressDecision]) -> None:
+        """Note decisions about a sandbox; they are written within half a second."""
+        pending = self._pending.setdefault(sandbox_id, {})
+        for one in decisions:
+            key = (one.action, one.rule, one.host, one.port, one.scheme, one.method, one.path, one.observed)
+            known = pending.get(key)
+            if known is not None:
+                pending[key] = msgspec.structs.replace(known, count=known.count + one.count)
+            elif len(pending) < _MOST_PENDING:
+                pending[key] = one
+            else:
+                self._lost[sandbox_id] = self._lost.get(sandbox_id, 0) + one.count
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().call_later(_FLUSH_S, self.flush)
+
+    def flush(self) -> None:
+        """Write what is pending now."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        pending, self._pending = self._pending, {}
+        lost, self._lost = self._lost, {}
+        for sandbox_id, decisions in pending.items():
+            try:
+                self._write(sandbox_id, list(decisions.values()))
+            except OSError as error:  # the sandbox may have been killed meanwhile
+                _log.info("cannot write the decisions about sandbox %s: %s", sandbox_id, error)
+                continue
+            self._tell(sandbox_id, list(decisions.values()), lost.get(sandbox_id, 0))
+
+    def _write(self, sandbox_id: str, decisions: list[EgressDecision]) -> None:
+        path = self._path(sandbox_id)
+        append_log(path, "\n".join(msgspec.json.encode(one).decode() for one in decisions))
+        forget_log_head(path, most_bytes=_MOST_BYTES, keep_bytes=_KEEP_BYTES)
+
+    def _tell(self, sandbox_id: str, decisions: list[EgressDecision], lost: int) -> None:
+        refused = [one for one in decisions if one.action != "allow"]
+        for one in refused[:_LOG_LINES]:
+            self._journal.tell(sandbox_id, line_of(one))
+        more = sum(one.count for one in refused[_LOG_LINES:]) + lost
+        if more:
+            self._journal.tell(sandbox_id, f"network: {more} more were refused; see `atoll policy log`")
+
+
+def line_of(decision: EgressDecision) -> str:
+    """A decision as a line of a sandbox's log."""
+    what = f"{decision.method} " if decision.method else ""
+    where = decision.host if not decision.port else f"{decision.host}:{decision.port}"
+    done = (
+        "would refuse" if decision.observed else "unplugged at" if decision.action == "unplug" else "refused"
+    )
+    times = f" ({decision.count} times)" if decision.count > 1 else ""
+    return f"network: {done} {what}{where}{decision.path}{times}: {decision.reason}"

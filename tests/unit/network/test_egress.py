@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.network.deciding import decide
+
+from atoll.network.egress import is_this_host
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "10.254.0.1", "169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192", "::1"],
+)
+def test_what_must_never_be_reached_is_refused(address: str) -> None:
+    assert decide("internet", address, 80)
+
+
+@pytest.mark.parametrize("address", ["203.0.113.10", "198.51.100.10", "192.0.2.10", "2001:db8::1"])
+def test_documentation_ranges_pass_because_gateways_resolve_public_names_into_them(address: str) -> None:
+    assert decide("internet", address, 443) is None
+
+
+@pytest.mark.parametrize("carrier", ["::ffff:", "64:ff9b::"])
+def test_an_ipv4_address_inside_an_ipv6_one_is_judged_as_itself(carrier: str) -> None:
+    assert decide("internet", f"{carrier}10.0.0.1", 443)
+    assert decide("internet", f"{carrier}8.8.8.8", 443) is None
+
+
+@settings(deadline=None, derandomize=True, database=None)
+@given(st.ip_addresses(), st.integers(1, 65535))
+def test_without_a_network_everything_is_refused(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int
+) -> None:
+    assert decide("none", str(address), port)
+
+
+def test_port_0_is_refused() -> None:
+    assert decide("internet", "8.8.8.8", 0)
+
+
+def test_the_hosts_own_addresses_are_refused_where_the_host_is_known() -> None:
+    assert decide("internet", "127.0.0.1", 80, is_own=is_this_host)
+    assert decide("internet", "8.8.8.8", 80, is_own=lambda address: address == "8.8.8.8")
+    assert decide("none", "8.8.8.8", 80, is_own=is_this_host)
