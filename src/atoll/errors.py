@@ -163,7 +163,7 @@ class DeniedError(AtollError, PermissionError):
     """A key is missing, wrong, revoked or expired. The error does not say which."""
 
     code = "denied"
-    errno = errno.EACCES
+    errno: int = errno.EACCES
 
 
 class QuotaError(AtollError):
@@ -228,49 +228,49 @@ class FileError(AtollError, OSError):
     """An operation on a file inside the sandbox failed."""
 
     code = "file_failed"
-    errno = errno.EIO
+    errno: int = errno.EIO
 
 
 class FileMissingError(FileError, FileNotFoundError):
     """No file has that path."""
 
     code = "file_missing"
-    errno = errno.ENOENT
+    errno: int = errno.ENOENT
 
 
 class FileTakenError(FileError, FileExistsError):
     """Something else has that path already."""
 
     code = "file_taken"
-    errno = errno.EEXIST
+    errno: int = errno.EEXIST
 
 
 class NotADirectoryInSandboxError(FileError, NotADirectoryError):
     """The path, or a part of it, is not a directory."""
 
     code = "not_a_directory"
-    errno = errno.ENOTDIR
+    errno: int = errno.ENOTDIR
 
 
 class IsADirectoryInSandboxError(FileError, IsADirectoryError):
     """The path is a directory where a file is needed."""
 
     code = "is_a_directory"
-    errno = errno.EISDIR
+    errno: int = errno.EISDIR
 
 
 class FileDeniedError(FileError, PermissionError):
     """The user inside the sandbox may not do that."""
 
     code = "file_denied"
-    errno = errno.EACCES
+    errno: int = errno.EACCES
 
 
 class NoSpaceError(AtollError, OSError):
     """A disk is full: one inside the sandbox, or the one under the home."""
 
     code = "no_space"
-    errno = errno.ENOSPC
+    errno: int = errno.ENOSPC
 
 
 class DamagedError(AtollError):

@@ -8,7 +8,6 @@ import msgspec
 
 from atoll.errors import InvalidSpecError
 
-LOOPBACK = frozenset({"127.0.0.1", "::1"})
 _DOMAIN_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-.")
 
 

@@ -41,8 +41,8 @@ class AsyncStates:
     """Gives a sandbox the methods that concern the whole of it, and not a program or file in it."""
 
     def __init__(self, link: AsyncLink, info: SandboxInfo) -> None:
-        self.id = info.sandbox_id
-        self.name = info.name
+        self.id: str = info.sandbox_id
+        self.name: str | None = info.name
         self._link = link
         self._agent = AsyncAgent(link, info.sandbox_id)
         self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"
