@@ -11,8 +11,9 @@ AtollError                    base: .code .hint .sandbox_id
 │  ├─ TemplateNotFoundError
 │  ├─ ProcessNotFoundError
 │  ├─ TeamNotFoundError
-│  └─ KeyNotFoundError
-├─ NameTakenError             another sandbox, snapshot, volume or team of this home has that name
+│  ├─ KeyNotFoundError
+│  └─ SecretNotFoundError
+├─ NameTakenError             another one of its kind, in this home or team, has that name
 ├─ DeniedError                PermissionError: a key is missing, wrong, revoked or expired
 ├─ QuotaError                 a team would exceed its quota; it may be possible later
 ├─ InUseError                 something else still needs it
@@ -153,8 +154,14 @@ class KeyNotFoundError(NotFoundError):
     code = "key_not_found"
 
 
+class SecretNotFoundError(NotFoundError):
+    """No secret has that id, or that name within the team."""
+
+    code = "secret_not_found"
+
+
 class NameTakenError(AtollError):
-    """Another sandbox, snapshot, volume or team of this home has that name."""
+    """Another one of its kind has that name: in this home, or in the same team."""
 
     code = "name_taken"
 

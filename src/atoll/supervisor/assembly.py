@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from atoll.engines import Prestarting, can
 from atoll.host import disk_usage, read_memory
+from atoll.secrets import KeyFile, Keyring
 from atoll.supervisor.lifecycle.attachment import Attachment
 from atoll.supervisor.lifecycle.boot import Boots
 from atoll.supervisor.lifecycle.clone import Clones
@@ -63,6 +64,7 @@ from atoll.supervisor.storage.volumes import Volumes
 from atoll.supervisor.tenants.disk_usage import TeamDiskUsage
 from atoll.supervisor.tenants.keys import Keys
 from atoll.supervisor.tenants.quotas import TeamQuotas
+from atoll.supervisor.tenants.secrets import Secrets
 from atoll.supervisor.tenants.teams import Teams
 
 if TYPE_CHECKING:
@@ -202,12 +204,22 @@ class Machines:
 
 
 class Tenants:
-    """Who may have how much."""
+    """Who may have how much, and the keys and secrets that they have."""
 
-    def __init__(self, home: Home, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> None:
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        rooms: Rooms,
+        state: State,
+        storage: Storage,
+        machines: Machines,
+    ) -> None:
         unix_s = state.clock.unix_s
         self.teams = Teams(state.database, home.teams, unix_s)
         self.keys = Keys(state.database, home.keys, self.teams, unix_s)
+        source = Keyring(home.path) if settings.secrets_keyring == "on" else KeyFile(home.secrets_key)
+        self.secrets = Secrets(state.database, home.secrets, source, unix_s)
         self.image_release = ImageRelease(storage.images, machines.pool)
         disks = TeamDiskUsage(
             state.registry,

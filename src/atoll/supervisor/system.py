@@ -47,7 +47,7 @@ class System:
         state = self._state = State(home, rooms, clock or Clock())
         storage = self._storage = Storage(home, settings, rooms, state)
         machines = self._machines = Machines(home, settings, rooms, state, storage)
-        tenants = Tenants(home, rooms, state, storage, machines)
+        tenants = Tenants(home, settings, rooms, state, storage, machines)
         steps = self._steps = Steps(rooms, state, storage, machines, tenants)
         sleeps = Sleeps(state, storage, machines, steps)
         awakenings = Awakenings(rooms, state, storage, machines, tenants, steps, sleeps)
@@ -60,6 +60,7 @@ class System:
         self.running_machines, self.pool = machines.running, machines.pool
         self.prestarted, self.agents = machines.prestarted, machines.agents
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
+        self.secrets = tenants.secrets
         self.history = steps.history
         self.egress, self.decisions = machines.egress, state.decisions
         self.kills = make_kills(state, storage, machines, steps)
@@ -96,6 +97,7 @@ class System:
         self.team_deletion = TeamDeletion(
             teams=self.teams,
             keys=self.keys,
+            secrets=self.secrets,
             registry=self.registry,
             quotas=self.quotas,
             templates=storage.templates,
@@ -169,6 +171,7 @@ class System:
         await self.database.open()
         await self.teams.load()
         await self.keys.load()
+        await self.secrets.load()
         await self.registry.load()
         await self.volumes.load()
         await self.templates.load()

@@ -47,6 +47,7 @@ from atoll.types.sandboxes import (
     SandboxState,
     users_attributes,
 )
+from atoll.types.secrets import SECRET_BYTES_MOST, SecretInfo, check_secret_value
 from atoll.types.snapshots import SnapshotInfo
 from atoll.types.stats import SandboxStats, StatsSample
 from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
@@ -77,6 +78,7 @@ __all__ = [
     "HOST_NAME",
     "Action",
     "OWN_ATTRIBUTES",
+    "SECRET_BYTES_MOST",
     "BuildInfo",
     "BuildLine",
     "BuildState",
@@ -121,6 +123,7 @@ __all__ = [
     "SandboxState",
     "SandboxStats",
     "Scheme",
+    "SecretInfo",
     "Service",
     "SnapshotInfo",
     "StatsSample",
@@ -144,6 +147,7 @@ __all__ = [
     "check_kind",
     "check_network",
     "check_number",
+    "check_secret_value",
     "check_text",
     "check_texts",
     "copied",
