@@ -9,21 +9,26 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from tests.e2e.command_line import atoll, said
 
-from atoll import Sandbox
-from atoll.errors import InvalidSpecError
-from atoll.types import HOST_NAME, Policy, Rule
+from atoll import Sandbox, Secrets
+from atoll.errors import InvalidSpecError, SecretNotFoundError
+from atoll.types import HOST_NAME, Inject, Policy, Rule
 
 
 class _Echo(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    credentials: ClassVar[list[str | None]] = []
 
     def _answer(self) -> None:
+        self.credentials.append(self.headers.get("Authorization"))
         length = int(self.headers.get("Content-Length", "0"))
         body = f"{self.command} {self.path} {self.rfile.read(length).decode()}".encode()
+        if self.path == "/reflect":
+            body = f"you sent {self.headers.get('Authorization')}".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -144,6 +149,43 @@ def test_what_an_observing_policy_saw_becomes_a_policy(module_home: Path, port: 
         sandbox.set_network(suggested)
         assert curl(sandbox, f"{here}/open/a") == "GET /open/a "
         assert json.loads(curl(sandbox, f"{here}/other"))["error"] == "egress_denied"
+
+
+def test_a_secret_goes_into_requests_and_never_into_the_sandbox(module_home: Path, port: int) -> None:
+    value = "q7Zk-secret-93hf-value"
+    Secrets.create("mail", value, hosts=(HOST_NAME,))
+    inject = Inject(secret="mail", key="authorization", format="Bearer {}")
+    rule = Rule(hosts=(HOST_NAME,), ports=(port,), inject=(inject,))
+    here = f"http://{HOST_NAME}:{port}/inbox"
+    with Sandbox.create(network=Policy(rules=(rule,))) as sandbox:
+        assert curl(sandbox, here, "-H", "Authorization: Bearer mine") == "GET /inbox "
+        assert _Echo.credentials[-1] == f"Bearer {value}"
+        assert curl(sandbox, here.replace("inbox", "reflect")) == "you sent Bearer [secret mail]"
+        snapshot = sandbox.snapshot()
+        sandbox.suspend()
+        held = [
+            path for path in module_home.rglob("*") if path.is_file() and value.encode() in path.read_bytes()
+        ]
+        assert held == []
+        Secrets.update("mail", value="another-value-4711")
+        assert curl(sandbox, here) == "GET /inbox "
+        assert _Echo.credentials[-1] == "Bearer another-value-4711"
+        with Sandbox.create(from_snapshot=snapshot) as copy:
+            assert curl(copy, here) == "GET /inbox "
+            assert _Echo.credentials[-1] == "Bearer another-value-4711"
+        Secrets.delete("mail")
+        seen = len(_Echo.credentials)
+        assert "egress" in curl(sandbox, here) or "secret" in curl(sandbox, here)
+        assert len(_Echo.credentials) == seen
+    with pytest.raises(SecretNotFoundError):
+        Sandbox.create(network=Policy(rules=(rule,)))
+
+
+def test_a_secret_goes_nowhere_but_to_the_hosts_that_it_is_bound_to(module_home: Path) -> None:
+    Secrets.create("bound", "v" * 20, hosts=("api.example.com",))
+    rule = Rule(hosts=("evil.example.net",), inject=(Inject(secret="bound"),))
+    with pytest.raises(InvalidSpecError, match="may not be sent to 'evil.example.net'"):
+        Sandbox.create(network=Policy(rules=(rule,)))
 
 
 def test_the_registries_of_packages_can_be_read_by_their_clients(module_home: Path) -> None:

@@ -18,6 +18,7 @@ from atoll.supervisor.lifecycle.boot import Boots
 from atoll.supervisor.lifecycle.clone import Clones
 from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
 from atoll.supervisor.lifecycle.crashes import Crashes
+from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.guest_memory import GuestMemory
 from atoll.supervisor.lifecycle.image_release import ImageRelease
 from atoll.supervisor.lifecycle.run_plans import RunPlans
@@ -26,7 +27,6 @@ from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
 from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
-from atoll.supervisor.machines.egress_control import EgressControl
 from atoll.supervisor.machines.enforcement import HostMeans
 from atoll.supervisor.machines.limits import default_limits
 from atoll.supervisor.machines.machine_plans import MachinePlans
@@ -158,7 +158,6 @@ class Machines:
         self.means = HostMeans(
             cgroups=rooms.cgroups is not None, shaping=rooms.shaping, engine_type=rooms.engine_type
         )
-        self.egress = EgressControl(state.decisions, state.alarms, rooms.inspection, rooms.registries)
         new_type = rooms.engine_type(rooms.programs.current.engine_name)
         self.agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.prestarted = PrestartedMachines(
@@ -257,7 +256,15 @@ class Steps:
         self.crashes = Crashes(registry, running_machines, tasks)
         self.attachment = Attachment(registry, [self.crashes, self.limit_monitor, self.history])
         self.plans = RunPlans(storage.images, paths, quotas)
-        self.sandbox_links = SandboxLinks(rooms.links, machines.egress)
+        self.egress = EgressControl(
+            registry=registry,
+            secrets=tenants.secrets,
+            decisions=state.decisions,
+            alarms=state.alarms,
+            inspection=rooms.inspection,
+            registries=rooms.registries,
+        )
+        self.sandbox_links = SandboxLinks(rooms.links, self.egress)
         self.guest_memory = GuestMemory(agents, machines.default_limits)
         self.crash_checkpoints = CrashCheckpoints(paths, storage.trash)
         self.suspend_checkpoints = SuspendCheckpoints(paths, storage.trash, rooms.layers, storage.checksums)
@@ -273,7 +280,7 @@ class Steps:
             images=storage.images,
             layers=rooms.layers,
             links=rooms.links,
-            egress=machines.egress,
+            egress=self.egress,
             plans=self.plans,
             running_machines=running_machines,
         )

@@ -229,7 +229,7 @@ def make_creation(
         paths=state.paths,
         quotas=tenants.quotas,
         links=rooms.links,
-        egress=machines.egress,
+        egress=steps.egress,
         boots=steps.boots,
         running_machines=machines.running,
         agents=machines.agents,
@@ -239,7 +239,7 @@ def make_creation(
     return Creation(
         registry=state.registry,
         quotas=tenants.quotas,
-        egress=machines.egress,
+        egress=steps.egress,
         volumes=storage.volumes,
         templates=storage.templates,
         of_image=ImageCreation(

@@ -62,7 +62,7 @@ class System:
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
         self.secrets = tenants.secrets
         self.history = steps.history
-        self.egress, self.decisions = machines.egress, state.decisions
+        self.egress, self.decisions = steps.egress, state.decisions
         self.kills = make_kills(state, storage, machines, steps)
         self.pauses, self.suspends = sleeps.pauses, sleeps.suspends
         self.wakes, self.rollback = awakenings.wakes, awakenings.rollback
@@ -91,7 +91,7 @@ class System:
             registry=self.registry,
             quotas=self.quotas,
             means=machines.means,
-            egress=machines.egress,
+            egress=steps.egress,
             guest_memory=steps.guest_memory,
         )
         self.team_deletion = TeamDeletion(
@@ -151,7 +151,7 @@ class System:
                 paths=self.paths,
                 leases=state.leases,
                 links=rooms.links,
-                egress=machines.egress,
+                egress=self._steps.egress,
                 plans=self._steps.plans,
                 running_machines=machines.running,
                 agents=machines.agents,

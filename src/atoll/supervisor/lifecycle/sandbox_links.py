@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from atoll.network import Link, Links
-    from atoll.supervisor.machines.egress_control import EgressControl
+    from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.state.sandbox import Sandbox
 
 

@@ -16,10 +16,10 @@ from atoll.supervisor.storage.consistency import same_instant
 if TYPE_CHECKING:
     from atoll.network import Links
     from atoll.supervisor.lifecycle.attachment import Attachment
+    from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.pause import PausedWatcher
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.recovery.row_repair import RowRepair
     from atoll.supervisor.state.leases import Leases
