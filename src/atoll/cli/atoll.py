@@ -25,6 +25,7 @@ COMMANDS = {
     "ls": "List sandboxes.",
     "pause": "Freeze sandboxes in memory.",
     "port": "Forward a port of this machine to a sandbox.",
+    "replug": "Give unplugged sandboxes their network back.",
     "resume": "Wake paused or suspended sandboxes.",
     "rollback": "Roll a sandbox back to a snapshot.",
     "run": "Run a program in a new sandbox, then kill it.",
@@ -37,6 +38,7 @@ COMMANDS = {
     "team": "Create, change and delete teams and their quotas.",
     "timeout": "Set how long a sandbox may run.",
     "template": "Build, list and delete templates.",
+    "unplug": "Cut sandboxes off and freeze them.",
     "volume": "Create, list and delete volumes.",
 }
 

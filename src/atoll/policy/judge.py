@@ -121,8 +121,11 @@ class Judge:
         if kept and self._rules[kept[0]].inspects:
             return Verdict("inspect", kept=tuple(kept))
         action = self._rules[kept[0]].action if kept else "deny"
-        if action == "allow" or (action == "unplug" and not self._observes):
-            return Verdict(action, kept[0])
+        if action == "allow":
+            return Verdict("allow", kept[0])
+        if action == "unplug" and not self._observes:
+            what = f"{rule_name(self.policy, kept[0])} unplugs at {destination}:{port}"
+            return Verdict("unplug", kept[0], reason=what)
         if closed_because:
             return Verdict("deny", kept[0] if kept else None, reason=closed_because)
         if kept:

@@ -44,6 +44,7 @@ from atoll.types.sandboxes import (
     SandboxPage,
     SandboxSpec,
     SandboxState,
+    Unplugged,
     users_attributes,
 )
 from atoll.types.snapshots import SnapshotInfo
@@ -129,6 +130,7 @@ __all__ = [
     "TemplateInfo",
     "TemplateSpec",
     "TerminalSize",
+    "Unplugged",
     "UserStep",
     "VerifiedPart",
     "VerifyReport",
