@@ -36,6 +36,7 @@ AtollError                    base: .code .hint .sandbox_id
 ├─ ImageBuildError            an image could not be built
 ├─ TemplateBuildError         a step of a template's build failed
 ├─ ImagePullError             an image could not be pulled from its registry, or is not valid
+├─ EdgeError                  the process that judges requests does not run or does not answer
 ├─ HostError                  the host lacks something that atoll needs
 ├─ SupervisorError            the supervisor could not be started or reached
 ├─ VersionMismatchError       client and supervisor speak different protocols
@@ -316,6 +317,12 @@ class ImagePullError(AtollError):
     """An image could not be pulled from its registry, or is not valid."""
 
     code = "image_pull_failed"
+
+
+class EdgeError(AtollError):
+    """The process that judges the requests of sandboxes does not run, or does not answer."""
+
+    code = "edge"
 
 
 class HostError(AtollError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from tests import homes
 from tests.e2e.counter import count, start_counter
 
-from atoll import Lifecycle, Sandbox, Snapshots, Supervisor, UnsupportedError, Volumes
+from atoll import Images, Lifecycle, Sandbox, Snapshots, Supervisor, UnsupportedError, Volumes
 from atoll.errors import HostError
 from atoll.host import Home, find_holder, is_host_root
 from atoll.host.namespaces.userns import own_ranges
@@ -149,6 +150,21 @@ def test_a_volume_serves_every_user_whose_disk_the_engine_keeps(engine_home: Pat
         )
         assert other.run("cat /d/dir/file /d/new/file").stdout == "3\n4\nnew\n5\n"
     Volumes.delete("shared")
+
+
+def test_an_image_that_such_sandboxes_used_is_as_it_was(engine_home: Path) -> None:
+    # Other homes share it, and an earlier version may have written to it.
+    (before,) = Images.verify("base").parts
+    Volumes.create("mine")
+    point = f"/volume-{secrets.token_hex(4)}"
+    with Sandbox.create(volumes={f"{point}/deep": "mine"}) as sandbox:
+        sandbox.run(f"echo 1 >{point}/deep/file && touch {point}/beside", user="root").check()
+        sandbox.suspend()
+        assert sandbox.run(f"cat {point}/deep/file && ls {point}").stdout == "1\nbeside\ndeep\n"
+    (after,) = Images.verify("base").parts
+    assert not (Path(after.path) / point[1:]).exists()
+    assert after.damages == before.damages
+    Volumes.delete("mine")
 
 
 def crash(sandbox: Sandbox) -> None:

@@ -21,7 +21,6 @@ from atoll import Keys, Sandbox, Snapshots, Teams, Templates, Volumes
 from atoll.errors import AtollError
 from atoll.server.api import routes
 from atoll.server.auth.access import Access
-from atoll.server.parts import Parts
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens
 from tests.e2e.server import Server
@@ -97,8 +96,8 @@ ODD += [
 
 def found_routes() -> list[tuple[str, str]]:
     """Method and path of all that the application answers."""
-    parts = Parts(settings=Settings(), tokens=Tokens(bytes(32)), access=Access())
-    each = [(method, route.path) for route in routes(parts) for method in route.methods or ()]
+    api = routes(Settings(), Tokens(bytes(32)), Access())
+    each = [(method, route.path) for route in api for method in route.methods or ()]
     return sorted((method, path) for method, path in each if method != "HEAD")
 
 

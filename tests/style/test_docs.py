@@ -1,9 +1,14 @@
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 from bench.__main__ import GROUPS
 from tests.compat import refused
+
+from atoll.policy import schema
+from atoll.types import Inject, Mcp, Policy, RateLimit, Rule, UpstreamProxy
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -65,3 +70,14 @@ def test_each_row_of_what_does_not_work_inside_has_a_check_of_its_name() -> None
     table = (ROOT / "docs/guide/inside.md").read_text().partition("## What does not work inside")[2]
     rows = re.findall(r"^\| ([^|]+?) \|", table, re.MULTILINE)[1:]
     assert sorted(rows) == sorted(program.name for program in refused.FAMILY.programs)
+
+
+def test_the_published_schema_of_policies_is_current() -> None:
+    """Otherwise run ``.venv/bin/python scripts/policy_schema.py``."""
+    assert json.loads((ROOT / "docs/reference/policy.schema.json").read_text()) == schema()
+
+
+def test_every_key_of_a_policy_is_in_the_reference() -> None:
+    keys = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/reference/policy.md").read_text(), re.MULTILINE))
+    kinds = (Policy, Rule, Inject, Mcp, RateLimit, UpstreamProxy)
+    assert keys == {field.name for kind in kinds for field in msgspec.structs.fields(kind)}

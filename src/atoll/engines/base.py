@@ -39,8 +39,9 @@ class MachinePlan(msgspec.Struct, frozen=True, kw_only=True):
     ``machine_id`` is unique among living machines. ``state_dir`` is the machine's own directory: the caller
     makes it and erases it after the machine's end. The engine keeps its bundle, sockets and logs there.
 
-    ``rootfs`` is a mounted, writable root. With ``changes``, which needs the capability ``OwnDisk``, nothing
-    is written to the root: the engine keeps the guest's changes in that directory and in every checkpoint.
+    ``rootfs`` is a mounted, writable root. With ``changes``, which needs the capability ``OwnDisk``, the root
+    may be read-only and has the targets of all ``binds``: nothing is written to it, because the engine keeps
+    the guest's changes in that directory and in every checkpoint.
     ``netns`` is a path that can be opened and entered. ``argv`` is process 1.
 
     ``checkpoint`` is a directory that an earlier ``Machine.checkpoint`` of the same engine version filled, or

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from atoll.host.binaries import agent_path, puller_path, runsc_path
+    from atoll.host.binaries import agent_path, edge_path, puller_path, runsc_path
     from atoll.host.checks import Check, check_host
     from atoll.host.files import DiskUsage, disk_usage, free_bytes, locked, sync_directory, write_atomically
     from atoll.host.home import Home
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         start_program,
         to_the_end,
     )
+    from atoll.host.registries import registry_hosts
     from atoll.host.resources.cgroups import Cgroup, CgroupRoot, cgroup_root
     from atoll.host.resources.cpu_latency import CpuLatency, open_cpu_latency
     from atoll.host.resources.disks import DiskKind, disk_kind
@@ -106,6 +107,7 @@ __all__ = [
     "copy_tree",
     "disk_kind",
     "disk_usage",
+    "edge_path",
     "end_holder",
     "ensure_holder",
     "find_holder",
@@ -134,6 +136,7 @@ __all__ = [
     "read_log",
     "read_memory",
     "remove_empty_place",
+    "registry_hosts",
     "remove_tree",
     "replace_holder",
     "run_program",
@@ -238,6 +241,8 @@ _MODULES = {
     "tree_outgrows": "trees.operations",
     "TreeUse": "trees.usage",
     "tree_use": "trees.usage",
+    "registry_hosts": "registries",
+    "edge_path": "binaries",
     "is_host_root": "namespaces.userns",
     "one_id": "namespaces.userns",
 }

@@ -101,6 +101,11 @@ class Home:
         return self.path / "volumes"
 
     @property
+    def authority(self) -> Path:
+        """The certificate that every sandbox trusts, with its key."""
+        return self.path / "authority.pem"
+
+    @property
     def bin(self) -> Path:
         """Engine binaries by version, kept while a snapshot needs them."""
         return self.path / "bin"

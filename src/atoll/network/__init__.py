@@ -10,6 +10,7 @@ from atoll.network.addresses import (
 )
 from atoll.network.edge import cut, pins_of
 from atoll.network.flows import Flow
+from atoll.network.inspection import EdgeProgram, Grant, Inspection
 from atoll.network.link import Link
 from atoll.network.links import SHORTAGES, Links
 from atoll.network.shaping import can_shape
@@ -23,7 +24,10 @@ __all__ = [
     "GUEST_INTERFACE",
     "PREFIX_BITS",
     "SHORTAGES",
+    "EdgeProgram",
     "Flow",
+    "Grant",
+    "Inspection",
     "Link",
     "Links",
     "OpenUplink",

@@ -62,7 +62,7 @@ class Egress:
         self._outside = outside
         self._judge: Judge | None = None
         self._is_cut = False
-        self._told: Callable[[EgressDecision], None] = _forget
+        self.told: Callable[[EgressDecision], None] = _forget
         self.unplug: Callable[[str], None] = _forget
 
     @property
@@ -80,7 +80,7 @@ class Egress:
 
     def watch(self, told: Callable[[EgressDecision], None], unplug: Callable[[str], None]) -> None:
         """Call ``told`` with every decision, and ``unplug`` with the reason when a rule unplugs the guest."""
-        self._told = told
+        self.told = told
         self.unplug = unplug
 
     def destination(self, address: str, port: int) -> Destination:
@@ -118,9 +118,9 @@ class Egress:
             return self._internet(address)
         return self._of(destination.name, address, destination.port)
 
-    def knows(self, name: str) -> bool:
-        """Whether the guest may know that this plain name exists."""
-        return self.judge is not None and self.judge.knows_name(name)
+    def name(self, name: str) -> Verdict:
+        """Decide whether the guest may know that a name exists."""
+        return _ALLOWED if self.judge is None else self.judge.name(name)
 
     def may_lead_to(self, name: str, address: str) -> bool:
         """Whether some port at this address may be reached under this name."""
@@ -137,7 +137,7 @@ class Egress:
         if verdict.action == "inspect" or (self.judge is None and verdict.action == "allow"):
             return
         action: Action = "deny" if verdict.observed else verdict.action
-        self._told(
+        self.told(
             EgressDecision(
                 at=time.time(),
                 action=action,

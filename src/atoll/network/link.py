@@ -16,6 +16,7 @@ from atoll.network.edge import EdgeSockets, Pins
 from atoll.network.egress import Egress, Outside
 from atoll.network.flows import Dialled, Flow, challenge
 from atoll.network.forwarder import NameForwarder
+from atoll.network.inspection import Grant, Inspected, Inspection
 from atoll.network.names import NameTable
 from atoll.network.naming import NamedAnswers
 from atoll.network.relay import Relay
@@ -65,6 +66,7 @@ class Link:
         self._forwarder = NameForwarder(sockets.dns, sockets.dns_stream, nameservers, named)
         self._ready = list(sockets.ready)
         self._on_closed = closed
+        self._forget_inspected: Callable[[], None] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._rate_mib_s: float | None = None
         self._parted: list[Flow] = []
@@ -81,10 +83,20 @@ class Link:
         """The network namespace that the sandbox's machine runs in."""
         return self._pins.inner
 
-    def set_policy(self, policy: EgressPolicy) -> None:
-        """Set what the sandbox may reach from now on. Open connections that it does not allow are reset."""
-        self.egress.set(policy_of(policy))
+    def set_policy(self, policy: EgressPolicy, registries: Iterable[str] = ()) -> None:
+        """Set what the sandbox may reach from now on. Open connections that it does not allow are reset.
+
+        Args:
+            registries: The hosts of package registries, for the preset of that name.
+        """
+        self.egress.set(policy_of(policy, registries))
         self._relay.judge_again()
+
+    def inspect(self, inspection: Inspection, sandbox_id: str, grant: Grant) -> None:
+        """Have requests judged as a policy wants it. Call it before ``set_policy`` with that policy."""
+        wanted = Inspected(sandbox_id, self._relay, self.egress.told, self.egress.unplug)
+        self._relay.inspector = inspection.inspect(wanted, grant)
+        self._forget_inspected = lambda: inspection.forget(sandbox_id, self._relay)
 
     async def set_rate(self, mib_s: float | None) -> None:
         """Limit what the guest sends and what it receives, each, in MiB per second. None is no limit.
@@ -227,6 +239,7 @@ class Link:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._forget_inspected()
         await self._relay.aclose()
         await self._forwarder.aclose()
         self._counters.close()

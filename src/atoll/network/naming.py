@@ -76,10 +76,12 @@ class NamedAnswers:
             return _failed(reply, dns.rcode.REFUSED)
         if question.rdtype == dns.rdatatype.PTR:
             return self._reverse(reply, question)
-        name = plain_host(question.name.to_text(omit_final_dot=True))
+        text = question.name.to_text(omit_final_dot=True)
+        name = plain_host(text)
         kind = dns.rdatatype.to_text(question.rdtype)
-        if name is None or not self._egress.knows(name):
-            return self._refuse(reply, name or question.name.to_text(), kind, "no rule allows the name")
+        verdict = self._egress.name(text)
+        if name is None or verdict.action != "allow":
+            return self._refuse(reply, text, kind, verdict)
         try:
             return await self._known(reply, question, name, kind)
         except ResolveError as error:
@@ -96,7 +98,8 @@ class NamedAnswers:
             reply.answer = answer.answer
             if len(reply.to_wire()) > _LONGEST_BYTES:
                 reply.answer = []
-                return self._refuse(reply, name, kind, f"its answer is over {_LONGEST_BYTES} bytes")
+                why = f"its answer is over {_LONGEST_BYTES} bytes"
+                return self._refuse(reply, name, kind, Verdict("deny", reason=why))
             return reply
         if question.rdtype == dns.rdatatype.ANY:
             return _failed(reply, dns.rcode.NOTIMP)
@@ -110,7 +113,7 @@ class NamedAnswers:
             addresses = await self._resolver.addresses(name)
             if not any(self._egress.may_lead_to(name, address) for address in addresses):
                 why = f"it leads to {addresses[0]}, which no rule opens"
-                return self._refuse(reply, name, "A", why)
+                return self._refuse(reply, name, "A", Verdict("deny", reason=why))
         address = self._egress.names.address_of(name)
         if address is None:
             return _failed(reply, dns.rcode.SERVFAIL)
@@ -129,9 +132,12 @@ class NamedAnswers:
         reply.answer = [dns.rrset.from_text(question.name, _TTL_S, "IN", "PTR", f"{name}.")]
         return reply
 
-    def _refuse(self, reply: dns.message.Message, name: str, kind: str, why: str) -> dns.message.Message:
-        verdict = Verdict("deny", reason=why)
+    def _refuse(
+        self, reply: dns.message.Message, name: str, kind: str, verdict: Verdict
+    ) -> dns.message.Message:
         self._egress.note(verdict, name, 0, "dns", method=kind)
+        if verdict.action == "unplug":
+            self._egress.unplug(verdict.reason)
         return _failed(reply, dns.rcode.REFUSED)
 
 

@@ -28,6 +28,8 @@ CONNECTIONS_PER_S = 250
 CONNECTIONS_AT_ONCE = 512
 
 _SO_ORIGINAL_DST = 80
+# The edge tells the connections of all sandboxes apart by these.
+_numbers = itertools.count(1)
 
 
 class Inspector(Protocol):
@@ -60,7 +62,6 @@ class Relay:
         self._egress = egress
         self._splices: dict[Splice, Connection] = {}
         self._connecting: dict[asyncio.Task[Splice], Connection] = {}
-        self._numbers = itertools.count(1)
         self._held = False
         self._refused: list[socket.socket] = []
         self._asking: asyncio.TimerHandle | None = None
@@ -72,9 +73,28 @@ class Relay:
         """Return the connections that are open now."""
         return [connection.flow for connection in self._connections()]
 
-    def connection(self, connection_id: str) -> Connection | None:
-        """Return an open connection by its id."""
-        return next((one for one in self._connections() if one.connection_id == connection_id), None)
+    async def dial(self, connection_id: str) -> socket.socket:
+        """Connect to where an inspected connection leads now. The caller owns the socket.
+
+        Raises:
+            PermissionError: The policy does not allow it any more.
+            OSError: The connection has ended, or nothing answers there.
+            TimeoutError: Nothing answered in time.
+        """
+        found = (one for one in self._connections() if one.connection_id == connection_id)
+        connection = next(found, None)
+        if connection is None or connection.kept is None:
+            raise ConnectionAbortedError("the connection has ended")
+        verdict, address = await self._egress.decide(connection.destination)
+        if verdict.action in ("deny", "unplug"):
+            raise PermissionError(verdict.reason)
+        return await connect(address, connection.destination.port)
+
+    def reset_inspected(self) -> None:
+        """Reset the connections that pass through the edge."""
+        for splice, connection in list(self._splices.items()):
+            if connection.kept is not None:
+                splice.reset()
 
     def judge_again(self) -> None:
         """Reset the connections that the policy does not allow any more. A held relay does so at release."""
@@ -102,17 +122,14 @@ class Relay:
         for splice in list(self._splices):
             splice.start()
 
-    def reset(self, connection: Connection | None = None) -> None:
-        """Reset a connection at both ends; None means every one."""
-        if connection is None:
-            self._close_refused()
-        for task, one in list(self._connecting.items()):
-            if connection in (None, one):
-                task.cancel()
-                self._connecting.pop(task, None)
-        for splice, one in list(self._splices.items()):
-            if connection in (None, one):
-                splice.reset()
+    def reset(self) -> None:
+        """Reset every connection, at both ends."""
+        self._close_refused()
+        for task in self._connecting:
+            task.cancel()
+        self._connecting.clear()
+        for splice in list(self._splices):
+            splice.reset()
 
     async def aclose(self) -> None:
         """Reset every connection and accept no new ones."""
@@ -140,7 +157,7 @@ class Relay:
             return self._refuse(guest)
         destination = self._egress.destination(flow.address, flow.port)
         verdict = self._egress.at_once(destination)
-        connection = Connection(f"c{next(self._numbers)}", flow, destination, flow.address)
+        connection = Connection(f"c{next(_numbers)}", flow, destination, flow.address)
         if verdict is not None and verdict.action in ("deny", "unplug"):
             self._egress.note(verdict, destination.host, destination.port, "tcp")
             return self._end(guest, verdict)

@@ -5,11 +5,15 @@ from atoll.policy.hosts import matches_host, plain_host, plain_pattern
 from atoll.policy.judge import Judge, Verdict, rule_name
 from atoll.policy.presets import policy_of
 from atoll.policy.ranges import CLOSED, closed, plain
+from atoll.policy.schema import schema
 from atoll.policy.shadow import shadowed
+from atoll.policy.suggest import Suggestion, suggest
+from atoll.policy.text import policy_from_json, policy_from_toml, to_toml
 
 __all__ = [
     "CLOSED",
     "Judge",
+    "Suggestion",
     "Verdict",
     "check_policy",
     "closed",
@@ -17,7 +21,12 @@ __all__ = [
     "plain",
     "plain_host",
     "plain_pattern",
+    "policy_from_json",
+    "policy_from_toml",
     "policy_of",
     "rule_name",
+    "schema",
     "shadowed",
+    "suggest",
+    "to_toml",
 ]

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from atoll.errors import InvalidSpecError
-from atoll.policy.hosts import plain_pattern
+from atoll.policy.hosts import ANY, plain_pattern
 from atoll.policy.judge import rule_name
-from atoll.policy.ports import port_ranges
-from atoll.policy.ranges import never_open
+from atoll.policy.masks import Names
+from atoll.policy.ports import LAST_PORT, port_ranges
+from atoll.policy.ranges import carries_ipv4, network_of, never_open, only_closed, touches_closed
 from atoll.policy.shadow import shadowed
 from atoll.types import Inject, Policy, RateLimit, Rule
 
 MOST_RULES = 1000
 MOST_PATTERNS = 1000
+MOST_PATTERNS_IN_ALL = 20_000
+MOST_COUNTED = 10**15
 LONGEST_TEXT = 2048
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_PROXY = re.compile(r"(http|socks5)://([^\s/@]*@)?[^\s/@:]+:\d{1,5}/?")
+_PROXY = re.compile(r"(http|socks5)://([^\s/@]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/@:\[\]]+):(?P<port>[0-9]{1,5})/?")
+# A tab is the one control character that a header may have.
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+# The bits of an IPv6 range that carries IPv4 addresses.
+_CARRIED_BITS = 96
 # What would change where a request goes or where it ends.
 _FRAMING = frozenset(
     {
@@ -36,29 +43,73 @@ _FRAMING = frozenset(
 )
 
 
+class Fault(NamedTuple):
+    """What is wrong with a policy, with which of its rules, and what helps."""
+
+    text: str
+    hint: str
+    rule: int | None = None
+
+
 def check_policy(policy: Policy) -> None:
     """Check a policy as a whole.
 
     Raises:
         InvalidSpecError: A value is invalid, or a rule can never match; the message names the rule.
     """
-    if len(policy.rules) > MOST_RULES:
-        raise InvalidSpecError(
-            f"the policy has {len(policy.rules)} rules", hint=f"the most are {MOST_RULES}: use patterns"
-        )
+    if (fault := fault_of(policy)) is not None:
+        raise InvalidSpecError(fault.text, hint=fault.hint)
+
+
+def fault_of(policy: Policy) -> Fault | None:
+    """Return the first thing that is wrong with a policy."""
+    return next(_all_faults(policy), None)
+
+
+def _all_faults(policy: Policy) -> Iterator[Fault]:
+    yield from _whole_faults(policy)
     for number, rule in enumerate(policy.rules):
-        for fault, hint in _faults(rule):
-            raise InvalidSpecError(f"{rule_name(policy, number)}: {fault}", hint=hint)
+        for text, hint in _faults(rule):
+            yield Fault(f"{rule_name(policy, number)}: {text}", hint, number)
     for pattern in policy.passthrough:
         if plain_pattern(pattern) is None:
-            raise InvalidSpecError(f"passthrough has {pattern!r}, which is no host name", hint=_NAME_HINT)
-    _check_proxy(policy)
+            yield Fault(f"passthrough has {pattern!r}, which is no host name", _NAME_HINT)
+    yield from _proxy_faults(policy)
+    yield from _dead_rules(policy)
+
+
+def _dead_rules(policy: Policy) -> Iterator[Fault]:
+    passed = Names()
+    for pattern in policy.passthrough:
+        passed.add(pattern, 1)
+    for number, rule in enumerate(policy.rules):
+        if (
+            rule.inspects
+            and rule.hosts
+            and all(passed.covering(plain_pattern(host) or ANY) for host in rule.hosts)
+        ):
+            yield Fault(
+                f"{rule_name(policy, number)} can never match: it is about requests, and passthrough has its hosts",
+                "remove the hosts from passthrough, or make a rule without conditions on requests",
+                number,
+            )
     if (found := shadowed(policy)) is not None:
         late, early = found
-        raise InvalidSpecError(
+        yield Fault(
             f"{rule_name(policy, late)} can never match: {rule_name(policy, early)} decides before it",
-            hint="put the narrower rule first, or remove it",
+            "put the narrower rule first, or remove it",
+            late,
         )
+
+
+def _whole_faults(policy: Policy) -> Iterator[Fault]:
+    if len(policy.rules) > MOST_RULES:
+        yield Fault(f"the policy has {len(policy.rules)} rules", f"the most are {MOST_RULES}: use patterns")
+    count = sum(map(pattern_count, policy.rules)) + len(policy.passthrough)
+    if policy.proxy is not None:
+        count += len(policy.proxy.hosts)
+    if count > MOST_PATTERNS_IN_ALL:
+        yield Fault(f"the policy has {count} patterns", f"the most are {MOST_PATTERNS_IN_ALL}")
 
 
 _NAME_HINT = "give a name, *.NAME for every name below it, or *"
@@ -66,6 +117,7 @@ _Fault = tuple[str, str]
 
 
 def _faults(rule: Rule) -> Iterator[_Fault]:
+    yield from _size_faults(rule)  # first: the others quote what is short
     for pattern in rule.hosts:
         if plain_pattern(pattern) is None:
             yield f"{pattern!r} is no host name", _NAME_HINT + "; give addresses in `addresses`"
@@ -74,22 +126,29 @@ def _faults(rule: Rule) -> Iterator[_Fault]:
         port_ranges(rule.ports)
     except ValueError as error:
         yield str(error), 'give a number from 1 to 65535, or a range such as "8000-8100"'
+    yield from _condition_faults(rule)
     yield from _change_faults(rule)
-    yield from _size_faults(rule)
 
 
 def _address_faults(rule: Rule) -> Iterator[_Fault]:
     for text in rule.addresses:
         try:
-            network = ipaddress.ip_network(text)
+            network = network_of(text)
         except ValueError:
             yield f"{text!r} is no range of addresses", "give one such as 10.1.0.0/16"
             return
-        if rule.action == "allow" and never_open(network):
+        if carries_ipv4(network) and network.prefixlen >= _CARRIED_BITS:
+            yield f"{text} stands for IPv4 addresses", "give the range of IPv4"
+        elif rule.action == "allow" and never_open(network):
             yield (
                 f"{text} has addresses that no sandbox may reach",
                 "leave `addresses` empty for every public address, or expose a port of the host with "
                 "Policy.expose_host",
+            )
+        elif rule.action == "allow" and touches_closed(network) and not only_closed(network):
+            yield (
+                f"{text} has public addresses and others",
+                "name the ranges that are not public by themselves, such as 10.0.0.0/8",
             )
 
 
@@ -103,8 +162,8 @@ def _change_faults(rule: Rule) -> Iterator[_Fault]:
         if name.lower() in _FRAMING:
             yield f"the header {name} cannot be changed", "atoll sets it itself"
     for name, value in rule.set_headers.items():
-        if any(char in value for char in "\r\n\0"):
-            yield f"the value of the header {name} has a line break", "give one line"
+        if _CONTROL.search(value):
+            yield f"the value of the header {name} has a control character", "give one line of text"
     for inject in rule.inject:
         yield from _inject_faults(rule, inject)
     if rule.limit is not None:
@@ -114,55 +173,81 @@ def _change_faults(rule: Rule) -> Iterator[_Fault]:
 def _inject_faults(rule: Rule, inject: Inject) -> Iterator[_Fault]:
     if not _SECRET.fullmatch(inject.secret):
         yield f"{inject.secret!r} is no name of a secret", "use letters, digits, - and _"
-    if not rule.hosts:
+    if not rule.hosts or ANY in rule.hosts:
         yield f"it sends the secret {inject.secret} to any host", "name the hosts that may get it"
     if inject.format.count("{}") != 1:
         yield f"the format of the secret {inject.secret} is {inject.format!r}", "give one with {} once"
     if not inject.key:
         yield f"the secret {inject.secret} has no key", "say which header, parameter or field it goes into"
+    if inject.into in ("header", "basic") and _CONTROL.search(inject.format + inject.key):
+        yield f"the secret {inject.secret} is sent with a control character", "give one line of text"
+    if inject.into == "basic" and ":" in inject.key:
+        yield f"the user name {inject.key!r} has a colon", "it ends where the password begins"
     if inject.into == "header" and (not _TOKEN.fullmatch(inject.key) or inject.key.lower() in _FRAMING):
         yield f"the secret {inject.secret} cannot go into the header {inject.key!r}", "use another header"
 
 
 def _limit_faults(limit: RateLimit) -> Iterator[_Fault]:
-    if not limit.per_s > 0:
+    if not 0 < limit.per_s <= MOST_COUNTED:  # neither inf nor nan
         yield f"per_s is {limit.per_s:g}", "give seconds above 0"
     for name in ("requests", "bytes_s", "total_bytes"):
-        if (value := getattr(limit, name)) is not None and value < 1:
-            yield f"{name} is {value}", "give 1 or more, or use a deny rule"
+        if (value := getattr(limit, name)) is not None and not 1 <= value <= MOST_COUNTED:
+            yield f"{name} is {value}", f"give 1 to {MOST_COUNTED:,}, or use a deny rule"
 
 
-def _size_faults(rule: Rule) -> Iterator[_Fault]:
-    lists = [rule.hosts, rule.addresses, rule.ports, rule.methods, rule.paths, rule.remove_headers]
+def pattern_count(rule: Rule) -> int:
+    """How many patterns and values a rule has."""
+    lists, maps = _lists(rule)
+    injected = len(rule.set_headers) + len(rule.inject)
+    return sum(map(len, lists)) + sum(map(len, maps)) + injected
+
+
+def _lists(rule: Rule) -> tuple[list[tuple[object, ...]], list[Mapping[str, tuple[str, ...]]]]:
+    lists: list[tuple[object, ...]] = [rule.hosts, rule.addresses, rule.ports, rule.methods, rule.paths]
     maps: list[Mapping[str, tuple[str, ...]]] = [rule.query, rule.headers, rule.json]
     if rule.mcp is not None:
         lists += [rule.mcp.methods, rule.mcp.tools]
         maps.append(rule.mcp.arguments)
-    lists += [texts for values in maps for texts in values.values()]
-    if sum(map(len, lists)) + sum(map(len, maps)) > MOST_PATTERNS:
+    return [*lists, rule.remove_headers, *(texts for values in maps for texts in values.values())], maps
+
+
+def _texts(rule: Rule) -> Iterator[str]:
+    lists, maps = _lists(rule)
+    yield rule.name
+    yield from (str(text) for values in lists for text in values)
+    yield from (key for values in maps for key in values)
+    yield from rule.set_headers.values()
+    for inject in rule.inject:
+        yield from (inject.key, inject.format)
+
+
+def _size_faults(rule: Rule) -> Iterator[_Fault]:
+    if pattern_count(rule) > MOST_PATTERNS:
         yield f"it has more than {MOST_PATTERNS} patterns", "make several rules of it"
-    texts = [str(text) for values in lists for text in values] + [key for values in maps for key in values]
-    texts += [rule.name, *rule.set_headers.values()]
-    if long := next((text for text in texts if len(text) > LONGEST_TEXT), None):
+    if long := next((text for text in _texts(rule) if len(text) > LONGEST_TEXT), None):
         yield f"{long[:40]!r}… is too long", f"the most are {LONGEST_TEXT} characters"
+
+
+def _condition_faults(rule: Rule) -> Iterator[_Fault]:
     for path in rule.paths:
         if not path.startswith(("/", "*")):
             yield f"the path {path!r} can never match", "paths begin with /"
     for method in rule.methods:
         if not _TOKEN.fullmatch(method) or method != method.upper():
             yield f"{method!r} is no HTTP method", "methods are in upper case"
-    if rule.max_body_bytes is not None and rule.max_body_bytes < 0:
-        yield f"max_body_bytes is {rule.max_body_bytes}", "give 0 or more"
+    if rule.max_body_bytes is not None and not 0 <= rule.max_body_bytes <= MOST_COUNTED:
+        yield f"max_body_bytes is {rule.max_body_bytes}", f"give 0 to {MOST_COUNTED:,}"
 
 
-def _check_proxy(policy: Policy) -> None:
+def _proxy_faults(policy: Policy) -> Iterator[Fault]:
     if policy.proxy is None:
         return
-    if not _PROXY.fullmatch(policy.proxy.url):
+    found = _PROXY.fullmatch(policy.proxy.url)
+    if found is None or not 1 <= int(found["port"]) <= LAST_PORT:
         # The address is not shown: it may have a password.
-        raise InvalidSpecError(
-            "the proxy's address is invalid", hint="give http://HOST:PORT or socks5://USER:PASSWORD@HOST:PORT"
+        yield Fault(
+            "the proxy's address is invalid", "give http://HOST:PORT or socks5://USER:PASSWORD@HOST:PORT"
         )
     for pattern in policy.proxy.hosts:
         if plain_pattern(pattern) is None:
-            raise InvalidSpecError(f"the proxy has {pattern!r}, which is no host name", hint=_NAME_HINT)
+            yield Fault(f"the proxy has {pattern!r}, which is no host name", _NAME_HINT)

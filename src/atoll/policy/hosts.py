@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+# A last label like these makes programs read the whole name as an address: 1.2.3.0x7f.
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 _LONGEST = 253
 ANY = "*"
 
 
-@functools.lru_cache(maxsize=4096)
 def plain_host(name: str) -> str | None:
     """Return a name in the one form in which names are compared: lower case, ASCII, without a last dot.
 
     Returns:
-        None if it is not the name of a host; an address is not.
+        None if it is not the name of a host; an address is not. None also for a name that programs write in
+        ASCII in different ways, such as ``straße.example``: only its ASCII form says which is meant.
     """
-    text = name.removesuffix(".")
+    return _plain(name) if len(name) <= _LONGEST + 1 else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _plain(name: str) -> str | None:
+    text = name.removesuffix(".").lower()
     if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
         try:
-            text = text.encode("idna").decode()
+            encoded = text.encode("idna")
+            if encoded.decode("idna") != text:
+                return None
         except UnicodeError:
             return None
-    text = text.lower()
+        text = encoded.decode()
     if not 0 < len(text) <= _LONGEST:
         return None
     labels = text.split(".")
-    if not all(_LABEL.fullmatch(label) for label in labels) or labels[-1].isdigit():
+    if not all(_LABEL.fullmatch(label) for label in labels) or _NUMBER.fullmatch(labels[-1]):
         return None
     return text
 
@@ -45,17 +56,12 @@ def plain_pattern(pattern: str) -> str | None:
 
 def suffixes(name: str) -> list[str]:
     """Return what is below which the name is, the nearest first: ``a.b.c`` is below ``b.c`` and ``c``."""
-    labels = name.split(".")
-    return [".".join(labels[at:]) for at in range(1, len(labels))]
-
-
-def pattern_covers(pattern: str, other: str) -> bool:
-    """Whether every name that matches the other pattern matches this one. Both are plain."""
-    if pattern in (ANY, other):
-        return True
-    if not pattern.startswith("*.") or other == ANY:
-        return False
-    return other.removeprefix("*.").endswith(pattern[1:])
+    found = []
+    dot = name.find(".")
+    while dot >= 0:
+        found.append(name[dot + 1 :])
+        dot = name.find(".", dot + 1)
+    return found
 
 
 def matches_host(pattern: str, name: str) -> bool:

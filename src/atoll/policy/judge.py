@@ -6,18 +6,14 @@ destination matches.
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
-from atoll.policy.hosts import ANY, matches_host, plain_pattern, suffixes
-from atoll.policy.ports import WEB_PORTS, Ports, in_ports, port_ranges
-from atoll.policy.ranges import Address, Network, closed, plain
-from atoll.types import HOST_NAME, Action, Policy, Rule
-
-_CACHED = 4096
+from atoll.policy.hosts import plain_host
+from atoll.policy.masks import Mask, Names, RuleIndex, members
+from atoll.policy.ports import LAST_PORT
+from atoll.policy.ranges import closed, plain
+from atoll.types import HOST_NAME, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +35,6 @@ class Verdict:
     observed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Compiled:
-    """A rule as far as a connection is concerned. Names are matched by the index."""
-
-    action: Action
-    networks: tuple[Network, ...]
-    ports: Ports
-    inspects: bool
-
-
 class Judge:
     """A policy, ready to decide. Use ``check_policy`` first.
 
@@ -59,130 +45,116 @@ class Judge:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._observes = policy.mode == "observe"
-        self._rules = [_compiled(rule) for rule in policy.rules]
-        self._exact: dict[str, list[int]] = {}
-        self._below: dict[str, list[int]] = {}
-        self._any_name: list[int] = []
-        self._anything: list[int] = []
-        for number, rule in enumerate(policy.rules):
-            self._note_hosts(number, rule)
-        self._passthrough = [plain_pattern(pattern) or pattern for pattern in policy.passthrough]
-        # One cache for each judge, of a bounded size: a guest may try every port.
-        self._decide = lru_cache(maxsize=_CACHED)(self._decided)
+        self._index = index = RuleIndex(policy.rules)
+        self._passed = Names()
+        for pattern in policy.passthrough:
+            self._passed.add(pattern, 1)
+        # Rules that refuse whatever connection they match.
+        self._shuts = index.at_every_port & ~index.allows & ~index.inspects
+
+    def name(self, name: str) -> Verdict:
+        """Decide about a name before it is resolved: ``allow`` if some port of it may be reached.
+
+        Otherwise nothing may be asked about it outside, because a name carries data. For the same reason a
+        rule that has only ranges of addresses does not make every name known.
+        """
+        text = plain_host(name)
+        if text is None:
+            return Verdict("deny", reason=f"{name[:80]!r} is no host name")
+        index = self._index
+        named = index.named(text)
+        if not self._observes:
+            named &= ~(index.allows & index.unnamed & ~index.anywhere)
+        shuts = named & self._shuts & index.anywhere
+        if self._may_allow(named, shuts):
+            return Verdict("allow")
+        return self._verdict(_until(named & shuts, shuts), text, hard="" if text != HOST_NAME else _THIS_HOST)
 
     def knows_name(self, name: str) -> bool:
-        """Whether any port of a host with this plain name may be reached: only then its address is told."""
-        if self._observes:
-            return True
-        return any(self._rules[number].action == "allow" for number in self._candidates(name))
+        """Whether any port of a host with this name may be reached: only then its address is told."""
+        return self.name(name).action == "allow"
 
     def knows_address(self, name: str, address: str) -> bool:
-        """Whether any port may be reached at this address under this plain name."""
+        """Whether any port may be reached at this address under this name."""
+        text = plain_host(name)
         parsed = plain(address)
-        why_closed = closed(parsed)
-        if self._observes and why_closed is None:
-            return True
-        rules = (self._rules[number] for number in self._candidates(name))
-        return any(rule.action == "allow" and _has(rule, parsed, why_closed) for rule in rules)
+        is_closed = closed(parsed) is not None
+        if text is None:
+            return False
+        found = self._index.named(text) & self._index.at_address(parsed, closed=is_closed)
+        return (self._observes and not is_closed) or self._may_allow(found, found & self._shuts)
 
     def looks_into(self, name: str) -> bool:
         """Whether a connection to this plain name must show that it asks for that name, and no other one."""
-        return not self._observes and name != HOST_NAME and not self._passes_through(name)
+        return not self._observes and name != HOST_NAME and not self._passed.of(name)
 
     def connection(self, name: str | None, address: str, port: int) -> Verdict:
         """Decide about a connection.
 
         Args:
-            name: The plain name that the guest asked for; None if it gave an address.
+            name: The name that the guest asked for; None if it gave an address.
             address: What the name was resolved to, or the address that the guest gave.
             port: The port of the destination.
         """
-        return self._decide(name, address, port)
-
-    def _decided(self, name: str | None, address: str, port: int) -> Verdict:
-        if not 0 < port < 65_536:
+        if not 0 < port <= LAST_PORT:
             return Verdict("deny", reason=f"{port} is not a port")
-        parsed = plain(address)
-        why_closed = closed(parsed) if name != HOST_NAME else None
-        passes_through = name is not None and self._passes_through(name)
-        kept: list[int] = []
-        for number in self._candidates(name):
-            rule = self._rules[number]
-            if passes_through and rule.inspects:
-                continue
-            if not in_ports(rule.ports, port) or not _has(rule, parsed, why_closed):
-                continue
-            kept.append(number)
-            if not rule.inspects:
-                break
-        return self._verdict(kept, name or address, port, f"{address} is {why_closed}" if why_closed else "")
+        text = None if name is None else plain_host(name)
+        if name is not None and text is None:
+            return Verdict("deny", reason=f"{name[:80]!r} is no host name")
+        try:
+            parsed = plain(address)
+        except ValueError:
+            return Verdict("deny", reason=f"{address[:80]!r} is no address to connect to")
+        if text == HOST_NAME and not parsed.is_loopback:
+            return Verdict("deny", reason=f"{address} is no address of {HOST_NAME}")
+        why_closed = closed(parsed)
+        is_open = why_closed is None or text == HOST_NAME
+        index = self._index
+        found = index.named(text) & index.at_ports(port, port) & index.at_address(parsed, closed=not is_open)
+        if text is not None and self._passed.of(text):
+            found &= ~index.inspects
+        hard = f"{address} is {why_closed}" if why_closed else ""
+        return self._verdict(_until(found, ~index.inspects), f"{text or address}:{port}", hard=hard)
 
-    def _verdict(self, kept: list[int], destination: str, port: int, closed_because: str) -> Verdict:
-        if kept and self._rules[kept[0]].inspects:
-            return Verdict("inspect", kept=tuple(kept))
-        action = self._rules[kept[0]].action if kept else "deny"
+    def _verdict(self, kept: Mask, destination: str, *, hard: str) -> Verdict:
+        """Decide by the rules that match. ``hard`` says why nobody gets there whom no rule allows to."""
+        first = (kept & -kept).bit_length() - 1
+        if self._observes and hard and not kept & self._index.allows:
+            return Verdict("deny", first if kept else None, reason=hard)
+        if not kept:
+            return self._refused(None, hard or f"no rule allows {destination}")
+        if self._index.inspects >> first & 1:
+            return Verdict("inspect", kept=tuple(members(kept)))
+        action = self.policy.rules[first].action
         if action == "allow":
-            return Verdict("allow", kept[0])
+            return Verdict("allow", first)
+        does = "denies" if action == "deny" else "unplugs at"
+        reason = f"{rule_name(self.policy, first)} {does} {destination}"
         if action == "unplug" and not self._observes:
-            what = f"{rule_name(self.policy, kept[0])} unplugs at {destination}:{port}"
-            return Verdict("unplug", kept[0], reason=what)
-        if closed_because:
-            return Verdict("deny", kept[0] if kept else None, reason=closed_because)
-        if kept:
-            what = "denies" if action == "deny" else "unplugs at"
-            reason = f"{rule_name(self.policy, kept[0])} {what} {destination}:{port}"
-        else:
-            reason = f"no rule allows {destination}:{port}"
-        if self._observes:
-            return Verdict("allow", kept[0] if kept else None, reason=reason, observed=True)
-        return Verdict("deny", kept[0] if kept else None, reason=reason)
+            return Verdict("unplug", first, reason=reason)
+        return self._refused(first, hard or reason)
 
-    def _candidates(self, name: str | None) -> Iterator[int]:
-        """The rules whose hosts match, in order."""
-        found = list(self._anything) if name != HOST_NAME else []
-        if name is not None:
-            found += self._exact.get(name, ())
-            if name != HOST_NAME:
-                found += self._any_name
-                for suffix in suffixes(name):
-                    found += self._below.get(suffix, ())
-        return iter(sorted(set(found)))
+    def _refused(self, rule: int | None, reason: str) -> Verdict:
+        return Verdict("allow" if self._observes else "deny", rule, reason=reason, observed=self._observes)
 
-    def _note_hosts(self, number: int, rule: Rule) -> None:
-        if not rule.hosts:
-            self._anything.append(number)
-        for pattern in map(plain_pattern, rule.hosts):
-            if pattern == ANY:
-                self._any_name.append(number)
-            elif pattern is not None and pattern.startswith("*."):
-                self._below.setdefault(pattern[2:], []).append(number)
-            elif pattern is not None:
-                self._exact.setdefault(pattern, []).append(number)
+    def _may_allow(self, found: Mask, shuts: Mask) -> bool:
+        """Whether a rule allows before one refuses everything."""
+        return bool(_until(found, shuts) & self._index.allows)
 
-    def _passes_through(self, name: str) -> bool:
-        return any(matches_host(pattern, name) for pattern in self._passthrough)
+
+_THIS_HOST = "no rule exposes a port of this host"
+
+
+def _until(found: Mask, ends: Mask) -> Mask:
+    """Return the rules of a set up to its first one that ends the search, which is the last one in it."""
+    ending = found & ends
+    if not ending:
+        return found
+    lowest = ending & -ending
+    return found & (lowest | (lowest - 1))
 
 
 def rule_name(policy: Policy, number: int) -> str:
     """What people call a rule: its name, or its number counted from 1."""
     name = policy.rules[number].name
     return f"rule {number + 1} ({name})" if name else f"rule {number + 1}"
-
-
-def _compiled(rule: Rule) -> _Compiled:
-    ports = port_ranges(rule.ports)
-    if rule.inspects and not ports:
-        ports = WEB_PORTS
-    networks = tuple(ipaddress.ip_network(text) for text in rule.addresses)
-    return _Compiled(rule.action, networks, ports, rule.inspects)
-
-
-def _has(rule: _Compiled, address: Address, why_closed: str | None) -> bool:
-    if rule.networks:
-        return _in_any(address, rule.networks)
-    # Only a rule that names a range opens what is not public.
-    return rule.action != "allow" or why_closed is None
-
-
-def _in_any(address: Address, networks: Iterable[Network]) -> bool:
-    return any(address.version == network.version and address in network for network in networks)

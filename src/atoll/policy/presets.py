@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from atoll.types import EgressPolicy, Policy, Rule
+from atoll.types import EgressPolicy, Policy, Rule, check_network
 
 _READ = ("GET", "HEAD")
 _NOTHING = Policy()
@@ -19,7 +19,11 @@ def policy_of(network: EgressPolicy, registries: Iterable[str] = ()) -> Policy |
     Args:
         network: The preset's name, or a policy.
         registries: The hosts of package registries, for ``packages``.
+
+    Raises:
+        InvalidSpecError: It is neither a preset's name nor a policy.
     """
+    check_network(network)
     if isinstance(network, Policy):
         return network
     if network == "internet":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+from bisect import bisect_right
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 Address = IPv4Address | IPv6Address
@@ -27,6 +28,7 @@ _CLOSED_V4 = {
 }
 _CLOSED_V6 = {
     "::/96": "unspecified, loopback and old IPv4-compatible",
+    "::ffff:0:0:0/96": "IPv4 in translation",
     "64:ff9b:1::/48": "local translation",
     "100::/64": "discard",
     "2001::/23": "protocol assignments, Teredo and benchmarks",
@@ -52,32 +54,76 @@ _NEVER = tuple(
         "ff00::/8",
     )
 )
-_V4 = [(IPv4Network(text), reason) for text, reason in _CLOSED_V4.items()]
-_V6 = [(IPv6Network(text), reason) for text, reason in _CLOSED_V6.items()]
+_V4 = [IPv4Network(text) for text in _CLOSED_V4]
+_V6 = [IPv6Network(text) for text in _CLOSED_V6]
+# First and last address of each range with what it is, in order; they do not overlap.
+_ENDS = {
+    networks[0].version: sorted((int(one[0]), int(one[-1]), CLOSED[str(one)]) for one in networks)
+    for networks in (_V4, _V6)
+}
+_FIRSTS = {version: [first for first, _, _ in ends] for version, ends in _ENDS.items()}
 # Addresses that carry an IPv4 address in their last four bytes.
 _CARRIERS = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
+_CARRIED = frozenset(int(carrier[0]) >> 32 for carrier in _CARRIERS)
 
 
+@functools.lru_cache(maxsize=4096)
 def plain(address: str) -> Address:
     """Return the address; the IPv4 address of one that carries it.
 
     Raises:
-        ValueError: It is not an address.
+        ValueError: It is not an address, or one with a zone, which means something on one host only.
     """
     parsed = ipaddress.ip_address(address)
-    if isinstance(parsed, IPv6Address) and any(parsed in carrier for carrier in _CARRIERS):
+    if isinstance(parsed, IPv4Address):
+        return parsed
+    if parsed.scope_id is not None:
+        raise ValueError(f"{address!r} has a zone")
+    if int(parsed) >> 32 in _CARRIED:
         return IPv4Address(parsed.packed[-4:])
     return parsed
 
 
-@functools.lru_cache(maxsize=4096)
+def network_of(text: str) -> Network:
+    """Return a range of addresses.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if "%" in text:
+        raise ValueError(f"{text!r} has a zone")
+    return ipaddress.ip_network(text)
+
+
 def closed(address: Address) -> str | None:
     """Return what range the address is in, if it is not public."""
-    if isinstance(address, IPv4Address):
-        return next((reason for network, reason in _V4 if address in network), None)
-    return next((reason for network, reason in _V6 if address in network), None)
+    bits = int(address)
+    at = bisect_right(_FIRSTS[address.version], bits) - 1
+    if at < 0:
+        return None
+    _, last, reason = _ENDS[address.version][at]
+    return reason if bits <= last else None
 
 
 def never_open(network: Network) -> bool:
     """Whether the range has addresses that no rule may open, such as the host's loopback interface."""
-    return any(network.version == other.version and network.overlaps(other) for other in _NEVER)
+    return any(network.overlaps(other) for other in _NEVER if network.version == other.version)
+
+
+def touches_closed(network: Network) -> bool:
+    """Whether the range has addresses that are not public."""
+    return any(network.overlaps(other) for other in _ranges(network))
+
+
+def only_closed(network: Network) -> bool:
+    """Whether the range lies in one that is not public. A rule opens only what it names as such."""
+    return any(network.subnet_of(other) for other in _ranges(network))  # type: ignore[arg-type]
+
+
+def carries_ipv4(network: Network) -> bool:
+    """Whether the range has addresses that are judged as the IPv4 addresses which they carry."""
+    return any(network.overlaps(other) for other in _CARRIERS if network.version == other.version)
+
+
+def _ranges(network: Network) -> list[Network]:
+    return [*_V4] if network.version == 4 else [*_V6]

@@ -12,7 +12,7 @@ from typing import Literal, NoReturn
 import msgspec
 
 from atoll.errors import AtollError, InternalError, NoSpaceError, from_wire
-from atoll.types import EgressPolicy, Lifecycle, Limits, Progress, Quotas
+from atoll.types import EgressDecision, EgressPolicy, Lifecycle, Limits, Progress, Quotas
 
 PROTOCOL_VERSION = 1
 # A token that a client chooses for a request that makes sandboxes. `DELETE /v1/requests/TOKEN` says that the
@@ -126,6 +126,30 @@ class NetworkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Body of ``POST /v1/sandboxes/REF/network``: what the sandbox may reach from now on."""
 
     network: EgressPolicy
+
+
+class EgressTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/egress/test`` and ``/v1/egress/test``: what would this request get?
+
+    ``network`` is judged by instead of the sandbox's own policy.
+    """
+
+    method: str
+    url: str
+    headers: dict[str, str] = {}
+    body: str | None = None
+    network: EgressPolicy | None = None
+
+
+class DecisionsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to ``GET /v1/sandboxes/REF/egress/decisions?offset=N``: decisions from byte N on.
+
+    ``offset`` is where to read next, ``end`` where they end now.
+    """
+
+    decisions: list[EgressDecision]
+    offset: int
+    end: int
 
 
 class LimitsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from atoll.server.app import make_app
 from atoll.server.e2b.answers import Refusal, refusal_of
-from atoll.server.parts import Parts
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens, read_secret
 
-__all__ = ["Parts", "Refusal", "Settings", "Tokens", "make_app", "read_secret", "refusal_of"]
+__all__ = ["Refusal", "Settings", "Tokens", "make_app", "read_secret", "refusal_of"]

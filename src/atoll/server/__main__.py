@@ -28,7 +28,6 @@ from atoll.server.domain_names import notice, unresolved
 from atoll.server.e2b.image_names import table_of
 from atoll.server.environment import check_env_file, client_variables, local_variables, tell
 from atoll.server.listener import Listener, bound
-from atoll.server.parts import Parts
 from atoll.server.settings import Settings, address_of
 from atoll.server.supervisor_starter import raise_limits, supervisor_starter
 from atoll.server.tokens import Tokens, read_secret
@@ -121,8 +120,7 @@ def serve(
     log = AccessLog(settings.access_log or directory / "access.log")
     with contextlib.closing(log), bound(settings) as sock:
         settings = msgspec.structs.replace(settings, port=sock.getsockname()[1])
-        parts = Parts(settings=settings, tokens=tokens, access=Access(), log=log)
-        _serve(parts, sock, {directory, log.path.parent})
+        _serve(settings, tokens, log, sock, {directory, log.path.parent})
 
 
 def check_files(settings: Settings) -> None:
@@ -137,28 +135,30 @@ def check_files(settings: Settings) -> None:
         check_env_file(settings.env_file)
 
 
-def _serve(parts: Parts, sock: socket.socket, written: set[Path]) -> None:
+def _serve(
+    settings: Settings, tokens: Tokens, log: AccessLog, sock: socket.socket, written: set[Path]
+) -> None:
     with operator_key() as made, supervisor_starter(at_crash=partial(Keys.revoke, made.info.key_id)):
         raise_limits()
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         # the server already listens here; later it may not write where other programs look
-        tell(client_variables(parts.settings, made.key), parts.settings.env_file)
-        if parts.settings.domain is not None and local_variables(parts.settings):
+        tell(client_variables(settings, made.key), settings.env_file)
+        if settings.domain is not None and local_variables(settings):
             click.echo(
-                f"On this machine https://localhost:{parts.settings.port} reaches this server too.", err=True
+                f"On this machine https://localhost:{settings.port} reaches this server too.", err=True
             )
         write_nowhere_but(written)
         give_up_rights()
-        uvloop.run(_run(parts, sock))
+        uvloop.run(_run(settings, tokens, log, sock))
 
 
-async def _run(parts: Parts, sock: socket.socket) -> None:
-    server = Listener(make_app(parts), parts.settings, sock)
+async def _run(settings: Settings, tokens: Tokens, log: AccessLog, sock: socket.socket) -> None:
+    server = Listener(make_app(settings, tokens, Access(), log), settings, sock)
     loop = asyncio.get_running_loop()
     for number in _ENDING:
         loop.add_signal_handler(number, server.stop)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
-    noticing = asyncio.create_task(_notice_names(parts.settings))
+    noticing = asyncio.create_task(_notice_names(settings))
     try:
         with AsyncSupervisor.sharing():
             await server.serve()

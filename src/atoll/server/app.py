@@ -14,23 +14,33 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from atoll.errors import AtollError
 from atoll.protocol import ours
 from atoll.server.api import routes
-from atoll.server.auth.access_log import logged
+from atoll.server.auth.access import Access
+from atoll.server.auth.access_log import AccessLog, logged
 from atoll.server.e2b.answers import Refusal, refusal_of, refused
 from atoll.server.gateway import CutError, Gateway
-from atoll.server.parts import Parts
+from atoll.server.settings import Settings
+from atoll.server.tokens import Tokens
 from atoll.server.unread_bodies import closing_after_unread_body
 
 _log = logging.getLogger(__name__)
 
 
-def make_app(parts: Parts) -> ASGIApp:
-    """Return the application that a server serves."""
-    gateway, api = Gateway(parts), make_api(parts)
+def make_app(settings: Settings, tokens: Tokens, access: Access, log: AccessLog | None = None) -> ASGIApp:
+    """Return the application that a server serves.
+
+    Args:
+        settings: The server's settings.
+        tokens: Makes and checks clients' tokens for one sandbox or one volume.
+        access: Tells which team a request belongs to.
+        log: Logs each request; None logs none.
+    """
+    gateway = Gateway(tokens, domain=settings.domain, body_timeout_s=settings.body_timeout_s)
+    api = make_api(settings, tokens, access)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if not await gateway.take(scope, receive, send):
-                await api(scope, _bounded(receive, parts.settings.body_timeout_s), send)
+                await api(scope, _bounded(receive, settings.body_timeout_s), send)
         except CutError:
             raise  # the HTTP server breaks off the client's stream
         except Exception:
@@ -38,13 +48,13 @@ def make_app(parts: Parts) -> ASGIApp:
             raise
 
     told = closing_after_unread_body(app)
-    return logged(told, parts.log) if parts.log else told
+    return logged(told, log) if log else told
 
 
-def make_api(parts: Parts) -> Starlette:
+def make_api(settings: Settings, tokens: Tokens, access: Access) -> Starlette:
     """Return the REST API."""
     return Starlette(
-        routes=list(routes(parts)),
+        routes=routes(settings, tokens, access),
         exception_handlers={
             Refusal: _refused,
             AtollError: _failed,

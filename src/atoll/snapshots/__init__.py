@@ -1,6 +1,7 @@
 """Snapshots: writable and frozen layers of disks, and the tree of snapshots."""
 
 from atoll.snapshots.chains import Merges, Stack, replaced, run_to_merge
+from atoll.snapshots.image_roots import ImageRoots
 from atoll.snapshots.layercopy import LayerCopy
 from atoll.snapshots.layers import UNDONE, Layers
 from atoll.snapshots.layerstore import new_layer_id
@@ -8,6 +9,7 @@ from atoll.snapshots.lineage import SnapshotTree, line_of
 
 __all__ = [
     "UNDONE",
+    "ImageRoots",
     "LayerCopy",
     "Layers",
     "Merges",

@@ -29,9 +29,9 @@ from atoll.host import (
 from atoll.snapshots.chains import Stack
 from atoll.snapshots.hardlinks import links_are_settled, settle_links
 from atoll.snapshots.layercopy import LayerCopy, copying
-from atoll.snapshots.layerstore import ASIDE, LayerStore, new_layer_id
+from atoll.snapshots.layerstore import ASIDE, ROOT, LayerStore, new_layer_id
 
-_UPPER, _WORK, _ROOT = "upper", "work", "root"
+_UPPER, _WORK = "upper", "work"
 _FROZEN, _FREEZING = "frozen", "freezing"
 _LINKED = "linked"
 # A symlink. Its target says when entries at the top of a layer were moved away, its own time when they were
@@ -64,13 +64,13 @@ class Layers(LayerStore):
         Raises:
             HostError: The kernel refuses the mount.
         """
-        root = sandbox_dir / _ROOT
+        root = sandbox_dir / ROOT
         if is_mounted(root):
             return root
         stack = self.undo_unknown_freeze(sandbox_dir, stack)
         self._assert_there(stack)
         self._make_upper(sandbox_dir / _UPPER, stack)
-        for name in (_WORK, _ROOT):
+        for name in (_WORK, ROOT):
             _make_directory(sandbox_dir / name)
         lowers = [*(self.path(layer) for layer in stack), *image]
         try:
@@ -84,7 +84,7 @@ class Layers(LayerStore):
 
     def unmount(self, sandbox_dir: Path) -> None:
         """Unmount the sandbox's disk if it is mounted. Nothing may run on it any more."""
-        root = sandbox_dir / _ROOT
+        root = sandbox_dir / ROOT
         if is_mounted(root):
             self.settle(sandbox_dir)
             Mounts.unmount(root)
@@ -100,7 +100,7 @@ class Layers(LayerStore):
             HostError: It is not mounted.
             OSError: The kernel refuses it.
         """
-        root = sandbox_dir / _ROOT
+        root = sandbox_dir / ROOT
         if not is_mounted(root):
             raise HostError(f"the disk in {sandbox_dir} is not mounted")
         self.settle(sandbox_dir)
@@ -120,7 +120,7 @@ class Layers(LayerStore):
         Raises:
             OSError: Not everything was done.
         """
-        root = sandbox_dir / _ROOT
+        root = sandbox_dir / ROOT
         if self._complete and is_mounted(root):
             settle_links(root, sandbox_dir / _UPPER, sandbox_dir / _WORK, sandbox_dir / _LINKED)
 
@@ -245,7 +245,7 @@ class Layers(LayerStore):
                 )
 
     def _overlay(self, lowers: Sequence[Path], sandbox_dir: Path) -> None:
-        upper, work, root = (sandbox_dir / name for name in (_UPPER, _WORK, _ROOT))
+        upper, work, root = (sandbox_dir / name for name in (_UPPER, _WORK, ROOT))
         until_s = time.monotonic() + _BUSY_S
         while True:
             try:

@@ -15,6 +15,8 @@ from atoll.snapshots.layercopy import copying
 from atoll.snapshots.layermerge import LayerMerge
 
 ASIDE = ".part-"
+# the mount point in a sandbox's directory
+ROOT = "root"
 _ID_BYTES = 10
 
 

@@ -6,11 +6,11 @@ Each part is given what it uses. The bags of parts here are for the wiring alone
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from atoll.engines import DiskBudget, Prestarting, can
+from atoll.engines import Prestarting, can
 from atoll.host import disk_usage, read_memory
 from atoll.supervisor.lifecycle.attachment import Attachment
 from atoll.supervisor.lifecycle.boot import Boots
@@ -26,8 +26,9 @@ from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
 from atoll.supervisor.machines.egress_control import EgressControl
-from atoll.supervisor.machines.enforcement import Means
+from atoll.supervisor.machines.enforcement import HostMeans
 from atoll.supervisor.machines.limits import default_limits
+from atoll.supervisor.machines.machine_plans import MachinePlans
 from atoll.supervisor.machines.prestarted import PrestartedMachines
 from atoll.supervisor.machines.running_machines import RunningMachines
 from atoll.supervisor.monitors.cpu_latency import LatencyMonitor
@@ -69,8 +70,8 @@ if TYPE_CHECKING:
     from atoll.engines import Engine
     from atoll.host import CgroupRoot, CpuLatency, Home
     from atoll.images import Images
-    from atoll.network import Links
-    from atoll.snapshots import Layers
+    from atoll.network import Inspection, Links
+    from atoll.snapshots import ImageRoots, Layers
     from atoll.types import Limits
 
 
@@ -80,20 +81,24 @@ class Rooms:
 
     Args:
         engine: Returns the engine of a machine or checkpoint, see ``engines_by_version``.
-        engine_type: The engine of new sandboxes, which tells its capabilities.
+        engine_type: Returns the class of the engine with a name, which tells its capabilities.
         nameserver: The name server that guests use.
         complete: Whether the kernel gives this process overlays with all features.
         engine_disks: Whether the engine keeps the disks of new sandboxes.
         shaping: Whether the kernel can limit the rate of an interface.
         agents: Calls guest agents; None makes the real one.
+        inspection: Judges requests; None where nothing can.
+        registries: Returns the hosts of package registries, for the policy that allows reading from them.
+        authority: Returns the certificate that every sandbox trusts, as PEM; empty for none.
         cpu_latency: The request that idle processors stay quick to wake; None if none can be made.
     """
 
     engine: Callable[[Versions], Engine]
-    engine_type: type[Engine]
+    engine_type: Callable[[str], type[Engine]]
     programs: Programs
     images: Images
     layers: Layers
+    image_roots: ImageRoots
     links: Links
     cgroups: CgroupRoot | None
     nameserver: str
@@ -101,6 +106,9 @@ class Rooms:
     engine_disks: bool = False
     shaping: bool = True
     agents: Agents | None = None
+    inspection: Inspection | None = None
+    registries: Callable[[], Iterable[str]] = tuple
+    authority: Callable[[], str] = str
     cpu_latency: CpuLatency | None = None
 
 
@@ -133,12 +141,11 @@ class Storage:
         self.layer_gc = LayerGC(registry, layers, self.trash)
         self.compaction = Compaction(registry, paths, layers, self.layer_gc, tasks)
         self.volumes = Volumes(state.database, state.row_copies, registry, paths, self.trash)
-        self.images = SupervisorImages(rooms.images, registry, state.clock.boot_s)
+        self.images = SupervisorImages(rooms.images, registry, state.clock.boot_s, authority=rooms.authority)
         self.steps = BuildCache(state.database, state.clock.unix_s)
         self.templates = TemplateRegistry(state.database, home.templates, state.clock.unix_s)
         self.checksums = CheckpointChecksums()
-        image_trees = None if rooms.engine_disks else self.images
-        self.trees = StoredTrees(registry=registry, paths=paths, layers=layers, images=image_trees)
+        self.trees = StoredTrees(registry=registry, paths=paths, layers=layers, images=self.images)
         self.background_checksums = BackgroundChecksums(self.trees, tasks, settings.checksum_mib_s * MIB)
         self.verification = Verification(self.trees, self.checksums, self.layer_gc, self.background_checksums)
 
@@ -148,13 +155,11 @@ class Machines:
 
     def __init__(self, home: Home, settings: Settings, rooms: Rooms, state: State, storage: Storage) -> None:
         self.default_limits: Limits = default_limits(read_memory().total_bytes, disk_usage(home.path).total)
-        self.means = Means(
-            cgroups=rooms.cgroups is not None,
-            shaping=rooms.shaping,
-            layers=not rooms.engine_disks,
-            disk_budget=can(rooms.engine_type, DiskBudget),
+        self.means = HostMeans(
+            cgroups=rooms.cgroups is not None, shaping=rooms.shaping, engine_type=rooms.engine_type
         )
-        self.egress = EgressControl(state.decisions, state.alarms)
+        self.egress = EgressControl(state.decisions, state.alarms, rooms.inspection, rooms.registries)
+        new_type = rooms.engine_type(rooms.programs.current.engine_name)
         self.agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.prestarted = PrestartedMachines(
             state.paths,
@@ -162,13 +167,18 @@ class Machines:
             engine=rooms.engine,
             programs=rooms.programs,
             tasks=state.tasks,
-            kept=can(rooms.engine_type, Prestarting) and settings.pool_size > 0,
+            kept=can(new_type, Prestarting) and settings.pool_size > 0,
         )
         self.running = RunningMachines(
             state.paths.machines,
             state.paths.sandboxes,
             engine=rooms.engine,
-            programs=rooms.programs,
+            machine_plans=MachinePlans(
+                state.paths.machines,
+                programs=rooms.programs,
+                layers=rooms.layers,
+                image_roots=rooms.image_roots,
+            ),
             layers=rooms.layers,
             agents=self.agents,
             prestarted_machines=self.prestarted,
@@ -228,7 +238,7 @@ class Steps:
         registry, paths, tasks = state.registry, state.paths, state.tasks
         running_machines, agents, quotas = machines.running, machines.agents, tenants.quotas
         self.limit_monitor = LimitMonitor(
-            quotas=quotas, means=machines.means, layers=rooms.layers, tasks=tasks
+            quotas=quotas, layers=rooms.layers, tasks=tasks, cgroups=rooms.cgroups is not None
         )
         self.history = History(
             registry=registry, quotas=quotas, layers=rooms.layers, tasks=tasks, unix_s=state.clock.unix_s

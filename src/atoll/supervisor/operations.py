@@ -252,7 +252,6 @@ def make_creation(
     return Creation(
         registry=state.registry,
         quotas=tenants.quotas,
-        means=machines.means,
         egress=machines.egress,
         volumes=storage.volumes,
         templates=storage.templates,
@@ -262,6 +261,7 @@ def make_creation(
             programs=rooms.programs,
             images=storage.images,
             quotas=tenants.quotas,
+            means=machines.means,
             first_machines=first_machines,
             engine_disks=rooms.engine_disks,
             tasks=state.tasks,

@@ -8,12 +8,13 @@ from starlette.types import ASGIApp
 from atoll.supervisor.api import make_app
 from atoll.supervisor.api.builds import build_routes
 from atoll.supervisor.api.changes import Changes, change_routes
+from atoll.supervisor.api.egress import egress_routes
 from atoll.supervisor.api.forks import fork_routes
 from atoll.supervisor.api.images import image_routes
 from atoll.supervisor.api.keys import key_routes
 from atoll.supervisor.api.leftovers import leftover_routes
-from atoll.supervisor.api.requests import Makings, request_routes
-from atoll.supervisor.api.sandboxes import making_routes, sandbox_routes
+from atoll.supervisor.api.requests import request_routes
+from atoll.supervisor.api.sandboxes import creation_routes, sandbox_routes
 from atoll.supervisor.api.snapshots import snapshot_routes
 from atoll.supervisor.api.stable import stable_routes
 from atoll.supervisor.api.states import state_routes, unplug_routes
@@ -41,12 +42,21 @@ def make_api(system: System, stopping: Stopping) -> ASGIApp:
 
 def _sandbox_routes(system: System) -> list[Route]:
     registry, quotas, tasks = system.registry, system.quotas, system.tasks
-    makings = Makings(system.callers, tasks)
+    callers = system.callers
     changes = Changes(registry, quotas, tasks)
     return [
-        *making_routes(creation=system.creation, templates=system.templates, quotas=quotas, makings=makings),
+        *creation_routes(
+            creation=system.creation,
+            templates=system.templates,
+            quotas=quotas,
+            callers=callers,
+            tasks=tasks,
+        ),
         *sandbox_routes(
             registry=registry, quotas=quotas, paths=system.paths, kills=system.kills, tasks=tasks
+        ),
+        *egress_routes(
+            registry=registry, paths=system.paths, egress=system.egress, decisions=system.decisions
         ),
         *usage_routes(registry=registry, usage=system.usage, history=system.history),
         *state_routes(
@@ -65,8 +75,8 @@ def _sandbox_routes(system: System) -> list[Route]:
             leases=system.leases,
             rollback=system.rollback,
         ),
-        *fork_routes(registry=registry, forks=system.forks, makings=makings),
-        *request_routes(callers=system.callers, tasks=tasks),
+        *fork_routes(registry=registry, forks=system.forks, callers=callers, tasks=tasks),
+        *request_routes(callers=callers, tasks=tasks),
     ]
 
 

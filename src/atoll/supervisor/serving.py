@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import resource
@@ -16,14 +17,17 @@ from atoll.host import (
     Home,
     agent_path,
     cgroup_root,
+    edge_path,
     find_holder,
     open_cpu_latency,
+    registry_hosts,
     replace_holder,
 )
 from atoll.images import Images, PullSettings, Stacking, ready_base
-from atoll.network import GATEWAY_ADDRESS, Links, can_shape
+from atoll.network import GATEWAY_ADDRESS, EdgeProgram, Inspection, Links, can_shape
 from atoll.policy import CLOSED
-from atoll.snapshots import Layers
+from atoll.secrets import home_authority
+from atoll.snapshots import ImageRoots, Layers
 from atoll.supervisor.api import ApiServer
 from atoll.supervisor.assembly import Rooms
 from atoll.supervisor.idle import may_end_holder
@@ -31,6 +35,7 @@ from atoll.supervisor.routes import make_api
 from atoll.supervisor.settings import Settings
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.programs import Programs, engines_by_version
+from atoll.supervisor.storage.trust import host_bundle
 from atoll.supervisor.system import System
 
 _HOLDER_LOOK_S = 1.0
@@ -105,7 +110,7 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
 
     return Rooms(
         engine=engines_by_version(programs, make),
-        engine_type=kind.engine_type,
+        engine_type=lambda name: engine_kind(name).engine_type,
         programs=programs,
         images=Images(
             home.images,
@@ -114,7 +119,11 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
             ready_base(os.uname().machine),
         ),
         layers=Layers(home.layers, complete),
+        image_roots=ImageRoots(complete=complete),
         links=Links(home.pins),
+        inspection=Inspection(_edge_program(home)),
+        registries=functools.cache(lambda: registry_hosts(os.environ, settings.package_hosts)),
+        authority=lambda: home_authority(home.authority).certificate,
         cgroups=cgroups,
         nameserver=GATEWAY_ADDRESS,
         complete=complete,
@@ -122,6 +131,18 @@ def _real_rooms(home: Home, settings: Settings, disks: DiskKind, complete: bool)
         shaping=can_shape(home.pins),
         cpu_latency=open_cpu_latency() if settings.cpu_latency == "auto" else None,
     )
+
+
+def _edge_program(home: Home) -> EdgeProgram:
+    def config() -> dict[str, str]:
+        authority = home_authority(home.authority)
+        return {
+            "ca_certificate": authority.certificate,
+            "ca_key": authority.key,
+            "roots": host_bundle(os.environ),
+        }
+
+    return EdgeProgram(lambda: (str(edge_path()),), config)
 
 
 def _pull_settings(settings: Settings) -> PullSettings:

@@ -43,6 +43,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         image_gib: ``ATOLL_IMAGE_GIB``: the most GiB that an image from a registry may have, unpacked.
         checksum_mib_s: ``ATOLL_CHECKSUM_MIB_S``: the most MiB to read in a second for checksums of frozen layers;
             0 computes none.
+        package_hosts: ``ATOLL_PACKAGE_HOSTS``: hosts of package registries, beside those that this host's own
+            clients use, separated by spaces.
         cpu_latency: ``ATOLL_CPU_LATENCY``: ``auto`` keeps idle processors quick to wake while sandboxes work,
             ``off`` asks the kernel for nothing.
         engine: ``ATOLL_ENGINE``: the engine of new sandboxes. Others keep theirs.
@@ -60,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     insecure_registries: str = ""
     image_gib: float = 64
     checksum_mib_s: float = 128
+    package_hosts: str = ""
     cpu_latency: str = "auto"
     engine: str = DEFAULT_ENGINE
     engine_flags: str = ""
@@ -108,6 +111,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_INSECURE_REGISTRIES": ("insecure_registries", str),
     "ATOLL_IMAGE_GIB": ("image_gib", float),
     "ATOLL_CHECKSUM_MIB_S": ("checksum_mib_s", float),
+    "ATOLL_PACKAGE_HOSTS": ("package_hosts", str),
     "ATOLL_CPU_LATENCY": ("cpu_latency", str),
     "ATOLL_ENGINE": ("engine", str),
     "ATOLL_ENGINE_FLAGS": ("engine_flags", str),

@@ -71,6 +71,7 @@ class System:
         self.prestarted, self.agents = machines.prestarted, machines.agents
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
         self.history = steps.history
+        self.egress, self.decisions = machines.egress, state.decisions
         self.kills = make_kills(state, storage, machines, steps)
         self.pauses, self.suspends = sleeps.pauses, sleeps.suspends
         self.wakes, self.rollback = awakenings.wakes, awakenings.rollback
@@ -230,6 +231,8 @@ class System:
             if sandbox.running is not None:
                 sandbox.running.close()
         await self._rooms.links.aclose()
+        if self._rooms.inspection is not None:
+            await self._rooms.inspection.aclose()
         await self.database.aclose()
 
     def _look(self) -> tuple[tuple[str, ...], int, bool]:

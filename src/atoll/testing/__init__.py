@@ -14,10 +14,11 @@ from atoll.testing.fake_engine import (
 )
 from atoll.testing.ledger import Ledger, group_roots, take_ledger
 from atoll.testing.prestarted_conformance import PrestartedConformance
-from atoll.testing.workshop import PATIENCE_S, Tick, Workshop, claimed, ticks_beyond
+from atoll.testing.workshop import FILE_BYTES, PATIENCE_S, Tick, Workshop, claimed, ticks_beyond
 
 __all__ = [
     "CAPABILITIES",
+    "FILE_BYTES",
     "PATIENCE_S",
     "Call",
     "EngineConformance",

@@ -5,6 +5,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -15,10 +19,12 @@ from atoll.engines import (
     DiskBudget,
     DiskGrowth,
     LazyMemory,
+    MachinePlan,
     MemoryReadings,
 )
 from atoll.errors import EngineError
 from atoll.testing.workshop import (
+    FILE_BYTES,
     Workshop,
     assert_frozen,
     booted,
@@ -27,6 +33,10 @@ from atoll.testing.workshop import (
     restoring,
     ticks_beyond,
 )
+
+# how long a guest that fills its disk may take for one more line
+REFUSED_S = 2.0
+_HELD_BYTES = 64 << 20
 
 
 def _files(workshop: Workshop) -> DetachableFiles:
@@ -195,6 +205,69 @@ class DiskBudgetConformance:
 
         workshop.run(test)
 
+    @pytest.mark.parametrize(
+        ("growth", "most"),
+        [
+            (DiskGrowth(size_bytes=4 * FILE_BYTES, files=100), 4),
+            (DiskGrowth(size_bytes=64 << 20, files=2), 2),
+        ],
+        ids=["bytes", "files"],
+    )
+    def test_a_guest_writes_no_more_than_its_budget_and_the_end_of_it_is_told(
+        self, workshop: Workshop, growth: DiskGrowth, most: int
+    ) -> None:
+        claimed(workshop, DiskBudget)
+
+        async def test() -> None:
+            plan = workshop.filling_disk(workshop.plan("m1"))
+            machine = await workshop.engine().start(plan)
+            assert isinstance(machine, DiskBudget)
+            await ticks_beyond(workshop, plan, 2)
+            await machine.pause()
+            with _eventfd() as event_fd:
+                await machine.mark_disk()
+                last = workshop.ticks(plan)[-1].number
+                await machine.limit_growth(growth, event_fd)
+                await machine.resume()
+                await ticks_beyond(workshop, plan, last)
+                assert await _last_of_all(workshop, plan, last + most) <= last + most
+                assert _is_signalled(event_fd)
+                # What was refused was no one's fault but the budget's.
+                await machine.limit_growth(None)
+                await ticks_beyond(workshop, plan, last + most)
+                await machine.kill()
+
+        workshop.run(test)
+
+
+@contextlib.contextmanager
+def _eventfd() -> Iterator[int]:
+    fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _is_signalled(event_fd: int) -> bool:
+    try:
+        return os.eventfd_read(event_fd) > 0
+    except BlockingIOError:
+        return False
+
+
+async def _last_of_all(workshop: Workshop, plan: MachinePlan, most: int) -> int:
+    """The number at which the guest stops to count, or the first one above ``most``."""
+    last, since_s = -1, time.monotonic()
+    while time.monotonic() < since_s + REFUSED_S:
+        number = workshop.ticks(plan)[-1].number
+        if number > most:
+            return number
+        if number > last:
+            last, since_s = number, time.monotonic()
+        await asyncio.sleep(0.02)
+    return last
+
 
 class AdjustableLimitsConformance:
     """Tests of ``AdjustableLimits``. ``EngineConformance`` inherits them."""
@@ -216,14 +289,46 @@ class AdjustableLimitsConformance:
 class MemoryReadingsConformance:
     """Tests of ``MemoryReadings``. ``EngineConformance`` inherits them."""
 
-    def test_a_guests_memory_can_be_read_and_has_not_hit_its_limit(self, workshop: Workshop) -> None:
+    def test_a_guests_memory_is_read_as_it_is_and_has_not_hit_its_limit(self, workshop: Workshop) -> None:
         claimed(workshop, MemoryReadings)
 
         async def test() -> None:
-            _, machine = await booted(workshop)
+            readings = []
+            for name, size_bytes in (("m1", 0), ("m2", _HELD_BYTES)):
+                plan = workshop.plan(name)
+                if size_bytes:
+                    plan = workshop.filling_memory(plan, size_bytes)
+                machine = await workshop.engine().start(plan)
+                assert isinstance(machine, MemoryReadings)
+                await ticks_beyond(workshop, plan, 2)
+                readings.append(machine.memory_bytes())
+                assert not machine.hit_memory_limit()
+                await machine.kill()
+            if readings == [None, None]:  # this host cannot tell
+                return
+            less, more = readings
+            assert less is not None
+            assert more is not None
+            assert abs(more - less - _HELD_BYTES) < _HELD_BYTES // 2
+
+        workshop.run(test)
+
+    def test_a_guest_that_the_host_ends_for_its_memory_has_hit_its_limit(self, workshop: Workshop) -> None:
+        claimed(workshop, MemoryReadings)
+
+        async def test() -> None:
+            plan = workshop.filling_memory(workshop.plan("m1"), 4 * _HELD_BYTES)
+            limits = msgspec.structs.replace(plan.limits, memory_mib=2 * _HELD_BYTES >> 20)
+            plan = msgspec.structs.replace(plan, limits=limits)
+            machine = await workshop.engine().start(plan)
             assert isinstance(machine, MemoryReadings)
-            assert machine.memory_bytes()
-            assert not machine.hit_memory_limit()
+            ended = asyncio.ensure_future(machine.wait())
+            going_on = asyncio.ensure_future(ticks_beyond(workshop, plan, 2))
+            await asyncio.wait({ended, going_on}, return_when=asyncio.FIRST_COMPLETED)
+            # A host may be unable to hold the limit. The guest then goes on, and has hit nothing.
+            assert machine.hit_memory_limit() == ended.done()
+            going_on.cancel()
             await machine.kill()
+            await ended
 
         workshop.run(test)

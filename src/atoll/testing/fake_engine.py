@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import ClassVar
@@ -141,6 +142,14 @@ class FakeCoreMachine(Machine):
         if not self.alive:
             raise EngineError(f"{method} failed, the machine {self.machine_id} is dead")
 
+    def write_file(self, size_bytes: int) -> bool:
+        """Write a file as its guest. Returns whether the disk accepts it."""
+        return True
+
+    def take_memory(self, size_bytes: int) -> bool:
+        """Take memory as its guest. Returns False if the host ends the machine for it."""
+        return True
+
 
 class _LazyMemory(FakeCoreMachine):
     reserved = False
@@ -171,10 +180,23 @@ class _AdjustableLimits(FakeCoreMachine):
 class _DiskBudget(FakeCoreMachine):
     growth: DiskGrowth | None = None
     event_fd: int | None = None
+    added = DiskGrowth(size_bytes=0, files=0)
 
     async def mark_disk(self) -> None:
         """See ``DiskBudget.mark_disk``."""
         await self.used("mark_disk")
+        self.added = DiskGrowth(size_bytes=0, files=0)
+
+    def write_file(self, size_bytes: int) -> bool:
+        """Write a file as its guest, within the budget. A write that it refuses asks for a measurement."""
+        added = DiskGrowth(size_bytes=self.added.size_bytes + size_bytes, files=self.added.files + 1)
+        most = self.growth
+        if most and (added.size_bytes > most.size_bytes or added.files > most.files):
+            if self.event_fd is not None:
+                os.eventfd_write(self.event_fd, 1)
+            return False
+        self.added = added
+        return True
 
     async def watch_disk(self, event_fd: int) -> bool:
         """See ``DiskBudget.watch_disk``."""
@@ -192,6 +214,16 @@ class _DiskBudget(FakeCoreMachine):
 class _MemoryReadings(FakeCoreMachine):
     memory_used_bytes: int | None = None
     hit_memory = False
+
+    def take_memory(self, size_bytes: int) -> bool:
+        """Take memory as its guest. The machine ends if that is more than its limit."""
+        self.memory_used_bytes = (self.memory_used_bytes or 0) + size_bytes
+        most = self.limits.memory_mib
+        if most is not None and self.memory_used_bytes > most << 20:
+            self.hit_memory = True
+            self.crash()
+            return False
+        return True
 
     def memory_bytes(self) -> int | None:
         """See ``MemoryReadings.memory_bytes``."""

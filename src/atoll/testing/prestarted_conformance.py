@@ -13,6 +13,7 @@ import pytest
 
 from atoll.engines import (
     DetachableFiles,
+    Engine,
     Machine,
     MachinePlan,
     PrestartedMachine,
@@ -20,6 +21,7 @@ from atoll.engines import (
     PrestartPlan,
 )
 from atoll.errors import EngineError
+from atoll.testing.ledger import Ledger
 from atoll.testing.workshop import PATIENCE_S, Workshop, claimed, ticks_beyond
 
 
@@ -42,6 +44,21 @@ class _Asleep(NamedTuple):
     plan: MachinePlan
     memory: Path
     counted: int
+
+
+class _Ready(NamedTuple):
+    """A prestarted machine for a guest that is asleep, and the plan that restores the guest in it.
+
+    ``prestarting`` is the engine as well, as what these tests are about. ``before`` is what was on the host
+    when only the guest had been made.
+    """
+
+    engine: Engine
+    prestarting: Prestarting
+    asleep: _Asleep
+    before: Ledger
+    prestarted: PrestartedMachine
+    plan: MachinePlan
 
 
 class PrestartedConformance:
@@ -76,16 +93,13 @@ class PrestartedConformance:
         claimed(workshop, Prestarting)
 
         async def test() -> None:
-            asleep = await _asleep(workshop)
-            before = workshop.ledger()
-            engine = workshop.engine()
-            assert isinstance(engine, Prestarting)
-            prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
+            ready = await _ready(workshop)
+            plan = ready.plan
             # Its owner may die before it says what to restore: then it is not a machine.
-            assert await engine.started("m2", plan.state_dir, plan.limits) is None
-            await prestarted.kill()
-            await prestarted.kill()
-            assert workshop.ledger() == before, (before, workshop.ledger())
+            assert await ready.engine.started("m2", plan.state_dir, plan.limits) is None
+            await ready.prestarted.kill()
+            await ready.prestarted.kill()
+            assert workshop.ledger() == ready.before, (ready.before, workshop.ledger())
 
         workshop.run(test)
 
@@ -95,16 +109,13 @@ class PrestartedConformance:
         claimed(workshop, Prestarting)
 
         async def test() -> None:
-            asleep = await _asleep(workshop)
-            before = workshop.ledger()
-            engine = workshop.engine()
-            assert isinstance(engine, Prestarting)
-            prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
-            workshop.end_a_process_of(prestarted)
-            assert await engine.restore(prestarted, plan, None) is None
+            ready = await _ready(workshop)
+            before, plan = ready.before, ready.plan
+            workshop.end_a_process_of(ready.prestarted)
+            assert await ready.prestarting.restore(ready.prestarted, plan, None) is None
             assert workshop.ledger() == before, (before, workshop.ledger())
-            machine = await engine.start(plan)
-            await ticks_beyond(workshop, plan, asleep.counted)
+            machine = await ready.engine.start(plan)
+            await ticks_beyond(workshop, plan, ready.asleep.counted)
             await machine.kill()
             assert workshop.ledger() == before, (before, workshop.ledger())
 
@@ -116,17 +127,13 @@ class PrestartedConformance:
         claimed(workshop, Prestarting)
 
         async def test() -> None:
-            asleep = await _asleep(workshop)
-            before = workshop.ledger()
-            engine = workshop.engine()
-            assert isinstance(engine, Prestarting)
-            prestarted, plan = await _prestarted(workshop, engine, "m2", asleep)
-            for file in asleep.memory.iterdir():
+            ready = await _ready(workshop)
+            for file in ready.asleep.memory.iterdir():
                 file.write_bytes(b"rubbish")
             with pytest.raises(EngineError):  # noqa: PT012 - an engine may tell it by either of them
-                assert await engine.restore(prestarted, plan, None) is None
-                await engine.start(plan)
-            assert workshop.ledger() == before, (before, workshop.ledger())
+                assert await ready.prestarting.restore(ready.prestarted, ready.plan, None) is None
+                await ready.engine.start(ready.plan)
+            assert workshop.ledger() == ready.before, (ready.before, workshop.ledger())
 
         workshop.run(test)
 
@@ -206,6 +213,14 @@ async def _asleep(workshop: Workshop) -> _Asleep:
     await machine.checkpoint(memory)
     await machine.kill()
     return _Asleep(plan, memory, workshop.ticks(plan)[-1].number)
+
+
+async def _ready(workshop: PrestartWorkshop) -> _Ready:
+    asleep = await _asleep(workshop)
+    before = workshop.ledger()
+    engine = workshop.engine()
+    assert isinstance(engine, Prestarting)
+    return _Ready(engine, engine, asleep, before, *await _prestarted(workshop, engine, "m2", asleep))
 
 
 async def _prestarted(

@@ -24,6 +24,7 @@ from atoll.testing.ledger import Ledger
 PATIENCE_S = 120.0
 # how long a frozen guest is watched
 STILL_S = 0.3
+FILE_BYTES = 64 << 10
 
 
 class Tick(NamedTuple):
@@ -48,6 +49,15 @@ class Workshop(Protocol):
 
         Its disk is new. With ``like`` it is a copy of that plan's disk as it is now, at another path.
         """
+
+    def filling_disk(self, plan: MachinePlan) -> MachinePlan:
+        """Return the plan with another guest: before each line it writes a new file of ``FILE_BYTES``.
+
+        When the disk refuses the file or the line, it writes no line and tries again.
+        """
+
+    def filling_memory(self, plan: MachinePlan, size_bytes: int) -> MachinePlan:
+        """Return the plan with another guest: before its first line it takes that much memory, and keeps it."""
 
     def directory(self) -> Path:
         """Return a new empty directory."""

@@ -164,15 +164,25 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
     @classmethod
     def allow(cls, *hosts: str, ports: Iterable[int | str] = ()) -> Policy:
-        """Return a policy that allows these names, such as ``"example.com"`` and ``"*.example.org"``, only."""
-        return cls(rules=(Rule(hosts=tuple(hosts), ports=tuple(ports)),))
+        """Return a policy that allows these names, such as ``"example.com"`` and ``"*.example.org"``, only.
+
+        Without a name it allows nothing.
+        """
+        return cls(rules=(Rule(hosts=tuple(hosts), ports=tuple(ports)),) if hosts else ())
 
     @classmethod
     def expose_host(cls, *ports: int) -> Rule:
         """Return a rule that lets a sandbox reach these ports of the host's loopback interface.
 
         Inside, the host's name is ``host.atoll.internal``.
+
+        Raises:
+            InvalidSpecError: No port is given.
         """
+        if not ports:
+            raise InvalidSpecError(
+                "no port of the host is given", hint="name each port: Policy.expose_host(8080)"
+            )
         return Rule(hosts=(HOST_NAME,), ports=tuple(ports))
 
     def with_rules(self, *rules: Rule) -> Policy:
@@ -230,3 +240,21 @@ class EgressDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     reason: str = ""
     observed: bool = False
     count: int = 1
+
+
+class EgressVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request would get.
+
+    Args:
+        action: What the policy says.
+        rule: The index of the deciding rule; None if no rule matches.
+        reason: Why, as text for people.
+        changes: What would be changed in the request.
+        observed: The policy only observes: the request would pass all the same.
+    """
+
+    action: Action
+    rule: int | None = None
+    reason: str = ""
+    changes: list[str] = []
+    observed: bool = False

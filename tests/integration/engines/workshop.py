@@ -27,11 +27,19 @@ from atoll.host import (
     runsc_path,
     unpin,
 )
-from atoll.testing import Ledger, Tick, take_ledger
+from atoll.testing import FILE_BYTES, Ledger, Tick, take_ledger
 from atoll.types import Limits
 from tests.forked import in_child
 
 COUNT = "n=0; while :; do echo $(uname -n) $n >>/ticks; n=$((n+1)); sleep 0.02; done"
+FILL_DISK = f"""
+n=0
+while :; do
+  head -c {FILE_BYTES} /dev/zero >/more$n && echo $(uname -n) $n >>/ticks && n=$((n+1))
+  sleep 0.02
+done
+"""
+FILL_MEMORY = "head -c {size_bytes} /dev/zero >/dev/shm/much; {count}"
 TEST_TIMEOUT_S = 240.0
 
 
@@ -68,6 +76,13 @@ class GvisorWorkshop:
             binds=(Bind(source="/usr", target="/usr"),),
             limits=Limits(memory_mib=1024, processes=1000),
         )
+
+    def filling_disk(self, plan: MachinePlan) -> MachinePlan:
+        return msgspec.structs.replace(plan, argv=("/bin/sh", "-c", FILL_DISK))
+
+    def filling_memory(self, plan: MachinePlan, size_bytes: int) -> MachinePlan:
+        program = FILL_MEMORY.format(size_bytes=size_bytes, count=COUNT)
+        return msgspec.structs.replace(plan, argv=("/bin/sh", "-c", program))
 
     def prestarted_plan(self, machine_id: str, like: MachinePlan) -> PrestartPlan:
         state_dir = self.directory()

@@ -180,13 +180,24 @@ async def test_a_refusal_says_why_and_which_rule(testbed: NetworkTestbed) -> Non
     ]
 
 
-async def test_a_rule_that_unplugs_says_so_once_and_lets_nothing_through(testbed: NetworkTestbed) -> None:
+async def test_a_rule_that_unplugs_does_so_at_the_name_and_at_the_address(testbed: NetworkTestbed) -> None:
     reasons: list[str] = []
-    policy = Policy(rules=(Rule(action="unplug", hosts=("evil.example.net",)), Rule(hosts=("*",))))
-    async with serving() as port, guest_of(testbed, policy) as (guest, _):
+    policy = Policy(
+        rules=(
+            Rule(action="unplug", name="trap", hosts=("evil.example.net",)),
+            Rule(action="unplug", addresses=("203.0.113.0/24",)),
+            Rule(hosts=("*",)),
+        )
+    )
+    async with guest_of(testbed, policy) as (guest, server):
         guest.link.egress.watch(lambda _: None, reasons.append)
-        assert await guest.is_reset(await address_of(guest, "evil.example.net"), port)
-        assert len(reasons) == 1
+        assert (await lookup(guest, "evil.example.net")).rcode() == dns.rcode.REFUSED
+        assert await guest.is_reset("203.0.113.9", 443)
+        assert reasons == [
+            "rule 1 (trap) unplugs at evil.example.net",
+            "rule 2 unplugs at 203.0.113.9:443",
+        ]
+        assert server.asked == []
 
 
 @pytest.mark.parametrize("asked, passes", [(GOOD, True), ("evil.example.net", False), (None, False)])

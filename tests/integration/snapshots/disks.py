@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from atoll.host import Holder, mounts_below, remove_tree
-from atoll.snapshots import Layers, Stack
+from atoll.snapshots import ImageRoots, Layers, Stack
 
 
 class Disks:
@@ -18,6 +18,7 @@ class Disks:
         self.complete = complete
         self.image = self.path / "image"
         self.layers = Layers(self.path / "layers", complete)
+        self.image_roots = ImageRoots(complete=complete)
         self._stacks: dict[str, Stack] = {}
 
     def make_image(self) -> None:

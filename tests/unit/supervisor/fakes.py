@@ -7,7 +7,7 @@ import builtins
 import os
 import shutil
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -149,6 +149,14 @@ class FakeCopy:
 
     async def abandon(self) -> None:
         remove_tree(self._target)
+
+
+class FakeImageRoots:
+    """Roots that are plain directories and are never mounted."""
+
+    def mount(self, image: Path, targets: Iterable[str], disk: Path) -> Path:
+        (disk / "root").mkdir(exist_ok=True)
+        return disk / "root"
 
 
 class FakeLayers:

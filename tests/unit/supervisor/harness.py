@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from atoll.engines import Prestarting
+from atoll.engines import DEFAULT_ENGINE, Prestarting
 from atoll.host import Home, remove_tree
 from atoll.supervisor.assembly import Rooms
 from atoll.supervisor.routes import make_api
@@ -23,8 +23,8 @@ from atoll.supervisor.state.clock import Clock
 from atoll.supervisor.stopping import Stopping
 from atoll.supervisor.storage.programs import Programs
 from atoll.supervisor.system import System
-from atoll.testing import CAPABILITIES, FakeEngine, FakeHost, FakeMachine, fake_engine
-from tests.unit.supervisor.fakes import FakeAgents, FakeImages, FakeLayers, FakeLinks
+from atoll.testing import CAPABILITIES, FakeCoreEngine, FakeEngine, FakeHost, FakeMachine, fake_engine
+from tests.unit.supervisor.fakes import FakeAgents, FakeImageRoots, FakeImages, FakeLayers, FakeLinks
 
 PATIENCE_S = 60
 
@@ -45,7 +45,10 @@ class Harness:
         self, path: Path, settings: Settings, *, complete: bool = False, prestarted_machines: bool = False
     ) -> None:
         self.complete = complete
-        self.engine_type = FakeEngine if prestarted_machines else fake_engine(CAPABILITIES - {Prestarting})
+        self.engine_name = DEFAULT_ENGINE
+        self.engine_types: dict[str, type[FakeCoreEngine]] = {
+            DEFAULT_ENGINE: FakeEngine if prestarted_machines else fake_engine(CAPABILITIES - {Prestarting})
+        }
         self.home = Home(path)
         self.home.make()
         self.settings = settings
@@ -62,11 +65,17 @@ class Harness:
 
     async def start(self) -> None:
         rooms = Rooms(
-            engine=lambda _: self.engine_type(self.host),
-            engine_type=self.engine_type,
-            programs=Programs(self.home.bin, self.home.path / "runsc", self.home.path / "atoll-agent"),
+            engine=lambda versions: self.engine_types[versions.engine_name](self.host),
+            engine_type=self.engine_types.__getitem__,
+            programs=Programs(
+                self.home.bin,
+                self.home.path / "runsc",
+                self.home.path / "atoll-agent",
+                engine_name=self.engine_name,
+            ),
             images=cast(Any, self.images),
             layers=cast(Any, self.layers),
+            image_roots=cast(Any, FakeImageRoots()),
             links=cast(Any, self.links),
             cgroups=None,
             nameserver="192.0.2.53",

@@ -40,7 +40,7 @@ async def _dial(harness: Harness, made: Any, guest: Guest, port: int = 80) -> No
     request = DialRequest(sandbox=made["sandbox_id"], port=port)
     with (
         patch.object(FakeLink, "dial", guest.dial, create=True),
-        patch("atoll.supervisor.machines.running_machine._NOTICED_S", 0.01),
+        patch("atoll.supervisor.state.running_machine._NOTICED_S", 0.01),
     ):
         answer, connection = await harness.system.dialling.dial(request)
     assert harness.system.registry.sandbox(made["sandbox_id"]).row.state == "running"

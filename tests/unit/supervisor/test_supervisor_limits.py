@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 import os
 
+from atoll.engines import DiskBudget, Prestarting
 from atoll.errors import UnsupportedError
+from atoll.testing import CAPABILITIES, fake_engine
 from tests.unit.supervisor.harness import Harness, with_harness
 
 
@@ -112,3 +114,27 @@ async def test_nothing_watches_a_machine_that_was_ended(harness: Harness) -> Non
 def _watches() -> dict[str, int]:
     names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
     return {name: names.count(name) for name in ("Crashes._following", "DiskMonitor.run")}
+
+
+@with_harness
+async def test_limits_are_held_by_the_engine_of_each_sandbox_and_not_by_that_of_new_ones(
+    harness: Harness,
+) -> None:
+    """With two engines in one home, of which only the earlier one holds a limit of the disk."""
+    disk = {"limits": {"disk_mib": 100}}
+    early = f"/v1/sandboxes/{(await harness.create())['sandbox_id']}"
+    snapshot = (await harness.ask("POST", f"{early}/snapshots", {})).json["snapshot_id"]
+    await harness.ask("POST", f"{early}/suspend")
+    await harness.aclose()
+    harness.engine_name = "plain"
+    harness.engine_types["plain"] = fake_engine(CAPABILITIES - {Prestarting, DiskBudget})
+    await harness.start()
+    assert (await harness.ask("POST", "/v1/sandboxes", disk)).status == 501
+    late = f"/v1/sandboxes/{(await harness.create())['sandbox_id']}"
+    for path, status, held in ((early, 200, "hard"), (late, 501, "unavailable")):
+        assert (await harness.ask("POST", f"{path}/limits", disk)).status == status
+        assert (await harness.ask("POST", f"{path}/limits", {**disk, "best_effort": True})).status == 200
+        assert (await harness.ask("GET", f"{path}/stats")).json["held"]["disk_mib"] == held
+    copy = await harness.create(from_snapshot=snapshot, **disk)
+    stats = (await harness.ask("GET", f"/v1/sandboxes/{copy['sandbox_id']}/stats")).json
+    assert stats["held"]["disk_mib"] == "hard"

@@ -9,12 +9,23 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from atoll.engines import DetachableFiles, MachinePlan, PrestartedMachine, PrestartPlan
 from atoll.errors import EngineError
-from atoll.testing import FakeCoreEngine, FakeHost, FakePrestarted, Ledger, Tick, fake_engine
+from atoll.testing import (
+    FILE_BYTES,
+    FakeCoreEngine,
+    FakeHost,
+    FakePrestarted,
+    Ledger,
+    Tick,
+    fake_engine,
+)
 from atoll.types import Limits
 
 _EACH_S = 0.005
+_COUNT, _FILL_DISK, _FILL_MEMORY = "/bin/count", "/bin/fill-disk", "/bin/fill-memory"
 
 
 class _Counting:
@@ -28,8 +39,12 @@ class _Counting:
 
 async def _count(machine: Any) -> None:
     number = 0 if machine.memory == "booted" else int(machine.memory)
+    program, *size_bytes = machine.plan.argv
+    if program == _FILL_MEMORY and not machine.take_memory(int(size_bytes[0])):
+        return
     while machine.alive:
-        if not machine.paused and not machine.detached:
+        fits = program != _FILL_DISK or (not machine.paused and machine.write_file(FILE_BYTES))
+        if fits and not machine.paused and not machine.detached:
             with (machine.plan.rootfs / "ticks").open("a") as file:
                 file.write(f"{machine.plan.hostname} {number}\n")
             number += 1
@@ -44,7 +59,7 @@ def ticking_engine(capabilities: Collection[type]) -> type[FakeCoreEngine]:
 
     class Ticking(base):  # type: ignore[misc,valid-type]
         async def start(self, plan: MachinePlan) -> Any:
-            if not plan.argv[0].endswith("count"):
+            if plan.argv[0] not in (_COUNT, _FILL_DISK, _FILL_MEMORY):
                 raise EngineError(f"there is no {plan.argv[0]}")
             machine = await super().start(plan)
             machine.start_to_count()
@@ -86,7 +101,7 @@ class FakeWorkshop:
             state_dir=state_dir,
             rootfs=rootfs,
             netns=state_dir / "net",
-            argv=("/bin/count",),
+            argv=(_COUNT,),
             hostname=machine_id,
             limits=Limits(memory_mib=1024),
         )
@@ -107,6 +122,12 @@ class FakeWorkshop:
     def end_a_process_of(self, prestarted: PrestartedMachine) -> None:
         assert isinstance(prestarted, FakePrestarted)
         prestarted.lost = True
+
+    def filling_disk(self, plan: MachinePlan) -> MachinePlan:
+        return msgspec.structs.replace(plan, argv=(_FILL_DISK,))
+
+    def filling_memory(self, plan: MachinePlan, size_bytes: int) -> MachinePlan:
+        return msgspec.structs.replace(plan, argv=(_FILL_MEMORY, str(size_bytes)))
 
     def directory(self) -> Path:
         path = self._directory / f"d{next(self._numbers)}"

@@ -16,7 +16,10 @@ from atoll.types import Lifecycle, Limits, Quotas, SandboxSpec, check_number, lo
         ({"env": {1: "a"}}, r"the key of env\[1\] is of type int"),
         ({"metadata": {"run": 7}}, r"metadata\['run'\]"),
         ({"on_crash": "x"}, r"on_crash is 'x' \(give 'reboot', 'rollback' or 'stop'\)"),
-        ({"network": "open"}, r"network is 'open' \(give 'internet' or 'none'\)"),
+        (
+            {"network": "open"},
+            r"network is 'open' \(give 'none', 'packages', 'web-read-only', 'internet', or a Policy ",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_named_with_the_choices(given: dict[str, Any], message: str) -> None:

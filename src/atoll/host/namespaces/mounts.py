@@ -17,6 +17,7 @@ from atoll.host import syscalls
 _LONGEST_LOWERS_BYTES = 3400
 _PAGE_BYTES = 4096
 _BUSY_S = 5.0
+_LESSER = "userxattr"
 _COMPLETE = ("redirect_dir=on", "index=on", "metacopy=off")
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
@@ -35,7 +36,7 @@ class Mounts:
         Raises:
             HostError: The kernel refuses it; the message has its reason.
         """
-        flags = ("userxattr",) if not complete else _COMPLETE
+        flags = (_LESSER,) if not complete else _COMPLETE
         lower = ":".join(_escaped(path) for path in lowers)
         try:
             if len(os.fsencode(lower)) > _LONGEST_LOWERS_BYTES - 2 * len(os.fsencode(upper)):
@@ -48,6 +49,28 @@ class Mounts:
             raise HostError(
                 f"the kernel refuses an overlay of {len(lowers)} layers, on top {upper}: {error.strerror}",
                 hint="the home must lie on a local file system (ext4, xfs, btrfs); see `atoll doctor`",
+            ) from error
+
+    @staticmethod
+    def overlay_read_only(lowers: Sequence[Path], at: Path, *, complete: bool) -> None:
+        """Mount an overlay of two or more ``lowers`` (the first one on top) that nobody can write to.
+
+        Args:
+            complete: See ``overlay``.
+
+        Raises:
+            HostError: The kernel refuses it; the message has its reason.
+        """
+        options = [f"lowerdir={':'.join(_escaped(path) for path in lowers)}"]
+        wanted = syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV
+        try:
+            syscalls.mount(
+                "overlay", str(at), "overlay", wanted, ",".join(options if complete else [*options, _LESSER])
+            )
+        except OSError as error:
+            raise HostError(
+                f"the kernel refuses a read-only overlay of {lowers[0]}: {error.strerror}",
+                hint="the home's images must lie on a file system that can be below an overlay",
             ) from error
 
     @staticmethod

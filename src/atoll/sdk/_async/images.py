@@ -93,8 +93,6 @@ class AsyncImages:
 
         Raises:
             ImageNotFoundError: No image has that name.
-            UnsupportedError: In this home the engine keeps the disks, and sandboxes change the images they
-                use.
         """
         with contextlib.closing(AsyncLink()) as link:
             wanted = VerifyRequest(names=list(names))

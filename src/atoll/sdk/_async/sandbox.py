@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.protocol import ResumeRequest
+from atoll.sdk._async.egress import AsyncEgress
 from atoll.sdk._async.files import AsyncFiles
 from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
 from atoll.sdk._async.listing import listed
@@ -63,6 +64,7 @@ class AsyncSandbox(AsyncSessions):
         id: 20 lower case letters and digits, never used again.
         name: The sandbox's name, unique in the home, or None.
         files: The sandbox's files.
+        egress: What it may reach, and what was decided about that.
 
     Every method may raise these errors; the sections below name only the further ones:
 
@@ -78,6 +80,7 @@ class AsyncSandbox(AsyncSessions):
     def __init__(self, link: AsyncLink, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
         super().__init__(link, info)
         self.files = AsyncFiles(self._agent)
+        self.egress = AsyncEgress(link, self._path)
         self._kill_at_exit = kill_at_exit
 
     @classmethod
@@ -114,8 +117,8 @@ class AsyncSandbox(AsyncSessions):
             name: Unique in the home while the sandbox lives: lower case letters, digits and ``-``.
             env: Variables for every program in it. Snapshots contain them, so do not put secrets here.
             metadata: Your own labels, by which ``list`` can find the sandbox.
-            network: ``"internet"`` allows TCP and DNS to public addresses; ``"none"`` allows nothing. None
-                means the policy stored in the snapshot, or ``"internet"`` without a snapshot.
+            network: What it may reach: a ``Policy``, or ``"none"``, ``"packages"``, ``"web-read-only"`` or
+                ``"internet"``. None means the policy stored in the snapshot, or ``"internet"`` without one.
             from_snapshot: Start from the memory and disk of this snapshot, given by id, name or info.
             template: Start from this template instead: ``NAME`` or ``NAME:TAG``, see ``Templates``.
             limits: How much the sandbox may use. With ``from_snapshot``, a limit that is None is the

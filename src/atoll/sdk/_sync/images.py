@@ -94,8 +94,6 @@ class Images:
 
         Raises:
             ImageNotFoundError: No image has that name.
-            UnsupportedError: In this home the engine keeps the disks, and sandboxes change the images they
-                use.
         """
         with contextlib.closing(Link()) as link:
             wanted = VerifyRequest(names=list(names))

@@ -17,47 +17,51 @@ from atoll.server.api.metrics import metric_routes
 from atoll.server.api.sandboxes import sandbox_routes
 from atoll.server.api.snapshots import snapshot_routes
 from atoll.server.api.states import state_routes
+from atoll.server.api.team_request import TeamRoutes
 from atoll.server.api.templates import template_routes
 from atoll.server.api.unsupported import unsupported_routes
 from atoll.server.api.volume_content import volume_content_routes
 from atoll.server.api.volumes import volume_routes
+from atoll.server.auth.access import Access
 from atoll.server.builds.builds import Builds
 from atoll.server.builds.logs import BuildLogs
 from atoll.server.builds.uploads import Uploads
 from atoll.server.e2b.answers import answer
 from atoll.server.e2b.host_capacity import host_capacity
 from atoll.server.e2b.idempotency import Idempotency
+from atoll.server.e2b.sandbox_lookup import SandboxLookup
 from atoll.server.e2b.template_views import TemplateViews
 from atoll.server.e2b.views import Views
-from atoll.server.parts import Parts
+from atoll.server.settings import Settings
+from atoll.server.tokens import Tokens
 
 __all__ = ["routes"]
 
 
-def routes(parts: Parts) -> list[Route]:
+def routes(settings: Settings, tokens: Tokens, access: Access) -> list[Route]:
     """Return all routes of the API."""
-    settings, home = parts.settings, Home.default()
+    home, teams = Home.default(), TeamRoutes(access, SandboxLookup())
     capacity, builds = host_capacity(home.path), Builds(BuildLogs(home.path / "server" / "builds"))
-    uploads = Uploads(home.path / "server" / "uploads", parts.tokens)
+    uploads = Uploads(home.path / "server" / "uploads", tokens)
     views = Views(
-        parts.tokens,
+        tokens,
         capacity,
         domain=settings.public_domain or f"localhost:{settings.port}",
     )
     return [
         Route("/health", _health),
         *documentation_routes(),
-        *metric_routes(parts, views),
-        *log_routes(parts),
-        *sandbox_routes(parts, views, Idempotency(time.monotonic)),
-        *state_routes(parts, views),
-        *fork_routes(parts, views),
-        *snapshot_routes(parts),
-        *build_routes(parts, builds, uploads),
-        *template_routes(parts, TemplateViews(capacity), builds),
-        *volume_routes(parts),
-        *volume_content_routes(parts),
-        *unsupported_routes(parts),
+        *metric_routes(teams, views),
+        *log_routes(teams),
+        *sandbox_routes(teams, views, Idempotency(time.monotonic)),
+        *state_routes(teams, views),
+        *fork_routes(teams, views),
+        *snapshot_routes(teams),
+        *build_routes(teams, settings, builds, uploads),
+        *template_routes(teams, TemplateViews(capacity), builds),
+        *volume_routes(teams, tokens),
+        *volume_content_routes(tokens, access),
+        *unsupported_routes(teams),
     ]
 
 

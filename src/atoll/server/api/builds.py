@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.sdk import AsyncTemplates
-from atoll.server.api.team_request import TeamRequest
+from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.api.templates import own_ref, plain_route
 from atoll.server.builds.builds import Builds
 from atoll.server.builds.uploads import Uploads
@@ -17,7 +17,7 @@ from atoll.server.e2b.answers import Refusal, answer
 from atoll.server.e2b.build_steps import archives_of, spec_of
 from atoll.server.e2b.template_views import entry, status_of
 from atoll.server.e2b.template_wire import NewBuild, Upload
-from atoll.server.parts import Parts
+from atoll.server.settings import Settings
 from atoll.types import BuildInfo
 
 _ENTRIES_MOST = 100
@@ -25,21 +25,21 @@ _BUILD = "/templates/{template_id}/builds/{build_id}"
 _LEVELS = ("debug", "info", "warn", "error")
 
 
-def build_routes(parts: Parts, builds: Builds, uploads: Uploads) -> Sequence[Route]:
+def build_routes(teams: TeamRoutes, settings: Settings, builds: Builds, uploads: Uploads) -> Sequence[Route]:
     """Return all routes for builds."""
     return [
-        *_upload_routes(parts, uploads),
-        *_work_routes(parts, builds, uploads),
-        *_look_routes(parts, builds),
+        *_upload_routes(teams, settings.scheme, uploads),
+        *_work_routes(teams, settings.images, builds, uploads),
+        *_look_routes(teams, builds),
     ]
 
 
-def _upload_routes(parts: Parts, uploads: Uploads) -> Sequence[Route]:
+def _upload_routes(teams: TeamRoutes, scheme: str, uploads: Uploads) -> Sequence[Route]:
     async def where(request: TeamRequest) -> Response:
         team, digest = request.team.name, request.http.path_params["digest"]
         ref = own_ref(request.http.path_params["template_id"], team)
         await AsyncTemplates.get(ref, team=team)
-        base = f"{parts.settings.scheme}://{request.http.url.netloc}"
+        base = f"{scheme}://{request.http.url.netloc}"
         url = f"{base}/uploads/{digest}?{uploads.query(team, digest)}"
         return answer(Upload(present=uploads.has(team, digest), url=url), 201)
 
@@ -48,7 +48,7 @@ def _upload_routes(parts: Parts, uploads: Uploads) -> Sequence[Route]:
         return Response(status_code=200)
 
     return [
-        plain_route(parts, "GET", "/templates/{template_id}/files/{digest}", where),
+        plain_route(teams, "GET", "/templates/{template_id}/files/{digest}", where),
         Route("/uploads/{digest}", take, methods=["PUT"]),
     ]
 
@@ -71,19 +71,21 @@ async def _build(request: TeamRequest) -> BuildInfo:
     raise Refusal(404, f"build '{build_id[:64]}' not found")
 
 
-def _work_routes(parts: Parts, builds: Builds, uploads: Uploads) -> Sequence[Route]:
+def _work_routes(
+    teams: TeamRoutes, images: Mapping[str, str], builds: Builds, uploads: Uploads
+) -> Sequence[Route]:
     async def begin(request: TeamRequest) -> Response:
         build, wanted = await _build(request), await request.body(NewBuild)
-        spec = spec_of(wanted, build.limits, parts.settings.images)
+        spec = spec_of(wanted, build.limits, images)
         team = request.team.name
         archives = {digest: uploads.path(team, digest) for digest in archives_of(spec)}
         await builds.begin(build.build_id, spec, team, archives)
         return Response(status_code=202)
 
-    return [plain_route(parts, "POST", f"/v2{_BUILD}", begin)]
+    return [plain_route(teams, "POST", f"/v2{_BUILD}", begin)]
 
 
-def _look_routes(parts: Parts, builds: Builds) -> Sequence[Route]:
+def _look_routes(teams: TeamRoutes, builds: Builds) -> Sequence[Route]:
     async def status(request: TeamRequest) -> Response:
         build = await _build(request)
         # the lines are read after the state, so that a client that sees the end also sees every line before
@@ -105,8 +107,8 @@ def _look_routes(parts: Parts, builds: Builds) -> Sequence[Route]:
         return answer({"logs": [entry(line) for line in lines[offset : offset + limit]]})
 
     return [
-        plain_route(parts, "GET", f"{_BUILD}/status", status),
-        plain_route(parts, "GET", f"{_BUILD}/logs", logs),
+        plain_route(teams, "GET", f"{_BUILD}/status", status),
+        plain_route(teams, "GET", f"{_BUILD}/logs", logs),
     ]
 
 

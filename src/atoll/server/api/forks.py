@@ -10,19 +10,18 @@ from starlette.routing import Route
 
 from atoll.errors import NoSpaceError, QuotaError, StateError
 from atoll.sdk import AsyncSandbox
-from atoll.server.api.team_request import TeamRequest, route
+from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b import leases
 from atoll.server.e2b.answers import Refusal, answer, refusal_of
 from atoll.server.e2b.attributes import read
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import Fault, Fork, ForkResult
-from atoll.server.parts import Parts
 from atoll.types import Lifecycle, SandboxInfo, TeamInfo
 
 _FORKS_MOST = 100
 
 
-def fork_routes(parts: Parts, views: Views) -> Sequence[Route]:
+def fork_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
     """Return the route that copies a sandbox."""
 
     async def fork(request: TeamRequest) -> Response:
@@ -47,7 +46,7 @@ def fork_routes(parts: Parts, views: Views) -> Sequence[Route]:
         attributes = read(info.attributes, info.image)
         return answer([ForkResult(sandbox=views.created(one, attributes)) for one in ids], 201)
 
-    return [route(parts, "POST", "/sandboxes/{sandbox_id}/fork", fork)]
+    return [teams.route("POST", "/sandboxes/{sandbox_id}/fork", fork)]
 
 
 def _check_count(count: int, team: TeamInfo) -> None:

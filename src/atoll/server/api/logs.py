@@ -9,15 +9,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.sdk import AsyncSandbox
-from atoll.server.api.team_request import TeamRequest, route
+from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b import logs
 from atoll.server.e2b.answers import answer
 from atoll.server.e2b.views import moment
 from atoll.server.e2b.wire import LogEntry, LogLine, Logs, LogsPage
-from atoll.server.parts import Parts
 
 
-def log_routes(parts: Parts) -> Sequence[Route]:
+def log_routes(teams: TeamRoutes) -> Sequence[Route]:
     """Return the routes for logs."""
 
     async def v1(request: TeamRequest) -> Response:
@@ -38,6 +37,6 @@ def log_routes(parts: Parts) -> Sequence[Route]:
             return await logs.entries_of(texts, query, moment(info.created_at))
 
     return [
-        route(parts, "GET", "/sandboxes/{sandbox_id}/logs", v1),
-        route(parts, "GET", "/v2/sandboxes/{sandbox_id}/logs", v2),
+        teams.route("GET", "/sandboxes/{sandbox_id}/logs", v1),
+        teams.route("GET", "/v2/sandboxes/{sandbox_id}/logs", v2),
     ]

@@ -13,13 +13,12 @@ from starlette.routing import Route
 
 from atoll.errors import SandboxNotFoundError
 from atoll.sdk import AsyncSandbox
-from atoll.server.api.team_request import TeamRequest, route
+from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b.answers import Refusal, answer
 from atoll.server.e2b.listing import number_of
 from atoll.server.e2b.sandbox_lookup import all_of
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import Metric, MetricsOfSandboxes
-from atoll.server.parts import Parts
 from atoll.types import SandboxInfo
 
 _SANDBOXES_MOST = 100
@@ -28,7 +27,7 @@ _NEWEST_S = 30.0
 _IDS = re.compile(r"[a-z0-9,]{0,4096}")
 
 
-def metric_routes(parts: Parts, views: Views) -> Sequence[Route]:
+def metric_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
     """Return the routes for metrics."""
 
     async def one(request: TeamRequest) -> Response:
@@ -55,8 +54,8 @@ def metric_routes(parts: Parts, views: Views) -> Sequence[Route]:
         return views.metric(samples[-1]) if samples else None
 
     return [
-        route(parts, "GET", "/sandboxes/metrics", many),
-        route(parts, "GET", "/sandboxes/{sandbox_id}/metrics", one),
+        teams.route("GET", "/sandboxes/metrics", many),
+        teams.route("GET", "/sandboxes/{sandbox_id}/metrics", one),
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.server.api.team_request import TeamRequest, route
+from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b import leases
 from atoll.server.e2b.answers import answer, no_content
 from atoll.server.e2b.creation import Creation
@@ -16,10 +16,9 @@ from atoll.server.e2b.listing import Page, page_of, query_of
 from atoll.server.e2b.sandbox_lookup import all_of
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import NewSandbox
-from atoll.server.parts import Parts
 
 
-def sandbox_routes(parts: Parts, views: Views, idempotency: Idempotency) -> Sequence[Route]:
+def sandbox_routes(teams: TeamRoutes, views: Views, idempotency: Idempotency) -> Sequence[Route]:
     """Return the routes for making sandboxes, listing them, and one by its id."""
     creation = Creation(views, idempotency)
 
@@ -56,12 +55,12 @@ def sandbox_routes(parts: Parts, views: Views, idempotency: Idempotency) -> Sequ
         return no_content()
 
     return [
-        route(parts, "POST", "/sandboxes", create_v1),
-        route(parts, "POST", "/v2/sandboxes", create_v2),
-        route(parts, "GET", "/sandboxes", list_v1),
-        route(parts, "GET", "/v2/sandboxes", list_v2),
-        route(parts, "GET", "/sandboxes/{sandbox_id}", look),
-        route(parts, "DELETE", "/sandboxes/{sandbox_id}", kill),
+        teams.route("POST", "/sandboxes", create_v1),
+        teams.route("POST", "/v2/sandboxes", create_v2),
+        teams.route("GET", "/sandboxes", list_v1),
+        teams.route("GET", "/v2/sandboxes", list_v2),
+        teams.route("GET", "/sandboxes/{sandbox_id}", look),
+        teams.route("DELETE", "/sandboxes/{sandbox_id}", kill),
     ]
 
 

@@ -9,14 +9,13 @@ from starlette.routing import Route
 
 from atoll.errors import StateError
 from atoll.sdk import AsyncTemplates
-from atoll.server.api.team_request import TeamRequest, route
+from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b.answers import Refusal, answer
 from atoll.server.e2b.snapshots import name_of, page_of, query_of, told
 from atoll.server.e2b.wire import NewSnapshot
-from atoll.server.parts import Parts
 
 
-def snapshot_routes(parts: Parts) -> Sequence[Route]:
+def snapshot_routes(teams: TeamRoutes) -> Sequence[Route]:
     """Return the routes ``/sandboxes/ID/snapshots`` and ``/snapshots``."""
 
     async def take(request: TeamRequest) -> Response:
@@ -41,6 +40,6 @@ def snapshot_routes(parts: Parts) -> Sequence[Route]:
         return answer(page, headers={"X-Next-Token": token} if token else None)
 
     return [
-        route(parts, "POST", "/sandboxes/{sandbox_id}/snapshots", take),
-        route(parts, "GET", "/snapshots", listed),
+        teams.route("POST", "/sandboxes/{sandbox_id}/snapshots", take),
+        teams.route("GET", "/snapshots", listed),
     ]

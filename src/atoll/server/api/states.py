@@ -10,25 +10,24 @@ from starlette.routing import Route
 
 from atoll.errors import StateError
 from atoll.sdk import AsyncSandbox
-from atoll.server.api.team_request import TeamRequest, route
+from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b import leases
 from atoll.server.e2b.answers import Refusal, answer, no_content
 from atoll.server.e2b.attributes import read
 from atoll.server.e2b.egress import egress_of
 from atoll.server.e2b.views import Views, state_of
 from atoll.server.e2b.wire import Connect, Network, Pause, Refresh, Resume, Timeout
-from atoll.server.parts import Parts
 from atoll.types import SandboxInfo
 
 _REFRESH_S = 15
 
 
-def state_routes(parts: Parts, views: Views) -> Sequence[Route]:
+def state_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
     """Return the routes that change the state of one sandbox."""
-    return [*_sleep_routes(parts, views), *_lease_routes(parts), _network_route(parts)]
+    return [*_sleep_routes(teams, views), *_lease_routes(teams), _network_route(teams)]
 
 
-def _sleep_routes(parts: Parts, views: Views) -> Sequence[Route]:
+def _sleep_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
     pausing = Busy()
 
     async def connected(request: TeamRequest, timeout_s: int, memory: bool | None) -> Response:
@@ -70,14 +69,14 @@ def _sleep_routes(parts: Parts, views: Views) -> Sequence[Route]:
 
     one = "/sandboxes/{sandbox_id}"
     return [
-        route(parts, "POST", f"{one}/connect", connect_v1),
-        route(parts, "POST", f"/v2{one}/connect", connect_v2),
-        route(parts, "POST", f"{one}/resume", resume),
-        route(parts, "POST", f"{one}/pause", pause),
+        teams.route("POST", f"{one}/connect", connect_v1),
+        teams.route("POST", f"/v2{one}/connect", connect_v2),
+        teams.route("POST", f"{one}/resume", resume),
+        teams.route("POST", f"{one}/pause", pause),
     ]
 
 
-def _lease_routes(parts: Parts) -> Sequence[Route]:
+def _lease_routes(teams: TeamRoutes) -> Sequence[Route]:
     async def leased(request: TeamRequest, timeout_s: int, extend_only: bool) -> Response:
         leases.bounded(timeout_s, request.team.quotas.timeout_s)
         with await request.handle() as sandbox:
@@ -96,12 +95,12 @@ def _lease_routes(parts: Parts) -> Sequence[Route]:
 
     one = "/sandboxes/{sandbox_id}"
     return [
-        route(parts, "POST", f"{one}/timeout", timeout),
-        route(parts, "POST", f"{one}/refreshes", refresh),
+        teams.route("POST", f"{one}/timeout", timeout),
+        teams.route("POST", f"{one}/refreshes", refresh),
     ]
 
 
-def _network_route(parts: Parts) -> Route:
+def _network_route(teams: TeamRoutes) -> Route:
     async def network(request: TeamRequest) -> Response:
         wanted = await request.body(Network)
         egress = egress_of(wanted, None)
@@ -109,7 +108,7 @@ def _network_route(parts: Parts) -> Route:
             await sandbox.set_network(egress)
         return no_content()
 
-    return route(parts, "PUT", "/sandboxes/{sandbox_id}/network", network)
+    return teams.route("PUT", "/sandboxes/{sandbox_id}/network", network)
 
 
 class Busy:

@@ -13,9 +13,9 @@ from starlette.routing import Route
 
 from atoll.errors import SandboxNotFoundError
 from atoll.sdk import AsyncSandbox
+from atoll.server.auth.access import Access
 from atoll.server.e2b.answers import read_json
 from atoll.server.e2b.sandbox_lookup import SandboxLookup, missing
-from atoll.server.parts import Parts
 from atoll.types import SandboxInfo, TeamInfo
 
 _Value = TypeVar("_Value")
@@ -77,17 +77,29 @@ class TeamRequest:
 Endpoint = Callable[[TeamRequest], Awaitable[Response]]
 
 
-def route(parts: Parts, method: str, path: str, endpoint: Endpoint) -> Route:
-    """Make a route for clients with a key. A killed sandbox looks like one that never existed."""
+class TeamRoutes:
+    """Makes the routes for clients with a key.
 
-    async def guarded(request: Request) -> Response:
-        team = await parts.access.team_of(request.headers)
-        wanted = TeamRequest(request, team, parts.sandboxes)
-        try:
-            return await endpoint(wanted)
-        except SandboxNotFoundError:
-            if "sandbox_id" not in request.path_params:
-                raise
-            raise missing(wanted.ref) from None
+    Args:
+        access: Tells which team a request belongs to.
+        sandboxes: Finds sandboxes by id and team.
+    """
 
-    return Route(path, guarded, methods=[method])
+    def __init__(self, access: Access, sandboxes: SandboxLookup) -> None:
+        self._access = access
+        self._sandboxes = sandboxes
+
+    def route(self, method: str, path: str, endpoint: Endpoint) -> Route:
+        """Make a route. A killed sandbox looks like one that never existed."""
+
+        async def guarded(request: Request) -> Response:
+            team = await self._access.team_of(request.headers)
+            wanted = TeamRequest(request, team, self._sandboxes)
+            try:
+                return await endpoint(wanted)
+            except SandboxNotFoundError:
+                if "sandbox_id" not in request.path_params:
+                    raise
+                raise missing(wanted.ref) from None
+
+        return Route(path, guarded, methods=[method])

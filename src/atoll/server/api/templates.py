@@ -10,14 +10,13 @@ from starlette.routing import Route
 
 from atoll.errors import InvalidSpecError, QuotaError, StateError, TemplateNotFoundError
 from atoll.sdk import AsyncTemplates
-from atoll.server.api.team_request import Endpoint, TeamRequest, route
+from atoll.server.api.team_request import Endpoint, TeamRequest, TeamRoutes
 from atoll.server.builds.builds import Builds
 from atoll.server.e2b.answers import Refusal, answer, no_content
 from atoll.server.e2b.template_pages import page_of
 from atoll.server.e2b.template_source import missing_tag
 from atoll.server.e2b.template_views import TemplateViews, tags_of
 from atoll.server.e2b.template_wire import Alias, AssignedTags, NewTags, NewTemplate, Published
-from atoll.server.parts import Parts
 from atoll.types import DEFAULT_TAG, Limits
 
 _ONE = "/templates/{ref:path}"
@@ -25,13 +24,13 @@ _ONE = "/templates/{ref:path}"
 _REF = re.compile(r"[A-Za-z0-9_.:/@-]{1,256}")
 
 
-def template_routes(parts: Parts, views: TemplateViews, builds: Builds) -> Sequence[Route]:
+def template_routes(teams: TeamRoutes, views: TemplateViews, builds: Builds) -> Sequence[Route]:
     """Return all routes under ``/templates`` except builds."""
     return [
-        *_tag_routes(parts),
-        *_name_routes(parts),
-        *_list_routes(parts, views),
-        *_one_routes(parts, views, builds),
+        *_tag_routes(teams),
+        *_name_routes(teams),
+        *_list_routes(teams, views),
+        *_one_routes(teams, views, builds),
     ]
 
 
@@ -52,10 +51,10 @@ def plainly(endpoint: Endpoint) -> Endpoint:
 
 
 def plain_route(
-    parts: Parts, method: str, path: str, endpoint: Callable[[TeamRequest], Awaitable[Response]]
+    teams: TeamRoutes, method: str, path: str, endpoint: Callable[[TeamRequest], Awaitable[Response]]
 ) -> Route:
     """Make a route whose endpoint is wrapped by ``plainly``."""
-    return route(parts, method, path, plainly(endpoint))
+    return teams.route(method, path, plainly(endpoint))
 
 
 def own_ref(text: str, team: str) -> str:
@@ -70,17 +69,17 @@ def own_ref(text: str, team: str) -> str:
     return name
 
 
-def _name_routes(parts: Parts) -> Sequence[Route]:
+def _name_routes(teams: TeamRoutes) -> Sequence[Route]:
     async def alias(request: TeamRequest) -> Response:
         ref = own_ref(request.http.path_params["alias"], request.team.name)
         name = ref.partition(":")[0]
         info = await AsyncTemplates.get(name, team=request.team.name)
         return answer(Alias(template_id=info.template_id, public=info.public))
 
-    return [plain_route(parts, "GET", "/templates/aliases/{alias:path}", alias)]
+    return [plain_route(teams, "GET", "/templates/aliases/{alias:path}", alias)]
 
 
-def _tag_routes(parts: Parts) -> Sequence[Route]:
+def _tag_routes(teams: TeamRoutes) -> Sequence[Route]:
     async def assign(request: TeamRequest) -> Response:
         wanted, team = await request.body(NewTags), request.team.name
         build = await AsyncTemplates.tag(own_ref(wanted.target or "", team), wanted.tags, team=team)
@@ -99,13 +98,13 @@ def _tag_routes(parts: Parts) -> Sequence[Route]:
         return answer(tags_of(info))
 
     return [
-        plain_route(parts, "POST", "/templates/tags", assign),
-        plain_route(parts, "DELETE", "/templates/tags", remove),
-        plain_route(parts, "GET", f"{_ONE}/tags", listed),
+        plain_route(teams, "POST", "/templates/tags", assign),
+        plain_route(teams, "DELETE", "/templates/tags", remove),
+        plain_route(teams, "GET", f"{_ONE}/tags", listed),
     ]
 
 
-def _list_routes(parts: Parts, views: TemplateViews) -> Sequence[Route]:
+def _list_routes(teams: TeamRoutes, views: TemplateViews) -> Sequence[Route]:
     async def create(request: TeamRequest) -> Response:
         wanted, team = await request.body(NewTemplate), request.team.name
         name = wanted.name or wanted.alias
@@ -128,13 +127,13 @@ def _list_routes(parts: Parts, views: TemplateViews) -> Sequence[Route]:
         return answer([views.listed(info) for info in infos], headers=headers)
 
     return [
-        plain_route(parts, "POST", "/v3/templates", create),
-        plain_route(parts, "GET", "/templates", list_v1),
-        plain_route(parts, "GET", "/v2/templates", list_v2),
+        plain_route(teams, "POST", "/v3/templates", create),
+        plain_route(teams, "GET", "/templates", list_v1),
+        plain_route(teams, "GET", "/v2/templates", list_v2),
     ]
 
 
-def _one_routes(parts: Parts, views: TemplateViews, builds: Builds) -> Sequence[Route]:
+def _one_routes(teams: TeamRoutes, views: TemplateViews, builds: Builds) -> Sequence[Route]:
     async def look(request: TeamRequest) -> Response:
         team = request.team.name
         info = await AsyncTemplates.get(own_ref(request.http.path_params["ref"], team), team=team)
@@ -164,8 +163,8 @@ def _one_routes(parts: Parts, views: TemplateViews, builds: Builds) -> Sequence[
         return no_content()
 
     return [
-        plain_route(parts, "PATCH", f"/v2{_ONE}", change),
-        plain_route(parts, "PATCH", _ONE, change),
-        plain_route(parts, "GET", _ONE, look),
-        plain_route(parts, "DELETE", _ONE, remove),
+        plain_route(teams, "PATCH", f"/v2{_ONE}", change),
+        plain_route(teams, "PATCH", _ONE, change),
+        plain_route(teams, "GET", _ONE, look),
+        plain_route(teams, "DELETE", _ONE, remove),
     ]

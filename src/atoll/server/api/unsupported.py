@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.server.api.team_request import TeamRequest, route
+from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b.answers import Refusal
-from atoll.server.parts import Parts
 
 
-def unsupported_routes(parts: Parts) -> Sequence[Route]:
+def unsupported_routes(teams: TeamRoutes) -> Sequence[Route]:
     """Return the routes for secrets."""
 
     async def secrets(request: TeamRequest) -> Response:
@@ -20,9 +19,9 @@ def unsupported_routes(parts: Parts) -> Sequence[Route]:
         raise Refusal(501, "secrets are not supported by this server yet")
 
     return [
-        route(parts, "GET", "/secrets", secrets),
-        route(parts, "POST", "/secrets", secrets),
-        route(parts, "GET", "/secrets/{ref}", secrets),
-        route(parts, "POST", "/secrets/{ref}", secrets),
-        route(parts, "DELETE", "/secrets/{ref}", secrets),
+        teams.route("GET", "/secrets", secrets),
+        teams.route("POST", "/secrets", secrets),
+        teams.route("GET", "/secrets/{ref}", secrets),
+        teams.route("POST", "/secrets/{ref}", secrets),
+        teams.route("DELETE", "/secrets/{ref}", secrets),
     ]

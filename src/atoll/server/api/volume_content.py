@@ -14,11 +14,11 @@ from starlette.routing import Route
 
 from atoll.errors import AtollError, FileError
 from atoll.sdk import AsyncVolumeFiles, AsyncVolumes
+from atoll.server.auth.access import Access
 from atoll.server.e2b.answers import Refusal, answer, no_content, read_json, refusal_of
 from atoll.server.e2b.listing import number_of
 from atoll.server.e2b.views import moment
-from atoll.server.parts import Parts
-from atoll.server.tokens import same
+from atoll.server.tokens import Tokens, same
 from atoll.types import VolumeEntry
 
 _NUMBER_MOST = 0xFFFFFFFE
@@ -51,17 +51,17 @@ class _Fault(msgspec.Struct, frozen=True, kw_only=True):
 _Endpoint = Callable[[Request, AsyncVolumeFiles], Awaitable[Response]]
 
 
-def volume_content_routes(parts: Parts) -> Sequence[Route]:
+def volume_content_routes(tokens: Tokens, access: Access) -> Sequence[Route]:
     """Return the routes of ``/volumecontent``."""
 
     def route(method: str, kind: str, endpoint: _Endpoint) -> Route:
         async def guarded(request: Request) -> Response:
             volume_id = str(request.path_params["volume_id"])
             scheme, _, token = request.headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not same(token.strip(), parts.tokens.volume(volume_id)):
+            if scheme.lower() != "bearer" or not same(token.strip(), tokens.volume(volume_id)):
                 return _fault("unauthorized", Refusal(401, "Invalid volume token"))
             try:
-                await parts.access.team_of_volume(volume_id)
+                await access.team_of_volume(volume_id)
                 return await endpoint(request, AsyncVolumes.files(volume_id))
             except Refusal as refusal:
                 return _fault("quota" if refusal.status == 429 else "invalid_request", refusal)

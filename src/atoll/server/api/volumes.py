@@ -13,9 +13,9 @@ from starlette.routing import Route
 
 from atoll.errors import InUseError, VolumeNotFoundError
 from atoll.sdk import AsyncVolumes
-from atoll.server.api.team_request import TeamRequest, route
+from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b.answers import Refusal, answer, no_content
-from atoll.server.parts import Parts
+from atoll.server.tokens import Tokens
 from atoll.types import VolumeInfo
 
 _ID = re.compile(r"[a-z][a-z0-9]{19}")
@@ -36,11 +36,11 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token: str | None = None
 
 
-def volume_routes(parts: Parts) -> Sequence[Route]:
+def volume_routes(teams: TeamRoutes, tokens: Tokens) -> Sequence[Route]:
     """Return the routes of ``/volumes``."""
 
     def with_token(info: VolumeInfo) -> Volume:
-        return Volume(volume_id=info.volume_id, name=info.name, token=parts.tokens.volume(info.volume_id))
+        return Volume(volume_id=info.volume_id, name=info.name, token=tokens.volume(info.volume_id))
 
     async def create(request: TeamRequest) -> Response:
         wanted = await request.body(NewVolume)
@@ -71,8 +71,8 @@ def volume_routes(parts: Parts) -> Sequence[Route]:
         raise Refusal(404, f"Volume {volume_id[:64]} not found")
 
     return [
-        route(parts, "POST", "/volumes", create),
-        route(parts, "GET", "/volumes", listed),
-        route(parts, "GET", _ONE, info),
-        route(parts, "DELETE", _ONE, remove),
+        teams.route("POST", "/volumes", create),
+        teams.route("GET", "/volumes", listed),
+        teams.route("GET", _ONE, info),
+        teams.route("DELETE", _ONE, remove),
     ]

@@ -19,21 +19,23 @@ from atoll.server.gateway.request import GatewayRequest
 from atoll.server.gateway.sandbox_cache import CachedSandbox, SandboxCache
 from atoll.server.gateway.signature_lookup import SignatureLookup, names_no_sandbox
 from atoll.server.gateway.tunnel import Tunnel
-from atoll.server.parts import Parts
+from atoll.server.tokens import Tokens
 
 
 class Gateway:
     """Answers the requests that are for sandboxes.
 
     Args:
-        parts: The server's domain and tokens.
+        tokens: Makes and checks clients' tokens for one sandbox.
+        domain: The server's domain; None is localhost alone.
+        body_timeout_s: How long the body of a request may be silent.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._domain = parts.settings.domain
-        self._patience_s = parts.settings.body_timeout_s
-        self._sandboxes = SandboxCache(parts.tokens)
-        self._signatures = SignatureLookup(parts.tokens)
+    def __init__(self, tokens: Tokens, *, domain: str | None, body_timeout_s: float) -> None:
+        self._domain = domain
+        self._patience_s = body_timeout_s
+        self._sandboxes = SandboxCache(tokens)
+        self._signatures = SignatureLookup(tokens)
         self._connections = ConnectionPool()
 
     async def take(self, scope: Scope, receive: Receive, send: Send) -> bool:

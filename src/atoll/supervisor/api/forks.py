@@ -7,24 +7,29 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from atoll.protocol import ForkRequest
-from atoll.supervisor.api.reply import Report, read_body
-from atoll.supervisor.api.requests import Makings
-from atoll.supervisor.lifecycle.callers import Caller
+from atoll.supervisor.api.reply import Report, answer, read_body
+from atoll.supervisor.api.requests import caller_of
+from atoll.supervisor.lifecycle.callers import Callers
 from atoll.supervisor.lifecycle.fork import Forks
 from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.tasks import Tasks
 from atoll.types import SandboxInfo
 
 
-def fork_routes(*, registry: Registry, forks: Forks, makings: Makings) -> list[Route]:
+def fork_routes(*, registry: Registry, forks: Forks, callers: Callers, tasks: Tasks) -> list[Route]:
     """``/v1/sandboxes/REF/fork``."""
 
     async def fork(request: Request) -> Response:
         sandbox = registry.sandbox(request.path_params["ref"])
         wanted = await read_body(request, ForkRequest)
+        caller = caller_of(request, callers)
 
-        async def work(_: Report, caller: Caller) -> list[SandboxInfo]:
-            return await forks.fork(sandbox, wanted.count, wanted.lifecycle, caller, names=wanted.names)
+        async def work(_: Report) -> list[SandboxInfo]:
+            async with callers.waiting(caller):
+                copies = await forks.fork(sandbox, wanted.count, wanted.lifecycle, caller, names=wanted.names)
+                caller.made = [copy.sandbox_id for copy in copies]
+                return copies
 
-        return await makings.answer(request, work, list)
+        return await answer(request, tasks, work)
 
     return [Route("/v1/sandboxes/{ref}/fork", fork, methods=["POST"])]

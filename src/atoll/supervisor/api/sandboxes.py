@@ -10,8 +10,8 @@ from starlette.routing import Route
 
 from atoll.supervisor.api.query import metadata_of, whole_number
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
-from atoll.supervisor.api.requests import Makings
-from atoll.supervisor.lifecycle.callers import Caller
+from atoll.supervisor.api.requests import caller_of
+from atoll.supervisor.lifecycle.callers import Callers
 from atoll.supervisor.lifecycle.create import Creation
 from atoll.supervisor.lifecycle.info import info_of
 from atoll.supervisor.lifecycle.kill import Kills
@@ -27,20 +27,23 @@ from atoll.types import SandboxInfo, SandboxSpec
 _BASE = "/v1/sandboxes"
 
 
-def making_routes(
-    *, creation: Creation, templates: Templates, quotas: TeamQuotas, makings: Makings
+def creation_routes(
+    *, creation: Creation, templates: Templates, quotas: TeamQuotas, callers: Callers, tasks: Tasks
 ) -> list[Route]:
     """The route that makes a sandbox."""
 
     async def create(request: Request) -> Response:
         spec = await read_body(request, SandboxSpec)
+        caller = caller_of(request, callers)
 
-        async def work(report: Report, caller: Caller) -> list[SandboxInfo]:
-            sandbox = await creation.create(spec, report, caller)
-            await templates.made(sandbox)
-            return [info_of(sandbox, quotas)]
+        async def work(report: Report) -> SandboxInfo:
+            async with callers.waiting(caller):
+                sandbox = await creation.create(spec, report, caller)
+                await templates.made(sandbox)
+                caller.made = [sandbox.sandbox_id]
+                return info_of(sandbox, quotas)
 
-        return await makings.answer(request, work, lambda made: made[0])
+        return await answer(request, tasks, work)
 
     return [Route(_BASE, create, methods=["POST"])]
 

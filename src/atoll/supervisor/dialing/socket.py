@@ -23,8 +23,8 @@ from atoll.protocol import (
 )
 from atoll.supervisor.dialing.loopback import dial_loopback
 from atoll.supervisor.lifecycle.wake import Wakes
-from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.registry import Registry
+from atoll.supervisor.state.running_machine import RunningMachine
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.state.transitions import check_action, check_plugged

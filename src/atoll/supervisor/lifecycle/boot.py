@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from atoll.network import Link
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.storage.images import SupervisorImages
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from atoll.errors import AtollError, InvalidSpecError, SandboxNotFoundError, StateError
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.tasks import Tasks
-from atoll.types import SandboxInfo
 
 _T = TypeVar("_T")
 _KEEP_S = 60.0
@@ -28,13 +28,15 @@ class Caller:
         token: The name that the client chose, so that other connections can refer to it.
 
     Attributes:
-        made: The ids of the sandboxes that it was given.
+        made: The ids of the sandboxes that were made for it.
+        is_served: Whether they are its own, because it still waited when they were ready.
         over: Set when it was given none, or none of them is left.
     """
 
     def __init__(self, token: str | None = None) -> None:
         self.token = token
-        self.made: Sequence[str] | None = None
+        self.made: Sequence[str] = ()
+        self.is_served = False
         self.over = asyncio.Event()
         self._left = asyncio.Event()
 
@@ -90,27 +92,25 @@ class Callers:
         # For a minute after an answer, its caller can still say that it was interrupted while reading it.
         self._answered: OrderedDict[str, tuple[Caller, float]] = OrderedDict()
 
-    async def make(
-        self, caller: Caller, work: Callable[[], Coroutine[Any, Any, Sequence[SandboxInfo]]]
-    ) -> Sequence[SandboxInfo]:
-        """Do what the caller asked for, in a task that outlives it.
+    @asynccontextmanager
+    async def waiting(self, caller: Caller) -> AsyncIterator[None]:
+        """Make in here what a caller waits for, and end with setting ``caller.made``.
 
-        If the caller leaves, the results are killed.
+        Do it in a task that goes on when the caller leaves: what was made is then killed at the end.
 
         Raises:
+            InvalidSpecError: The caller's token is too long.
             StateError: The caller left meanwhile.
         """
         self._begin(caller)
         try:
-            made = await work()
-            ids = tuple(info.sandbox_id for info in made)
-            if not caller.has_left:
-                caller.made = ids
-                return made
-            await self._kill(ids)
-            raise StateError("the client that asked for it disconnected")
+            yield
+            if caller.has_left:
+                await self._kill(caller.made)
+                caller.check()
+            caller.is_served = True
         finally:
-            if caller.made is None:
+            if not caller.is_served:
                 caller.over.set()
             if caller.token is not None:
                 self._waiting.pop(caller.token, None)
@@ -121,8 +121,8 @@ class Callers:
         if caller.has_left:
             return
         caller.leave()
-        if caller.made is not None:
-            self._tasks.spawn(self._undo(caller, caller.made))
+        if caller.is_served:
+            self._tasks.spawn(self._undo(caller))
 
     async def undo(self, token: str) -> None:
         """Do what ``leave`` does for the caller with this token, now or soon, and wait until nothing is left.
@@ -139,9 +139,9 @@ class Callers:
         self.leave(known)
         await known.over.wait()
 
-    async def _undo(self, caller: Caller, made: Sequence[str]) -> None:
+    async def _undo(self, caller: Caller) -> None:
         try:
-            await self._kill(made)
+            await self._kill(caller.made)
         finally:
             caller.over.set()
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from atoll.snapshots import LayerCopy, Layers
     from atoll.supervisor.lifecycle.relayer import Relayer
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.storage.layer_gc import LayerGC
     from atoll.supervisor.storage.programs import Programs
     from atoll.supervisor.storage.trash import Trash

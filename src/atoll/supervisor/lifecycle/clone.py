@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.plans import RunPlan
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.storage.images import SupervisorImages
 
 

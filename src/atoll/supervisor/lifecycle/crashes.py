@@ -11,8 +11,8 @@ from atoll.supervisor.state.sandbox import Sandbox, crash_reason, with_losses
 from atoll.supervisor.state.tasks import Tasks
 
 if TYPE_CHECKING:
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.machines.running_machines import RunningMachines
+    from atoll.supervisor.state.running_machine import RunningMachine
 
 _log = logging.getLogger(__name__)
 

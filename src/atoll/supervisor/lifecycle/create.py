@@ -9,7 +9,6 @@ import msgspec
 
 from atoll.errors import InvalidSpecError, StateError
 from atoll.supervisor.lifecycle.callers import Caller
-from atoll.supervisor.machines.enforcement import refuse_unheld
 from atoll.supervisor.state.ids import check_env, check_metadata, check_name
 from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.create_of_image import ImageCreation
     from atoll.supervisor.lifecycle.create_of_snapshot import SnapshotCreation
     from atoll.supervisor.machines.egress_control import EgressControl
-    from atoll.supervisor.machines.enforcement import Means
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.template_registry import TemplateRegistry
@@ -31,7 +29,6 @@ class Creation:
     Args:
         registry: The sandboxes and snapshots.
         quotas: What teams may have.
-        means: What this host can enforce limits with.
         egress: Knows which policies can be enforced.
         volumes: The volumes.
         templates: Resolves templates to images or snapshots.
@@ -44,7 +41,6 @@ class Creation:
         *,
         registry: Registry,
         quotas: TeamQuotas,
-        means: Means,
         egress: EgressControl,
         volumes: Volumes,
         templates: TemplateRegistry,
@@ -53,7 +49,6 @@ class Creation:
     ) -> None:
         self._registry = registry
         self._quotas = quotas
-        self._means = means
         self._egress = egress
         self._volumes = volumes
         self._templates = templates
@@ -87,8 +82,6 @@ class Creation:
         check_spec(spec)
         if spec.network is not None:
             self._egress.check(spec.network)
-        if not spec.best_effort:
-            refuse_unheld(spec.limits, self._means)
         volumes = self._volumes_of(spec)
         held = self._registry.pins.during(*volumes.values())
         with self._registry.reserve_sandbox_name(spec.name), held:

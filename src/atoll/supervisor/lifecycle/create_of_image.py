@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from atoll.supervisor.lifecycle.image_program import check_start
+from atoll.supervisor.machines.enforcement import refuse_unheld
 from atoll.supervisor.state.ids import new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK
 from atoll.supervisor.state.rows import SandboxRow
@@ -16,6 +17,7 @@ from atoll.types import ImageInfo, Progress, SandboxSpec
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.callers import Caller
     from atoll.supervisor.lifecycle.first_machine import FirstMachines
+    from atoll.supervisor.machines.enforcement import HostMeans
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
@@ -34,6 +36,7 @@ class ImageCreation:
         programs: The engine and agent programs.
         images: The images.
         quotas: What teams may have.
+        means: What this host can enforce limits with.
         first_machines: Starts the sandboxes.
         engine_disks: Whether the engine keeps the disks of new sandboxes.
         tasks: Owner of image pulls and builds, which other callers may wait for too.
@@ -47,6 +50,7 @@ class ImageCreation:
         programs: Programs,
         images: SupervisorImages,
         quotas: TeamQuotas,
+        means: HostMeans,
         first_machines: FirstMachines,
         engine_disks: bool,
         tasks: Tasks,
@@ -56,6 +60,7 @@ class ImageCreation:
         self._programs = programs
         self._images = images
         self._quotas = quotas
+        self._means = means
         self._first_machines = first_machines
         self._engine_disks = engine_disks
         self._tasks = tasks
@@ -68,6 +73,9 @@ class ImageCreation:
         caller: Caller,
     ) -> Sandbox:
         """Get the image if it is not here yet, and make a sandbox of it. See ``Creation.create``."""
+        if not spec.best_effort:
+            means = self._means.of(self._programs.current, engine_disk=self._engine_disks)
+            refuse_unheld(spec.limits, means)
         if self._engine_disks and not self._registry.sandboxes():
             progress(Progress(step="the engine keeps the disks here; see `atoll doctor`"))
         sandbox_id = new_id()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment
     from atoll.supervisor.lifecycle.clone import Clones
     from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
-    from atoll.supervisor.machines.enforcement import Means
+    from atoll.supervisor.machines.enforcement import HostMeans
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
@@ -47,7 +47,7 @@ class SnapshotCreation:
         operations: Operations,
         paths: Paths,
         quotas: TeamQuotas,
-        means: Means,
+        means: HostMeans,
         clones: Clones,
         attachment: Attachment,
         crash_checkpoints: CrashCheckpoints,
@@ -88,7 +88,7 @@ class SnapshotCreation:
         check_like(spec, snapshot)
         limits = spec.limits.over(snapshot.limits)
         if not spec.best_effort:
-            refuse_unheld(limits, self._means)
+            refuse_unheld(limits, self._means.of(snapshot.versions, engine_disk=snapshot.engine_disk))
         if spec.lifecycle.on_timeout == "stop":
             check_parts(engine_disk=snapshot.engine_disk)
         now_s = self._registry.now_s()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:
-    from atoll.network import Link, Links
+    from atoll.network import Links
     from atoll.supervisor.lifecycle.attachment import Attachment
     from atoll.supervisor.lifecycle.boot import Boots
     from atoll.supervisor.lifecycle.callers import Caller
@@ -126,27 +127,20 @@ class FirstMachines:
         return sandbox
 
     async def _boot(self, row: SandboxRow, caller: Caller) -> Sandbox:
-        directory = self._paths.sandbox(row.sandbox_id)
-        link: Link | None = None
         with self._registry.pins.during(row.sandbox_id, row.image_digest):
-            async with self._boots_at_once:
+            async with self._boots_at_once, contextlib.AsyncExitStack() as undo:
                 caller.check()
+                directory = self._paths.sandbox(row.sandbox_id)
                 directory.mkdir(mode=0o700)
-                try:
-                    link = await self._links.take()
-                    self._egress.govern(link, row)
-                    running = await self._boots.boot(row, link)
-                    try:
-                        sandbox = Sandbox(row.but(**running.columns()))
-                        await self._boots.start_program(row, running)
-                        await self._registry.add(sandbox)
-                    except BaseException:
-                        await to_the_end(self._running_machines.end(running))
-                        raise
-                except BaseException:
-                    if link is not None:
-                        await to_the_end(link.aclose())
-                    await to_the_end(erase(directory))
-                    raise
+                undo.push_async_callback(lambda: to_the_end(erase(directory)))
+                link = await self._links.take()
+                undo.push_async_callback(lambda: to_the_end(link.aclose()))
+                self._egress.govern(link, row)
+                running = await self._boots.boot(row, link)
+                undo.push_async_callback(lambda: to_the_end(self._running_machines.end(running)))
+                sandbox = Sandbox(row.but(**running.columns()))
+                await self._boots.start_program(row, running)
+                await self._registry.add(sandbox)
+                undo.pop_all()  # from now on it is a sandbox
                 self._attachment.attach(sandbox, running)
                 return sandbox

@@ -17,10 +17,10 @@ from atoll.supervisor.lifecycle.clone import Clones
 from atoll.supervisor.lifecycle.info import info_of
 from atoll.supervisor.lifecycle.unplug import network_of_copies
 from atoll.supervisor.machines.checkpoint_memory import OutgrownError
-from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.ids import check_name, new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK
 from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.state.running_machine import RunningMachine
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.transitions import check_action, check_memory, check_parts
 from atoll.supervisor.storage.compaction import Compaction

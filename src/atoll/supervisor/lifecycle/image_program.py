@@ -9,8 +9,8 @@ from atoll.guest import Program
 
 if TYPE_CHECKING:
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.storage.images import ImageFacts
     from atoll.types import SandboxSpec
 

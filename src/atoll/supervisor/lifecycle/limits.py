@@ -15,7 +15,7 @@ from atoll.types import EgressPolicy, Limits
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.guest_memory import GuestMemory
     from atoll.supervisor.machines.egress_control import EgressControl
-    from atoll.supervisor.machines.enforcement import Means
+    from atoll.supervisor.machines.enforcement import HostMeans
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.tenants.quotas import TeamQuotas
@@ -37,7 +37,7 @@ class LimitChanges:
         *,
         registry: Registry,
         quotas: TeamQuotas,
-        means: Means,
+        means: HostMeans,
         egress: EgressControl,
         guest_memory: GuestMemory,
     ) -> None:
@@ -59,7 +59,8 @@ class LimitChanges:
         """
         limits.check()
         if not best_effort:
-            refuse_unheld(limits, self._means)
+            row = sandbox.row
+            refuse_unheld(limits, self._means.of(row.versions, engine_disk=row.engine_disk))
         async with sandbox.lock:
             check_action("limit", sandbox.row.state, sandbox.sandbox_id)
             await self._change(sandbox, limits.over(sandbox.row.limits))

@@ -13,9 +13,9 @@ from atoll.supervisor.state.transitions import check_action
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.crashes import Crashes
     from atoll.supervisor.lifecycle.guest_memory import GuestMemory
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
 
 # A caller that pauses a guest wants it to stop now. The host stops a guest that keeps its kernel busy.

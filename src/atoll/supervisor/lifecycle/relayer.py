@@ -13,7 +13,7 @@ from atoll.errors import AtollError
 from atoll.host import to_the_end
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.machines.plans import RunPlan
-from atoll.supervisor.machines.running_machine import RunningMachine
+from atoll.supervisor.state.running_machine import RunningMachine
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.crashes import Crashes

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.crashes import Crashes
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.trash import Trash
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.lifecycle.stop import PowerOff
     from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.operation_log import Operations
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import OperationKind, SandboxRow
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
 

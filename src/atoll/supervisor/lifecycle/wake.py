@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.restore import Restores
     from atoll.supervisor.lifecycle.start import Starts
     from atoll.supervisor.lifecycle.stop import PowerOff
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.state.leases import Leases
     from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
 

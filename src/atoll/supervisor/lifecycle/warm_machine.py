@@ -12,10 +12,10 @@ from atoll.host import to_the_end
 from atoll.supervisor.machines.identity import pool_init
 from atoll.supervisor.machines.limits import KEEP_FREE_PERCENT
 from atoll.supervisor.machines.plans import RunPlan
-from atoll.supervisor.machines.running_machine import RunningMachine
 from atoll.supervisor.state.ids import new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK
 from atoll.supervisor.state.rows import Versions
+from atoll.supervisor.state.running_machine import RunningMachine
 from atoll.supervisor.storage.trash import erase
 
 if TYPE_CHECKING:

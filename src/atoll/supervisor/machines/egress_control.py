@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from atoll.policy import check_policy
-from atoll.types import EgressPolicy, Policy
+from atoll.errors import UnsupportedError
+from atoll.network import Grant
+from atoll.policy import Judge, check_policy, plain_host, policy_of
+from atoll.types import EgressPolicy, EgressVerdict, Policy
 
 if TYPE_CHECKING:
-    from atoll.network import Link
+    from atoll.network import Inspection, Link
     from atoll.supervisor.state.alarms import Alarms
     from atoll.supervisor.state.decisions import DecisionLog
     from atoll.supervisor.state.rows import SandboxRow
 
+# Judged where a name has not been resolved: an address that is public, and that nobody has.
+_SOME_ADDRESS = "192.0.2.1"
 _log = logging.getLogger(__name__)
 
 
@@ -24,11 +29,21 @@ class EgressControl:
     Args:
         decisions: Keeps what is decided.
         alarms: Has sandboxes unplugged.
+        inspection: Judges requests; None where nothing can.
+        registries: Returns the hosts of the package registries.
     """
 
-    def __init__(self, decisions: DecisionLog, alarms: Alarms) -> None:
+    def __init__(
+        self,
+        decisions: DecisionLog,
+        alarms: Alarms,
+        inspection: Inspection | None,
+        registries: Callable[[], Iterable[str]],
+    ) -> None:
         self._decisions = decisions
         self._alarms = alarms
+        self._inspection = inspection
+        self._registries = registries
         # Beside the sandboxes' own: a wake or a rollback has a link before its sandbox has it.
         self._owners: WeakKeyDictionary[Link, str] = WeakKeyDictionary()
         self._cut: set[str] = set()
@@ -38,9 +53,21 @@ class EgressControl:
 
         Raises:
             InvalidSpecError: A rule is invalid, or can never match.
+            UnsupportedError: It has rules about requests, and nothing here can judge them; or the registries
+                of packages are not known.
         """
         if isinstance(network, Policy):
             check_policy(network)
+        rules = self._rules(network)
+        if network == "packages" and rules is not None and not rules.rules:
+            raise UnsupportedError(
+                "no package registry is known on this host",
+                hint="name them in ATOLL_PACKAGE_HOSTS, separated by spaces",
+            )
+        if self._inspection is None and rules is not None and any(rule.inspects for rule in rules.rules):
+            raise UnsupportedError(
+                "this supervisor cannot look into requests", hint="use rules of names and ports only"
+            )
 
     def govern(self, link: Link, row: SandboxRow) -> None:
         """Let the sandbox of a row reach by its link what the row says, and note what is decided.
@@ -56,7 +83,11 @@ class EgressControl:
         )
         if row.unplugged is not None or sandbox_id in self._cut:
             link.cut()
-        link.set_policy(row.network)
+        rules = self._rules(row.network)
+        # A rule by name needs the edge for plain HTTP, where each request says which host it is for.
+        if self._inspection is not None and rules is not None and rules.rules:
+            link.inspect(self._inspection, sandbox_id, Grant(rules))
+        link.set_policy(row.network, self._registries_for(row.network))
 
     def cut(self, sandbox_id: str) -> None:
         """Let nothing pass to or from a sandbox any more, on any link that it has or gets, until ``mend``.
@@ -87,6 +118,37 @@ class EgressControl:
     def settled(self, sandbox_id: str) -> None:
         """Rely on the row of a sandbox from now on, which says that it is unplugged."""
         self._cut.discard(sandbox_id)
+
+    async def judge(
+        self, network: EgressPolicy, request: Mapping[str, Any], host: str, port: int
+    ) -> EgressVerdict:
+        """Return what a request would get, by the code that decides about real ones.
+
+        Args:
+            request: As the edge reads it.
+            host: The host of its address; a name is not resolved.
+            port: The port of its address.
+
+        Raises:
+            EdgeError: The edge does not answer.
+        """
+        rules = self._rules(network)
+        if rules is None:
+            return EgressVerdict(action="allow", reason="every public address is allowed")
+        name = plain_host(host)
+        verdict = Judge(rules).connection(name, _SOME_ADDRESS if name else host, port)
+        if verdict.action != "inspect" or self._inspection is None:
+            action = "deny" if verdict.observed or verdict.action == "inspect" else verdict.action
+            return EgressVerdict(
+                action=action, rule=verdict.rule, reason=verdict.reason, observed=verdict.observed
+            )
+        return await self._inspection.judge(rules, verdict.kept, request)
+
+    def _rules(self, network: EgressPolicy) -> Policy | None:
+        return policy_of(network, self._registries_for(network))
+
+    def _registries_for(self, network: EgressPolicy) -> Iterable[str]:
+        return self._registries() if network == "packages" else ()
 
     def _ring(self, sandbox_id: str, reason: str) -> None:
         # At once, and also for a sandbox that is only being made.

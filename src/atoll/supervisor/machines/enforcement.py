@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
+from atoll.engines import DiskBudget, Engine, can
 from atoll.errors import UnsupportedError
+from atoll.supervisor.state.rows import Versions
 from atoll.types import Limits
 
 Hold = Literal["hard", "watched", "unavailable"]
 
 
 class Means(msgspec.Struct, frozen=True, kw_only=True):
-    """What this host can enforce limits with.
+    """What the limits of a sandbox can be enforced with.
 
     Args:
         cgroups: Control groups can be made.
@@ -26,6 +29,33 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     shaping: bool
     layers: bool = True
     disk_budget: bool = True
+
+
+class HostMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """What this host has to enforce limits with.
+
+    Args:
+        cgroups: See ``Means``.
+        shaping: See ``Means``.
+        engine_type: Returns the class of the engine with a name.
+    """
+
+    cgroups: bool
+    shaping: bool
+    engine_type: Callable[[str], type[Engine]]
+
+    def of(self, versions: Versions, *, engine_disk: bool) -> Means:
+        """What the limits of a sandbox can be enforced with that is of these versions.
+
+        Raises:
+            UnsupportedError: This build has no such engine.
+        """
+        return Means(
+            cgroups=self.cgroups,
+            shaping=self.shaping,
+            layers=not engine_disk,
+            disk_budget=can(self.engine_type(versions.engine_name), DiskBudget),
+        )
 
 
 class Held(msgspec.Struct, frozen=True):

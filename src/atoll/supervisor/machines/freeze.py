@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError
 
 if TYPE_CHECKING:
-    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.state.running_machine import RunningMachine
 
 _TRIES = 3
 _log = logging.getLogger(__name__)

@@ -12,44 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from atoll.engines import Bind, DetachableFiles, Engine, Machine, MachinePlan, PrestartedMachine, Prestarting
+from atoll.engines import DetachableFiles, Engine, Machine, MachinePlan, PrestartedMachine, Prestarting
 from atoll.errors import (
     AtollError,
     DamagedError,
     EngineError,
-    HostError,
     UnsupportedError,
 )
 from atoll.guest import GuestInit
 from atoll.host import to_the_end
 from atoll.supervisor.machines.disk_budget import growth_at_start
-from atoll.supervisor.machines.plans import RunPlan, changes_of
-from atoll.supervisor.machines.prestarted import PrestartedDiedError, PrestartedMachines, agent_binds
+from atoll.supervisor.machines.machine_plans import MachinePlans
+from atoll.supervisor.machines.plans import RunPlan
+from atoll.supervisor.machines.prestarted import PrestartedDiedError, PrestartedMachines
 from atoll.supervisor.machines.uplinks import uplink_of
 from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.rows import SandboxRow, Versions
+from atoll.supervisor.state.running_machine import MARK, RUNS, RunningMachine
 from atoll.supervisor.storage.checksums import CheckpointChecksums
-from atoll.supervisor.storage.programs import AGENT_ARGV, Programs
 
 if TYPE_CHECKING:
     from atoll.network import Link
     from atoll.snapshots import Layers
     from atoll.supervisor.machines.agent_client import Agents
 
-from atoll.supervisor.machines.running_machine import MARK, RUNS, RunningMachine
-
 _log = logging.getLogger(__name__)
 _CONSOLE = "console.log"
-
-
-def _there(volume: Path) -> Path:
-    """The directory with links resolved: engines follow none, and a user may link volumes from elsewhere."""
-    if not volume.is_dir():
-        raise HostError(
-            f"the volume {volume.parent} is missing",
-            hint="restore its directory from a backup, or mount the disk that has it",
-        )
-    return volume.resolve()
 
 
 def _claim(state_dir: Path, console: Path) -> None:
@@ -75,7 +63,7 @@ class RunningMachines:
         run: Where machines have their own directories; a short path, because sockets are made there.
         sandboxes: Where sandboxes have their directories.
         engine: Returns the engine of a machine or checkpoint.
-        programs: The guest agents' binaries.
+        machine_plans: Mounts the disks, and makes the plans for engines.
         layers: The disks.
         agents: Calls guest agents.
         prestarted_machines: The machine that is kept ready.
@@ -88,7 +76,7 @@ class RunningMachines:
         sandboxes: Path,
         *,
         engine: Callable[[Versions], Engine],
-        programs: Programs,
+        machine_plans: MachinePlans,
         layers: Layers,
         agents: Agents,
         prestarted_machines: PrestartedMachines,
@@ -97,7 +85,7 @@ class RunningMachines:
         self._run = run
         self._sandboxes = sandboxes
         self._engine = engine
-        self._programs = programs
+        self._machine_plans = machine_plans
         self._layers = layers
         self._agents = agents
         self.prestarted_machines = prestarted_machines
@@ -294,8 +282,9 @@ class RunningMachines:
         Raises:
             AtollError: The machine could not; it cannot be used any more.
         """
-        root = await asyncio.to_thread(self._root, plan)
-        machine_plan = self._machine_plan(plan, running.machine.machine_id, root, running.link)
+        machine_plan = await asyncio.to_thread(
+            self._machine_plans.make, plan, running.machine.machine_id, running.link
+        )
         await self._detaching(plan).attach_files(running.machine, machine_plan)
         running.limits_changed.set()  # its disk is measured again
 
@@ -312,47 +301,10 @@ class RunningMachines:
     def _prepare(self, plan: RunPlan, machine_id: str, link: Link) -> tuple[MachinePlan, bool]:
         """Mount the disk. Returns what to start on it, and whether its memory has checksums."""
         has_checksums = plan.checkpoint is not None and self._checksums.check(plan.checkpoint, small=True)
-        machine_plan = self._machine_plan(plan, machine_id, self._root(plan), link)
+        machine_plan = self._machine_plans.make(plan, machine_id, link)
         return msgspec.structs.replace(
             machine_plan, growth=growth_at_start(self._layers, plan)
         ), has_checksums
-
-    def _root(self, plan: RunPlan) -> Path:
-        if not plan.image:
-            raise HostError(
-                f"the image of sandbox {plan.sandbox_id} is missing",
-                hint="the home has lost files: restore it from a backup",
-            )
-        if not plan.engine_disk:
-            return self._layers.mount(plan.image, plan.stack, plan.disk)
-        changes_of(plan.disk).mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A symbolic link may lead to a home's images, and engines do not follow it.
-        if len(plan.image) > 1:
-            raise HostError(
-                "the image was pulled as separate layers, which disks kept by the engine cannot use",
-                hint="delete it with `atoll image delete`, and pull it again",
-            )
-        return plan.image[0].resolve()
-
-    def _machine_plan(self, plan: RunPlan, machine_id: str, root: Path, link: Link) -> MachinePlan:
-        volumes = (
-            Bind(source=str(_there(one.source)), target=one.target, shared=True) for one in plan.volumes
-        )
-        return MachinePlan(
-            machine_id=machine_id,
-            state_dir=self._run / machine_id,
-            rootfs=root,
-            netns=link.netns,
-            argv=AGENT_ARGV,
-            changes=changes_of(plan.disk) if plan.engine_disk else None,
-            hostname=plan.hostname,
-            binds=(*agent_binds(self._programs, plan.versions), *volumes),
-            checkpoint=plan.checkpoint,
-            read_ahead=plan.read_ahead,
-            being_written=plan.being_written,
-            limits=plan.limits,
-            keep_free_percent=plan.keep_free_percent,
-        )
 
     def _console(self, sandbox_id: str) -> Path:
         return self._sandboxes / sandbox_id / _CONSOLE  # one log for all machines of the sandbox

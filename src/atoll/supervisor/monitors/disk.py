@@ -18,7 +18,7 @@ from atoll.types import Limits
 if TYPE_CHECKING:
     from atoll.host import TreeUse
     from atoll.snapshots import Layers
-    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.state.running_machine import RunningMachine
 
 # What the guest's kernel cannot count: files of the image that the host copies at their first change.
 _LOOK_S = 10.0

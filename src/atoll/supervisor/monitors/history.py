@@ -16,8 +16,8 @@ from atoll.types import StatsSample
 if TYPE_CHECKING:
     from atoll.engines import MachineStats
     from atoll.snapshots import Layers
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.state.tasks import Tasks
     from atoll.supervisor.tenants.quotas import TeamQuotas

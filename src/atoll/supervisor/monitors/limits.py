@@ -14,8 +14,7 @@ from atoll.types import Limits
 
 if TYPE_CHECKING:
     from atoll.snapshots import Layers
-    from atoll.supervisor.machines.enforcement import Means
-    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
@@ -30,23 +29,23 @@ class LimitMonitor:
 
     Args:
         quotas: What teams may have.
-        means: What this host can enforce limits with.
         layers: The disks.
         tasks: Owner of the work that goes on by itself.
+        cgroups: Whether machines have cgroups, which limit their memory.
     """
 
     def __init__(
         self,
         *,
         quotas: TeamQuotas,
-        means: Means,
         layers: Layers,
         tasks: Tasks,
+        cgroups: bool,
     ) -> None:
         self._quotas = quotas
-        self._means = means
         self._layers = layers
         self._tasks = tasks
+        self._cgroups = cgroups
 
     def follow(self, sandbox: Sandbox, running: RunningMachine) -> None:
         """Watch a running machine that a sandbox has just got, until it ends."""
@@ -61,7 +60,7 @@ class LimitMonitor:
         if isinstance(machine, DiskBudget):
             watch = DiskMonitor(running, machine, self._layers, limits, seldom)
             self._tasks.watch(_until_gone(running, watch.run()))
-        if not self._means.cgroups:
+        if not self._cgroups:
             self._tasks.watch(_until_gone(running, watch_memory(running, limits)))
 
 

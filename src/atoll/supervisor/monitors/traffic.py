@@ -12,7 +12,7 @@ from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
 
 if TYPE_CHECKING:
-    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.state.running_machine import RunningMachine
 
 _LOOK_S = 0.1
 # The kernel's own address lookups (ARP) have this length; a TCP segment with data is longer.

@@ -16,7 +16,7 @@ from atoll.types import SandboxStats
 if TYPE_CHECKING:
     from atoll.snapshots import Layers
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.enforcement import Means
+    from atoll.supervisor.machines.enforcement import HostMeans
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.tenants.quotas import TeamQuotas
 
@@ -36,7 +36,7 @@ class Usage:
         self,
         *,
         quotas: TeamQuotas,
-        means: Means,
+        means: HostMeans,
         paths: Paths,
         layers: Layers,
         agents: Agents,
@@ -50,8 +50,10 @@ class Usage:
     async def of(self, sandbox: Sandbox) -> SandboxStats:
         """What a sandbox uses now."""
         disk_bytes = await asyncio.to_thread(self._disk_bytes, sandbox.row)
-        limits = self._quotas.limits_within(sandbox.row)
-        held: dict[str, str] = {**held_of(limits, self._means)}
+        row = sandbox.row
+        limits = self._quotas.limits_within(row)
+        means = self._means.of(row.versions, engine_disk=row.engine_disk)
+        held: dict[str, str] = {**held_of(limits, means)}
         running = sandbox.running
         if running is None:
             return SandboxStats(

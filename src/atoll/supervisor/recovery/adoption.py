@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.unplug import Unplugs
     from atoll.supervisor.machines.agent_client import Agents
     from atoll.supervisor.machines.egress_control import EgressControl
-    from atoll.supervisor.machines.running_machine import RunningMachine
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.recovery.row_repair import RowRepair
     from atoll.supervisor.state.leases import Leases
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.rows import OperationRow, SandboxRow
+    from atoll.supervisor.state.running_machine import RunningMachine
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.checksums import CheckpointChecksums
 

@@ -12,7 +12,7 @@ from atoll.types import SandboxInfo, Unplugged
 
 if TYPE_CHECKING:
     from atoll.network import Link
-    from atoll.supervisor.machines.running_machine import RunningMachine
+    from atoll.supervisor.state.running_machine import RunningMachine
 
 CRASH_REASON = "its processes ended unexpectedly"
 

@@ -30,7 +30,7 @@ class ImageFacts(msgspec.Struct, frozen=True):
     """What a sandbox takes from its image, and the certificates that the host trusts beyond it.
 
     ``lowers`` are the image's layers, the top one first; ``argv`` is the program that it is for. ``owners``
-    are those that the host could not set on the image's files.
+    are those that the host could not set on the image's files. ``authority`` is the home's own certificate.
     """
 
     digest: str
@@ -41,6 +41,11 @@ class ImageFacts(msgspec.Struct, frozen=True):
     lowers: tuple[Path, ...]
     argv: tuple[str, ...] = ()
     owners: tuple[tuple[str, int, int], ...] = ()
+    authority: str = ""
+
+    def trusted(self, *, host: bool) -> str | None:
+        """What a sandbox trusts beyond its image: the home's authority, and with ``host`` what the host does."""
+        return "".join(pem for pem in (self.authority, self.ca_pem if host else None) if pem) or None
 
 
 class SupervisorImages:
@@ -51,6 +56,7 @@ class SupervisorImages:
         registry: Knows which images are in use.
         boot_s: Returns the time since the host booted.
         environ: The environment, where SSL_CERT_FILE may name the host's bundle.
+        authority: Returns the certificate that every sandbox trusts, as PEM; empty for none.
     """
 
     def __init__(
@@ -59,7 +65,10 @@ class SupervisorImages:
         registry: Registry,
         boot_s: Callable[[], float],
         environ: Mapping[str, str] | None = None,
+        *,
+        authority: Callable[[], str] = str,
     ) -> None:
+        self._authority = authority
         self._images = images
         self._registry = registry
         self._boot_s = boot_s
@@ -239,5 +248,13 @@ class SupervisorImages:
             ca_pem = host_extra(image.lowers, self._environ)
             argv = (*info.entrypoint, *info.cmd)
             self._facts[info.digest] = ImageFacts(
-                info.digest, info.env, info.user, info.cwd, ca_pem, image.lowers, argv, image.owners()
+                info.digest,
+                info.env,
+                info.user,
+                info.cwd,
+                ca_pem,
+                image.lowers,
+                argv,
+                image.owners(),
+                self._authority(),
             )

@@ -23,13 +23,13 @@ class StoredTrees:
         registry: The sandboxes and snapshots.
         paths: Where checkpoints are.
         layers: The layers of disks.
-        images: The images below them; None if sandboxes make mount points in the images, which changes them.
+        images: The images below them.
     """
 
     registry: Registry
     paths: Paths
     layers: Layers
-    images: SupervisorImages | None
+    images: SupervisorImages
 
     def all(self) -> set[Path]:
         """The trees that never change, and that no checksum of their own covers completely."""
@@ -38,9 +38,7 @@ class StoredTrees:
             *(one.row.stack for one in registry.sandboxes()),
             *(row.stack for row in registry.snapshots()),
         ]
-        needed = {layers.path(layer_id) for stack in stacks for layer_id in stack}
-        if self.images is not None:
-            needed |= self.images.stood_on()
+        needed = {layers.path(layer_id) for stack in stacks for layer_id in stack} | self.images.stood_on()
         # A checkpoint gets its checksum when it is made, but a big one's does not cover all of it.
         big = (row.snapshot_id for row in registry.snapshots() if row.memory_bytes > PARTLY_BYTES)
         return needed | {self.paths.snapshot_checkpoint(snapshot_id) for snapshot_id in big}

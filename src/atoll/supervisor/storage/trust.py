@@ -41,15 +41,19 @@ def extra_certificates(host_pem: str, image_pem: str) -> str | None:
     return "\n".join(extra) + "\n" if extra else None
 
 
+def host_bundle(environ: Mapping[str, str]) -> str:
+    """What the host trusts, as PEM: the bundle that SSL_CERT_FILE names, or the system's."""
+    named = environ.get("SSL_CERT_FILE")
+    candidates = [Path(named)] if named else [Path("/", path) for path in _BUNDLES]
+    return next((text for path in candidates if (text := _read(path))), "")
+
+
 def host_extra(lowers: Sequence[Path], environ: Mapping[str, str]) -> str | None:
     """What the host trusts beyond an image, given by its layers.
 
     Uses SSL_CERT_FILE, or the system's bundle.
     """
-    named = environ.get("SSL_CERT_FILE")
-    candidates = [Path(named)] if named else [Path("/", path) for path in _BUNDLES]
-    host_pem = next((text for path in candidates if (text := _read(path))), "")
-    return extra_certificates(host_pem, _bundle_of(lowers))
+    return extra_certificates(host_bundle(environ), _bundle_of(lowers))
 
 
 def _bundle_of(lowers: Sequence[Path]) -> str:

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from atoll.errors import UnsupportedError
 from atoll.host import CheckedTree, TreeChecksums, to_the_end, tree_bytes
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.sandbox import Sandbox
@@ -91,16 +90,9 @@ class Verification:
 
         Raises:
             ImageNotFoundError: There is no such image.
-            UnsupportedError: In this home, sandboxes change the images that they use.
             HostError: A layer could not be verified.
         """
         images = self._trees.images
-        if images is None:
-            raise UnsupportedError(
-                "images cannot be verified in this home: the engine keeps the disks, so it creates mount points in "
-                "an image's files",
-                hint="pull the image again if it is damaged: `atoll image delete`, then `atoll image pull`",
-            )
         async with self._turn, self._background_checksums.stopped():
             trees = await asyncio.to_thread(images.trees, names)
             sizes = {tree: TreeChecksums(tree.parent).size_bytes(tree.name) for tree in trees}

@@ -1,0 +1,354 @@
+"""The edge: the process that opens TLS, judges requests and puts secrets into them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from atoll.errors import EdgeError
+from atoll.host import Program, RunProgramError, start_program
+from atoll.network.connection import Connection
+from atoll.network.edge_channel import EdgeChannel, Message
+from atoll.network.relay import Relay
+from atoll.types import EgressDecision, EgressVerdict, Policy
+
+PROTOCOL = 1
+_READY_S = 10.0
+_JUDGE_S = 10.0
+# It is back within two seconds after it died, and does not spin when it cannot start.
+_PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
+_CALM_S = 30.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EdgeProgram:
+    """How the edge is started, and what it must know first.
+
+    Args:
+        argv: Returns the program and its arguments. Its channel is its standard input.
+        config: Returns the authority's certificate and key, and the certificates that verify servers, as PEM.
+    """
+
+    argv: Callable[[], tuple[str, ...]]
+    config: Callable[[], Mapping[str, str]]
+
+
+@dataclass
+class Inspected:
+    """A sandbox whose requests are judged.
+
+    Args:
+        sandbox_id: Its id.
+        relay: Its relay, which connects for it.
+        told: Called with every decision about a request.
+        unplug: Called with the reason when a request unplugs it.
+    """
+
+    sandbox_id: str
+    relay: Relay
+    told: Callable[[EgressDecision], None]
+    unplug: Callable[[str], None]
+    version: int = 0
+    grant: Grant | None = None
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What the edge is told of a sandbox.
+
+    Args:
+        policy: The rules.
+        secrets: The values of the secrets that the rules put into requests, by name.
+        canaries: Values that a sandbox can only have stolen: one in a request unplugs it.
+    """
+
+    policy: Policy
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    canaries: tuple[str, ...] = field(default=(), repr=False)
+
+    def document(self) -> dict[str, Any]:
+        """As the edge reads it."""
+        return {
+            "rules": self.policy.rules,
+            "observe": self.policy.mode == "observe",
+            "secrets": dict(self.secrets),
+            "canaries": list(self.canaries),
+        }
+
+
+class Inspection:
+    """Runs the edge while a sandbox needs it. Nothing passes that needs it while it does not run.
+
+    Args:
+        program: How it is started.
+    """
+
+    def __init__(self, program: EdgeProgram) -> None:
+        self._program = program
+        self._inspected: dict[str, Inspected] = {}
+        self._channel: EdgeChannel | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        self._ids = itertools.count(1)
+        self._judging: dict[int, asyncio.Future[Message]] = {}
+        self._dials: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        """End the process."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        for task in list(self._dials):
+            task.cancel()
+        await asyncio.gather(*self._dials, return_exceptions=True)
+
+    def inspect(self, wanted: Inspected, grant: Grant) -> SandboxInspector:
+        """Judge the requests of a sandbox by a policy from now on, also those on open connections."""
+        known = self._inspected.get(wanted.sandbox_id)
+        wanted.version = known.version + 1 if known else 1
+        wanted.grant = grant
+        self._inspected[wanted.sandbox_id] = wanted
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._keep_running())
+        elif self._ready.is_set():
+            self._push(wanted)
+        return SandboxInspector(self, wanted)
+
+    def forget(self, sandbox_id: str, relay: Relay) -> None:
+        """Drop the policy, secrets and connections of a sandbox, unless another relay has become its own."""
+        known = self._inspected.get(sandbox_id)
+        if known is not None and known.relay is relay:
+            del self._inspected[sandbox_id]
+            self._tell({"op": "forget", "sandbox": sandbox_id})
+
+    async def judge(self, policy: Policy, kept: tuple[int, ...], request: Mapping[str, Any]) -> EgressVerdict:
+        """Return what a request would get, by the code that decides about real ones.
+
+        Raises:
+            EdgeError: The edge does not run, or does not answer.
+        """
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._keep_running())
+        number = next(self._ids)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._judging[number] = answer
+        try:
+            async with asyncio.timeout(_JUDGE_S):
+                await self._ready.wait()
+                document = {
+                    "rules": policy.rules,
+                    "kept": kept,
+                    "request": request,
+                    "observe": policy.mode == "observe",
+                }
+                self._require().send_document({"op": "judge", "id": number}, document)
+                return msgspec.convert(await answer, EgressVerdict, strict=False)
+        except (OSError, TimeoutError, msgspec.ValidationError) as error:
+            raise EdgeError(f"the process that judges requests gives no answer: {error}") from error
+        finally:
+            self._judging.pop(number, None)
+
+    def take(self, inspected: Inspected, connection: Connection) -> socket.socket:
+        """Hand a connection to the edge, and return the end that the relay keeps.
+
+        Raises:
+            OSError: The edge does not run now.
+        """
+        channel = self._require()
+        kept, given = socket.socketpair()
+        kept.setblocking(False)
+        destination = connection.destination
+        message = {
+            "op": "take",
+            "sandbox": inspected.sandbox_id,
+            "version": inspected.version,
+            "connection": connection.connection_id,
+            "name": destination.name,
+            "address": connection.address,
+            "port": destination.port,
+            "rules": connection.kept,
+        }
+        try:
+            channel.send(message, given.detach())
+        except OSError:
+            kept.close()
+            raise
+        return kept
+
+    def judge_by(self, inspected: Inspected, connection: Connection) -> None:
+        """Tell the edge the rules that a connection keeps now."""
+        self._tell(
+            {
+                "op": "rules",
+                "sandbox": inspected.sandbox_id,
+                "version": inspected.version,
+                "connection": connection.connection_id,
+                "rules": connection.kept,
+            }
+        )
+
+    def _require(self) -> EdgeChannel:
+        if self._channel is None or not self._ready.is_set():
+            raise OSError("the process that judges requests does not run")
+        return self._channel
+
+    def _tell(self, message: Message) -> None:
+        # A message that does not get there concerns connections that end with the process.
+        with contextlib.suppress(OSError):
+            self._require().send(message)
+
+    def _push(self, inspected: Inspected) -> None:
+        message = {"op": "policy", "sandbox": inspected.sandbox_id, "version": inspected.version}
+        try:
+            self._require().send_document(message, inspected.grant.document() if inspected.grant else {})
+        except OSError as error:
+            # It would judge by the policy of before: better that it ends.
+            _log.error("the edge takes no policy: %s", error)
+            self._end_channel()
+
+    async def _keep_running(self) -> None:
+        failures = 0
+        while True:
+            await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
+            began_s = time.monotonic()
+            try:
+                await self._run_once()
+            except (OSError, RunProgramError, TimeoutError) as error:
+                _log.error("the edge cannot run: %s", error)
+            failures = 1 if time.monotonic() - began_s > _CALM_S else failures + 1
+
+    async def _run_once(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                program = start_program(self._program.argv(), stdin=theirs.fileno(), env={})
+            except BaseException:
+                ours.close()
+                raise
+        ended = asyncio.Event()
+        self._channel = EdgeChannel(ours, self._on_message, ended.set)
+        try:
+            self._channel.send_document({"op": "config"}, self._program.config())
+            async with asyncio.timeout(_READY_S):
+                await _either(self._ready, ended)
+            if not self._ready.is_set():
+                raise OSError("it ended before it was ready")
+            await self._serve(program, ended)
+        finally:
+            await self._end(program)
+
+    async def _serve(self, program: Program, ended: asyncio.Event) -> None:
+        for inspected in self._inspected.values():
+            self._push(inspected)
+        dying = asyncio.ensure_future(program.wait())
+        closing = asyncio.ensure_future(ended.wait())
+        try:
+            await asyncio.wait({dying, closing}, return_when=asyncio.FIRST_COMPLETED)
+            _log.warning("the edge ended; its connections are reset")
+        finally:
+            for task in (dying, closing):
+                task.cancel()
+
+    async def _end(self, program: Program) -> None:
+        self._ready.clear()
+        self._end_channel()
+        for answer in self._judging.values():
+            answer.cancel()
+        for inspected in self._inspected.values():
+            inspected.relay.reset_inspected()
+        await program.kill()
+
+    def _end_channel(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _on_message(self, message: Message) -> None:
+        try:
+            self._handle(message)
+        except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+            _log.error("the edge sent a message that means nothing: %r", error)
+
+    def _handle(self, message: Message) -> None:
+        op = message["op"]
+        if op == "ready":
+            _log.info("the edge runs, confined by %s", ", ".join(message.get("confined", ())) or "nothing")
+            self._ready.set()
+        elif op == "dial":
+            task = asyncio.get_running_loop().create_task(self._dial(message))
+            self._dials.add(task)
+            task.add_done_callback(self._dials.discard)
+        elif op == "judged":
+            answer = self._judging.get(message["id"])
+            if answer is not None and not answer.done():
+                answer.set_result(message)
+        elif op == "log":
+            _log.warning("the edge: %s", str(message["text"])[:1000])
+        else:
+            self._about_sandbox(op, message)
+
+    def _about_sandbox(self, op: str, message: Message) -> None:
+        inspected = self._inspected.get(message["sandbox"])
+        if inspected is None:
+            return
+        if op == "unplug":
+            inspected.unplug(str(message["reason"]))
+        elif op == "seen":
+            for entry in message["entries"]:
+                inspected.told(msgspec.convert({"at": time.time(), **entry}, EgressDecision))
+
+    async def _dial(self, message: Message) -> None:
+        """Connect for the edge to where one of its connections leads."""
+        inspected = self._inspected.get(message["sandbox"])
+        answer: Message = {"op": "dialled", "id": message["id"]}
+        fd = None
+        try:
+            if inspected is None:
+                raise OSError("the sandbox is gone")
+            fd = (await inspected.relay.dial(message["connection"])).detach()
+        except PermissionError as error:
+            answer |= {"error": str(error), "refused": True}
+        except (OSError, TimeoutError) as error:
+            answer |= {"error": str(error) or "nothing answered in time", "refused": False}
+        with contextlib.suppress(OSError):
+            self._require().send(answer, fd)
+
+
+class SandboxInspector:
+    """The edge, for the relay of one sandbox.
+
+    Args:
+        inspection: The edge.
+        inspected: The sandbox.
+    """
+
+    def __init__(self, inspection: Inspection, inspected: Inspected) -> None:
+        self._inspection = inspection
+        self._inspected = inspected
+
+    def take(self, connection: Connection) -> socket.socket:
+        """See ``Inspector``."""
+        return self._inspection.take(self._inspected, connection)
+
+    def judge_by(self, connection: Connection) -> None:
+        """See ``Inspector``."""
+        self._inspection.judge_by(self._inspected, connection)
+
+
+async def _either(first: asyncio.Event, second: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in (first, second)]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

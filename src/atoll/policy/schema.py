@@ -1,0 +1,34 @@
+"""The JSON schema of policies, with what the types say about each key."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import msgspec
+
+from atoll.types import Policy
+
+_ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of a policy."""
+    # The defaults of msgspec's have tuples; as JSON they are lists.
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Policy)))
+    for kind in found["$defs"].values():
+        _describe(kind)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "atoll policy", **found}
+
+
+def _describe(kind: dict[str, Any]) -> None:
+    """Take the docstring of a type apart, into what it is and what each key is."""
+    what, _, arguments = inspect.cleandoc(kind["description"]).partition("\nArgs:\n")
+    kind["description"] = _line(what)
+    for key, text in _ARGUMENT.findall(arguments):
+        kind["properties"][key]["description"] = _line(text)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.replace("``", "`").split())

@@ -1,0 +1,93 @@
+# Made by scripts/unasync.py from sdk/_async/egress.py: do not edit.
+"""What one sandbox may reach, and what was decided about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from atoll.errors import SandboxNotFoundError
+from atoll.policy import Suggestion, check_policy, suggest
+from atoll.protocol import DecisionsPage, EgressTest
+from atoll.sdk._sync.link import Link
+from atoll.sdk._io_sync import sleep
+from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy, check_network, check_text
+
+_POLL_S = 0.5
+
+
+class Egress:
+    """Tells what a sandbox's requests get, and what its policy has decided. Nothing here wakes it."""
+
+    def __init__(self, link: Link, path: str) -> None:
+        self._link = link
+        self._path = f"{path}/egress"
+
+    def test(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: str | None = None,
+        policy: EgressPolicy | None = None,
+    ) -> EgressVerdict:
+        """Return what a request from the sandbox would get. The code that decides about real ones decides.
+
+        Args:
+            method: The method, such as ``GET``.
+            url: The address. ``tcp://example.com:22`` asks about a connection that is not HTTP.
+            headers: Headers of the request.
+            body: Its body.
+            policy: Judge by this policy instead of the sandbox's own.
+
+        Raises:
+            InvalidSpecError: The address or the policy is invalid.
+            EdgeError: The process that judges requests does not answer.
+        """
+        for name, text in (("method", method), ("url", url)):
+            check_text(name, text)
+        checked(policy)
+        wanted = EgressTest(method=method, url=url, headers=dict(headers or {}), body=body, network=policy)
+        return self._link.call("POST", f"{self._path}/test", EgressVerdict, wanted)
+
+    def decisions(self, *, follow: bool = False) -> Iterator[EgressDecision]:
+        """Iterate over what was decided, oldest first.
+
+        Args:
+            follow: Continue with new decisions until the sandbox is killed.
+        """
+        offset, end = 0, None
+        while True:
+            try:
+                page = self._link.call("GET", f"{self._path}/decisions?offset={offset}", DecisionsPage)
+            except SandboxNotFoundError:
+                if offset and follow:
+                    return
+                raise
+            stood, offset = offset, page.offset
+            end = page.end if end is None else end
+            for decision in page.decisions:
+                yield decision
+            if not follow and (offset >= end or offset == stood):
+                return
+            if offset == stood:
+                sleep(_POLL_S)
+
+    def suggest(self) -> Suggestion:
+        """Return the smallest policy that covers what the sandbox has reached so far, to be read by a person.
+
+        Let it work under a policy with ``mode="observe"`` first.
+        """
+        return suggest([decision for decision in self.decisions()])
+
+
+def checked(policy: EgressPolicy | None) -> None:
+    """Refuse what is no policy, before it is sent.
+
+    Raises:
+        InvalidSpecError: It is no policy, or one of its rules is invalid or can never match.
+    """
+    if policy is not None:
+        check_network(policy)
+    if isinstance(policy, Policy):
+        check_policy(policy)

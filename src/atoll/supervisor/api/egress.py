@@ -1,0 +1,95 @@
+"""Routes about what sandboxes reach: what a request would get, and what was decided."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from atoll.errors import InvalidSpecError
+from atoll.policy import plain, plain_host
+from atoll.protocol import DecisionsPage, EgressTest
+from atoll.supervisor.api.query import whole_number
+from atoll.supervisor.api.reply import json_answer, read_body
+from atoll.supervisor.logs import read_page
+from atoll.supervisor.machines.egress_control import EgressControl
+from atoll.supervisor.state.decisions import DecisionLog
+from atoll.supervisor.state.paths import Paths
+from atoll.supervisor.state.registry import Registry
+from atoll.types import EgressDecision, EgressPolicy, EgressVerdict
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def egress_routes(
+    *, registry: Registry, paths: Paths, egress: EgressControl, decisions: DecisionLog
+) -> list[Route]:
+    """``/v1/egress/test``, and everything under ``/v1/sandboxes/REF/egress``."""
+
+    async def test(request: Request) -> Response:
+        wanted = await read_body(request, EgressTest)
+        if wanted.network is None:
+            raise InvalidSpecError("the test has no network", hint="give a policy, or name a sandbox")
+        egress.check(wanted.network)
+        return json_answer(await _judged(egress, wanted.network, wanted))
+
+    async def test_of(request: Request) -> Response:
+        sandbox = registry.sandbox(request.path_params["ref"])
+        wanted = await read_body(request, EgressTest)
+        return json_answer(await _judged(egress, wanted.network or sandbox.row.network, wanted))
+
+    async def made(request: Request) -> Response:
+        path = paths.decisions(registry.sandbox(request.path_params["ref"]).sandbox_id)
+        offset = whole_number(request.query_params.get("offset", "0"), "offset")
+        decisions.flush()
+        return json_answer(await asyncio.to_thread(_read_decisions, path, offset))
+
+    one = "/v1/sandboxes/{ref}/egress"
+    return [
+        Route("/v1/egress/test", test, methods=["POST"]),
+        Route(f"{one}/test", test_of, methods=["POST"]),
+        Route(f"{one}/decisions", made),
+    ]
+
+
+async def _judged(egress: EgressControl, network: EgressPolicy, wanted: EgressTest) -> EgressVerdict:
+    parts = urlsplit(wanted.url)
+    try:
+        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+        if plain_host(host) is None:
+            plain(host)
+    except ValueError:
+        host, port = "", 0
+    if not host or not port:
+        raise InvalidSpecError(
+            f"{wanted.url[:100]!r} is no address of a server",
+            hint="give one like https://example.com/path, or tcp://example.com:22",
+        )
+    request = {
+        "scheme": parts.scheme,
+        "method": wanted.method,
+        "url": wanted.url,
+        "headers": [list(pair) for pair in wanted.headers.items()],
+        "body": None if wanted.body is None else base64.b64encode(wanted.body.encode()).decode(),
+    }
+    return await egress.judge(network, request, host, port)
+
+
+def _read_decisions(path: Path, offset: int) -> DecisionsPage:
+    page = read_page(path, offset)
+    whole, newline, rest = page.text.rpartition("\n")
+    found = []
+    for line in whole.splitlines():
+        try:
+            found.append(msgspec.json.decode(line, type=EgressDecision))
+        except msgspec.MsgspecError:  # the oldest line was cut off
+            continue
+    return DecisionsPage(
+        decisions=found, offset=page.offset - len(rest.encode()) if newline else offset, end=page.end
+    )

@@ -1,0 +1,86 @@
+"""Mounts the disk of a sandbox, and makes the plan with which its engine starts a machine on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atoll.engines import Bind, MachinePlan
+from atoll.errors import HostError
+from atoll.supervisor.machines.plans import RunPlan, changes_of
+from atoll.supervisor.machines.prestarted import agent_binds
+from atoll.supervisor.storage.programs import AGENT_ARGV, Programs
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.snapshots import ImageRoots, Layers
+
+
+class MachinePlans:
+    """Mounts disks and makes plans for engines.
+
+    Args:
+        run: Where machines have their own directories.
+        programs: The guest agents' binaries.
+        layers: The disks.
+        image_roots: The roots of sandboxes whose disks the engine keeps.
+    """
+
+    def __init__(self, run: Path, *, programs: Programs, layers: Layers, image_roots: ImageRoots) -> None:
+        self._run = run
+        self._programs = programs
+        self._layers = layers
+        self._image_roots = image_roots
+
+    def make(self, plan: RunPlan, machine_id: str, link: Link) -> MachinePlan:
+        """Mount the disk, unless it is mounted, and say what to start on it. This blocks.
+
+        Raises:
+            HostError: The image or a volume is missing, or the kernel refuses the mount.
+        """
+        if not plan.image:
+            raise HostError(
+                f"the image of sandbox {plan.sandbox_id} is missing",
+                hint="the home has lost files: restore it from a backup",
+            )
+        volumes = (
+            Bind(source=str(_there(one.source)), target=one.target, shared=True) for one in plan.volumes
+        )
+        binds = (*agent_binds(self._programs, plan.versions), *volumes)
+        return MachinePlan(
+            machine_id=machine_id,
+            state_dir=self._run / machine_id,
+            rootfs=self._image_root(plan, binds) if plan.engine_disk else self._root(plan),
+            netns=link.netns,
+            argv=AGENT_ARGV,
+            changes=changes_of(plan.disk) if plan.engine_disk else None,
+            hostname=plan.hostname,
+            binds=binds,
+            checkpoint=plan.checkpoint,
+            read_ahead=plan.read_ahead,
+            being_written=plan.being_written,
+            limits=plan.limits,
+            keep_free_percent=plan.keep_free_percent,
+        )
+
+    def _root(self, plan: RunPlan) -> Path:
+        return self._layers.mount(plan.image, plan.stack, plan.disk)
+
+    def _image_root(self, plan: RunPlan, binds: tuple[Bind, ...]) -> Path:
+        if len(plan.image) > 1:
+            raise HostError(
+                "the image was pulled as separate layers, which disks kept by the engine cannot use",
+                hint="delete it with `atoll image delete`, and pull it again",
+            )
+        changes_of(plan.disk).mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._image_roots.mount(plan.image[0], [bind.target for bind in binds], plan.disk)
+
+
+def _there(volume: Path) -> Path:
+    """The directory with links resolved: engines follow none, and a user may link volumes from elsewhere."""
+    if not volume.is_dir():
+        raise HostError(
+            f"the volume {volume.parent} is missing",
+            hint="restore its directory from a backup, or mount the disk that has it",
+        )
+    return volume.resolve()
