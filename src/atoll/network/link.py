@@ -67,6 +67,7 @@ class Link:
         self._ready = list(sockets.ready)
         self._on_closed = closed
         self._forget_inspected: Callable[[], None] = lambda: None
+        self._inspect_again: Callable[[], None] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._rate_mib_s: float | None = None
         self._parted: list[Flow] = []
@@ -97,6 +98,7 @@ class Link:
         wanted = Inspected(sandbox_id, self._relay, self.egress.told, self.egress.unplug)
         self._relay.inspector = inspection.inspect(wanted, grant)
         self._forget_inspected = lambda: inspection.forget(sandbox_id, self._relay)
+        self._inspect_again = lambda: self.inspect(inspection, sandbox_id, grant)
 
     async def set_rate(self, mib_s: float | None) -> None:
         """Limit what the guest sends and what it receives, each, in MiB per second. None is no limit.
@@ -166,6 +168,7 @@ class Link:
         self.egress.cut(True)
         self._parted += self._relay.flows()
         self._relay.reset()  # first, so that the guest still gets the resets
+        self._forget_inspected()  # the edge may hold what it has not sent on yet
         edge.cut(self._pins)
         self._parted += edge.dialled_flows(self._pins)
         with contextlib.suppress(OSError):  # nothing passes on those that the kernel does not end
@@ -179,6 +182,7 @@ class Link:
         """
         await asyncio.to_thread(edge.mend, self._pins)
         self.egress.cut(False)
+        self._inspect_again()
         self.was_cut = False
         parted, self._parted = self._parted, []
         await self.reset_connections(parted)

@@ -60,7 +60,7 @@ class FakeLink:
         self.egress = FakeEgress()
         self._links = links
 
-    def set_policy(self, policy: str) -> None:
+    def set_policy(self, policy: str, registries: Iterable[str] = ()) -> None:
         self.policy = policy
 
     async def set_rate(self, mib_s: float | None) -> None:
