@@ -1,8 +1,8 @@
 # What people and CI type. `make test` is the whole truth; `make check` is its fast part.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := pyproject.toml hatch_build.py scripts/venv $(shell find agent native puller -type f 2>/dev/null)
-GO_ROOMS := $(wildcard agent native puller bench/spawn)
+SOURCES := pyproject.toml hatch_build.py scripts/venv $(shell find agent edge native puller -type f 2>/dev/null)
+GO_ROOMS := $(wildcard agent edge native puller bench/spawn)
 
 .PHONY: help deps install demo test check native-check soak bench dist clean
 
@@ -36,6 +36,7 @@ check: install
 	$(BIN)/python scripts/unasync.py --check
 	@unformatted=$$(gofmt -l $(GO_ROOMS)); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted" >&2; exit 1; fi
 	cd agent && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...
+	cd edge && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...
 	cd puller && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...
 	$(BIN)/pytest tests/unit tests/style --durations=5
 

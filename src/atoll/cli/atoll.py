@@ -24,6 +24,7 @@ COMMANDS = {
     "logs": "Show what a sandbox logged.",
     "ls": "List sandboxes.",
     "pause": "Freeze sandboxes in memory.",
+    "policy": "Set what a sandbox may reach, test it, and see what was decided.",
     "port": "Forward a port of this machine to a sandbox.",
     "replug": "Give unplugged sandboxes their network back.",
     "resume": "Wake paused or suspended sandboxes.",

@@ -2,7 +2,41 @@
 
 from __future__ import annotations
 
-from atoll.types import EgressPolicy, Policy
+import time
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from atoll.errors import InvalidSpecError
+from atoll.policy import check_policy, policy_from_json, policy_from_toml
+from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy, Preset
+
+
+class NetworkParameter(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
+    """The name of a preset, or the file of a policy in TOML or JSON."""
+
+    name = "policy"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> EgressPolicy:
+        """Return the policy. What is no preset is a file."""
+        if isinstance(value, Policy) or value in get_args(Preset):
+            network: EgressPolicy = value
+            return network
+        try:
+            text = Path(value).read_text("utf-8")
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            known = ", ".join(get_args(Preset))
+            raise click.BadParameter(
+                f"{value!r} cannot be read: {reason}; give {known}, or a file in TOML or JSON", ctx, param
+            ) from None
+        try:
+            policy = policy_from_json(text) if text.lstrip().startswith("{") else policy_from_toml(text)
+            check_policy(policy)
+        except InvalidSpecError as error:
+            raise click.BadParameter(f"{value}: {error}", ctx, param) from None
+        return policy
 
 
 def network_shown(network: EgressPolicy) -> str:
@@ -12,3 +46,22 @@ def network_shown(network: EgressPolicy) -> str:
     count = len(network.rules)
     rules = "no rule" if not count else "1 rule" if count == 1 else f"{count} rules"
     return f"a policy of {rules}{', only observed' if network.mode == 'observe' else ''}"
+
+
+def verdict_line(verdict: EgressVerdict) -> str:
+    """What a request would get, as a line."""
+    rule = "" if verdict.rule is None else f" by rule {verdict.rule + 1}"
+    passes = " (observed only: it passes)" if verdict.observed else ""
+    reason = f": {verdict.reason}" if verdict.reason else ""
+    changes = f" ({'; '.join(verdict.changes)})" if verdict.changes else ""
+    return f"{verdict.action}{rule}{passes}{reason}{changes}"
+
+
+def decision_line(decision: EgressDecision) -> str:
+    """A decision as a line: time, what was decided, where, and why."""
+    moment = time.strftime("%H:%M:%S", time.localtime(decision.at))
+    action = "would deny" if decision.observed else decision.action
+    where = decision.host if not decision.port else f"{decision.host}:{decision.port}"
+    what = f"{decision.method} {where}{decision.path}" if decision.method else where
+    times = f" x{decision.count}" if decision.count > 1 else ""
+    return f"{moment}  {action:<10}  {what}{times}  {decision.reason}".rstrip()

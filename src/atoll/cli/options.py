@@ -10,6 +10,7 @@ import click
 
 from atoll.cli.lifecycle import Length
 from atoll.cli.limits import limit_options
+from atoll.cli.network import NetworkParameter
 from atoll.errors import AtollError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -118,8 +119,10 @@ def spec_options(command: F) -> F:
         limit_options,
         click.option(
             "--network",
-            type=click.Choice(["internet", "none"]),
-            help="What the sandbox may reach; default: internet, or as the snapshot says.",
+            metavar="POLICY",
+            type=NetworkParameter(),
+            help="What the sandbox may reach: internet, packages, web-read-only, none, or a file in TOML or "
+            "JSON; default: internet, or as the snapshot says.",
         ),
         click.option(
             "--volume",

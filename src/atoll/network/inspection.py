@@ -23,6 +23,7 @@ from atoll.types import EgressDecision, EgressVerdict, Policy
 
 PROTOCOL = 1
 _READY_S = 10.0
+_START_S = 5.0
 _JUDGE_S = 10.0
 # It is back within two seconds after it died, and does not spin when it cannot start.
 _PAUSES_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -35,7 +36,7 @@ class EdgeProgram:
     """How the edge is started, and what it must know first.
 
     Args:
-        argv: Returns the program and its arguments. Its channel is its standard input.
+        argv: Returns the program and its arguments.
         config: Returns the authority's certificate and key, and the certificates that verify servers, as PEM.
     """
 
@@ -79,7 +80,7 @@ class Grant:
     def document(self) -> dict[str, Any]:
         """As the edge reads it."""
         return {
-            "rules": self.policy.rules,
+            "rules": _spelled_out(self.policy.rules),
             "observe": self.policy.mode == "observe",
             "secrets": dict(self.secrets),
             "canaries": list(self.canaries),
@@ -115,6 +116,9 @@ class Inspection:
     def inspect(self, wanted: Inspected, grant: Grant) -> SandboxInspector:
         """Judge the requests of a sandbox by a policy from now on, also those on open connections."""
         known = self._inspected.get(wanted.sandbox_id)
+        if known is not None and known.relay is wanted.relay and known.grant == grant:
+            known.told, known.unplug = wanted.told, wanted.unplug
+            return SandboxInspector(self, known)
         wanted.version = known.version + 1 if known else 1
         wanted.grant = grant
         self._inspected[wanted.sandbox_id] = wanted
@@ -146,7 +150,7 @@ class Inspection:
             async with asyncio.timeout(_JUDGE_S):
                 await self._ready.wait()
                 document = {
-                    "rules": policy.rules,
+                    "rules": _spelled_out(policy.rules),
                     "kept": kept,
                     "request": request,
                     "observe": policy.mode == "observe",
@@ -158,12 +162,17 @@ class Inspection:
         finally:
             self._judging.pop(number, None)
 
-    def take(self, inspected: Inspected, connection: Connection) -> socket.socket:
+    async def take(self, inspected: Inspected, connection: Connection) -> socket.socket:
         """Hand a connection to the edge, and return the end that the relay keeps.
 
+        It waits a moment for an edge that starts.
+
         Raises:
-            OSError: The edge does not run now.
+            OSError: The edge does not run.
         """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_S):
+                await self._ready.wait()
         channel = self._require()
         kept, given = socket.socketpair()
         kept.setblocking(False)
@@ -231,7 +240,9 @@ class Inspection:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
-                program = start_program(self._program.argv(), stdin=theirs.fileno(), env={})
+                fd = theirs.fileno()
+                argv = (*self._program.argv(), "--channel", str(fd))
+                program = start_program(argv, pass_fds=(fd,), env={})
             except BaseException:
                 ours.close()
                 raise
@@ -248,8 +259,6 @@ class Inspection:
             await self._end(program)
 
     async def _serve(self, program: Program, ended: asyncio.Event) -> None:
-        for inspected in self._inspected.values():
-            self._push(inspected)
         dying = asyncio.ensure_future(program.wait())
         closing = asyncio.ensure_future(ended.wait())
         try:
@@ -284,6 +293,9 @@ class Inspection:
         if op == "ready":
             _log.info("the edge runs, confined by %s", ", ".join(message.get("confined", ())) or "nothing")
             self._ready.set()
+            # Before any connection: one without a policy is refused.
+            for inspected in self._inspected.values():
+                self._push(inspected)
         elif op == "dial":
             task = asyncio.get_running_loop().create_task(self._dial(message))
             self._dials.add(task)
@@ -336,13 +348,22 @@ class SandboxInspector:
         self._inspection = inspection
         self._inspected = inspected
 
-    def take(self, connection: Connection) -> socket.socket:
+    async def take(self, connection: Connection) -> socket.socket:
         """See ``Inspector``."""
-        return self._inspection.take(self._inspected, connection)
+        return await self._inspection.take(self._inspected, connection)
 
     def judge_by(self, connection: Connection) -> None:
         """See ``Inspector``."""
         self._inspection.judge_by(self._inspected, connection)
+
+
+def _spelled_out(value: Any) -> Any:
+    """A value with all its fields, also those that have their defaults: the edge knows no defaults."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _spelled_out(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple):
+        return [_spelled_out(one) for one in value]
+    return value
 
 
 async def _either(first: asyncio.Event, second: asyncio.Event) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import socket
 import struct
+from collections.abc import Coroutine
 from typing import Protocol
 
 from atoll.network.acceptor import Acceptor
@@ -35,11 +36,11 @@ _numbers = itertools.count(1)
 class Inspector(Protocol):
     """Judges the requests of connections."""
 
-    def take(self, connection: Connection) -> socket.socket:
+    async def take(self, connection: Connection) -> socket.socket:
         """Return the end of a connection to the inspector, which decides what of it goes on.
 
         Raises:
-            OSError: It cannot take any; the connection must not go on.
+            OSError: It takes none; the connection must not go on.
         """
 
     def judge_by(self, connection: Connection) -> None:
@@ -161,12 +162,16 @@ class Relay:
         if verdict is not None and verdict.action in ("deny", "unplug"):
             self._egress.note(verdict, destination.host, destination.port, "tcp")
             return self._end(guest, verdict)
-        task = self._loop.create_task(self._lead(guest, connection))
+        return self._make(self._lead(guest, connection), guest, connection)
+
+    def _make(
+        self, work: Coroutine[None, None, Splice], guest: socket.socket, connection: Connection
+    ) -> None:
+        task = self._loop.create_task(work)
         self._connecting[task] = connection
         # Not in the task itself: a task that is cancelled early never runs, and the guest's end would stay
         # open.
         task.add_done_callback(lambda connected: self._on_connected(guest, connected))
-        return None
 
     async def _lead(self, guest: socket.socket, connection: Connection) -> Splice:
         """Connect to where a connection leads."""
@@ -174,7 +179,7 @@ class Relay:
         verdict, connection.address = await self._egress.decide(destination)
         self._egress.note(verdict, destination.host, destination.port, "tcp")
         if verdict.action == "inspect":
-            return self._inspect(guest, connection, verdict.kept)
+            return await self._inspect(guest, connection, verdict.kept)
         if verdict.action != "allow":
             raise _RefusedError(verdict)
         remote = await connect(connection.address, destination.port)
@@ -190,13 +195,13 @@ class Relay:
         splice = Splice(guest, remote, self._room, lambda: self._forget(splice))
         return splice
 
-    def _inspect(
+    async def _inspect(
         self, guest: socket.socket, connection: Connection, kept: tuple[int, ...], sent: bytes = b""
     ) -> Splice:
         if self.inspector is None:
             raise _RefusedError(Verdict("deny", reason="the process that judges requests does not run"))
         connection.kept = kept
-        inspector = self.inspector.take(connection)
+        inspector = await self.inspector.take(connection)
         inspector.send(sent)
         return self._splice(guest, inspector)
 
@@ -212,12 +217,7 @@ class Relay:
             self._egress.note(denied, destination.host, destination.port, "tcp")
             return splice.reset()
         self._forget(splice)
-        try:
-            inspected = self._inspect(guest, connection, (verdict.rule or 0,), sent)
-        except (OSError, _RefusedError):
-            return guest.close()
-        self._splices[inspected] = connection
-        return inspected.start()
+        return self._make(self._inspect(guest, connection, (verdict.rule or 0,), sent), guest, connection)
 
     def _on_connected(self, guest: socket.socket, task: asyncio.Task[Splice]) -> None:
         connection = self._connecting.pop(task, None)

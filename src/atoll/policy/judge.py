@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from atoll.policy.hosts import plain_host
-from atoll.policy.masks import Mask, Names, RuleIndex, members
+from atoll.policy.masks import Mask, Names, RuleIndex, mask_of, members
 from atoll.policy.ports import LAST_PORT
 from atoll.policy.ranges import closed, plain
 from atoll.types import HOST_NAME, Policy
@@ -51,6 +51,8 @@ class Judge:
             self._passed.add(pattern, 1)
         # Rules that refuse whatever connection they match.
         self._shuts = index.at_every_port & ~index.allows & ~index.inspects
+        self._only_ranges = index.unnamed & ~index.anywhere
+        self._denies = mask_of(rule.action == "deny" for rule in policy.rules)
 
     def name(self, name: str) -> Verdict:
         """Decide about a name before it is resolved: ``allow`` if some port of it may be reached.
@@ -63,26 +65,28 @@ class Judge:
             return Verdict("deny", reason=f"{name[:80]!r} is no host name")
         index = self._index
         named = index.named(text)
-        if not self._observes:
-            named &= ~(index.allows & index.unnamed & ~index.anywhere)
-        shuts = named & self._shuts & index.anywhere
-        if self._may_allow(named, shuts):
+        shuts = self._shuts & index.anywhere
+        leading = _until(named, shuts)
+        allowing = leading & index.allows
+        if allowing & ~self._only_ranges or (allowing and self._observes):
             return Verdict("allow")
-        return self._verdict(_until(named & shuts, shuts), text, hard="" if text != HOST_NAME else _THIS_HOST)
+        if allowing:
+            return Verdict("deny", reason=f"no rule allows {text}")
+        return self._verdict(leading & shuts, text, hard="" if text != HOST_NAME else _THIS_HOST)
 
     def knows_name(self, name: str) -> bool:
-        """Whether any port of a host with this name may be reached: only then its address is told."""
-        return self.name(name).action == "allow"
+        """Whether a guest may resolve this name: some port of it may be reached, or going there unplugs."""
+        return self.name(name).action != "deny"
 
     def knows_address(self, name: str, address: str) -> bool:
-        """Whether any port may be reached at this address under this name."""
+        """Whether any port may be reached at this address under this name, or going there unplugs."""
         text = plain_host(name)
         parsed = plain(address)
         is_closed = closed(parsed) is not None
         if text is None:
             return False
         found = self._index.named(text) & self._index.at_address(parsed, closed=is_closed)
-        return (self._observes and not is_closed) or self._may_allow(found, found & self._shuts)
+        return (self._observes and not is_closed) or bool(_until(found, self._shuts) & ~self._denies)
 
     def looks_into(self, name: str) -> bool:
         """Whether a connection to this plain name must show that it asks for that name, and no other one."""
@@ -136,10 +140,6 @@ class Judge:
 
     def _refused(self, rule: int | None, reason: str) -> Verdict:
         return Verdict("allow" if self._observes else "deny", rule, reason=reason, observed=self._observes)
-
-    def _may_allow(self, found: Mask, shuts: Mask) -> bool:
-        """Whether a rule allows before one refuses everything."""
-        return bool(_until(found, shuts) & self._index.allows)
 
 
 _THIS_HOST = "no rule exposes a port of this host"

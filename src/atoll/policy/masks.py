@@ -7,7 +7,7 @@ a table of such sets, so a destination among a thousand rules costs a few lookup
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from atoll.policy.hosts import ANY, plain_pattern, suffixes
 from atoll.policy.ports import EVERY_PORT, LAST_PORT, WEB_PORTS, Ports, port_ranges
@@ -24,6 +24,11 @@ def members(mask: Mask) -> Iterator[int]:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
+
+
+def mask_of(flags: Iterable[bool]) -> Mask:
+    """The set of the rules whose flag is set."""
+    return sum(1 << number for number, flag in enumerate(flags) if flag)
 
 
 def ports_of(rule: Rule) -> Ports:
@@ -124,11 +129,11 @@ class RuleIndex:
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
-        self.allows = _mask(rule.action == "allow" for rule in rules)
-        self.inspects = _mask(rule.inspects for rule in rules)
-        self.conditional = _mask(rule.conditional for rule in rules)
-        self.anywhere = _mask(not rule.addresses for rule in rules)
-        self.unnamed = _mask(not rule.hosts for rule in rules)
+        self.allows = mask_of(rule.action == "allow" for rule in rules)
+        self.inspects = mask_of(rule.inspects for rule in rules)
+        self.conditional = mask_of(rule.conditional for rule in rules)
+        self.anywhere = mask_of(not rule.addresses for rule in rules)
+        self.unnamed = mask_of(not rule.hosts for rule in rules)
         self._names = Names()
         self._ports = _Ports(rules)
         self._public, self._closed = _Ranges(), _Ranges()
@@ -181,7 +186,3 @@ class RuleIndex:
         opens = only_closed(network) and not never_open(network)
         if opens or not mask & self.allows:
             self._closed.add(network, mask)
-
-
-def _mask(flags: Iterator[bool]) -> Mask:
-    return sum(1 << number for number, flag in enumerate(flags) if flag)

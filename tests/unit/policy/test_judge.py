@@ -241,6 +241,14 @@ def test_a_name_that_is_denied_first_is_not_known_although_a_later_rule_allows_i
     assert in_range.knows_name("a.example")
 
 
+def test_a_connection_must_show_its_name_unless_nobody_may_look_or_only_observes() -> None:
+    judge = Judge(of(Rule(hosts=("*",)), passthrough=("*.pinned.example",)))
+    assert judge.looks_into("a.example") and judge.looks_into("pinned.example")
+    assert not judge.looks_into("a.pinned.example")
+    assert not judge.looks_into(HOST_NAME)
+    assert not Judge(of(observe=True)).looks_into("a.example")
+
+
 def test_a_rule_that_has_only_addresses_lets_nobody_ask_for_names() -> None:
     only = Judge(of(Rule(addresses=("8.8.8.0/24", "10.0.0.0/8"))))
     assert only.connection(None, PUBLIC, 443).action == "allow"
@@ -252,6 +260,9 @@ def test_a_rule_that_has_only_addresses_lets_nobody_ask_for_names() -> None:
 def test_asking_for_a_name_at_which_a_rule_unplugs_unplugs() -> None:
     judge = Judge(of(Rule(action="unplug", name="trap", hosts=("trap.example",)), Rule(hosts=("*",))))
     assert judge.name("trap.example") == Verdict("unplug", 0, reason="rule 1 (trap) unplugs at trap.example")
+    assert judge.knows_name("trap.example") and judge.knows_address("trap.example", PUBLIC)
+    may_be_in_range = Judge(of(Rule(addresses=("8.8.8.0/24",)), Rule(action="unplug")))
+    assert may_be_in_range.name("a.example").action == "deny"
 
 
 def test_an_observing_policy_knows_every_name_but_the_hosts_own() -> None:
@@ -326,7 +337,7 @@ def test_a_name_without_any_allowed_port_is_not_known(policy: Policy) -> None:
     judge = Judge(policy)
     for name in NAMES:
         if policy.mode == "enforce" and not any(rule.action == "allow" for rule in policy.rules):
-            assert not judge.knows_name(name)
+            assert judge.name(name).action != "allow"
         if judge.name(name).action == "unplug":
             everywhere = [judge.connection(name, to, port).action for to in ADDRESSES for port in SEEN_PORTS]
             assert not {"allow"} & set(everywhere)

@@ -54,12 +54,6 @@ const (
 
 	// handoffMaxTries is how often in a row a wait for a thread may be interrupted until the thread counts as dead.
 	handoffMaxTries = math.MaxUint16
-
-	// A context that was interrupted is so again each watchTick. It is stuck after watchPatience of them, while it waits for a stub
-	// thread, as among thousands of others, after watchPatienceQueued.
-	watchTick           = time.Second
-	watchPatience       = 30
-	watchPatienceQueued = 600
 )
 
 var (
@@ -121,58 +115,6 @@ func offer() {
 	if uint64(cputicks()-began) > deepSleepTimeout/4 {
 		crowds.Add(1)
 	}
-}
-
-// watch sees to it that a context that was interrupted comes back: its guest may have destroyed what obeys.
-type watch struct {
-	mu sync.Mutex
-	// timer is nil if the context was not interrupted in this turn.
-	// +checklocks:mu
-	timer *time.Timer
-	// started is whether there is a timer: each turn asks, without the lock.
-	started atomicbitops.Bool
-}
-
-// start interrupts sc again and again from now on, and kills its subprocess if that does not help.
-func (w *watch) start(sc *sharedContext) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.timer != nil {
-		return
-	}
-	w.started.Store(true)
-	ticks := 0
-	var timer *time.Timer
-	timer = time.AfterFunc(watchTick, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.timer != timer {
-			return
-		}
-		// That it was taken by a stub thread is what the guest says, but it gains no more than a delay.
-		if ticks++; ticks < watchPatience || ticks < watchPatienceQueued && !sc.isAcked() {
-			sc.interruptStub()
-			timer.Reset(watchTick)
-			return
-		}
-		log.Warningf("Systrap context is stuck; killing its subprocess. ThreadContext: %v", sc)
-		// From now on: it must not come back into the pool.
-		sc.subprocess.dead.Store(true)
-		go sc.killSubprocess()
-	})
-	w.timer = timer
-}
-
-// stop ends what start has begun.
-func (w *watch) stop() {
-	if !w.started.Load() {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.timer.Stop()
-	w.timer = nil
-	w.started.Store(false)
 }
 
 // handoff is how the only running context of a subprocess and the goroutine that serves it take turns on one processor.
@@ -284,6 +226,14 @@ func (h *handoff) close() {
 		unix.Close(int(h.listener))
 		h.thread = nil
 	}
+}
+
+// giveUp kills a subprocess that can have no stub thread but the one for handoffTurns: a context in another turn would wait for ever.
+func (s *subprocess) giveUp() {
+	s.dead.Store(true)
+	s.syscallThreadMu.Lock()
+	defer s.syscallThreadMu.Unlock()
+	s.syscallThread.thread.kill()
 }
 
 // enter counts ctx as running and returns how it is to. Who has the thread gives it up before another one runs.

@@ -185,17 +185,34 @@ func TestAfterARecallThereIsNoHandoffForAWhile(t *testing.T) {
 	}
 }
 
-func TestAWatchEndsBeforeItDoesAnything(t *testing.T) {
-	var w watch
-	w.stop()
-	sc := &sharedContext{}
-	w.start(sc)
-	first := w.timer
-	if w.start(sc); w.timer != first || !w.started.Load() {
-		t.Error("a second start is not the first")
+// refused is a subprocess of this many stub threads beside the one for handoff, for which no other can be made.
+func refused(t *testing.T, threads int) *subprocess {
+	t.Helper()
+	before := maxSysmsgThreads
+	maxSysmsgThreads = threads + 1
+	t.Cleanup(func() { maxSysmsgThreads = before })
+	s := &subprocess{
+		requests:         make(chan any),
+		contextQueue:     &contextQueue{numActiveContexts: uint32(threads) + 1, numActiveThreads: uint32(threads)},
+		numSysmsgThreads: threads,
+		// No thread has these numbers.
+		syscallThread: &syscallThread{thread: &thread{tgid: -1, tid: -1}},
 	}
-	w.stop()
-	if w.timer != nil || w.started.Load() {
-		t.Error("it goes on")
+	go func() {
+		for request := range s.requests {
+			request.(requestThread).thread <- nil
+		}
+	}()
+	t.Cleanup(func() { close(s.requests) })
+	return s
+}
+
+func TestASubprocessWithoutAThreadForSharedTurnsIsGivenUp(t *testing.T) {
+	for threads, dead := range []bool{true, false} {
+		s := refused(t, threads)
+		s.kickSysmsgThread()
+		if s.numSysmsgThreads != threads || s.dead.Load() != dead {
+			t.Errorf("with %d threads: %d are left, dead: %v", threads, s.numSysmsgThreads, s.dead.Load())
+		}
 	}
 }

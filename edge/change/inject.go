@@ -1,0 +1,94 @@
+package change
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"atoll/edge/policy"
+)
+
+// Target is a request that is about to be sent.
+type Target struct {
+	Scheme string
+	Port   int
+	Header http.Header
+	Path   string
+	Query  string
+	Body   []byte // for secrets that go into JSON
+	// What was put in, as it must not come back.
+	Injected []Echo
+}
+
+// Echo is a text that is replaced where it comes back.
+type Echo struct {
+	Name string
+	Text []byte
+}
+
+// NeedsBody tells whether a rule puts a secret into bodies.
+func NeedsBody(rule *policy.Rule) bool {
+	for _, each := range rule.Inject {
+		if each.Into == "json" {
+			return true
+		}
+	}
+	return false
+}
+
+// Apply makes the changes of a rule. An error says why the request must not be sent; it holds no secret.
+func Apply(rule *policy.Rule, secrets *Secrets, target *Target) error {
+	for _, name := range rule.RemoveHeaders {
+		target.Header.Del(name)
+	}
+	for name, value := range rule.SetHeaders {
+		target.Header.Set(name, value)
+	}
+	for _, each := range rule.Inject {
+		if target.Scheme != "https" && !rule.NamesPort(target.Port) {
+			return fmt.Errorf("the secret %s goes out unencrypted only to a port that the rule names", each.Secret)
+		}
+		value, ok := secrets.Use(each.Secret)
+		if !ok {
+			return fmt.Errorf("there is no secret %s", each.Secret)
+		}
+		err := target.inject(each, value)
+		target.Injected = append(target.Injected, Echo{each.Secret, value})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Target) inject(into policy.Inject, value []byte) error {
+	if len(value) == 0 || strings.ContainsAny(string(value), "\r\n\x00") {
+		return fmt.Errorf("the secret %s is empty or has a line break, so it cannot be sent", into.Secret)
+	}
+	text := strings.ReplaceAll(into.Format, "{}", string(value))
+	switch into.Into {
+	case "header":
+		t.Header.Set(into.Key, text)
+	case "basic":
+		token := base64.StdEncoding.EncodeToString([]byte(into.Key + ":" + text))
+		t.Header.Set("Authorization", "Basic "+token)
+		t.Injected = append(t.Injected, Echo{into.Secret, []byte(token)})
+	case "query":
+		t.Query = policy.WithoutParameter(t.Query, into.Key)
+		if t.Query != "" {
+			t.Query += "&"
+		}
+		t.Query += url.QueryEscape(into.Key) + "=" + url.QueryEscape(text)
+	case "path":
+		t.Path = strings.ReplaceAll(t.Path, into.Key, url.PathEscape(text))
+	case "json":
+		body, err := policy.SetText(t.Body, into.Key, text)
+		if err != nil {
+			return fmt.Errorf("the secret %s cannot go into the body: %w", into.Secret, err)
+		}
+		t.Body = body
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+// Package channel is the way between the supervisor and the edge: messages with at most one descriptor each.
+package channel
+
+import (
+	"encoding/json"
+
+	"atoll/edge/change"
+	"atoll/edge/seen"
+)
+
+// Protocol is the version of the messages.
+const Protocol = 1
+
+// Message is what the supervisor sends.
+type Message struct {
+	Op         string `json:"op"`
+	Sandbox    string `json:"sandbox"`
+	Version    int64  `json:"version"`
+	Connection string `json:"connection"`
+	Name       string `json:"name"`
+	Address    string `json:"address"`
+	Port       int    `json:"port"`
+	Rules      []int  `json:"rules"`
+	ID         int64  `json:"id"`
+	Error      string `json:"error"`
+	Refused    bool   `json:"refused"`
+}
+
+// Config is the content of the first message.
+type Config struct {
+	Certificate string            `json:"ca_certificate"`
+	Key         change.SecretText `json:"ca_key"`
+	Roots       string            `json:"roots"`
+}
+
+// Policy is the content of a message about a sandbox's policy.
+type Policy struct {
+	Rules    []json.RawMessage            `json:"rules"`
+	Observe  bool                         `json:"observe"`
+	Secrets  map[string]change.SecretText `json:"secrets"`
+	Canaries []change.SecretText          `json:"canaries"`
+}
+
+// Question is the content of a message that asks for a judgement.
+type Question struct {
+	Rules   []json.RawMessage `json:"rules"`
+	Kept    []int             `json:"kept"`
+	Observe bool              `json:"observe"`
+	Request struct {
+		Scheme  string      `json:"scheme"`
+		Method  string      `json:"method"`
+		URL     string      `json:"url"`
+		Headers [][2]string `json:"headers"`
+		Body    []byte      `json:"body"`
+	} `json:"request"`
+}
+
+// Ready says that the edge has its configuration and gave up its rights.
+type Ready struct {
+	Op       string   `json:"op"`
+	Protocol int      `json:"protocol"`
+	Confined []string `json:"confined"`
+}
+
+// Dial asks for a connection to the destination of a connection.
+type Dial struct {
+	Op         string `json:"op"`
+	ID         int64  `json:"id"`
+	Sandbox    string `json:"sandbox"`
+	Connection string `json:"connection"`
+}
+
+// Judged answers a question.
+type Judged struct {
+	Op       string   `json:"op"`
+	ID       int64    `json:"id"`
+	Action   string   `json:"action"`
+	Rule     *int     `json:"rule"`
+	Reason   string   `json:"reason"`
+	Changes  []string `json:"changes"`
+	Observed bool     `json:"observed"`
+}
+
+// Seen tells what was decided.
+type Seen struct {
+	Op      string       `json:"op"`
+	Sandbox string       `json:"sandbox"`
+	Entries []seen.Entry `json:"entries"`
+}
+
+// Unplug asks to unplug a sandbox.
+type Unplug struct {
+	Op      string `json:"op"`
+	Sandbox string `json:"sandbox"`
+	Rule    *int   `json:"rule"`
+	Reason  string `json:"reason"`
+}
+
+// Log tells of a fault of the edge itself.
+type Log struct {
+	Op   string `json:"op"`
+	Text string `json:"text"`
+}

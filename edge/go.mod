@@ -1,0 +1,10 @@
+module atoll/edge
+
+go 1.26.3
+
+require (
+	golang.org/x/net v0.62.0
+	golang.org/x/sys v0.49.0
+)
+
+require golang.org/x/text v0.43.0 // indirect

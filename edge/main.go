@@ -1,0 +1,125 @@
+// Command atoll-edge judges what leaves sandboxes: it opens TLS, applies policies to requests, and holds secrets.
+//
+// The supervisor starts one for a home, with a SOCK_SEQPACKET socket. It opens no file, connects to
+// nothing by itself and ends with the supervisor.
+//
+//go:debug updatemaxprocs=0
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+
+	"atoll/edge/channel"
+	"atoll/edge/confine"
+	"atoll/edge/serve"
+)
+
+const (
+	// The heap may grow to three times what is used before it is collected, up to where memory counts more than speed.
+	heapGrowth = 200
+	memoryMost = 512 << 20
+)
+
+func main() {
+	user := flag.Int("user", -1, "the user and group to become, when root")
+	channelFD := flag.Int("channel", 3, "the descriptor of the socket to the supervisor")
+	flag.Parse()
+	if err := run(*user, *channelFD); err != nil {
+		fmt.Fprintln(os.Stderr, "atoll-edge:", err)
+		os.Exit(1)
+	}
+}
+
+func run(user, channelFD int) error {
+	debug.SetGCPercent(heapGrowth)
+	debug.SetMemoryLimit(memoryMost)
+	if err := confine.AtStart(); err != nil {
+		return err
+	}
+	if err := confine.CloseOthers(channelFD); err != nil {
+		return err
+	}
+	link, err := channel.Open(os.NewFile(uintptr(channelFD), "channel"))
+	if err != nil {
+		return err
+	}
+	config, err := configuration(link)
+	if err != nil {
+		return err
+	}
+	supervisor := &supervisor{Channel: link}
+	supervisor.Dials = channel.NewDials(link.Send)
+	edge, err := serve.New(config, supervisor)
+	if err != nil {
+		return err
+	}
+	confined, err := confine.Confine(user)
+	if err != nil {
+		return err
+	}
+	if err := link.Send(channel.Ready{Op: "ready", Protocol: channel.Protocol, Confined: confined}); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() {
+		if err := edge.Run(ctx); ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "atoll-edge:", err)
+			os.Exit(1)
+		}
+	}()
+	return supervisor.listen(edge)
+}
+
+func configuration(link *channel.Channel) (channel.Config, error) {
+	var config channel.Config
+	message, file, err := link.Receive()
+	if err != nil {
+		return config, err
+	}
+	if message.Op != "config" {
+		return config, errors.New("the first message is not the configuration")
+	}
+	return config, channel.Content(file, &config)
+}
+
+// supervisor is what the edge knows of the process that started it.
+type supervisor struct {
+	*channel.Channel
+	*channel.Dials
+}
+
+var _ serve.Supervisor = (*supervisor)(nil)
+
+// Dial asks for a connection.
+func (s *supervisor) Dial(ctx context.Context, sandbox, connection string) (net.Conn, error) {
+	return s.Dials.Dial(ctx, sandbox, connection)
+}
+
+// listen does what the supervisor says until it is gone.
+func (s *supervisor) listen(edge *serve.Edge) error {
+	for {
+		message, file, err := s.Receive()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if message.Op == "dialled" {
+			s.Answer(message, file)
+			continue
+		}
+		if err := edge.Handle(message, file); err != nil {
+			// A supervisor that does not read any more is seen as gone at the next message.
+			_ = s.Send(channel.Log{Op: "log", Text: err.Error()})
+		}
+	}
+}

@@ -1,0 +1,242 @@
+// Package policy judges requests by rules. It is pure: it knows no connections, and what it is told it does not change.
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// What a rule does.
+const (
+	Allow  = "allow"
+	Deny   = "deny"
+	Unplug = "unplug"
+)
+
+// Rule is one rule of a policy, in the form in which it comes. Hosts, addresses and ports chose it for a destination
+// before; here only ports are looked at once more.
+type Rule struct {
+	Action        string              `json:"action"`
+	Name          *string             `json:"name"`
+	Hosts         []string            `json:"hosts"`
+	Addresses     []string            `json:"addresses"`
+	Ports         []json.RawMessage   `json:"ports"`
+	Protocol      string              `json:"protocol"`
+	Methods       []string            `json:"methods"`
+	Paths         []string            `json:"paths"`
+	Query         map[string][]string `json:"query"`
+	Headers       map[string][]string `json:"headers"`
+	MaxBodyBytes  *int64              `json:"max_body_bytes"`
+	JSON          map[string][]string `json:"json"`
+	MCP           *MCP                `json:"mcp"`
+	SetHeaders    map[string]string   `json:"set_headers"`
+	RemoveHeaders []string            `json:"remove_headers"`
+	Inject        []Inject            `json:"inject"`
+	Limit         *Limit              `json:"limit"`
+
+	Index int    `json:"-"`
+	Key   string `json:"-"` // its text: equal rules of two versions of a policy have the same
+
+	conditional bool
+	paths       []glob
+	query       map[string][]glob
+	headers     map[string][]glob
+	fields      map[string][]glob
+	mcp         *mcpCondition
+}
+
+// MCP is a condition on messages of the Model Context Protocol.
+type MCP struct {
+	Methods   []string            `json:"methods"`
+	Tools     []string            `json:"tools"`
+	Arguments map[string][]string `json:"arguments"`
+}
+
+// Inject says where a secret goes.
+type Inject struct {
+	Secret string `json:"secret"`
+	Into   string `json:"into"`
+	Key    string `json:"key"`
+	Format string `json:"format"`
+}
+
+// Limit bounds what a rule lets through. A missing one does not bound.
+type Limit struct {
+	Requests   *int64   `json:"requests"`
+	PerSeconds *float64 `json:"per_s"`
+	BytesS     *int64   `json:"bytes_s"`
+	TotalBytes *int64   `json:"total_bytes"`
+}
+
+// ParseRules reads and compiles rules.
+func ParseRules(texts []json.RawMessage) ([]*Rule, error) {
+	rules := make([]*Rule, len(texts))
+	for i, text := range texts {
+		rules[i] = &Rule{}
+		if err := rules[i].read(text); err != nil {
+			return nil, fmt.Errorf("rule %d: %w", i, err)
+		}
+		rules[i].Index = i
+	}
+	return rules, nil
+}
+
+func (r *Rule) read(text json.RawMessage) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(r); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is text after it")
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return err
+	}
+	r.Key = compact.String()
+	if err := r.check(); err != nil {
+		return err
+	}
+	r.compile()
+	return nil
+}
+
+func (r *Rule) check() error {
+	switch {
+	case !slices.Contains([]string{Allow, Deny, Unplug}, r.Action):
+		return fmt.Errorf("there is no action %q", r.Action)
+	case r.Protocol != "" && r.Protocol != "tcp" && r.Protocol != "http":
+		return fmt.Errorf("there is no protocol %q", r.Protocol)
+	case r.MaxBodyBytes != nil && *r.MaxBodyBytes < 0:
+		return errors.New("max_body_bytes is negative")
+	case r.Action != Allow && r.HasChanges():
+		return errors.New("only a rule that allows can change requests")
+	}
+	for name, value := range r.SetHeaders {
+		if !mayChange(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return fmt.Errorf("the header %q cannot be set", name)
+		}
+	}
+	for _, name := range r.RemoveHeaders {
+		if !mayChange(name) {
+			return fmt.Errorf("the header %q cannot be removed", name)
+		}
+	}
+	for i := range r.Inject {
+		if err := r.Inject[i].check(); err != nil {
+			return err
+		}
+	}
+	return r.Limit.check()
+}
+
+var fixedHeaders = []string{
+	"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect",
+	"keep-alive", "proxy-connection", "proxy-authorization", "http2-settings",
+}
+
+func mayChange(name string) bool {
+	return httpguts.ValidHeaderFieldName(name) && !slices.Contains(fixedHeaders, strings.ToLower(name))
+}
+
+func (i *Inject) check() error {
+	if i.Format == "" {
+		i.Format = "{}"
+	}
+	switch {
+	case i.Secret == "" || i.Key == "" && i.Into != "basic":
+		return errors.New("an inject lacks its secret or its key")
+	case !slices.Contains([]string{"header", "basic", "query", "path", "json"}, i.Into):
+		return fmt.Errorf("a secret cannot go into %q", i.Into)
+	case !strings.Contains(i.Format, "{}"):
+		return errors.New("the format of an inject lacks {}")
+	case i.Into == "header" && (!mayChange(i.Key) || !httpguts.ValidHeaderFieldValue(i.Format)):
+		return fmt.Errorf("a secret cannot go into the header %q", i.Key)
+	case i.Into == "basic" && strings.ContainsAny(i.Key, ":\r\n\x00"):
+		return errors.New("the user name of an inject has a colon or a control character")
+	}
+	return nil
+}
+
+func (l *Limit) check() error {
+	if l == nil {
+		return nil
+	}
+	if l.Requests != nil && (*l.Requests < 1 || *l.Requests > 1<<20 || l.PerSeconds == nil || *l.PerSeconds <= 0) {
+		return errors.New("a limit of requests needs 1 to 1048576 requests and a per_s above 0")
+	}
+	if l.BytesS != nil && *l.BytesS < 1 || l.TotalBytes != nil && *l.TotalBytes < 0 {
+		return errors.New("a limit of bytes is not positive")
+	}
+	return nil
+}
+
+func (r *Rule) compile() {
+	r.conditional = r.Protocol == "http" || len(r.Methods) > 0 || len(r.Paths) > 0 || len(r.Query) > 0 ||
+		len(r.Headers) > 0 || r.MaxBodyBytes != nil || r.NeedsBody()
+	r.paths = pathGlobs(r.Paths)
+	r.query = globMap(r.Query, func(name string) string { return name })
+	r.headers = globMap(r.Headers, textproto.CanonicalMIMEHeaderKey)
+	r.fields = globMap(r.JSON, func(name string) string { return name })
+	if r.MCP != nil {
+		r.mcp = &mcpCondition{
+			methods:   textGlobs(r.MCP.Methods),
+			tools:     textGlobs(r.MCP.Tools),
+			arguments: globMap(r.MCP.Arguments, func(name string) string { return name }),
+		}
+	}
+}
+
+func globMap(patterns map[string][]string, key func(string) string) map[string][]glob {
+	globs := make(map[string][]glob, len(patterns))
+	for name, each := range patterns {
+		globs[key(name)] = textGlobs(each)
+	}
+	return globs
+}
+
+// IsConditional tells whether the rule has conditions on requests.
+func (r *Rule) IsConditional() bool { return r.conditional }
+
+// NeedsBody tells whether a condition is on the content of bodies.
+func (r *Rule) NeedsBody() bool { return len(r.JSON) > 0 || r.MCP != nil }
+
+// HasChanges tells whether the rule changes or limits what it allows.
+func (r *Rule) HasChanges() bool {
+	return len(r.SetHeaders) > 0 || len(r.RemoveHeaders) > 0 || len(r.Inject) > 0 || r.Limit != nil
+}
+
+// NamesPort tells whether the rule lists the port, alone or in a range.
+func (r *Rule) NamesPort(port int) bool {
+	for _, each := range r.Ports {
+		first, last, isRange := strings.Cut(strings.Trim(string(each), `" `), "-")
+		low, err1 := strconv.Atoi(strings.TrimSpace(first))
+		high := low
+		var err2 error
+		if isRange {
+			high, err2 = strconv.Atoi(strings.TrimSpace(last))
+		}
+		if err1 == nil && err2 == nil && low <= port && port <= high {
+			return true
+		}
+	}
+	return false
+}
+
+// Label is how the rule is named in refusals: by its name, or else its number.
+func (r *Rule) Label() string {
+	if r.Name != nil && *r.Name != "" {
+		return *r.Name
+	}
+	return strconv.Itoa(r.Index)
+}

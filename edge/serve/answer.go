@@ -1,0 +1,25 @@
+package serve
+
+import "net/http"
+
+// answer passes a response on as it came: no header is added to it.
+type answer struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// WriteHeader begins the response.
+func (a *answer) WriteHeader(status int) {
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		a.begun = true
+		for _, name := range []string{"Date", "Content-Type"} {
+			if _, ok := a.Header()[name]; !ok {
+				a.Header()[name] = nil
+			}
+		}
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

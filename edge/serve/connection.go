@@ -1,0 +1,173 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"atoll/edge/change"
+	"atoll/edge/policy"
+	"atoll/edge/seen"
+)
+
+// ruling is the policy for one connection: the rules that fit its destination.
+type ruling struct {
+	*set
+	kept policy.Kept
+}
+
+// connection is one connection of a guest.
+type connection struct {
+	sandbox *sandbox
+	id      string
+	to      policy.Destination
+	guest   net.Conn
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+
+	// Set before requests come, and not changed then.
+	scheme      string
+	serverName  string
+	misdirected string
+
+	mu        sync.Mutex
+	ruling    *ruling       // nil: rules have to come after a change of the policy
+	changed   chan struct{} // closed when ruling is set
+	exchanges map[*exchange]struct{}
+	echoes    []change.Echo
+}
+
+// end closes the connection and all that belongs to it.
+func (c *connection) end(cause error) {
+	c.cancel(cause)
+	c.guest.Close()
+	c.sandbox.drop(c)
+}
+
+func (c *connection) stale() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ruling != nil {
+		c.ruling = nil
+		c.changed = make(chan struct{})
+	}
+}
+
+func (c *connection) isStale() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ruling == nil
+}
+
+// setRules takes the rules that fit the destination, as indices of the newest policy, and judges again what is going on.
+func (c *connection) setRules(indices []int) error {
+	current := c.sandbox.current()
+	var kept []*policy.Rule
+	var fault error
+	for _, index := range indices {
+		if index < 0 || index >= len(current.rules) {
+			kept = nil
+			fault = fmt.Errorf("connection %s: the policy has no rule %d", c.id, index)
+			break
+		}
+		kept = append(kept, current.rules[index])
+	}
+	next := &ruling{set: current, kept: policy.Keep(kept)}
+	c.mu.Lock()
+	waited := c.ruling == nil
+	c.ruling = next
+	if waited {
+		close(c.changed)
+	}
+	going := make([]*exchange, 0, len(c.exchanges))
+	for each := range c.exchanges {
+		going = append(going, each)
+	}
+	c.mu.Unlock()
+	for _, each := range going {
+		each.judgeAgain(next)
+	}
+	return fault
+}
+
+var errStale = errors.New("the policy has just changed, and the rules of this connection have not come")
+
+// current waits for the rules if they are being changed.
+func (c *connection) current(ctx context.Context) (*ruling, error) {
+	timer := time.NewTimer(staleMost)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		found, changed := c.ruling, c.changed
+		c.mu.Unlock()
+		if found != nil {
+			return found, nil
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil, errStale
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// begin notes an exchange that was judged by a ruling. It fails when the rules have changed since.
+func (c *connection) begin(each *exchange, by *ruling) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ruling != by {
+		return false
+	}
+	c.exchanges[each] = struct{}{}
+	return true
+}
+
+func (c *connection) finish(each *exchange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.exchanges, each)
+}
+
+const echoesMost = 64
+
+// sent remembers what must not come back on this connection, and returns all of it.
+func (c *connection) sent(echoes []change.Echo) []change.Echo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, echo := range echoes {
+		known := false
+		for _, each := range c.echoes {
+			known = known || bytes.Equal(each.Text, echo.Text)
+		}
+		if !known && len(c.echoes) < echoesMost {
+			c.echoes = append(c.echoes, echo)
+		}
+	}
+	return c.echoes[:len(c.echoes):len(c.echoes)]
+}
+
+// note counts a decision. What is observed only is told as what it would have been.
+func (c *connection) note(verdict *policy.Verdict, scheme, method, path string) {
+	entry := seen.Entry{
+		Action: verdict.Action, Host: c.host(), Port: c.to.Port, Scheme: scheme, Method: method, Path: path,
+		Reason: verdict.Reason, Observed: verdict.Observed,
+	}
+	if verdict.Rule != nil {
+		entry.Rule = &verdict.Rule.Index
+	}
+	c.sandbox.seen.Note(entry)
+}
+
+// host is the name that requests of this connection are for.
+func (c *connection) host() string {
+	if c.to.Name == "" && c.serverName != "" {
+		return c.serverName
+	}
+	return c.to.Host()
+}

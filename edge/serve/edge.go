@@ -1,0 +1,203 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"atoll/edge/channel"
+	"atoll/edge/leaf"
+)
+
+const (
+	headerMost   = 60 << 10 // net/http adds 4 KiB
+	streamsMost  = 128
+	silenceFirst = 60 * time.Second
+	sweepEach    = 15 * time.Second
+)
+
+// Supervisor is what the edge asks of it.
+type Supervisor interface {
+	Dial(ctx context.Context, sandbox, connection string) (net.Conn, error)
+	Send(message any) error
+}
+
+// Edge carries the connections of all sandboxes.
+type Edge struct {
+	supervisor Supervisor
+	authority  *leaf.Authority
+	roots      *x509.CertPool
+	opening    *tls.Config
+	server     *http.Server
+	queue      *queue
+
+	mu        sync.Mutex
+	sandboxes map[string]*sandbox
+}
+
+// New makes an edge of its configuration.
+func New(config channel.Config, supervisor Supervisor) (*Edge, error) {
+	authority, err := leaf.NewAuthority([]byte(config.Certificate), config.Key)
+	clear(config.Key)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(config.Roots)) && config.Roots != "" {
+		return nil, errors.New("there is no certificate in roots")
+	}
+	edge := &Edge{
+		supervisor: supervisor, authority: authority, roots: roots, queue: newQueue(), sandboxes: map[string]*sandbox{},
+	}
+	edge.opening = &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		NextProtos:         []string{"h2", "http/1.1"},
+		GetConfigForClient: edge.greet,
+		GetCertificate:     edge.certificate,
+	}
+	edge.server = &http.Server{
+		Handler:                      http.HandlerFunc(edge.serve),
+		ReadHeaderTimeout:            silenceFirst,
+		MaxHeaderBytes:               headerMost,
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: streamsMost},
+		Protocols:                    &http.Protocols{},
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     log.New(io.Discard, "", 0),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, conn.(*socket).connection)
+		},
+	}
+	edge.server.Protocols.SetHTTP1(true)
+	edge.server.Protocols.SetUnencryptedHTTP2(true)
+	return edge, nil
+}
+
+type connectionKey struct{}
+
+// Run serves until the context ends.
+func (e *Edge) Run(ctx context.Context) error {
+	go e.tell(ctx)
+	stopped := context.AfterFunc(ctx, func() { e.server.Close() })
+	defer stopped()
+	return e.server.Serve(e.queue)
+}
+
+// tell reports once a second what was decided, and closes what is idle.
+func (e *Edge) tell(ctx context.Context) {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	sweep := time.NewTicker(sweepEach)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-second.C:
+			for _, each := range e.all() {
+				each.tellSeen()
+			}
+		case now := <-sweep.C:
+			for _, each := range e.all() {
+				each.pool.sweep(now)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (e *Edge) all() []*sandbox {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]*sandbox, 0, len(e.sandboxes))
+	for _, each := range e.sandboxes {
+		all = append(all, each)
+	}
+	return all
+}
+
+// Handle does what a message asks. It owns the descriptor.
+func (e *Edge) Handle(message *channel.Message, file *os.File) error {
+	switch message.Op {
+	case "policy":
+		return e.setPolicy(message, file)
+	case "take":
+		return e.take(message, file)
+	case "judge":
+		return e.judge(message, file)
+	}
+	if file != nil {
+		file.Close()
+	}
+	switch message.Op {
+	case "forget":
+		e.mu.Lock()
+		found := e.sandboxes[message.Sandbox]
+		delete(e.sandboxes, message.Sandbox)
+		e.mu.Unlock()
+		if found != nil {
+			found.forget()
+		}
+		return nil
+	case "rules":
+		return e.setRules(message)
+	}
+	return errors.New("there is no message " + message.Op)
+}
+
+func (e *Edge) setPolicy(message *channel.Message, file *os.File) error {
+	e.mu.Lock()
+	found := e.sandboxes[message.Sandbox]
+	if found == nil {
+		found = newSandbox(e, message.Sandbox)
+		e.sandboxes[message.Sandbox] = found
+	}
+	e.mu.Unlock()
+	ruling, err := readPolicy(message.Version, file)
+	if err != nil {
+		// What cannot be read allows nothing.
+		ruling = nothingAllowed(message.Version)
+	}
+	found.setPolicy(ruling)
+	return err
+}
+
+func (e *Edge) take(message *channel.Message, file *os.File) error {
+	guest, err := channel.Stream(file)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	found := e.sandboxes[message.Sandbox]
+	e.mu.Unlock()
+	if found == nil {
+		guest.Close()
+		return errors.New("a connection of a sandbox without a policy was refused")
+	}
+	return found.take(message, guest)
+}
+
+func (e *Edge) setRules(message *channel.Message) error {
+	for _, each := range e.all() {
+		if connection := each.connection(message.Connection); connection != nil {
+			return connection.setRules(message.Rules)
+		}
+	}
+	return nil // it has ended meanwhile
+}
+
+func (e *Edge) serve(writer http.ResponseWriter, request *http.Request) {
+	connection := request.Context().Value(connectionKey{}).(*connection)
+	connection.serve(writer, request)
+}
+
+func (e *Edge) log(text string) {
+	// A supervisor that does not take it is gone, and the edge ends with it.
+	_ = e.supervisor.Send(channel.Log{Op: "log", Text: text})
+}

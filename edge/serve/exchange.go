@@ -1,0 +1,206 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"atoll/edge/change"
+	"atoll/edge/limit"
+	"atoll/edge/policy"
+)
+
+func now() time.Time { return time.Now() }
+
+// exchange is one request and its response, or a connection that is not HTTP.
+type exchange struct {
+	connection *connection
+	in         *http.Request
+	answer     *answer
+	body       *guestBody
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+
+	ruling   *ruling
+	request  *policy.Request // nil: not HTTP
+	verdict  policy.Verdict
+	meter    *limit.Meter
+	target   *change.Target
+	echoes   []change.Echo
+	upstream *upstream
+
+	mu      sync.Mutex
+	refusal *refusal
+}
+
+type exchangeKey struct{}
+
+// serve handles one request.
+func (c *connection) serve(writer http.ResponseWriter, in *http.Request) {
+	x := &exchange{connection: c, answer: &answer{ResponseWriter: writer}}
+	select {
+	case c.sandbox.slots <- struct{}{}:
+		defer func() { <-c.sandbox.slots }()
+	default:
+		x.in = in
+		x.refuse(&refusal{
+			status: http.StatusServiceUnavailable, code: "too_many_requests", retry: time.Second,
+			message: "this sandbox has too many requests open", remedy: "wait until some have ended",
+		})
+		return
+	}
+	ctx, cancel := context.WithCancelCause(context.WithValue(in.Context(), exchangeKey{}, x))
+	defer cancel(nil)
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	defer stop()
+	x.ctx, x.cancel, x.in = ctx, cancel, in.WithContext(ctx)
+	x.body = &guestBody{inner: in.Body, budget: c.sandbox.bodies}
+	defer x.body.release()
+	defer c.finish(x)
+	x.run()
+}
+
+func (x *exchange) run() {
+	if fault := x.decide(); fault != nil {
+		x.refuse(fault)
+		return
+	}
+	if !x.verdict.Passes() {
+		if x.verdict.Action == policy.Unplug {
+			x.connection.sandbox.unplug(x.verdict.Rule, x.verdict.Reason)
+			x.connection.end(errors.New("the sandbox is unplugged"))
+		}
+		x.refuse(denied(&x.verdict))
+		return
+	}
+	if fault := x.prepare(); fault != nil {
+		x.refuse(fault)
+		return
+	}
+	x.pass()
+}
+
+// decide has the request judged. When the rules change meanwhile, it is judged again by the new ones.
+func (x *exchange) decide() *refusal {
+	for {
+		by, err := x.connection.current(x.ctx)
+		if err != nil {
+			return x.hard(&policy.Fault{Status: http.StatusForbidden, Reason: err.Error()})
+		}
+		x.ruling = by
+		if x.connection.misdirected != "" {
+			return x.hard(&policy.Fault{Status: http.StatusMisdirectedRequest, Reason: x.connection.misdirected})
+		}
+		x.request, err = policy.NewRequest(x.parts(), x.connection.to, by.kept)
+		var fault *policy.Fault
+		if errors.As(err, &fault) {
+			return x.hard(fault)
+		}
+		if x.hasCanary() {
+			return x.betray("a request").(*refusal)
+		}
+		x.verdict = policy.Judge(by.kept, x.request, by.observe)
+		x.request.Seal()
+		if x.connection.begin(x, by) {
+			break
+		}
+	}
+	x.connection.note(&x.verdict, x.request.Scheme, x.request.Method, x.request.Path.Send)
+	return nil
+}
+
+func (x *exchange) parts() policy.Parts {
+	return policy.Parts{
+		Scheme: x.connection.scheme, Method: x.in.Method, Target: x.in.RequestURI, Host: x.in.Host, Header: x.in.Header,
+		Length: x.in.ContentLength, ServerName: x.connection.serverName,
+		Body: func() policy.Body {
+			ctx, cancel := context.WithTimeout(x.ctx, holdMost)
+			defer cancel()
+			return x.body.judged(ctx, x.in)
+		},
+	}
+}
+
+// hard is a refusal that no rule can lift.
+func (x *exchange) hard(fault *policy.Fault) *refusal {
+	verdict := policy.Verdict{Action: policy.Deny, Reason: fault.Reason}
+	x.connection.note(&verdict, x.connection.scheme, x.in.Method, x.path())
+	code := "egress_denied"
+	if fault.Status == http.StatusMisdirectedRequest {
+		code = "egress_misdirected"
+	}
+	return &refusal{
+		status: fault.Status, code: code, message: "the request cannot leave this sandbox: " + fault.Reason,
+		remedy: "a plain request to the server that the connection is to",
+	}
+}
+
+func (x *exchange) path() string {
+	if x.request != nil {
+		return x.request.Path.Send
+	}
+	return ""
+}
+
+// refuse answers for the server, or breaks off a response that has begun.
+func (x *exchange) refuse(why *refusal) {
+	if x.answer.begun || x.connection.ctx.Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+	why.write(x.answer, x.in, x.connection.host(), x.path())
+}
+
+// fail ends the exchange for a reason that the guest is told of if the response has not begun.
+func (x *exchange) fail(why *refusal) error {
+	x.mu.Lock()
+	if x.refusal == nil {
+		x.refusal = why
+	}
+	x.mu.Unlock()
+	x.cancel(why)
+	return why
+}
+
+func (x *exchange) failBy(fault error) error {
+	if !errors.Is(fault, limit.ErrTotal) {
+		return fault
+	}
+	return x.fail(spent(x.verdict.Rule))
+}
+
+func spent(rule *policy.Rule) *refusal {
+	return &refusal{
+		status: http.StatusForbidden, code: "egress_denied", rule: rule,
+		message: "the egress policy of this sandbox denies this request: " + limit.ErrTotal.Error(),
+		remedy:  "a larger total_bytes in the rule",
+	}
+}
+
+// betray unplugs the sandbox because a canary came out of it.
+func (x *exchange) betray(where string) error {
+	x.connection.sandbox.unplug(nil, "a canary appeared in "+where+" to "+x.connection.host())
+	verdict := policy.Verdict{Action: policy.Unplug, Reason: errCanary.Error()}
+	x.connection.note(&verdict, x.connection.scheme, x.in.Method, "")
+	why := &refusal{status: http.StatusForbidden, code: "egress_denied", message: errCanary.Error()}
+	x.connection.end(why)
+	return x.fail(why)
+}
+
+// judgeAgain ends the exchange if the new rules do not allow it.
+func (x *exchange) judgeAgain(by *ruling) {
+	verdict := policy.JudgeRaw(by.kept, by.observe)
+	if x.request != nil {
+		verdict = policy.Judge(by.kept, x.request, by.observe)
+	}
+	if verdict.Passes() {
+		return
+	}
+	why := denied(&verdict)
+	if x.request == nil {
+		x.cancel(why)
+		return
+	}
+	x.fail(why)
+}

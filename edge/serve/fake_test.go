@@ -1,0 +1,346 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"atoll/edge/channel"
+	"atoll/edge/leaf"
+	"atoll/edge/seen"
+)
+
+// world is an edge with a supervisor that dials to servers of the test.
+type world struct {
+	t         testing.TB
+	edge      *Edge
+	trust     *x509.CertPool // what a guest trusts
+	upstream  *leaf.Authority
+	mu        sync.Mutex
+	addresses map[string]string // of names
+	links     map[string]string // names of connections
+	dials     int
+	refused   string
+	unplugs   []channel.Unplug
+	entries   []seen.Entry
+	judged    chan channel.Judged
+	count     int
+}
+
+func newCA(t testing.TB) (certificate, key []byte) {
+	t.Helper()
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-30 * 24 * time.Hour), NotAfter: time.Now().Add(3650 * 24 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &signer.PublicKey, signer)
+	must(t, err)
+	text, err := x509.MarshalPKCS8PrivateKey(signer)
+	must(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	certificate, key := newCA(t)
+	roots, rootsKey := newCA(t)
+	w := &world{
+		t: t, trust: x509.NewCertPool(), addresses: map[string]string{}, links: map[string]string{},
+		judged: make(chan channel.Judged, 8),
+	}
+	w.trust.AppendCertsFromPEM(certificate)
+	var err error
+	w.upstream, err = leaf.NewAuthority(roots, rootsKey)
+	must(t, err)
+	w.edge, err = New(channel.Config{Certificate: string(certificate), Key: key, Roots: string(roots)}, w)
+	must(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.edge.Run(ctx)
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	return w
+}
+
+// Dial is the supervisor's.
+func (w *world) Dial(ctx context.Context, _, connection string) (net.Conn, error) {
+	w.mu.Lock()
+	w.dials++
+	address, ok := w.addresses[w.links[connection]]
+	refused := w.refused
+	w.mu.Unlock()
+	if refused != "" {
+		return nil, &channel.RefusedError{Reason: refused}
+	}
+	if !ok {
+		return nil, errors.New("the name does not exist")
+	}
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, "tcp", address)
+}
+
+// Send is the supervisor's.
+func (w *world) Send(message any) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch told := message.(type) {
+	case channel.Unplug:
+		w.unplugs = append(w.unplugs, told)
+	case channel.Seen:
+		w.entries = append(w.entries, told.Entries...)
+	case channel.Judged:
+		w.judged <- told
+	case channel.Log:
+		w.t.Log("edge: ", told.Text)
+	}
+	return nil
+}
+
+func (w *world) dialled() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dials
+}
+
+func (w *world) unplugged() []channel.Unplug {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]channel.Unplug(nil), w.unplugs...)
+}
+
+// memfd is a sealed file in memory with JSON.
+func memfd(t testing.TB, content any) *os.File {
+	t.Helper()
+	text, err := json.Marshal(content)
+	must(t, err)
+	fd, err := unix.MemfdCreate("content", unix.MFD_ALLOW_SEALING|unix.MFD_CLOEXEC)
+	must(t, err)
+	file := os.NewFile(uintptr(fd), "content")
+	_, err = file.Write(text)
+	must(t, err)
+	_, err = unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS,
+		unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	must(t, err)
+	return file
+}
+
+type dict = map[string]any
+
+// policy gives the sandbox "s" rules, as JSON texts.
+func (w *world) policy(rules ...string) { w.policyWith(dict{}, rules...) }
+
+func (w *world) policyWith(more dict, rules ...string) {
+	w.t.Helper()
+	texts := make([]json.RawMessage, len(rules))
+	for i, each := range rules {
+		texts[i] = json.RawMessage(each)
+	}
+	more["rules"] = texts
+	w.count++
+	must(w.t, w.edge.Handle(&channel.Message{Op: "policy", Sandbox: "s", Version: int64(w.count)}, memfd(w.t, more)))
+}
+
+func sockets(t testing.TB) (net.Conn, *os.File) {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	ours, err := channel.Stream(os.NewFile(uintptr(pair[0]), "guest"))
+	must(t, err)
+	return ours, os.NewFile(uintptr(pair[1]), "edge")
+}
+
+// take is a guest's new connection. All rules are kept if none are given.
+func (w *world) take(name string, port int, rules ...int) net.Conn {
+	w.t.Helper()
+	conn, _ := w.takeAs(name, "192.0.2.1", port, rules...)
+	return conn
+}
+
+func (w *world) takeAs(name, address string, port int, rules ...int) (net.Conn, string) {
+	w.t.Helper()
+	guest, theirs := sockets(w.t)
+	w.mu.Lock()
+	w.count++
+	id := fmt.Sprintf("c%d", w.count)
+	w.links[id] = name
+	if name == "" {
+		w.links[id] = address
+	}
+	w.mu.Unlock()
+	if rules == nil {
+		for i := range w.edge.sandboxes["s"].current().rules {
+			rules = append(rules, i)
+		}
+	}
+	must(w.t, w.edge.Handle(&channel.Message{
+		Op: "take", Sandbox: "s", Connection: id, Name: name, Address: address, Port: port, Rules: rules,
+	}, theirs))
+	w.t.Cleanup(func() { guest.Close() })
+	return guest, id
+}
+
+// server answers for a name without TLS.
+func (w *world) server(name string, handler http.HandlerFunc) *httptest.Server {
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.Protocols = &http.Protocols{}
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	w.t.Cleanup(server.Close)
+	w.named(name, server.Listener.Addr().String())
+	return server
+}
+
+func (w *world) named(name, address string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.addresses[name] = address
+}
+
+// secure answers for a name by TLS, in HTTP/2 if asked.
+func (w *world) secure(name string, h2 bool, handler http.HandlerFunc) *httptest.Server {
+	server := httptest.NewUnstartedServer(handler)
+	server.EnableHTTP2 = h2
+	server.TLS = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return w.upstream.For(name, true, time.Now())
+	}}
+	server.StartTLS()
+	w.t.Cleanup(server.Close)
+	w.named(name, server.Listener.Addr().String())
+	return server
+}
+
+// client is a guest's, which reaches every name through the edge.
+func (w *world) client(rules ...int) *http.Client {
+	return w.clientOver(true, rules...)
+}
+
+func (w *world) clientOver(h2 bool, rules ...int) *http.Client {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(h2)
+	dial := func(_ context.Context, _, address string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		var number int
+		fmt.Sscan(port, &number)
+		return w.take(host, number, rules...), nil
+	}
+	transport := &http.Transport{
+		DialContext: dial, TLSClientConfig: &tls.Config{RootCAs: w.trust}, Protocols: protocols, DisableCompression: true,
+	}
+	w.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// plainH2 is a client that speaks HTTP/2 without TLS.
+func (w *world) plainH2() *http.Client {
+	client := w.clientOver(true)
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true)
+	client.Transport.(*http.Transport).Protocols = protocols
+	return client
+}
+
+type reply struct {
+	*http.Response
+	text string
+}
+
+func do(t testing.TB, client *http.Client, method, url, body string, headers ...string) reply {
+	t.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	request, err := http.NewRequest(method, url, reader)
+	must(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Add(headers[i], headers[i+1])
+	}
+	response, err := client.Do(request)
+	must(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	return reply{response, string(text)}
+}
+
+// exchange writes bytes and reads what comes until the end, or for a while.
+func talk(t testing.TB, conn net.Conn, text string) string {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Log("write:", err)
+	}
+	conn.SetReadDeadline(time.Now().Add(700 * time.Millisecond))
+	var got bytes.Buffer
+	io.Copy(&got, conn)
+	return got.String()
+}
+
+// eventually waits for what another goroutine does.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Fatal("it never happens that ", what)
+}
+
+func expect(t testing.TB, got, want any) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+func contains(t testing.TB, text, part string) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Fatalf("%q is not in %q", part, text)
+	}
+}
+
+const allow = `{"action":"allow"}`
+const inspected = `{"action":"allow","protocol":"http"}`

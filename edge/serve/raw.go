@@ -1,0 +1,141 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+
+	"atoll/edge/forms"
+	"atoll/edge/limit"
+	"atoll/edge/policy"
+)
+
+// raw moves the bytes of a connection that is not HTTP, if the rules let it through.
+func (c *connection) raw(guest *socket, server net.Conn, inTLS bool) {
+	defer guest.Close()
+	going := &exchange{connection: c, cancel: c.cut}
+	var by *ruling
+	var verdict policy.Verdict
+	for begun := false; !begun; {
+		var err error
+		if by, err = c.current(c.ctx); err != nil {
+			return
+		}
+		if verdict = policy.JudgeRaw(by.kept, by.observe); c.misdirected != "" {
+			verdict = policy.Verdict{Action: policy.Deny, Reason: c.misdirected}
+		}
+		begun = c.begin(going, by)
+	}
+	defer c.finish(going)
+	meter := c.sandbox.meters.Of(verdict.Rule)
+	if verdict.Passes() && !verdict.Observed && !by.observe {
+		if _, ok := meter.Request(now()); !ok || meter.Spent() {
+			verdict = policy.Verdict{Action: policy.Deny, Rule: verdict.Rule, Reason: "its limit is reached"}
+		}
+	}
+	c.note(&verdict, rawScheme(inTLS), "", "")
+	if !verdict.Passes() {
+		if verdict.Action == policy.Unplug {
+			c.sandbox.unplug(verdict.Rule, verdict.Reason)
+		}
+		if server != nil {
+			server.Close()
+		}
+		return
+	}
+	if by.observe {
+		meter = nil
+	}
+	if server == nil {
+		var err error
+		if server, err = c.dial(inTLS); err != nil {
+			return
+		}
+	}
+	c.move(guest, server, meter, by.canaries.Fresh())
+}
+
+func rawScheme(inTLS bool) string {
+	if inTLS {
+		return "tls"
+	}
+	return "tcp"
+}
+
+// cut ends the connection because its rules do not allow it any more.
+func (c *connection) cut(cause error) { c.end(cause) }
+
+// dial connects to the destination of this connection, with TLS inside if the guest's was opened.
+func (c *connection) dial(inTLS bool) (net.Conn, error) {
+	plain, err := c.sandbox.edge.supervisor.Dial(c.ctx, c.sandbox.id, c.id)
+	if err != nil || !inTLS {
+		return plain, err
+	}
+	return c.sandbox.edge.secure(c.ctx, plain, c.host(), nil, nil)
+}
+
+// move copies both ways until both sides have ended, or one has failed.
+func (c *connection) move(guest, server net.Conn, meter *limit.Meter, canaries *forms.Finder) {
+	stop := context.AfterFunc(c.ctx, func() { server.Close() })
+	defer stop()
+	defer server.Close()
+	outgoing := &canaryReader{Reader: guest, finder: canaries, left: canaryMost}
+	done := make(chan error, 2)
+	go func() { done <- copyMetered(c.ctx, server, outgoing, meter) }()
+	go func() { done <- copyMetered(c.ctx, guest, server, meter) }()
+	for range 2 {
+		if err := <-done; err != nil {
+			if errors.Is(err, errCanary) {
+				c.sandbox.unplug(nil, "a canary appeared in a connection to "+c.host())
+			}
+			c.end(err)
+			server.Close()
+		}
+	}
+}
+
+// copyMetered copies until the end, and then says to the other side that nothing more comes.
+func copyMetered(ctx context.Context, to net.Conn, from io.Reader, meter *limit.Meter) error {
+	piece := make([]byte, meter.Piece())
+	for {
+		count, err := from.Read(piece)
+		if count > 0 {
+			if err := meter.Bytes(ctx, count); err != nil {
+				return err
+			}
+			if _, err := to.Write(piece[:count]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return closeWrite(to)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+var errCanary = errors.New("a canary appeared")
+
+// The beginning of a body or of a raw connection in which canaries are looked for.
+const canaryMost = 1 << 20
+
+// canaryReader fails at the piece in which a canary ends, so that this piece is not passed on.
+type canaryReader struct {
+	io.Reader
+	finder *forms.Finder
+	left   int
+}
+
+func (r *canaryReader) Read(into []byte) (int, error) {
+	count, err := r.Reader.Read(into)
+	if r.left > 0 {
+		if r.finder.Next(into[:count]) {
+			return 0, errCanary
+		}
+		r.left -= count
+	}
+	return count, err
+}

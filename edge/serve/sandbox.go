@@ -1,0 +1,198 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"atoll/edge/change"
+	"atoll/edge/channel"
+	"atoll/edge/forms"
+	"atoll/edge/limit"
+	"atoll/edge/policy"
+	"atoll/edge/seen"
+)
+
+const (
+	connectionsMost = 1024
+	exchangesMost   = 2048
+	// A connection whose rules do not come after a change of the policy is cut.
+	staleMost = 900 * time.Millisecond
+)
+
+// set is one version of a sandbox's policy.
+type set struct {
+	version  int64
+	rules    []*policy.Rule
+	observe  bool
+	secrets  *change.Secrets
+	canaries *forms.Finder
+}
+
+func readPolicy(version int64, file *os.File) (*set, error) {
+	var content channel.Policy
+	if err := channel.Content(file, &content); err != nil {
+		return nil, err
+	}
+	rules, err := policy.ParseRules(content.Rules)
+	if err != nil {
+		return nil, err
+	}
+	canaries := make([][]byte, len(content.Canaries))
+	for i, each := range content.Canaries {
+		canaries[i] = each
+	}
+	return &set{
+		version: version, rules: rules, observe: content.Observe,
+		secrets: change.NewSecrets(content.Secrets), canaries: forms.NewFinder(canaries),
+	}, nil
+}
+
+func nothingAllowed(version int64) *set {
+	return &set{version: version, secrets: change.NewSecrets(nil), canaries: forms.NewFinder(nil)}
+}
+
+// sandbox has what belongs to one sandbox. Nothing of it is shared with another.
+type sandbox struct {
+	edge   *Edge
+	id     string
+	pool   *pool
+	meters limit.Table
+	seen   seen.Counter
+	bodies *budget
+	slots  chan struct{}
+
+	mu          sync.Mutex
+	policy      *set
+	connections map[string]*connection
+	gone        bool
+}
+
+func newSandbox(edge *Edge, id string) *sandbox {
+	return &sandbox{
+		edge: edge, id: id, pool: newPool(), bodies: newBudget(), slots: make(chan struct{}, exchangesMost),
+		connections: map[string]*connection{},
+	}
+}
+
+// setPolicy replaces the policy. Open connections wait for their new rules.
+func (s *sandbox) setPolicy(next *set) {
+	s.mu.Lock()
+	previous := s.policy
+	s.policy = next
+	var open []*connection
+	for _, each := range s.connections {
+		each.stale()
+		open = append(open, each)
+	}
+	s.mu.Unlock()
+	s.pool.rotate()
+	s.meters.Keep(next.rules)
+	if previous != nil {
+		previous.secrets.Wipe()
+	}
+	if len(open) == 0 {
+		return
+	}
+	time.AfterFunc(staleMost, func() {
+		for _, each := range open {
+			if each.isStale() {
+				each.end(errors.New("no rules came for it after a change of the policy"))
+			}
+		}
+	})
+}
+
+func (s *sandbox) take(message *channel.Message, guest net.Conn) error {
+	to := policy.Destination{Address: message.Address, Port: message.Port}
+	if message.Name != "" {
+		name, err := policy.CanonicalHost(message.Name)
+		if err != nil {
+			guest.Close()
+			return fmt.Errorf("connection %s: %w", message.Connection, err)
+		}
+		to.Name = name
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	made := &connection{
+		sandbox: s, id: message.Connection, to: to, guest: guest, ctx: ctx, cancel: cancel,
+		exchanges: map[*exchange]struct{}{}, changed: make(chan struct{}), scheme: "http",
+	}
+	s.mu.Lock()
+	_, twice := s.connections[made.id]
+	if s.gone || twice || len(s.connections) >= connectionsMost {
+		s.mu.Unlock()
+		cancel(nil)
+		guest.Close()
+		return fmt.Errorf("connection %s: the sandbox has %d connections open, or this one twice", made.id, connectionsMost)
+	}
+	s.connections[made.id] = made
+	s.mu.Unlock()
+	err := made.setRules(message.Rules)
+	go made.run()
+	return err
+}
+
+func (s *sandbox) connection(id string) *connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connections[id]
+}
+
+func (s *sandbox) current() *set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.policy
+}
+
+func (s *sandbox) drop(connection *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.connections[connection.id] == connection {
+		delete(s.connections, connection.id)
+	}
+}
+
+// forget ends all connections, on both sides, and erases the secrets.
+func (s *sandbox) forget() {
+	s.mu.Lock()
+	s.gone = true
+	open := make([]*connection, 0, len(s.connections))
+	for _, each := range s.connections {
+		open = append(open, each)
+	}
+	last := s.policy
+	s.mu.Unlock()
+	for _, each := range open {
+		each.end(errors.New("the sandbox is forgotten"))
+	}
+	s.pool.kill()
+	if last != nil {
+		last.secrets.Wipe()
+	}
+}
+
+// tellSeen sends what was counted in pieces that fit into a message.
+func (s *sandbox) tellSeen() {
+	entries := s.seen.Take()
+	const together = 20 // each has at most 1 KiB of path and of reason, and JSON may double it
+	for len(entries) > 0 {
+		count := min(together, len(entries))
+		if s.edge.supervisor.Send(channel.Seen{Op: "seen", Sandbox: s.id, Entries: entries[:count]}) != nil {
+			return
+		}
+		entries = entries[count:]
+	}
+}
+
+func (s *sandbox) unplug(rule *policy.Rule, reason string) {
+	message := channel.Unplug{Op: "unplug", Sandbox: s.id, Reason: reason}
+	if rule != nil {
+		message.Rule = &rule.Index
+	}
+	_ = s.edge.supervisor.Send(message)
+}

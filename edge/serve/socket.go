@@ -1,0 +1,132 @@
+package serve
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// socket is a guest's connection, plain or with TLS opened, with bytes that were read to see what they are.
+type socket struct {
+	net.Conn
+	connection *connection
+	prefix     []byte
+	closing    sync.Once
+}
+
+// fill reads once more behind the prefix.
+func (s *socket) fill() error {
+	piece := make([]byte, 4<<10)
+	count, err := s.Conn.Read(piece)
+	s.prefix = append(s.prefix, piece[:count]...)
+	if count > 0 {
+		return nil
+	}
+	return err
+}
+
+// Read gives the prefix first.
+func (s *socket) Read(into []byte) (int, error) {
+	if len(s.prefix) > 0 {
+		count := copy(into, s.prefix)
+		if s.prefix = s.prefix[count:]; len(s.prefix) == 0 {
+			s.prefix = nil
+		}
+		return count, nil
+	}
+	return s.Conn.Read(into)
+}
+
+// Close ends the whole connection.
+func (s *socket) Close() error {
+	err := net.ErrClosed
+	s.closing.Do(func() {
+		err = s.Conn.Close()
+		s.connection.end(nil)
+	})
+	return err
+}
+
+// CloseWrite says that nothing more comes.
+func (s *socket) CloseWrite() error {
+	return closeWrite(s.Conn)
+}
+
+func closeWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return conn.Close()
+}
+
+// RemoteAddr is the same for all: the supervisor alone knows addresses inside.
+func (s *socket) RemoteAddr() net.Addr { return guestAddress{} }
+
+type guestAddress struct{}
+
+func (guestAddress) Network() string { return "guest" }
+func (guestAddress) String() string  { return "guest" }
+
+// handshaking is the guest's side of a TLS handshake. It keeps what it read until it is clear that TLS is to be opened.
+type handshaking struct {
+	net.Conn
+	read  []byte
+	muted bool // TLS is not to be opened: nothing of ours may reach the guest
+	done  bool
+}
+
+func (h *handshaking) Read(into []byte) (int, error) {
+	count, err := h.Conn.Read(into)
+	if !h.done {
+		h.read = append(h.read, into[:count]...)
+	}
+	return count, err
+}
+
+func (h *handshaking) Write(from []byte) (int, error) {
+	if h.muted {
+		return len(from), nil
+	}
+	return h.Conn.Write(from)
+}
+
+// CloseWrite is passed on by the TLS connection above it.
+func (h *handshaking) CloseWrite() error { return closeWrite(h.Conn) }
+
+// queue is the listener through which connections reach the HTTP server.
+type queue struct {
+	incoming chan net.Conn
+	closed   chan struct{}
+	once     sync.Once
+}
+
+func newQueue() *queue {
+	return &queue{incoming: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (q *queue) push(conn net.Conn) {
+	select {
+	case q.incoming <- conn:
+	case <-q.closed:
+		conn.Close()
+	}
+}
+
+// Accept is of net.Listener, as the two below.
+func (q *queue) Accept() (net.Conn, error) {
+	select {
+	case conn := <-q.incoming:
+		return conn, nil
+	case <-q.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (q *queue) Close() error {
+	q.once.Do(func() { close(q.closed) })
+	return nil
+}
+
+func (q *queue) Addr() net.Addr { return guestAddress{} }
+
+var past = time.Unix(1, 0)
