@@ -18,7 +18,8 @@ AtollError                    base: .code .hint .sandbox_id
 ├─ QuotaError                 a team would exceed its quota; it may be possible later
 ├─ InUseError                 something else still needs it
 ├─ StateError                 the sandbox's state does not allow it
-│  └─ AsleepError             it sleeps, and only `resume` wakes it
+│  ├─ AsleepError             it sleeps, and only `resume` wakes it
+│  └─ UnpluggedError          it is cut off and frozen until `replug`
 ├─ SandboxCrashedError        its processes died; the next use does what `on_crash` says
 ├─ ExecTimeoutError           TimeoutError: the program ran past its timeout and was killed
 ├─ ExecFailedError            `ExecResult.check()`: the exit code is not 0
@@ -195,6 +196,12 @@ class AsleepError(StateError):
     """The sandbox sleeps, and its lifecycle lets no use wake it: `resume` it first."""
 
     code = "asleep"
+
+
+class UnpluggedError(StateError):
+    """The sandbox is unplugged: without a network and frozen, and no use wakes it. `replug` undoes that."""
+
+    code = "unplugged"
 
 
 class SandboxCrashedError(AtollError):

@@ -31,7 +31,8 @@ _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
 class Link:
     """One sandbox's link. Only ``Links`` makes it. Its namespaces outlive this process until ``aclose``.
 
-    ``egress`` decides what its guest reaches, and knows the names that the guest has asked for.
+    ``egress`` decides what its guest reaches, and knows the names that the guest has asked for. ``was_cut``
+    says that an earlier supervisor, or somebody in its place, has cut the link.
 
     Args:
         link_id: Names its two pins.
@@ -66,9 +67,17 @@ class Link:
         self._ready = list(sockets.ready)
         self._on_closed = closed
         self._forget_inspected: Callable[[], None] = lambda: None
+        self._inspect_again: Callable[[], None] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._rate_mib_s: float | None = None
+        self._parted: list[Flow] = []
+        self.was_cut = sockets.is_cut
         self._closed = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this process still has the link."""
+        return not self._closed
 
     @property
     def netns(self) -> Path:
@@ -89,6 +98,7 @@ class Link:
         wanted = Inspected(sandbox_id, self._relay, self.egress.told, self.egress.unplug)
         self._relay.inspector = inspection.inspect(wanted, grant)
         self._forget_inspected = lambda: inspection.forget(sandbox_id, self._relay)
+        self._inspect_again = lambda: self.inspect(inspection, sandbox_id, grant)
 
     async def set_rate(self, mib_s: float | None) -> None:
         """Limit what the guest sends and what it receives, each, in MiB per second. None is no limit.
@@ -146,6 +156,36 @@ class Link:
             OSError: The kernel cannot do that, or the link is closed.
         """
         self._dialled.end()
+
+    def cut(self) -> None:
+        """Let nothing pass any more in either direction, and reset every connection. Idempotent.
+
+        When it returns, some milliseconds later, the last byte has passed. The cut outlives this process.
+
+        Raises:
+            OSError: The kernel refused it, or the link's namespaces are gone. The relay passes nothing.
+        """
+        self.egress.cut(True)
+        self._parted += self._relay.flows()
+        self._relay.reset()  # first, so that the guest still gets the resets
+        self._forget_inspected()  # the edge may hold what it has not sent on yet
+        edge.cut(self._pins)
+        self._parted += edge.dialled_flows(self._pins)
+        with contextlib.suppress(OSError):  # nothing passes on those that the kernel does not end
+            self.end_dialled()
+
+    async def mend(self) -> None:
+        """Undo ``cut``: the policy decides again. The guest learns that its connections are gone.
+
+        Raises:
+            OSError: The kernel refused it, or the link's namespaces are gone.
+        """
+        await asyncio.to_thread(edge.mend, self._pins)
+        self.egress.cut(False)
+        self._inspect_again()
+        self.was_cut = False
+        parted, self._parted = self._parted, []
+        await self.reset_connections(parted)
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes that the guest has received and sent since the link was made.

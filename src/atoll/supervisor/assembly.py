@@ -49,6 +49,7 @@ from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import Versions
 from atoll.supervisor.state.tasks import Tasks
+from atoll.supervisor.state.unplug_marks import UnplugMarks
 from atoll.supervisor.storage.background_checksums import BackgroundChecksums
 from atoll.supervisor.storage.build_cache import BuildCache
 from atoll.supervisor.storage.checksums import CheckpointChecksums
@@ -129,6 +130,7 @@ class State:
         self.registry = Registry(self.database, self.leases, self.due, self.journal)
         self.decisions = DecisionLog(self.paths.decisions, self.journal)
         self.alarms = Alarms()
+        self.unplug_marks = UnplugMarks(self.paths.unplug_mark)
         self.operations = Operations(self.database, self.journal, clock.unix_s)
 
 

@@ -16,8 +16,17 @@ from atoll.supervisor.lifecycle.limits import LimitChanges
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
+from atoll.supervisor.monitors.unplug import UnplugMonitor
 from atoll.supervisor.monitors.usage import Usage
-from atoll.supervisor.operations import Awakenings, Copies, Sleeps, make_creation, make_kills, make_relayer
+from atoll.supervisor.operations import (
+    Awakenings,
+    Copies,
+    Sleeps,
+    make_creation,
+    make_kills,
+    make_relayer,
+    make_unplugs,
+)
 from atoll.supervisor.recovery.adoption import Adoption
 from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.recovery.reconcile import Reconcile
@@ -51,6 +60,7 @@ class System:
         steps = self._steps = Steps(rooms, state, storage, machines, tenants)
         sleeps = Sleeps(state, storage, machines, steps)
         awakenings = Awakenings(rooms, state, storage, machines, tenants, steps, sleeps)
+        self.unplugs = make_unplugs(state, machines, steps, sleeps)
         self._relayer = make_relayer(state, storage, machines, tenants, steps, sleeps, awakenings)
         copies = Copies(settings, rooms, state, storage, machines, tenants, steps, self._relayer)
         self.tasks, self.database, self.registry = state.tasks, state.database, state.registry
@@ -118,6 +128,7 @@ class System:
             tasks=self.tasks,
             tell=state.journal.tell,
         )
+        self._unplug_monitor = UnplugMonitor(self.registry, state.alarms, self.unplugs, self.tasks)
         self.usage = Usage(
             quotas=self.quotas,
             means=machines.means,
@@ -159,8 +170,10 @@ class System:
                 watcher=self._steps.traffic,
                 checksums=storage.checksums,
                 repair=repair,
+                unplugs=self.unplugs,
             ),
             repair=repair,
+            unplugs=self.unplugs,
         )
         self.dialling = Dialling(self.registry, self.wakes, self.tasks)
         self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
@@ -183,6 +196,7 @@ class System:
         self.pool.start()
         await asyncio.to_thread(self._machines.prestarted.sweep)
         self._relayer.end_cut_short()
+        self._unplug_monitor.start()
         self.leases.start()
         self.history.start()
         if self.settings.checksum_mib_s:

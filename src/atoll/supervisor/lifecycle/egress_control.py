@@ -1,10 +1,11 @@
-"""Has the links of sandboxes enforce the sandboxes' policies."""
+"""Has the links of sandboxes enforce the sandboxes' policies, and cuts them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from atoll.errors import AtollError, UnsupportedError
 from atoll.network import Grant
@@ -54,6 +55,9 @@ class EgressControl:
         self._alarms = alarms
         self._inspection = inspection
         self._registries = registries
+        # Beside the sandboxes' own: a wake or a rollback has a link before its sandbox has it.
+        self._owners: WeakKeyDictionary[Link, str] = WeakKeyDictionary()
+        self._cut: set[str] = set()
 
     def check(self, network: EgressPolicy, team: str | None) -> None:
         """Refuse a policy that cannot be enforced for a sandbox of a team.
@@ -81,17 +85,54 @@ class EgressControl:
             )
 
     def govern(self, link: Link, row: SandboxRow) -> None:
-        """Let the sandbox of a row reach by its link what the row says, and note what is decided."""
+        """Let the sandbox of a row reach by its link what the row says, and note what is decided.
+
+        Raises:
+            OSError: The sandbox is unplugged, and its link cannot be cut.
+        """
         sandbox_id = row.sandbox_id
+        self._owners[link] = sandbox_id
         link.egress.watch(
             lambda decision: self._decisions.add(sandbox_id, (decision,)),
-            lambda reason: self._alarms.ring(sandbox_id, reason),
+            lambda reason: self._ring(sandbox_id, reason),
         )
+        if row.unplugged is not None or sandbox_id in self._cut:
+            link.cut()
         rules = self._rules(row.network)
         # A rule by name needs the edge for plain HTTP, where each request says which host it is for.
         if self._inspection is not None and rules is not None and rules.rules:
             link.inspect(self._inspection, sandbox_id, self._grant(rules, row.team))
         link.set_policy(row.network, self._registries_for(row.network))
+
+    def cut(self, sandbox_id: str) -> None:
+        """Let nothing pass to or from a sandbox any more, on any link that it has or gets, until ``mend``.
+
+        Raises:
+            OSError: The kernel refused it for one of its links, whose relay passes nothing all the same.
+        """
+        self._cut.add(sandbox_id)
+        refusals: list[OSError] = []
+        for link in self._links(sandbox_id):
+            try:
+                link.cut()
+            except OSError as error:
+                refusals.append(error)
+        if refusals:
+            raise refusals[0]
+
+    async def mend(self, sandbox_id: str) -> None:
+        """Undo ``cut``.
+
+        Raises:
+            OSError: The kernel refused it.
+        """
+        self._cut.discard(sandbox_id)
+        for link in self._links(sandbox_id):
+            await link.mend()
+
+    def settled(self, sandbox_id: str) -> None:
+        """Rely on the row of a sandbox from now on, which says that it is unplugged."""
+        self._cut.discard(sandbox_id)
 
     async def judge(
         self, network: EgressPolicy, request: Mapping[str, Any], host: str, port: int
@@ -145,3 +186,15 @@ class EgressControl:
 
     def _registries_for(self, network: EgressPolicy) -> Iterable[str]:
         return self._registries() if network == "packages" else ()
+
+    def _ring(self, sandbox_id: str, reason: str) -> None:
+        # At once, and also for a sandbox that is only being made.
+        try:
+            self.cut(sandbox_id)
+        except OSError as error:
+            _log.error("the network of sandbox %s cannot be cut: %s", sandbox_id, error)
+        self._alarms.ring(sandbox_id, reason)
+
+    def _links(self, sandbox_id: str) -> list[Link]:
+        owned = [link for link, owner in list(self._owners.items()) if owner == sandbox_id]
+        return [link for link in owned if link.is_open]
