@@ -65,11 +65,16 @@ class EgressControl:
         Raises:
             InvalidSpecError: A rule is invalid, can never match, or sends a secret where it may not go.
             SecretNotFoundError: The team has no secret of a name.
-            UnsupportedError: It has rules about requests, and nothing here can judge them; or the registries
-                of packages are not known.
+            UnsupportedError: It has a proxy, which is not there yet; or rules about requests, and nothing here
+                can judge them; or the registries of packages are not known.
         """
         if isinstance(network, Policy):
             check_policy(network)
+            if network.proxy is not None:
+                # to connect directly instead would be more than the policy says
+                raise UnsupportedError(
+                    "this supervisor cannot connect through a proxy", hint="leave `proxy` out of the policy"
+                )
             for rule in network.rules:
                 for inject in rule.inject:
                     self._secrets.check_hosts(team, inject.secret, rule.hosts)
