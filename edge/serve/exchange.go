@@ -56,6 +56,10 @@ func (c *connection) serve(writer http.ResponseWriter, in *http.Request) {
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	defer stop()
 	x.ctx, x.cancel, x.in = ctx, cancel, in.WithContext(ctx)
+	// A request that is cut does not wait for the rest of the guest's body.
+	controller := http.NewResponseController(writer)
+	stopReading := context.AfterFunc(ctx, func() { _ = controller.SetReadDeadline(past) })
+	defer stopReading()
 	x.body = &guestBody{inner: in.Body, budget: c.sandbox.bodies}
 	defer x.body.release()
 	defer c.finish(x)
