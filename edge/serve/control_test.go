@@ -215,7 +215,7 @@ func TestRawAndUpgradedConnectionsAreCut(t *testing.T) {
 	greeter(w, "a.x", false)
 	w.policy(allow)
 	conn := w.take("a.x", 25)
-	contains(t, talk(t, conn, "x\n"), "x\n")
+	hear(t, conn, "x\n", "220 hello\r\nx\n")
 	w.policy(inspected)
 	w.sendRules(0)
 	conn.SetReadDeadline(time.Now().Add(time.Second))
@@ -282,7 +282,7 @@ func TestObservingDeniesNothing(t *testing.T) {
 	for _, target := range []string{"/", "/x"} {
 		expect(t, do(t, w.client(), "POST", "http://a.x"+target, "y").StatusCode, 200)
 	}
-	contains(t, talk(t, w.take("r.x", 25), ""), "220 hello")
+	hear(t, w.take("r.x", 25), "", "220 hello\r\n")
 	expect(t, len(w.unplugged()), 0)
 	eventually(t, "it is told", func() bool {
 		w.mu.Lock()

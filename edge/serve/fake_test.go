@@ -316,7 +316,7 @@ func do(t testing.TB, client *http.Client, method, url, body string, headers ...
 	return reply{response, string(text)}
 }
 
-// exchange writes bytes and reads what comes until the end, or for a while.
+// talk writes bytes and reads what comes until the end, or for a while.
 func talk(t testing.TB, conn net.Conn, text string) string {
 	t.Helper()
 	if _, err := io.WriteString(conn, text); err != nil {
@@ -326,6 +326,19 @@ func talk(t testing.TB, conn net.Conn, text string) string {
 	var got bytes.Buffer
 	io.Copy(&got, conn)
 	return got.String()
+}
+
+// hear writes bytes and reads until a text comes.
+func hear(t testing.TB, conn net.Conn, text, want string) {
+	t.Helper()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(want))
+	if count, err := io.ReadFull(conn, got); err != nil || string(got) != want {
+		t.Fatalf("heard %q, %v, not %q", got[:count], err, want)
+	}
 }
 
 // eventually waits for what another goroutine does.
