@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -235,9 +236,19 @@ func (w *world) named(name, address string) {
 func (w *world) secure(name string, h2 bool, handler http.HandlerFunc) *httptest.Server {
 	server := httptest.NewUnstartedServer(handler)
 	server.EnableHTTP2 = h2
-	server.TLS = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		return w.upstream.For(name, true, time.Now())
+	offered := []string{"http/1.1"}
+	if h2 {
+		offered = []string{"h2", "http/1.1"}
+	}
+	server.TLS = &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		wanted := name
+		if hello.ServerName == "" {
+			wanted = "192.0.2.1"
+		}
+		certificate, err := w.upstream.For(wanted, true, time.Now())
+		return &tls.Config{Certificates: []tls.Certificate{*certificate}, NextProtos: offered}, err
 	}}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	w.t.Cleanup(server.Close)
 	w.named(name, server.Listener.Addr().String())
@@ -305,7 +316,7 @@ func do(t testing.TB, client *http.Client, method, url, body string, headers ...
 	return reply{response, string(text)}
 }
 
-// exchange writes bytes and reads what comes until the end, or for a while.
+// talk writes bytes and reads what comes until the end, or for a while.
 func talk(t testing.TB, conn net.Conn, text string) string {
 	t.Helper()
 	if _, err := io.WriteString(conn, text); err != nil {
@@ -315,6 +326,19 @@ func talk(t testing.TB, conn net.Conn, text string) string {
 	var got bytes.Buffer
 	io.Copy(&got, conn)
 	return got.String()
+}
+
+// hear writes bytes and reads until a text comes.
+func hear(t testing.TB, conn net.Conn, text, want string) {
+	t.Helper()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(want))
+	if count, err := io.ReadFull(conn, got); err != nil || string(got) != want {
+		t.Fatalf("heard %q, %v, not %q", got[:count], err, want)
+	}
 }
 
 // eventually waits for what another goroutine does.
