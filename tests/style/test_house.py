@@ -41,6 +41,7 @@ ROOT_DIRECTORIES = {
     "bench",
     "changelog.d",
     "docs",
+    "edge",
     "examples",
     "native",
     "packaging",

@@ -117,7 +117,7 @@ class System:
         )
 
     def _watch(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> None:
-        """Make what watches the sandboxes, and what recovers them at the start."""
+        """Make what watches the sandboxes."""
         self.leases = LeaseExpiry(
             registry=self.registry,
             leases=state.leases,
@@ -148,8 +148,15 @@ class System:
             pool_ids=self.pool.ids,
             cgroups=rooms.cgroups,
         )
+        self._reconcile = self._make_reconcile(rooms, state, storage, machines)
+        self.dialling = Dialling(self.registry, self.wakes, self.tasks)
+        self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
+        self.keeper = Keeper(self.settings.idle_exit_s, self._look)
+
+    def _make_reconcile(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> Reconcile:
+        """Make what recovers the sandboxes at the start."""
         repair = RowRepair(self.registry)
-        self._reconcile = Reconcile(
+        return Reconcile(
             registry=self.registry,
             operations=state.operations,
             paths=self.paths,
@@ -175,9 +182,6 @@ class System:
             repair=repair,
             unplugs=self.unplugs,
         )
-        self.dialling = Dialling(self.registry, self.wakes, self.tasks)
-        self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
-        self.keeper = Keeper(self.settings.idle_exit_s, self._look)
 
     async def start(self) -> None:
         """Open the database, adopt what still runs, and accept clients on the dial socket."""
