@@ -1,8 +1,8 @@
 # What people and CI type. `make test` is the whole truth; `make check` is its fast part.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := pyproject.toml hatch_build.py scripts/venv $(shell find agent native puller -type f 2>/dev/null)
-GO_ROOMS := $(wildcard agent native puller bench/spawn)
+SOURCES := pyproject.toml hatch_build.py scripts/venv $(shell find agent native puller edge -type f 2>/dev/null)
+GO_ROOMS := $(wildcard agent native puller edge bench/spawn)
 
 .PHONY: help deps install demo test check native-check soak bench dist clean
 
@@ -37,6 +37,7 @@ check: install
 	@unformatted=$$(gofmt -l $(GO_ROOMS)); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted" >&2; exit 1; fi
 	cd agent && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...
 	cd puller && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...
+	cd edge && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...
 	$(BIN)/pytest tests/unit tests/style --durations=5
 
 test: check

@@ -1,5 +1,5 @@
-"""Builds the programs that a wheel carries: ``runsc`` (gVisor, pinned in native/), the guest agent (agent/) and the
-puller of images (puller/).
+"""Builds the programs that a wheel carries: ``runsc`` (gVisor, pinned in native/), the guest agent (agent/), the
+puller of images (puller/) and the edge (edge/), which judges what leaves sandboxes.
 
 All are static Go programs. A built program is kept in ~/.cache/atoll/build (or ``ATOLL_BUILD_CACHE``) under the hash
 of its sources, so only the first build takes minutes.
@@ -45,7 +45,8 @@ class ProgramsHook(BuildHookInterface[Any]):
         for name, sources, build in (
             ("runsc", root / "native", _build_runsc),
             ("atoll-agent", root / "agent", _build_agent),
-            ("atoll-puller", root / "puller", _build_puller),
+            ("atoll-puller", root / "puller", _build_vendored),
+            ("atoll-edge", root / "edge", _build_vendored),
         ):
             program = _cached(name, sources, build, self.app.display_info)
             _install(program, target / name)
@@ -201,7 +202,7 @@ def _build_agent(source: Path, output: Path) -> None:
     _compile(source, output, ".", _LDFLAGS)
 
 
-def _build_puller(source: Path, output: Path) -> None:
+def _build_vendored(source: Path, output: Path) -> None:
     _go(["mod", "vendor"], source)
     _compile(source, output, ".", _LDFLAGS, "-mod=vendor")
 

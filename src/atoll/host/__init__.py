@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from atoll.host.binaries import agent_path, puller_path, runsc_path
+    from atoll.host.binaries import agent_path, edge_path, puller_path, runsc_path
     from atoll.host.checks import Check, check_host
     from atoll.host.files import DiskUsage, disk_usage, free_bytes, locked, sync_directory, write_atomically
     from atoll.host.home import Home
@@ -103,6 +103,7 @@ __all__ = [
     "copy_tree",
     "disk_kind",
     "disk_usage",
+    "edge_path",
     "end_holder",
     "ensure_holder",
     "find_holder",
@@ -154,6 +155,7 @@ __all__ = [
 # loaded on first use, because the SDK needs only the paths, and quickly
 _MODULES = {
     "agent_path": "binaries",
+    "edge_path": "binaries",
     "puller_path": "binaries",
     "runsc_path": "binaries",
     "Cgroup": "resources.cgroups",

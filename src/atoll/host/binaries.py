@@ -1,4 +1,4 @@
-"""The programs that come with this package: ``runsc``, the guest agent and the puller of images."""
+"""The programs that come with this package: ``runsc``, the guest agent, the puller of images and the edge."""
 
 from __future__ import annotations
 
@@ -36,6 +36,15 @@ def puller_path() -> Path:
         HostError: The package was installed without it.
     """
     return _program("atoll-puller")
+
+
+def edge_path() -> Path:
+    """Return the program that judges what leaves sandboxes, and holds secrets.
+
+    Raises:
+        HostError: The package was installed without it.
+    """
+    return _program("atoll-edge")
 
 
 def agent_path() -> Path:
