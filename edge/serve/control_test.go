@@ -31,21 +31,22 @@ func (w *world) sendRules(rules ...int) {
 }
 
 func TestRequestsPerTime(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
-	rule := `{"action":"allow","limit":{"requests":2,"per_s":0.6}}`
+	rule := `{"action":"allow","limit":{"requests":2,"per_s":2}}`
 	w.policy(rule)
 	client := w.client()
 	status := func() int { return do(t, client, "GET", "http://a.x/", "").StatusCode }
 	expect(t, fmt.Sprint(status(), status()), "200 200")
 	got := do(t, client, "GET", "http://a.x/", "")
 	expect(t, got.StatusCode, 429)
-	expect(t, got.Header.Get("Retry-After"), "1")
+	expect(t, got.Header.Get("Retry-After"), "2")
 	contains(t, got.text, "egress_limited")
 	w.policy(rule)
 	w.sendRules(0)
 	expect(t, status(), 429)
-	time.Sleep(700 * time.Millisecond)
+	time.Sleep(2100 * time.Millisecond)
 	expect(t, status(), 200)
 }
 
@@ -66,13 +67,14 @@ func TestBytesPerSecond(t *testing.T) {
 			sent = ""
 		}
 		expect(t, do(t, w.client(), method, "http://a.x/", sent).StatusCode, 200)
-		if took := time.Since(began); took < 400*time.Millisecond || took > 1500*time.Millisecond {
+		if took := time.Since(began); took < 400*time.Millisecond || took > 5*time.Second {
 			t.Errorf("%s took %v", method, took)
 		}
 	}
 }
 
 func TestTotalBytes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	arrived := &recorder{}
 	w.server("a.x", func(writer http.ResponseWriter, request *http.Request) {
@@ -98,6 +100,7 @@ func TestTotalBytes(t *testing.T) {
 }
 
 func TestABodyOfUnknownLengthIsCut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	arrived := &recorder{}
 	w.server("plain.x", arrived.ServeHTTP)
@@ -181,6 +184,7 @@ func TestAChangeOfThePolicyReachesWhatIsGoingOn(t *testing.T) {
 }
 
 func TestNewRequestsOfAnOpenConnectionAreJudgedByNewRules(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
 	client := w.client()
@@ -198,6 +202,7 @@ func TestNewRequestsOfAnOpenConnectionAreJudgedByNewRules(t *testing.T) {
 }
 
 func TestAConnectionWithoutNewRulesIsCut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
 	w.policy(inspected)
@@ -211,6 +216,7 @@ func TestAConnectionWithoutNewRulesIsCut(t *testing.T) {
 }
 
 func TestRawAndUpgradedConnectionsAreCut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	greeter(w, "a.x", false)
 	w.policy(allow)
@@ -225,6 +231,7 @@ func TestRawAndUpgradedConnectionsAreCut(t *testing.T) {
 }
 
 func TestForgetEndsEverything(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var ended atomic.Int32
 	w.server("a.x", func(writer http.ResponseWriter, request *http.Request) {
@@ -250,6 +257,7 @@ func TestForgetEndsEverything(t *testing.T) {
 }
 
 func TestAPolicyThatCannotBeReadAllowsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	err := w.edge.Handle(&channel.Message{Op: "policy", Sandbox: "s"}, memfd(t, dict{"rules": []dict{{"action": "?"}}}))
@@ -263,6 +271,7 @@ func TestAPolicyThatCannotBeReadAllowsNothing(t *testing.T) {
 }
 
 func TestARuleThatUnplugs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(`{"action":"unplug","paths":["/trap"]}`, allow)
 	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
@@ -275,6 +284,7 @@ func TestARuleThatUnplugs(t *testing.T) {
 }
 
 func TestObservingDeniesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
 	greeter(w, "r.x", false)
@@ -299,6 +309,7 @@ func TestObservingDeniesNothing(t *testing.T) {
 }
 
 func TestTheSupervisorAsksForAJudgement(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask := func(kept []int, method, url, body string) channel.Judged {
 		question := dict{
@@ -327,6 +338,7 @@ func TestTheSupervisorAsksForAJudgement(t *testing.T) {
 }
 
 func TestThereIsABoundOnConnections(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	var open []net.Conn
@@ -347,6 +359,7 @@ func TestThereIsABoundOnConnections(t *testing.T) {
 }
 
 func TestSeenIsBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	w.server("a.x", func(http.ResponseWriter, *http.Request) {})

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -32,6 +33,15 @@ import (
 	"atoll/edge/seen"
 )
 
+// TestMain has more tests run at once than there are processors, as most of them wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
 // world is an edge with a supervisor that dials to servers of the test.
 type world struct {
 	t         testing.TB
@@ -47,6 +57,7 @@ type world struct {
 	entries   []seen.Entry
 	judged    chan channel.Judged
 	count     int
+	sandbox   string
 }
 
 func newCA(t testing.TB) (certificate, key []byte) {
@@ -79,7 +90,7 @@ func newWorld(t testing.TB) *world {
 	roots, rootsKey := newCA(t)
 	w := &world{
 		t: t, trust: x509.NewCertPool(), addresses: map[string]string{}, links: map[string]string{},
-		judged: make(chan channel.Judged, 8),
+		judged: make(chan channel.Judged, 8), sandbox: "s",
 	}
 	w.trust.AppendCertsFromPEM(certificate)
 	var err error
@@ -161,7 +172,7 @@ func memfd(t testing.TB, content any) *os.File {
 
 type dict = map[string]any
 
-// policy gives the sandbox "s" rules, as JSON texts.
+// policy gives the sandbox rules, as JSON texts.
 func (w *world) policy(rules ...string) { w.policyWith(dict{}, rules...) }
 
 func (w *world) policyWith(more dict, rules ...string) {
@@ -172,7 +183,7 @@ func (w *world) policyWith(more dict, rules ...string) {
 	}
 	more["rules"] = texts
 	w.count++
-	must(w.t, w.edge.Handle(&channel.Message{Op: "policy", Sandbox: "s", Version: int64(w.count)}, memfd(w.t, more)))
+	must(w.t, w.edge.Handle(&channel.Message{Op: "policy", Sandbox: w.sandbox, Version: int64(w.count)}, memfd(w.t, more)))
 }
 
 func sockets(t testing.TB) (net.Conn, *os.File) {
@@ -203,12 +214,12 @@ func (w *world) takeAs(name, address string, port int, rules ...int) (net.Conn, 
 	}
 	w.mu.Unlock()
 	if rules == nil {
-		for i := range w.edge.sandboxes["s"].current().rules {
+		for i := range w.edge.sandboxes[w.sandbox].current().rules {
 			rules = append(rules, i)
 		}
 	}
 	must(w.t, w.edge.Handle(&channel.Message{
-		Op: "take", Sandbox: "s", Connection: id, Name: name, Address: address, Port: port, Rules: rules,
+		Op: "take", Sandbox: w.sandbox, Connection: id, Name: name, Address: address, Port: port, Rules: rules,
 	}, theirs))
 	w.t.Cleanup(func() { guest.Close() })
 	return guest, id

@@ -42,6 +42,7 @@ func (r *recorder) all() string {
 }
 
 func TestRequestsThatCanBeReadInTwoWays(t *testing.T) {
+	t.Parallel()
 	const host = "Host: a.x\r\n"
 	for name, c := range map[string]struct {
 		sent string
@@ -125,6 +126,7 @@ func literal(fields ...string) []byte {
 }
 
 func TestStreamsOfHTTP2AreJudgedOneByOne(t *testing.T) {
+	t.Parallel()
 	base := []string{":method", "GET", ":scheme", "http", ":path", "/ok"}
 	with := func(more ...string) []byte { return literal(append(append([]string(nil), base...), more...)...) }
 	for name, second := range map[string][]byte{
@@ -162,6 +164,7 @@ func TestStreamsOfHTTP2AreJudgedOneByOne(t *testing.T) {
 }
 
 func TestTheNameInTLSAgreesWithTheDestination(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	w.secure("a.x", true, func(http.ResponseWriter, *http.Request) {})
@@ -205,6 +208,7 @@ func TestTheNameInTLSAgreesWithTheDestination(t *testing.T) {
 }
 
 func TestCertificatesOfGuests(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	w.secure("a.x", true, func(http.ResponseWriter, *http.Request) {})
@@ -248,6 +252,7 @@ func greeter(w *world, name string, secured bool) {
 }
 
 func TestWhatIsNotHTTPPassesOnlyWhereARuleAllowsIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	greeter(w, "a.x", false)
 	w.policy(`{"action":"allow","methods":["GET"]}`, allow)
@@ -267,6 +272,7 @@ func TestWhatIsNotHTTPPassesOnlyWhereARuleAllowsIt(t *testing.T) {
 }
 
 func TestASlowClientOfHTTPIsStillJudged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(`{"action":"allow","methods":["GET"],"set_headers":{"x":"1"}}`, allow)
 	arrived := &recorder{}
@@ -278,6 +284,7 @@ func TestASlowClientOfHTTPIsStillJudged(t *testing.T) {
 }
 
 func TestWhatIsInsideTLSAndNotHTTP(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	greeter(w, "a.x", true)
 	config := &tls.Config{RootCAs: w.trust, ServerName: "a.x"}

@@ -40,15 +40,16 @@ func reverse(text string) string {
 }
 
 func TestSecretsGoWhereTheRuleSays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.secure("a.x", true, echo)
 	for _, c := range []struct {
 		rule, method, target, body, want string
 		headers                          []string
 	}{
-		{inject("header", "authorization", "Bearer {}"), "GET", "/", "", "auth=[Bearer " + token + "]", []string{"Authorization", "mine", "authorization", "too"}},
+		{inject("header", "authorization", "Bearer {}"), "GET", "/", "", "auth=[Bearer " + token + "]", []string{"Authorization", "mine", "authorization", "too", "Authorization_", "", "AUTHORIZATION", "mine"}},
 		{inject("basic", "me", ""), "GET", "/", "", "basic=me:" + token + " ", []string{"Authorization", "mine"}},
-		{inject("query", "key", ""), "GET", "/?a=1&key=mine&%6bey=too&b=2", "", "query=a=1&b=2&key=" + url.QueryEscape(token) + " ", nil},
+		{inject("query", "key", ""), "GET", "/?a=1&key=mine&%6bey=too&b=2&c=3;KEY=mine", "", "query=a=1&b=2&key=" + url.QueryEscape(token) + " ", nil},
 		{inject("path", "PLACE", ""), "GET", "/bot/PLACE/x", "", "path=/bot/" + url.PathEscape(token) + "/x ", nil},
 		{inject("json", "auth.token", ""), "POST", "/", `{"a": 1, "auth":{"token":"mine"}}`, `body={"a": 1, "auth":{"token":"tok\"en/+ü=sup3rs3cret"}}`, []string{"Content-Type", "application/json"}},
 		{inject("json", "auth.token", ""), "POST", "/", `{}`, `body={"auth":{"token":"tok\"en/+ü=sup3rs3cret"}}`, []string{"Content-Type", "application/json"}},
@@ -64,6 +65,7 @@ func TestSecretsGoWhereTheRuleSays(t *testing.T) {
 }
 
 func TestSecretsThatCannotBeSent(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.secure("a.x", true, func(http.ResponseWriter, *http.Request) { t.Error("it arrived") })
 	w.server("b.x", func(http.ResponseWriter, *http.Request) { t.Error("it arrived") })
@@ -88,6 +90,7 @@ func TestSecretsThatCannotBeSent(t *testing.T) {
 }
 
 func TestHeadersAreSetAndRemoved(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(`{"action":"allow","set_headers":{"X-Team":"a"},"remove_headers":["cookie"]}`)
 	got := make(chan http.Header, 1)
@@ -99,6 +102,7 @@ func TestHeadersAreSetAndRemoved(t *testing.T) {
 }
 
 func TestEchoesOfSecretsAreScrubbed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	forms := strings.Join([]string{
 		token, url.QueryEscape(token), url.PathEscape(token), `tok\"en/+ü=sup3rs3cret`, hex.EncodeToString([]byte(token)),
@@ -171,6 +175,7 @@ func TestEchoesOfSecretsAreScrubbed(t *testing.T) {
 }
 
 func TestTwoSecretsForOneHostAndOneForTwo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.secure("a.x", true, echo)
 	w.secure("b.x", true, echo)
@@ -184,6 +189,7 @@ func TestTwoSecretsForOneHostAndOneForTwo(t *testing.T) {
 }
 
 func TestASecretIsNotSentOnARedirect(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.secure("a.x", true, func(writer http.ResponseWriter, request *http.Request) {
 		http.Redirect(writer, request, "https://b.x/", http.StatusTemporaryRedirect)
@@ -196,6 +202,7 @@ func TestASecretIsNotSentOnARedirect(t *testing.T) {
 }
 
 func TestANewValueIsUsedAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.secure("a.x", true, echo)
 	rule := inject("header", "authorization", "")
@@ -210,6 +217,7 @@ func TestANewValueIsUsedAtOnce(t *testing.T) {
 }
 
 func TestACanaryUnplugs(t *testing.T) {
+	t.Parallel()
 	canary := "AKIACANARY0123456789"
 	long := strings.Repeat("x", 100<<10)
 	for name, c := range map[string]struct {
@@ -265,6 +273,7 @@ func TestACanaryUnplugs(t *testing.T) {
 }
 
 func TestSecretsAreErasedWhenTheyAreReplaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policyWith(dict{"secrets": dict{"gh": token}}, inject("header", "a", ""))
 	first := w.edge.all()[0].current()

@@ -162,6 +162,7 @@ __all__ = [
 # loaded on first use, because the SDK needs only the paths, and quickly
 _MODULES = {
     "agent_path": "binaries",
+    "edge_path": "binaries",
     "puller_path": "binaries",
     "runsc_path": "binaries",
     "Cgroup": "resources.cgroups",
