@@ -142,9 +142,6 @@ func (buffers) Put(buffer []byte) {
 	bufferPool.Put((*[32 << 10]byte)(buffer))
 }
 
-// What ReverseProxy removes, though it is the guest's own.
-var forwarding = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
-
 // rewrite makes the request that was judged, with the changes of the rule.
 func (x *exchange) rewrite(out *http.Request) {
 	hops := out.Header

@@ -244,7 +244,6 @@ _MODULES = {
     "TreeUse": "trees.usage",
     "tree_use": "trees.usage",
     "registry_hosts": "registries",
-    "edge_path": "binaries",
     "is_host_root": "namespaces.userns",
     "is_mapped": "namespaces.userns",
     "one_id": "namespaces.userns",
