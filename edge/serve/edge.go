@@ -196,8 +196,3 @@ func (e *Edge) serve(writer http.ResponseWriter, request *http.Request) {
 	connection := request.Context().Value(connectionKey{}).(*connection)
 	connection.serve(writer, request)
 }
-
-func (e *Edge) log(text string) {
-	// A supervisor that does not take it is gone, and the edge ends with it.
-	_ = e.supervisor.Send(channel.Log{Op: "log", Text: text})
-}

@@ -18,7 +18,8 @@ AtollError                    base: .code .hint .sandbox_id
 ├─ QuotaError                 a team would exceed its quota; it may be possible later
 ├─ InUseError                 something else still needs it
 ├─ StateError                 the sandbox's state does not allow it
-│  └─ AsleepError             it sleeps, and only `resume` wakes it
+│  ├─ AsleepError             it sleeps, and only `resume` wakes it
+│  └─ UnpluggedError          it is cut off and frozen until `replug`
 ├─ SandboxCrashedError        its processes died; the next use does what `on_crash` says
 ├─ ExecTimeoutError           TimeoutError: the program ran past its timeout and was killed
 ├─ ExecFailedError            `ExecResult.check()`: the exit code is not 0
@@ -170,7 +171,7 @@ class DeniedError(AtollError, PermissionError):
     """A key is missing, wrong, revoked or expired. The error does not say which."""
 
     code = "denied"
-    errno = errno.EACCES
+    errno: int = errno.EACCES
 
 
 class QuotaError(AtollError):
@@ -195,6 +196,12 @@ class AsleepError(StateError):
     """The sandbox sleeps, and its lifecycle lets no use wake it: `resume` it first."""
 
     code = "asleep"
+
+
+class UnpluggedError(StateError):
+    """The sandbox is unplugged: without a network and frozen, and no use wakes it. `replug` undoes that."""
+
+    code = "unplugged"
 
 
 class SandboxCrashedError(AtollError):
@@ -235,49 +242,49 @@ class FileError(AtollError, OSError):
     """An operation on a file inside the sandbox failed."""
 
     code = "file_failed"
-    errno = errno.EIO
+    errno: int = errno.EIO
 
 
 class FileMissingError(FileError, FileNotFoundError):
     """No file has that path."""
 
     code = "file_missing"
-    errno = errno.ENOENT
+    errno: int = errno.ENOENT
 
 
 class FileTakenError(FileError, FileExistsError):
     """Something else has that path already."""
 
     code = "file_taken"
-    errno = errno.EEXIST
+    errno: int = errno.EEXIST
 
 
 class NotADirectoryInSandboxError(FileError, NotADirectoryError):
     """The path, or a part of it, is not a directory."""
 
     code = "not_a_directory"
-    errno = errno.ENOTDIR
+    errno: int = errno.ENOTDIR
 
 
 class IsADirectoryInSandboxError(FileError, IsADirectoryError):
     """The path is a directory where a file is needed."""
 
     code = "is_a_directory"
-    errno = errno.EISDIR
+    errno: int = errno.EISDIR
 
 
 class FileDeniedError(FileError, PermissionError):
     """The user inside the sandbox may not do that."""
 
     code = "file_denied"
-    errno = errno.EACCES
+    errno: int = errno.EACCES
 
 
 class NoSpaceError(AtollError, OSError):
     """A disk is full: one inside the sandbox, or the one under the home."""
 
     code = "no_space"
-    errno = errno.ENOSPC
+    errno: int = errno.ENOSPC
 
 
 class DamagedError(AtollError):

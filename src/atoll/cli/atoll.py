@@ -26,6 +26,7 @@ COMMANDS = {
     "pause": "Freeze sandboxes in memory.",
     "policy": "Set what a sandbox may reach, test it, and see what was decided.",
     "port": "Forward a port of this machine to a sandbox.",
+    "replug": "Give unplugged sandboxes their network back.",
     "resume": "Wake paused or suspended sandboxes.",
     "rollback": "Roll a sandbox back to a snapshot.",
     "run": "Run a program in a new sandbox, then kill it.",
@@ -39,6 +40,7 @@ COMMANDS = {
     "team": "Create, change and delete teams and their quotas.",
     "timeout": "Set how long a sandbox may run.",
     "template": "Build, list and delete templates.",
+    "unplug": "Cut sandboxes off and freeze them.",
     "volume": "Create, list and delete volumes.",
 }
 

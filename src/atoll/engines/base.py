@@ -12,7 +12,8 @@ from typing import ClassVar
 
 import msgspec
 
-from atoll.errors import EngineError
+from atoll.errors import EngineError, UnsupportedError
+from atoll.host import CgroupRoot
 from atoll.types import Limits
 
 
@@ -242,6 +243,25 @@ class Engine(ABC):
 
         Postcondition: when this returns None, no process of it runs, and none will.
         """
+
+    @classmethod
+    def halt(cls, record: bytes, cgroups: CgroupRoot | None) -> list[tuple[int, int]]:
+        """Freeze a machine in an emergency, when the process that owns it does not answer.
+
+        The machine's kernel is not asked. Any process of the same user may call it.
+
+        Args:
+            record: The machine's record.
+            cgroups: Where machines have their cgroups.
+
+        Returns the pids and start ticks of the processes that were stopped by a signal; none if the host froze
+        them together. Their owner continues them before the machine can answer.
+
+        Raises:
+            EngineError: The machine no longer runs, or is only partly stopped.
+            UnsupportedError: Machines of this engine cannot be frozen from outside.
+        """
+        raise UnsupportedError(f"machines of the engine {cls.name!r} cannot be frozen from outside")
 
     @abstractmethod
     async def adopt(self, record: bytes) -> Machine | None:

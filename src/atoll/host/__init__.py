@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     )
     from atoll.host.namespaces.mounts import Mounts, is_mounted, mounts_below, remove_empty_place
     from atoll.host.namespaces.netns import in_netns, in_spare_thread, new_netns, unpin
-    from atoll.host.namespaces.userns import is_host_root, one_id
+    from atoll.host.namespaces.userns import is_host_root, is_mapped, one_id
     from atoll.host.pids import (
         boot_id,
         children_by_parent,
+        continue_process,
         kill_process,
         open_process,
         parent_of,
         process_alive,
         start_ticks,
+        stop_process,
         wait_pidfd,
     )
     from atoll.host.processes import (
@@ -100,6 +102,7 @@ __all__ = [
     "children_by_parent",
     "check_host",
     "verify_checksums",
+    "continue_process",
     "copy_attributes",
     "copy_node",
     "copy_tree",
@@ -116,6 +119,7 @@ __all__ = [
     "in_netns",
     "in_spare_thread",
     "is_host_root",
+    "is_mapped",
     "is_mounted",
     "join_holder",
     "kill_process",
@@ -143,6 +147,7 @@ __all__ = [
     "checksummed_bytes",
     "start_program",
     "start_ticks",
+    "stop_process",
     "sync_directory",
     "sync_tree",
     "to_the_end",
@@ -159,6 +164,7 @@ __all__ = [
 # loaded on first use, because the SDK needs only the paths, and quickly
 _MODULES = {
     "agent_path": "binaries",
+    "edge_path": "binaries",
     "puller_path": "binaries",
     "runsc_path": "binaries",
     "Cgroup": "resources.cgroups",
@@ -199,11 +205,13 @@ _MODULES = {
     "new_netns": "namespaces.netns",
     "unpin": "namespaces.netns",
     "boot_id": "pids",
+    "continue_process": "pids",
     "kill_process": "pids",
     "open_process": "pids",
     "parent_of": "pids",
     "process_alive": "pids",
     "start_ticks": "pids",
+    "stop_process": "pids",
     "wait_pidfd": "pids",
     "Program": "processes",
     "ProgramResult": "processes",
@@ -239,8 +247,8 @@ _MODULES = {
     "TreeUse": "trees.usage",
     "tree_use": "trees.usage",
     "registry_hosts": "registries",
-    "edge_path": "binaries",
     "is_host_root": "namespaces.userns",
+    "is_mapped": "namespaces.userns",
     "one_id": "namespaces.userns",
 }
 

@@ -82,6 +82,29 @@ def kill_process(pid: int, started_ticks: int, *, timeout_s: float = 10) -> bool
         os.close(fd)
 
 
+def stop_process(pid: int, started_ticks: int) -> bool:
+    """Stop exactly this process until ``continue_process``, by a signal. Returns whether it still runs."""
+    return _signal(pid, started_ticks, signal.SIGSTOP)
+
+
+def continue_process(pid: int, started_ticks: int) -> bool:
+    """Undo ``stop_process``. Returns whether the process still runs."""
+    return _signal(pid, started_ticks, signal.SIGCONT)
+
+
+def _signal(pid: int, started_ticks: int, number: signal.Signals) -> bool:
+    fd = open_process(pid, started_ticks)
+    if fd is None:
+        return False
+    try:
+        signal.pidfd_send_signal(fd, number)
+    except ProcessLookupError:  # it just ended by itself
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
 def wait_pidfd(fd: int, timeout_s: float) -> bool:
     """Whether the process of a pidfd has ended within ``timeout_s``."""
     waiter = select.poll()

@@ -8,6 +8,7 @@ from atoll.network.addresses import (
     GUEST_INTERFACE,
     PREFIX_BITS,
 )
+from atoll.network.edge import cut, pins_of
 from atoll.network.flows import Flow
 from atoll.network.inspection import EdgeProgram, Grant, Inspection
 from atoll.network.link import Link
@@ -31,4 +32,6 @@ __all__ = [
     "Links",
     "OpenUplink",
     "can_shape",
+    "cut",
+    "pins_of",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import socket
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class Pins:
 
 @dataclass(frozen=True)
 class EdgeSockets:
-    """The sockets that a supervisor has in an edge."""
+    """The sockets that a supervisor has in an edge, and whether the edge was cut when they were made."""
 
     relay: socket.socket
     dns: socket.socket
@@ -41,6 +42,7 @@ class EdgeSockets:
     counters: NetlinkSocket
     diag: NetlinkSocket
     ready: list[socket.socket]
+    is_cut: bool = False
 
     def close(self) -> None:
         """Close them all."""
@@ -82,7 +84,7 @@ def reopen(pins: Pins) -> EdgeSockets:
         OSError: There is no such link, or another supervisor has it.
     """
     in_netns(pins.inner, lambda: None)
-    return in_netns(pins.edge, _open_sockets)
+    return in_netns(pins.edge, _open_sockets_again)
 
 
 def dial_sockets(pins: Pins) -> list[socket.socket]:
@@ -140,6 +142,29 @@ def challenger(pins: Pins) -> socket.socket:
     return in_netns(pins.edge, flows.challenger)
 
 
+def cut(pins: Pins) -> None:
+    """Let no packet pass in the edge, in any direction, until ``mend``. Idempotent.
+
+    Raises:
+        OSError: There is no such edge, or the kernel refused it.
+    """
+    in_netns(pins.edge, filters.cut)
+
+
+def mend(pins: Pins) -> None:
+    """Undo ``cut``. Idempotent.
+
+    Raises:
+        OSError: There is no such edge, or the kernel refused it.
+    """
+    in_netns(pins.edge, filters.mend)
+
+
+def pins_of(directory: Path, link_id: str) -> Pins:
+    """Return where the namespaces of a link are pinned."""
+    return Pins(directory / f"{link_id}.inner", directory / f"{link_id}.edge")
+
+
 def remove(pins: Pins) -> None:
     """Unpin both namespaces. They end with their last socket. Idempotent."""
     unpin(pins.edge)
@@ -169,6 +194,11 @@ def _open_sockets() -> EdgeSockets:
         ready = _dial_sockets()
         failed.pop_all()
     return EdgeSockets(relay, dns, dns_stream, counters, diag, ready)
+
+
+def _open_sockets_again() -> EdgeSockets:
+    is_cut = filters.is_cut()
+    return dataclasses.replace(_open_sockets(), is_cut=is_cut)
 
 
 def _listener(port: int) -> socket.socket:

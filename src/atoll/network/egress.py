@@ -16,6 +16,7 @@ from atoll.types import HOST_NAME, Action, EgressDecision, Policy, Scheme
 LOOPBACK = "127.0.0.1"
 _NO_NAME = Verdict("deny", reason="the address stands for no name: resolve the name again")
 _ALLOWED = Verdict("allow")
+_NOTHING = Judge(Policy())
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +61,22 @@ class Egress:
         self.names = names
         self._outside = outside
         self._judge: Judge | None = None
+        self._is_cut = False
         self.told: Callable[[EgressDecision], None] = _forget
         self.unplug: Callable[[str], None] = _forget
 
     @property
     def judge(self) -> Judge | None:
         """The rules; None lets the guest reach everything public."""
-        return self._judge
+        return _NOTHING if self._is_cut else self._judge
 
     def set(self, policy: Policy | None) -> None:
         """Decide by this policy from now on. None is everything public, without rules."""
         self._judge = None if policy is None else Judge(policy)
+
+    def cut(self, is_cut: bool) -> None:
+        """Allow nothing, whatever the policy says. False lets the policy decide again."""
+        self._is_cut = is_cut
 
     def watch(self, told: Callable[[EgressDecision], None], unplug: Callable[[str], None]) -> None:
         """Call ``told`` with every decision, and ``unplug`` with the reason when a rule unplugs the guest."""
@@ -93,10 +99,10 @@ class Egress:
         if verdict is not None:
             return verdict, destination.address
         name = destination.name or ""
-        if self._judge is None:  # the policy was changed since the name was asked for
+        if self.judge is None:  # the policy was changed since the name was asked for
             return await self._public(name)
         if name == HOST_NAME:
-            return self._judge.connection(name, LOOPBACK, destination.port), LOOPBACK
+            return self.judge.connection(name, LOOPBACK, destination.port), LOOPBACK
         try:
             addresses = await self._outside.resolver.addresses(name)
         except ResolveError as error:
@@ -108,27 +114,27 @@ class Egress:
         """Decide again about an open connection to an address, after the policy has changed."""
         if destination.name is None:
             return self._address(destination)
-        if self._judge is None:
+        if self.judge is None:
             return self._internet(address)
         return self._of(destination.name, address, destination.port)
 
     def name(self, name: str) -> Verdict:
         """Decide whether the guest may know that a name exists."""
-        return _ALLOWED if self._judge is None else self._judge.name(name)
+        return _ALLOWED if self.judge is None else self.judge.name(name)
 
     def may_lead_to(self, name: str, address: str) -> bool:
         """Whether some port at this address may be reached under this name."""
-        if self._judge is None:
+        if self.judge is None:
             return closed(plain(address)) is None
-        return self._judge.knows_address(name, address)
+        return self.judge.knows_address(name, address)
 
     def looks_into(self, name: str) -> bool:
         """Whether a connection to this plain name must show that it asks for that name."""
-        return self._judge is not None and self._judge.looks_into(name)
+        return self.judge is not None and self.judge.looks_into(name)
 
     def note(self, verdict: Verdict, host: str, port: int, scheme: Scheme, *, method: str = "") -> None:
         """Tell a decision. What is to be inspected is decided later, and without rules only refusals count."""
-        if verdict.action == "inspect" or (self._judge is None and verdict.action == "allow"):
+        if verdict.action == "inspect" or (self.judge is None and verdict.action == "allow"):
             return
         action: Action = "deny" if verdict.observed else verdict.action
         self.told(
@@ -146,9 +152,9 @@ class Egress:
         )
 
     def _address(self, destination: Destination) -> Verdict:
-        if is_synthetic(destination.address) and self._judge is not None:
+        if is_synthetic(destination.address) and self.judge is not None:
             return _NO_NAME
-        if self._judge is None and not 0 < destination.port < 65_536:
+        if self.judge is None and not 0 < destination.port < 65_536:
             return Verdict("deny", reason=f"{destination.port} is not a port")
         return self._of(None, destination.address, destination.port)
 
@@ -166,10 +172,10 @@ class Egress:
         return self._internet(address), address
 
     def _of(self, name: str | None, address: str, port: int) -> Verdict:
-        if self._judge is None:
+        if self.judge is None:
             return self._internet(address)
-        verdict = self._judge.connection(name, address, port)
-        if verdict.action == "deny" or name == HOST_NAME or self._opens(verdict):
+        verdict = self.judge.connection(name, address, port)
+        if verdict.action in ("deny", "unplug") or name == HOST_NAME or self._opens(verdict):
             return verdict
         if self._outside.is_own(address):
             return Verdict("deny", verdict.rule, reason=f"{address} is this host")
@@ -178,7 +184,7 @@ class Egress:
     def _opens(self, verdict: Verdict) -> bool:
         """Whether only rules decide that name the range, which may have addresses of this host."""
         deciding = verdict.kept or (() if verdict.rule is None else (verdict.rule,))
-        rules = self._judge.policy.rules if self._judge else ()
+        rules = self.judge.policy.rules if self.judge else ()
         return bool(deciding) and all(rules[number].addresses for number in deciding)
 
 

@@ -8,6 +8,7 @@ guest, reaches a port without that connection and is answered with a reset.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from pathlib import Path
 
@@ -37,8 +38,11 @@ from atoll.network.nftables import (
 )
 
 TABLE = "atoll"
+CUT_TABLE = "atoll-unplugged"
 
 _TCP = socket.IPPROTO_TCP
+# Before connection tracking, so that a guest that floods costs little.
+_FIRST = -400
 _UDP = socket.IPPROTO_UDP
 
 
@@ -99,6 +103,43 @@ def closed_chains() -> list[Chain]:
     """Return a table that lets nothing pass in any direction."""
     hooks = {"input": INPUT, "forward": FORWARD, "output": OUTPUT}
     return [Chain(name, "filter", hook, 0, DROP) for name, hook in hooks.items()]
+
+
+def cut_chains() -> list[Chain]:
+    """Return a table that drops each packet before any other rule sees it, in every direction."""
+    hooks = {"in": PREROUTING, "input": INPUT, "forward": FORWARD, "out": OUTPUT}
+    return [Chain(name, "filter", hook, _FIRST, DROP) for name, hook in hooks.items()]
+
+
+def cut() -> None:
+    """Let nothing pass in the calling thread's network namespace, an edge. Idempotent.
+
+    IPv6 never passes in an edge. The cut outlives this process.
+
+    Raises:
+        OSError: The kernel refused it.
+    """
+    if not is_cut():
+        nftables.add_table(socket.AF_INET, CUT_TABLE, cut_chains())
+
+
+def mend() -> None:
+    """Undo ``cut`` in the calling thread's network namespace. Idempotent.
+
+    Raises:
+        OSError: The kernel refused it.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        nftables.delete_table(socket.AF_INET, CUT_TABLE)
+
+
+def is_cut() -> bool:
+    """Whether the calling thread's network namespace is cut.
+
+    Raises:
+        OSError: The kernel does not say.
+    """
+    return nftables.has_table(socket.AF_INET, CUT_TABLE)
 
 
 def filter_edge() -> None:

@@ -155,7 +155,7 @@ class Links:
         self._filling = False
 
     def _pins(self, link_id: str) -> Pins:
-        return Pins(self._directory / f"{link_id}.inner", self._directory / f"{link_id}.edge")
+        return edge.pins_of(self._directory, link_id)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

@@ -24,7 +24,7 @@ SYN, ACKNOWLEDGED = 0x02, 0x10
 
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _SUBSYSTEM = 10
-_NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE = 0, 2, 3, 6
+_NEW_TABLE, _GET_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE = 0, 1, 2, 3, 6
 _REGISTER = struct.pack(">I", 1)
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 _EQUAL, _NOT_EQUAL = 0, 1
@@ -63,6 +63,21 @@ def delete_table(family: int, name: str) -> None:
     """
     with NetlinkSocket(netlink.NETFILTER) as kernel:
         kernel.change(_batch([_message(family, _DELETE_TABLE, 0, text(1, name))]))
+
+
+def has_table(family: int, name: str) -> bool:
+    """Whether the calling thread's network namespace has this table.
+
+    Raises:
+        OSError: The kernel does not say.
+    """
+    body = struct.pack(">BBH", family, 0, 0) + text(1, name)
+    with NetlinkSocket(netlink.NETFILTER) as kernel:
+        try:
+            kernel.ask(Message(_SUBSYSTEM << 8 | _GET_TABLE, 0, body))
+        except FileNotFoundError:
+            return False
+    return True
 
 
 def table_messages(family: int, name: str, chains: Sequence[Chain]) -> list[Message]:

@@ -51,6 +51,37 @@ class SuspendedAll(msgspec.Struct, frozen=True, kw_only=True):
     failed: dict[str, str]
 
 
+class UnplugRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/unplug`` and ``POST /v1/unplug-all``: why, for people."""
+
+    reason: str | None = None
+
+
+class UnpluggedAll(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to ``POST /v1/unplug-all``. ``failed`` has a message for each sandbox id."""
+
+    unplugged: list[str]
+    failed: dict[str, str]
+
+
+class EmergencyUnplugged(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done to a sandbox that was unplugged without its supervisor, which did not answer.
+
+    Args:
+        cut: Whether its network is cut, or it has none because it sleeps.
+        frozen: Whether its guest is frozen, or none runs.
+        marked: Whether its supervisor will find a mark on the disk, and keep it unplugged.
+        problems: What could not be done, as sentences for people.
+    """
+
+    sandbox_id: str
+    name: str | None
+    cut: bool = False
+    frozen: bool = False
+    marked: bool = False
+    problems: list[str] = []
+
+
 class ForkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/fork``: how many copies, from 1 to 100.
 

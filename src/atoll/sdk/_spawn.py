@@ -9,7 +9,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +17,14 @@ import msgspec
 from atoll.errors import SupervisorError, VersionMismatchError
 from atoll.guest import Body, GuestRequest, HttpClient, HttpHead
 from atoll.host import start_ticks
-from atoll.protocol import PROTOCOL_VERSION, DoctorReport, ErrorBody, Hello, raise_body
+from atoll.protocol import (
+    PROTOCOL_VERSION,
+    DoctorReport,
+    EmergencyUnplugged,
+    ErrorBody,
+    Hello,
+    raise_body,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +35,7 @@ _LOCK_S = 90.0
 _START_S = 60.0
 _HELLO_S = 30.0
 _DOCTOR_S = 120.0
+_EMERGENCY_S = 60.0
 _POLL_S = 0.01
 _ERROR_CHARS = 2000
 _KEPT_NAMES = frozenset(
@@ -81,7 +89,7 @@ def supervisor_environment(environ: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if kept(name)}
 
 
-def hello(home: Home) -> Hello:
+def hello(home: Home, within_s: float = _HELLO_S) -> Hello:
     """Ask the supervisor for its version and identity.
 
     Raises:
@@ -91,7 +99,7 @@ def hello(home: Home) -> Hello:
     http = HttpClient()
     body: list[bytes] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(_HELLO_S)
+        sock.settimeout(within_s)
         sock.connect(str(home.api_socket))
         _check_owner(sock, home)
         sock.sendall(http.request(GuestRequest("GET", "/hello", (("connection", "close"),))))
@@ -163,6 +171,50 @@ def running_pid(home: Home) -> int | None:
         return None
     except (PermissionError, NotADirectoryError) as error:
         raise home.unusable(error) from error
+
+
+def answers(home: Home, within_s: float) -> bool:
+    """Tell whether the supervisor answers soon, or none runs. One that hangs, or is stopped, does not.
+
+    Raises:
+        HostError: The home belongs to another user, or is not a directory.
+    """
+    try:
+        hello(home, within_s)
+    except TimeoutError:
+        return False
+    except (FileNotFoundError, ConnectionError):
+        return True
+    except (PermissionError, NotADirectoryError) as error:
+        raise home.unusable(error) from error
+    return True
+
+
+def emergency_unplug(home: Home, refs: Sequence[str], reason: str | None) -> list[EmergencyUnplugged]:
+    """Unplug sandboxes, or all without a name, without their supervisor, in a separate process.
+
+    Raises:
+        SandboxNotFoundError: There is no such sandbox. Nothing was done.
+        SupervisorError: That process failed. The message ends with its output.
+    """
+    import subprocess
+
+    argv = [sys.executable, "-P", "-m", "atoll.supervisor.emergency_unplug"]
+    argv += ["--home", str(home.path), "--run", str(home.run)]
+    argv += [f"--reason={reason}"] if reason else []
+    argv += ["--", *refs] if refs else ["--all"]
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, cwd="/", timeout=_EMERGENCY_S, check=False
+        )
+        if done.returncode == 0:
+            return msgspec.json.decode(done.stdout, type=list[EmergencyUnplugged])
+        raise_body(msgspec.json.decode(done.stdout, type=ErrorBody))
+    except subprocess.TimeoutExpired:
+        raise SupervisorError(f"unplugging took more than {_EMERGENCY_S:.0f} s") from None
+    except msgspec.MsgspecError:
+        words = done.stderr[-_ERROR_CHARS:].decode(errors="replace").strip()
+        raise SupervisorError(f"unplugging without the supervisor failed: {words}") from None
 
 
 def wait_for_end(home: Home, pid: int | None) -> bool:

@@ -11,7 +11,6 @@ from atoll.errors import InvalidSpecError
 from atoll.policy import check_policy, closed
 from atoll.types import Policy, Rule
 
-LOOPBACK = frozenset({"127.0.0.1", "::1"})
 _DOMAIN_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-.")
 
 

@@ -18,6 +18,7 @@ from atoll.supervisor.lifecycle.boot import Boots
 from atoll.supervisor.lifecycle.clone import Clones
 from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
 from atoll.supervisor.lifecycle.crashes import Crashes
+from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.guest_memory import GuestMemory
 from atoll.supervisor.lifecycle.image_release import ImageRelease
 from atoll.supervisor.lifecycle.run_plans import RunPlans
@@ -26,7 +27,6 @@ from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
 from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
-from atoll.supervisor.machines.egress_control import EgressControl
 from atoll.supervisor.machines.enforcement import HostMeans
 from atoll.supervisor.machines.limits import default_limits
 from atoll.supervisor.machines.machine_plans import MachinePlans
@@ -49,6 +49,7 @@ from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.row_copies import RowCopies
 from atoll.supervisor.state.rows import Versions
 from atoll.supervisor.state.tasks import Tasks
+from atoll.supervisor.state.unplug_marks import UnplugMarks
 from atoll.supervisor.storage.background_checksums import BackgroundChecksums
 from atoll.supervisor.storage.build_cache import BuildCache
 from atoll.supervisor.storage.checksums import CheckpointChecksums
@@ -129,6 +130,7 @@ class State:
         self.registry = Registry(self.database, self.leases, self.due, self.journal)
         self.decisions = DecisionLog(self.paths.decisions, self.journal)
         self.alarms = Alarms()
+        self.unplug_marks = UnplugMarks(self.paths.unplug_mark)
         self.operations = Operations(self.database, self.journal, clock.unix_s)
 
 
@@ -158,7 +160,6 @@ class Machines:
         self.means = HostMeans(
             cgroups=rooms.cgroups is not None, shaping=rooms.shaping, engine_type=rooms.engine_type
         )
-        self.egress = EgressControl(state.decisions, state.alarms, rooms.inspection, rooms.registries)
         new_type = rooms.engine_type(rooms.programs.current.engine_name)
         self.agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.prestarted = PrestartedMachines(
@@ -257,7 +258,15 @@ class Steps:
         self.crashes = Crashes(registry, running_machines, tasks)
         self.attachment = Attachment(registry, [self.crashes, self.limit_monitor, self.history])
         self.plans = RunPlans(storage.images, paths, quotas)
-        self.sandbox_links = SandboxLinks(rooms.links, machines.egress)
+        self.egress = EgressControl(
+            registry=registry,
+            secrets=tenants.secrets,
+            decisions=state.decisions,
+            alarms=state.alarms,
+            inspection=rooms.inspection,
+            registries=rooms.registries,
+        )
+        self.sandbox_links = SandboxLinks(rooms.links, self.egress)
         self.guest_memory = GuestMemory(agents, machines.default_limits)
         self.crash_checkpoints = CrashCheckpoints(paths, storage.trash)
         self.suspend_checkpoints = SuspendCheckpoints(paths, storage.trash, rooms.layers, storage.checksums)
@@ -273,7 +282,7 @@ class Steps:
             images=storage.images,
             layers=rooms.layers,
             links=rooms.links,
-            egress=machines.egress,
+            egress=self.egress,
             plans=self.plans,
             running_machines=running_machines,
         )

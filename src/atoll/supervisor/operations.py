@@ -20,6 +20,7 @@ from atoll.supervisor.lifecycle.snapshot import Snapshots
 from atoll.supervisor.lifecycle.start import Starts
 from atoll.supervisor.lifecycle.stop import PowerOff
 from atoll.supervisor.lifecycle.suspend import Suspends
+from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.lifecycle.wake import Wakes
 from atoll.supervisor.settings import Settings
 
@@ -51,6 +52,18 @@ class Sleeps:
             power_off=self.power_off,
             tasks=state.tasks,
         )
+
+
+def make_unplugs(state: State, machines: Machines, steps: Steps, sleeps: Sleeps) -> Unplugs:
+    """Make what unplugs sandboxes."""
+    return Unplugs(
+        registry=state.registry,
+        egress=steps.egress,
+        marks=state.unplug_marks,
+        pauses=sleeps.pauses,
+        watcher=steps.traffic,
+        tasks=state.tasks,
+    )
 
 
 class Awakenings:
@@ -229,7 +242,7 @@ def make_creation(
         paths=state.paths,
         quotas=tenants.quotas,
         links=rooms.links,
-        egress=machines.egress,
+        egress=steps.egress,
         boots=steps.boots,
         running_machines=machines.running,
         agents=machines.agents,
@@ -239,7 +252,7 @@ def make_creation(
     return Creation(
         registry=state.registry,
         quotas=tenants.quotas,
-        egress=machines.egress,
+        egress=steps.egress,
         volumes=storage.volumes,
         templates=storage.templates,
         of_image=ImageCreation(

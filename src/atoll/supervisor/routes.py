@@ -18,7 +18,7 @@ from atoll.supervisor.api.sandboxes import creation_routes, sandbox_routes
 from atoll.supervisor.api.secrets import secret_routes
 from atoll.supervisor.api.snapshots import snapshot_routes
 from atoll.supervisor.api.stable import stable_routes
-from atoll.supervisor.api.states import state_routes
+from atoll.supervisor.api.states import state_routes, unplug_routes
 from atoll.supervisor.api.teams import team_routes
 from atoll.supervisor.api.templates import record_routes, template_routes
 from atoll.supervisor.api.usage import usage_routes
@@ -68,6 +68,7 @@ def _sandbox_routes(system: System) -> list[Route]:
             quotas=quotas,
             paths=system.paths,
         ),
+        *unplug_routes(changes=changes, unplugs=system.unplugs, tasks=tasks),
         *change_routes(
             changes=changes,
             limits=system.limits,

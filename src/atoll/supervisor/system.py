@@ -16,8 +16,17 @@ from atoll.supervisor.lifecycle.limits import LimitChanges
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
+from atoll.supervisor.monitors.unplug import UnplugMonitor
 from atoll.supervisor.monitors.usage import Usage
-from atoll.supervisor.operations import Awakenings, Copies, Sleeps, make_creation, make_kills, make_relayer
+from atoll.supervisor.operations import (
+    Awakenings,
+    Copies,
+    Sleeps,
+    make_creation,
+    make_kills,
+    make_relayer,
+    make_unplugs,
+)
 from atoll.supervisor.recovery.adoption import Adoption
 from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.recovery.reconcile import Reconcile
@@ -51,6 +60,7 @@ class System:
         steps = self._steps = Steps(rooms, state, storage, machines, tenants)
         sleeps = Sleeps(state, storage, machines, steps)
         awakenings = Awakenings(rooms, state, storage, machines, tenants, steps, sleeps)
+        self.unplugs = make_unplugs(state, machines, steps, sleeps)
         self._relayer = make_relayer(state, storage, machines, tenants, steps, sleeps, awakenings)
         copies = Copies(settings, rooms, state, storage, machines, tenants, steps, self._relayer)
         self.tasks, self.database, self.registry = state.tasks, state.database, state.registry
@@ -62,7 +72,7 @@ class System:
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
         self.secrets = tenants.secrets
         self.history = steps.history
-        self.egress, self.decisions = machines.egress, state.decisions
+        self.egress, self.decisions = steps.egress, state.decisions
         self.kills = make_kills(state, storage, machines, steps)
         self.pauses, self.suspends = sleeps.pauses, sleeps.suspends
         self.wakes, self.rollback = awakenings.wakes, awakenings.rollback
@@ -91,7 +101,7 @@ class System:
             registry=self.registry,
             quotas=self.quotas,
             means=machines.means,
-            egress=machines.egress,
+            egress=steps.egress,
             guest_memory=steps.guest_memory,
         )
         self.team_deletion = TeamDeletion(
@@ -107,7 +117,7 @@ class System:
         )
 
     def _watch(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> None:
-        """Make what watches the sandboxes, and what recovers them at the start."""
+        """Make what watches the sandboxes."""
         self.leases = LeaseExpiry(
             registry=self.registry,
             leases=state.leases,
@@ -118,6 +128,7 @@ class System:
             tasks=self.tasks,
             tell=state.journal.tell,
         )
+        self._unplug_monitor = UnplugMonitor(self.registry, state.alarms, self.unplugs, self.tasks)
         self.usage = Usage(
             quotas=self.quotas,
             means=machines.means,
@@ -137,8 +148,15 @@ class System:
             pool_ids=self.pool.ids,
             cgroups=rooms.cgroups,
         )
+        self._reconcile = self._make_reconcile(rooms, state, storage, machines)
+        self.dialling = Dialling(self.registry, self.wakes, self.tasks)
+        self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
+        self.keeper = Keeper(self.settings.idle_exit_s, self._look)
+
+    def _make_reconcile(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> Reconcile:
+        """Make what recovers the sandboxes at the start."""
         repair = RowRepair(self.registry)
-        self._reconcile = Reconcile(
+        return Reconcile(
             registry=self.registry,
             operations=state.operations,
             paths=self.paths,
@@ -151,7 +169,7 @@ class System:
                 paths=self.paths,
                 leases=state.leases,
                 links=rooms.links,
-                egress=machines.egress,
+                egress=self._steps.egress,
                 plans=self._steps.plans,
                 running_machines=machines.running,
                 agents=machines.agents,
@@ -159,12 +177,11 @@ class System:
                 watcher=self._steps.traffic,
                 checksums=storage.checksums,
                 repair=repair,
+                unplugs=self.unplugs,
             ),
             repair=repair,
+            unplugs=self.unplugs,
         )
-        self.dialling = Dialling(self.registry, self.wakes, self.tasks)
-        self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
-        self.keeper = Keeper(self.settings.idle_exit_s, self._look)
 
     async def start(self) -> None:
         """Open the database, adopt what still runs, and accept clients on the dial socket."""
@@ -183,6 +200,7 @@ class System:
         self.pool.start()
         await asyncio.to_thread(self._machines.prestarted.sweep)
         self._relayer.end_cut_short()
+        self._unplug_monitor.start()
         self.leases.start()
         self.history.start()
         if self.settings.checksum_mib_s:

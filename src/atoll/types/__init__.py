@@ -45,6 +45,7 @@ from atoll.types.sandboxes import (
     SandboxPage,
     SandboxSpec,
     SandboxState,
+    Unplugged,
     users_attributes,
 )
 from atoll.types.secrets import SECRET_BYTES_MOST, SecretInfo, check_secret_value
@@ -134,6 +135,7 @@ __all__ = [
     "TemplateInfo",
     "TemplateSpec",
     "TerminalSize",
+    "Unplugged",
     "UserStep",
     "VerifiedPart",
     "VerifyReport",

@@ -56,6 +56,20 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
         return f"crashed ({self.reason}) and {self.outcome}"
 
 
+class Unplugged(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox was cut off from its network and frozen, and is kept for inspection.
+
+    Args:
+        at: When, in Unix seconds.
+        reason: Why, as the caller or the rule of its policy said.
+        ran: Whether it ran then, so that ``replug`` has it run again.
+    """
+
+    at: float
+    reason: str
+    ran: bool = False
+
+
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request for a sandbox.
 
@@ -150,7 +164,8 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     sandbox kept only its disk, and its processes are gone.
 
     ``recovered`` describes the newest crash after which it continued. It concerns the current run if its
-    ``at`` is not before ``started_at``.
+    ``at`` is not before ``started_at``. ``unplugged`` says since when it is cut off, and why; None means that
+    it is not.
     """
 
     sandbox_id: str
@@ -179,6 +194,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, str] = {}
     image_digest: str = ""
     recovered: Recovery | None = None
+    unplugged: Unplugged | None = None
     limits_in_force: Limits = Limits()
 
 

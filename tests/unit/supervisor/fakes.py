@@ -54,10 +54,13 @@ class FakeLink:
         self.policy = "internet"
         self.calls: list[str] = []
         self.received = 0
+        self.is_open = True
+        self.was_cut = False
+        self.fail_cut = False
         self.egress = FakeEgress()
         self._links = links
 
-    def set_policy(self, policy: str) -> None:
+    def set_policy(self, policy: str, registries: Iterable[str] = ()) -> None:
         self.policy = policy
 
     async def set_rate(self, mib_s: float | None) -> None:
@@ -69,6 +72,16 @@ class FakeLink:
     async def open_uplink(self) -> OpenUplink:
         self.calls.append("open_uplink")
         return OpenUplink(socket.socket(), 1500, 65536)
+
+    def cut(self) -> None:
+        self.calls.append("cut")
+        if self.fail_cut:
+            raise OSError("the kernel refused it")
+        self.was_cut = True
+
+    async def mend(self) -> None:
+        self.calls.append("mend")
+        self.was_cut = False
 
     def hold(self) -> None:
         self.calls.append("hold")
@@ -89,6 +102,7 @@ class FakeLink:
         self.calls.append(f"reset {len(gone)}")
 
     async def aclose(self) -> None:
+        self.is_open = False
         self._links.open.pop(self.link_id, None)
 
 

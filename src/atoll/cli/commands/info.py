@@ -34,6 +34,8 @@ def command(sandbox: str, as_json: bool) -> None:
 
 
 def _remark(info: SandboxInfo) -> str:
+    if info.unplugged is not None:
+        return ", unplugged"
     if info.reason:
         return f" ({info.reason})"
     return "" if info.has_memory else " (only its disk is kept: its next use boots it)"
@@ -64,6 +66,8 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("disk", _disk(info)),
         ("snapshot", info.snapshot_id or "-"),
     ]
+    if info.unplugged is not None:
+        lines.append(("unplugged", f"{moment(info.unplugged.at)}: {info.unplugged.reason}"))
     if info.recovered is not None:
         lines.append(("recovered", f"{moment(info.recovered.at)}: {info.recovered}"))
     lines += [("volume", f"{volume} at {path}") for path, volume in sorted(info.volumes.items())]

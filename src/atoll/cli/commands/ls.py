@@ -53,7 +53,9 @@ def command(
 
 
 def _state(info: SandboxInfo) -> str:
-    """Return a sandbox's state, and whether it goes on without its memory from before a crash."""
+    """Return a sandbox's state, whether it is cut off, or goes on without its memory from before a crash."""
+    if info.unplugged is not None:
+        return f"{info.state}, unplugged"
     is_current = info.recovered is not None and info.recovered.at >= info.started_at
     return "running, recovered" if info.state == "running" and is_current else info.state
 

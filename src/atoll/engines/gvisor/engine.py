@@ -25,6 +25,7 @@ from atoll.engines.base import (
 )
 from atoll.engines.capabilities import OwnDisk
 from atoll.engines.gvisor.control import ControlSocket
+from atoll.engines.gvisor.halting import halt
 from atoll.engines.gvisor.launch import START_TIMEOUT_S, Bounds, launch
 from atoll.engines.gvisor.limiting import limit_guest
 from atoll.engines.gvisor.machine import GvisorMachine, HostParts
@@ -223,6 +224,11 @@ class GvisorEngine(Engine, OwnDisk):
             sentry.close()
         finally:
             machine.files.attached(gofer)
+
+    @classmethod
+    def halt(cls, record: bytes, cgroups: CgroupRoot | None) -> list[tuple[int, int]]:
+        """See ``Engine.halt``."""
+        return halt(decode_record(record), cgroups)
 
     def _make_cgroup(self, plan: MachinePlan | PrestartPlan) -> Cgroup | None:
         if self._cgroups is None:

@@ -38,6 +38,8 @@ class PausingControl(ControlSocket):
         Raises:
             EngineError: The sentry is gone, or cannot be frozen.
         """
+        if self._cgroup is not None and self._cgroup.is_frozen():
+            return  # by another process: the next call thaws it and has it pause its guest
         asked = asyncio.ensure_future(self.call(_PAUSE, _now(), timeout_s=_PAUSE_TIMEOUT_S))
         try:
             if self._cgroup is not None:

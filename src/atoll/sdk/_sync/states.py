@@ -16,6 +16,7 @@ from atoll.protocol import (
     SnapshotRequest,
     SuspendRequest,
     TimeoutRequest,
+    UnplugRequest,
 )
 from atoll.sdk._sync.agent import Agent
 from atoll.sdk._sync.link import LONG_S, Link, ref
@@ -43,8 +44,8 @@ class States:
     """Gives a sandbox the methods that concern the whole of it, and not a program or file in it."""
 
     def __init__(self, link: Link, info: SandboxInfo) -> None:
-        self.id = info.sandbox_id
-        self.name = info.name
+        self.id: str = info.sandbox_id
+        self.name: str | None = info.name
         self._link = link
         self._agent = Agent(link, info.sandbox_id)
         self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"
@@ -167,6 +168,31 @@ class States:
         """
         Lifecycle(timeout_s=timeout_s).check()
         self._change("resume", ResumeRequest(timeout_s=timeout_s, memory=memory), on_progress)
+
+    def unplug(self, reason: str | None = None) -> None:
+        """Cut the sandbox's network at once, both ways, and freeze it. No use wakes it until ``replug``.
+
+        Open connections end, too. The sandbox is kept as it is for inspection. ``info``, ``logs``, ``stats``,
+        ``snapshot``, ``suspend``, ``fork`` and ``kill`` still work; copies of it have no network. A sandbox
+        that sleeps stays asleep. One that is unplugged already keeps its first reason.
+
+        Args:
+            reason: Why, as ``info`` shows it to people.
+
+        Raises:
+            EngineError: It cannot be frozen. Its network is cut, and it counts as unplugged.
+        """
+        if reason is not None:
+            check_text("reason", reason)
+        self._change("unplug", UnplugRequest(reason=reason))
+
+    def replug(self) -> None:
+        """Undo ``unplug``: give the sandbox its network back, by its policy.
+
+        It runs on where it was if it ran before; else it stays paused or suspended. Connections that it had
+        are gone. A sandbox that is not unplugged stays as it is.
+        """
+        self._change("replug")
 
     def suspend(
         self, *, memory: bool = True, on_progress: Callable[[Progress], Any] | None = None

@@ -4,14 +4,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from atoll.errors import SupervisorError
-from atoll.protocol import DoctorReport, Hello, Leftover, Listed, SuspendedAll
+from atoll.protocol import (
+    DoctorReport,
+    EmergencyUnplugged,
+    Hello,
+    Leftover,
+    Listed,
+    SuspendedAll,
+    UnpluggedAll,
+    UnplugRequest,
+)
 from atoll.sdk import _spawn
 from atoll.sdk._sync.link import LONG_S, Link
 from atoll.sdk._io_sync import in_thread
+from atoll.types import check_number, check_text
 
 _Value = TypeVar("_Value")
 
@@ -60,6 +70,51 @@ class Supervisor:
         Returns None if none runs, and starts nothing.
         """
         return _if_running("POST", "/suspend-all", SuspendedAll)
+
+    @staticmethod
+    def answers(within_s: float = 2.0) -> bool:
+        """Tell whether the supervisor answers within that many seconds, or none runs.
+
+        One that hangs does not answer. ``unplug_without`` does not need it.
+        """
+        check_number("within_s", within_s, least=0.001, hint="give seconds")
+        with contextlib.closing(Link(may_start=False)) as link:
+            return in_thread(_spawn.answers, link.home, within_s)
+
+    @staticmethod
+    def unplug_all(reason: str | None = None) -> UnpluggedAll:
+        """Unplug every sandbox of the home, see ``Sandbox.unplug``: all networks first.
+
+        One that fails does not keep the others.
+        """
+        if reason is not None:
+            check_text("reason", reason)
+        with contextlib.closing(Link()) as link:
+            body = UnplugRequest(reason=reason)
+            return link.call("POST", "/v1/unplug-all", UnpluggedAll, body, timeout_s=LONG_S)
+
+    @staticmethod
+    def unplug_without(
+        sandboxes: Sequence[str] = (), reason: str | None = None
+    ) -> list[EmergencyUnplugged]:
+        """Unplug sandboxes in a separate process, without the supervisor, which may hang.
+
+        The supervisor keeps them unplugged when it goes on, and so does the next one.
+
+        Args:
+            sandboxes: Their ids or names. None of them means every sandbox of the home.
+            reason: Why, as ``info`` shows it to people.
+
+        Raises:
+            SandboxNotFoundError: There is no such sandbox. Nothing was done.
+            SupervisorError: The process failed.
+        """
+        for ref in sandboxes:
+            check_text("the id or name", ref)
+        if reason is not None:
+            check_text("reason", reason)
+        link = Link(may_start=False)
+        return in_thread(_spawn.emergency_unplug, link.home, list(sandboxes), reason)
 
     @staticmethod
     def stop(*, force: bool = False) -> bool:

@@ -48,6 +48,17 @@ OPERATIONS = (
         "post", f"{_ONE}/wake", "Wake it, if it does not run", protocol.ResumeRequest, types.SandboxInfo
     ),
     Operation(
+        "post",
+        f"{_ONE}/unplug",
+        "Cut its network and freeze it until it is replugged",
+        protocol.UnplugRequest,
+        types.SandboxInfo,
+    ),
+    Operation("post", f"{_ONE}/replug", "Undo that", None, types.SandboxInfo),
+    Operation(
+        "post", "/v1/unplug-all", "Unplug all sandboxes", protocol.UnplugRequest, protocol.UnpluggedAll
+    ),
+    Operation(
         "post", f"{_ONE}/timeout", "Move the end of its lease", protocol.TimeoutRequest, types.SandboxInfo
     ),
     Operation(

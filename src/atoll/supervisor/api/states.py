@@ -1,21 +1,25 @@
-"""Routes that pause, suspend and wake sandboxes."""
+"""Routes that pause, suspend, wake and unplug sandboxes."""
 
 from __future__ import annotations
 
 from functools import partial
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.protocol import ResumeRequest, SuspendRequest
+from atoll.protocol import ResumeRequest, SuspendRequest, UnplugRequest
 from atoll.supervisor.api.changes import Changes
-from atoll.supervisor.api.reply import Report
+from atoll.supervisor.api.reply import Report, answer, read_body
 from atoll.supervisor.lifecycle.pause import Pauses
 from atoll.supervisor.lifecycle.progress import how_far, told_if_slow
 from atoll.supervisor.lifecycle.suspend import Suspends
+from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.lifecycle.wake import Wakes
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.sandbox import Sandbox
+from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.types import Progress
 
@@ -53,4 +57,28 @@ def state_routes(
         changes.route("suspend", SuspendRequest, suspend),
         changes.route("resume", ResumeRequest, resume),
         changes.route("wake", ResumeRequest, wake),
+    ]
+
+
+def unplug_routes(*, changes: Changes, unplugs: Unplugs, tasks: Tasks) -> list[Route]:
+    """``unplug`` and ``replug`` of a sandbox, and ``/v1/unplug-all``."""
+
+    async def unplug(sandbox: Sandbox, wanted: UnplugRequest, _: Report) -> None:
+        await unplugs.unplug(sandbox, wanted.reason)
+
+    async def replug(sandbox: Sandbox, _: _Nothing, __: Report) -> None:
+        await unplugs.replug(sandbox)
+
+    async def unplug_all(request: Request) -> Response:
+        wanted = await read_body(request, UnplugRequest)
+
+        async def work(_: Report) -> object:
+            return await unplugs.unplug_all(wanted.reason)
+
+        return await answer(request, tasks, work)
+
+    return [
+        changes.route("unplug", UnplugRequest, unplug),
+        changes.route("replug", _Nothing, replug),
+        Route("/v1/unplug-all", unplug_all, methods=["POST"]),
     ]

@@ -27,7 +27,7 @@ from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.running_machine import RunningMachine
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.state.tasks import Tasks
-from atoll.supervisor.state.transitions import check_action
+from atoll.supervisor.state.transitions import check_action, check_plugged
 
 _CLIENTS_AT_ONCE = 128
 _DIAL_TIMEOUT_S = 10.0
@@ -56,6 +56,7 @@ class Dialling:
             SandboxNotFoundError: There is no such sandbox.
             SandboxCrashedError: The sandbox crashed meanwhile.
             AsleepError: The sandbox sleeps, and use does not wake it.
+            UnpluggedError: The sandbox is unplugged.
             NotFoundError: Nothing listens on that port.
             DeadlineError: The guest did not answer in time.
         """
@@ -63,6 +64,7 @@ class Dialling:
         before = sandbox.row.recovered
         for _ in range(_TRIES):
             check_action("dial", sandbox.row.state, sandbox.sandbox_id)
+            check_plugged("use", sandbox)
             running = sandbox.running
             if running is None or not _usable(sandbox, running):
                 running = await self._tasks.run(self._wakes.use(sandbox))
@@ -134,6 +136,7 @@ def _usable(sandbox: Sandbox, running: RunningMachine) -> bool:
     return (
         sandbox.running is running
         and sandbox.row.state == "running"
+        and sandbox.unplugged is None
         and not sandbox.lock.locked()
         and not running.leaving
         and not running.gone.is_set()

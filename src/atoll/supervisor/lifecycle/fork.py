@@ -15,6 +15,7 @@ from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
 from atoll.supervisor.lifecycle.clone import Clones
 from atoll.supervisor.lifecycle.info import info_of
+from atoll.supervisor.lifecycle.unplug import network_of_copies
 from atoll.supervisor.machines.checkpoint_memory import OutgrownError
 from atoll.supervisor.state.ids import check_name, new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK
@@ -242,6 +243,8 @@ class Forks:
             machine_uid=new_machine_uid(),
             reason=None,
             recovered=None,
+            unplugged=None,
+            network=network_of_copies(original),
         )
 
     async def _undo(self, tasks: list[asyncio.Task[tuple[Sandbox, RunningMachine]]]) -> None:

@@ -15,8 +15,8 @@ from atoll.supervisor.state.transitions import check_action
 from atoll.types import EgressPolicy, Limits
 
 if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.guest_memory import GuestMemory
-    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.enforcement import HostMeans
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
@@ -93,7 +93,7 @@ class LimitChanges:
 
         Postcondition: on any exception it may reach what it could before, or nothing.
         """
-        self._egress.check(network)
+        self._egress.check(network, sandbox.row.team)
         async with sandbox.lock:
             row, running = sandbox.row, sandbox.running
             check_action("limit", row.state, sandbox.sandbox_id)

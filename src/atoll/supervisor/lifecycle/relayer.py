@@ -188,4 +188,4 @@ class Relayer:
 
 
 def _is_relayering(sandbox: Sandbox) -> bool:
-    return sandbox.row.state == "suspended" and sandbox.row.relayering
+    return sandbox.row.state == "suspended" and sandbox.row.relayering and sandbox.unplugged is None

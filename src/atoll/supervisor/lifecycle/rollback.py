@@ -12,7 +12,7 @@ from atoll.snapshots import line_of
 from atoll.supervisor.lifecycle.clone import Clones
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.sandbox import Sandbox
-from atoll.supervisor.state.transitions import check_action
+from atoll.supervisor.state.transitions import check_action, check_plugged
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -82,6 +82,7 @@ class Rollback:
         Raises:
             SnapshotNotFoundError: There is no such snapshot.
             InvalidSpecError: The snapshot is of another image, or is not in the sandbox's line.
+            UnpluggedError: The sandbox is unplugged.
             VolumeNotFoundError: A volume that the snapshot mounts is gone, or belongs to another team.
             QuotaError: The quota of its team allows no more running sandboxes, or not the snapshot's limits.
 
@@ -106,6 +107,7 @@ class Rollback:
             columns = self._leases.woken(row, row.lifecycle.timeout_s)
         snapshot = self._registry.snapshot(ref)
         check_action("rollback", sandbox.row.state, sandbox.sandbox_id)
+        check_plugged("roll back", sandbox)
         if snapshot.image_digest != sandbox.row.image_digest:
             raise InvalidSpecError(
                 f"snapshot {ref!r} was made from another image than sandbox {sandbox.sandbox_id}",

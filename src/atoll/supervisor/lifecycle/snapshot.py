@@ -11,6 +11,7 @@ from atoll.errors import InUseError, InvalidSpecError
 from atoll.host import sync_directory, sync_tree, to_the_end, tree_bytes
 from atoll.snapshots import SnapshotTree
 from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
+from atoll.supervisor.lifecycle.unplug import network_of_copies
 from atoll.supervisor.state.ids import check_name, new_id
 from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.state.sandbox import Sandbox
@@ -187,7 +188,7 @@ class Snapshots:
             memory_bytes=await asyncio.to_thread(tree_bytes, memory),
             disk_bytes=await asyncio.to_thread(self._disk_bytes, capture),
             stopped_ms=round(capture.stopped_ms, 3),
-            **{**of.setup(), "stack": capture.stack},
+            **{**of.setup(), "stack": capture.stack, "network": network_of_copies(of)},
         )
 
     def _disk_bytes(self, capture: CapturedState) -> int:

@@ -12,7 +12,7 @@ from atoll.engines import LazyMemory
 from atoll.host import to_the_end
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.state.leases import NO_LEASE
-from atoll.supervisor.state.transitions import check_action, check_parts
+from atoll.supervisor.state.transitions import check_action, check_parts, check_plugged
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.crashes import Crashes
@@ -87,7 +87,7 @@ class Suspends:
             memory: False ends the processes instead and keeps only the disk.
 
         Raises:
-            StateError: The sandbox has crashed.
+            StateError: The sandbox has crashed, or its memory is not to be kept although it is unplugged.
             UnsupportedError: The engine keeps the disk in the memory, and the memory was not to be kept.
 
         Postcondition: on any exception the sandbox is as it was, or has crashed.
@@ -100,6 +100,8 @@ class Suspends:
         check_action("suspend", sandbox.row.state, sandbox.sandbox_id)
         if not memory:
             check_parts(sandbox.sandbox_id, engine_disk=sandbox.row.engine_disk)
+            # It would have to run, and its memory is kept for inspection.
+            check_plugged("drop the memory of", sandbox)
         if sandbox.row.state == "suspended":
             if not memory and sandbox.row.has_memory:
                 await self._power_off.drop_memory(sandbox)

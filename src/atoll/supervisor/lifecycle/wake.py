@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from atoll.supervisor.state.leases import length_after_use
 from atoll.supervisor.state.sandbox import Sandbox, crash_reason
-from atoll.supervisor.state.transitions import check_action, check_parts, check_use
+from atoll.supervisor.state.transitions import check_action, check_parts, check_plugged, check_use
 from atoll.types import Lifecycle
 
 if TYPE_CHECKING:
@@ -65,11 +65,13 @@ class Wakes:
 
         Raises:
             AsleepError: The sandbox sleeps, and use does not wake it.
+            UnpluggedError: The sandbox is unplugged.
             QuotaError: The quota of its team allows no more running sandboxes.
             SandboxCrashedError: It crashed, and stays so until a user resumes it or rolls it back.
         """
         async with sandbox.lock:
             check_action("wake", sandbox.row.state, sandbox.sandbox_id)
+            check_plugged("use", sandbox)
             check_use(sandbox.row)
             return await self._wake(sandbox, length_after_use(sandbox.row.lifecycle))
 
@@ -85,6 +87,7 @@ class Wakes:
             by_hand: Also recover a sandbox that stays crashed until a user resumes it.
 
         Raises:
+            UnpluggedError: The sandbox is unplugged.
             UnsupportedError: The engine keeps the disk in the memory that was to be dropped.
             QuotaError: The quota of its team allows no more running sandboxes, or no lease of this length.
         """
@@ -94,6 +97,7 @@ class Wakes:
                 self._quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s))
             row = sandbox.row
             check_action("wake", row.state, sandbox.sandbox_id)
+            check_plugged("wake", sandbox)
             if not memory:
                 check_parts(sandbox.sandbox_id, engine_disk=row.engine_disk)
             length_s = row.lifecycle.timeout_s if timeout_s is None else timeout_s

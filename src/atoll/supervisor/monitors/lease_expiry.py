@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.supervisor.state.leases import JUMP_S, NO_LEASE, due_s
-from atoll.supervisor.state.transitions import check_action
+from atoll.supervisor.state.transitions import check_action, check_plugged
 from atoll.types import Lifecycle
 
 if TYPE_CHECKING:
@@ -82,12 +82,13 @@ class LeaseExpiry:
 
         Raises:
             InvalidSpecError: ``timeout_s`` is not a valid length.
-            StateError: The sandbox does not run.
+            StateError: The sandbox does not run, or is unplugged.
             QuotaError: The quota of its team does not allow such a lease.
         """
         self._quotas.check_lease(sandbox.row.team, Lifecycle(timeout_s=timeout_s).check())
         async with sandbox.lock:
             check_action("set the lease of", sandbox.row.state, sandbox.sandbox_id)
+            check_plugged("set the lease of", sandbox)
             lengthen = self._leases.extended(sandbox.row, timeout_s)
             columns = lengthen if extend_only else self._leases.lasting(timeout_s)
             if columns:
@@ -146,8 +147,10 @@ class LeaseExpiry:
             await self._kills.kill_locked(sandbox)
         elif row.state in ("running", "paused"):
             self._tell(sandbox.sandbox_id, f"its lease has ended: {then}")
-            # If the engine keeps the disk, it is in the memory, so the memory is kept too.
-            await self._suspends.suspend_locked(sandbox, memory=then == "suspend" or row.engine_disk)
+            # If the engine keeps the disk, it is in the memory, so the memory is kept too. To be stopped, a
+            # guest would have to run, and what an unplugged one has in its memory is kept for inspection.
+            memory = then == "suspend" or row.engine_disk or sandbox.unplugged is not None
+            await self._suspends.suspend_locked(sandbox, memory=memory)
         elif row.state != "killed":
             await self._registry.change(sandbox, **NO_LEASE)
 

@@ -16,10 +16,11 @@ from atoll.supervisor.storage.consistency import same_instant
 if TYPE_CHECKING:
     from atoll.network import Links
     from atoll.supervisor.lifecycle.attachment import Attachment
+    from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.pause import PausedWatcher
     from atoll.supervisor.lifecycle.run_plans import RunPlans
+    from atoll.supervisor.lifecycle.unplug import Unplugs
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.recovery.row_repair import RowRepair
     from atoll.supervisor.state.leases import Leases
@@ -47,6 +48,7 @@ class Adoption:
         watcher: Watches paused sandboxes.
         checksums: The checksums of checkpoints.
         repair: Marks sandboxes as crashed.
+        unplugs: Keeps unplugged sandboxes so.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Adoption:
         watcher: PausedWatcher,
         checksums: CheckpointChecksums,
         repair: RowRepair,
+        unplugs: Unplugs,
     ) -> None:
         self._paths = paths
         self._leases = leases
@@ -75,6 +78,7 @@ class Adoption:
         self._watcher = watcher
         self._checksums = checksums
         self._repair = repair
+        self._unplugs = unplugs
 
     async def adopt(self, sandbox: Sandbox) -> None:
         """Take over the machine of a sandbox that runs or is paused, or mark the sandbox as crashed."""
@@ -86,6 +90,7 @@ class Adoption:
                 sandbox, "its network was lost: the host or its holder process ended"
             )
             return
+        self._unplugs.heed(sandbox, was_cut=link.was_cut)
         self._egress.govern(link, row)
         disk = self._paths.disk(row.sandbox_id, row.disk)
         running = await self._running_machines.adopt(row, link, disk)
@@ -94,7 +99,8 @@ class Adoption:
             await self._repair.mark_crashed(sandbox, "its processes ended while no supervisor ran")
             return
         try:
-            runs = row.state == "paused" or await thaw_or_end(running)
+            stays = row.state == "paused" or sandbox.unplugged is not None
+            runs = stays or await thaw_or_end(running)
         except BaseException:
             self._running_machines.let_go(running)
             raise
@@ -106,7 +112,8 @@ class Adoption:
         self._attachment.attach(sandbox, running)
         if row.state == "paused":
             sandbox.memory_untold = True  # its limits may have been changed before
-            self._watcher.watch(sandbox, running)
+            if sandbox.unplugged is None:
+                self._watcher.watch(sandbox, running)
         _log.info("adopted sandbox %s", row.sandbox_id)
 
     async def finish_waking(self, sandbox: Sandbox, begun: OperationRow) -> None:
@@ -114,6 +121,7 @@ class Adoption:
         row = sandbox.row
         disk = self._paths.disk(row.sandbox_id, row.disk)
         link = await self._links.adopt(begun.link_id) if begun.link_id else None
+        self._unplugs.heed(sandbox, was_cut=link is not None and link.was_cut)
         for machine_id, record in await self._running_machines.strays(self._plans.of(row)):
             found = row.but(machine_id=machine_id, machine=record, generation=row.generation + 1)
             if link is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import AtollError, SandboxNotFoundError
 from atoll.network import SHORTAGES
 from atoll.supervisor.lifecycle.kill import Kills
+from atoll.supervisor.lifecycle.unplug import Unplugs
 from atoll.supervisor.recovery.gc import LeftoverCollector
 from atoll.supervisor.state.rows import OperationRow, SandboxRow
 from atoll.supervisor.state.sandbox import Sandbox
@@ -48,6 +49,7 @@ class Reconcile:
         leftovers: Removes what remains when all is adopted.
         adoption: Takes over what still runs.
         repair: Changes rows that do not match the host.
+        unplugs: Ends unplugging that was begun.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Reconcile:
         leftovers: LeftoverCollector,
         adoption: Adoption,
         repair: RowRepair,
+        unplugs: Unplugs,
     ) -> None:
         self._registry = registry
         self._operations = operations
@@ -74,6 +77,7 @@ class Reconcile:
         self._leftovers = leftovers
         self._adoption = adoption
         self._repair = repair
+        self._unplugs = unplugs
         self._unsettled = contextlib.ExitStack()
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._undecided: dict[str, str] = {}
@@ -184,6 +188,11 @@ class Reconcile:
         return await self._one(sandbox, begun)
 
     async def _one(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
+        self._unplugs.heed(sandbox)
+        await self._by_state(sandbox, begun)
+        await self._unplugs.settle(sandbox)
+
+    async def _by_state(self, sandbox: Sandbox, begun: OperationRow | None) -> None:
         row = sandbox.row
         self._finish_instant(row)
         if row.state in ("running", "paused"):
@@ -225,6 +234,7 @@ class Reconcile:
         checkpoint = self._paths.checkpoint(row.sandbox_id)
         paths = self._paths
         needed = {disk, paths.console(row.sandbox_id), paths.row(row.sandbox_id)}
+        needed |= {paths.decisions(row.sandbox_id), paths.unplug_mark(row.sandbox_id)}
         if (row.state == "suspended" and row.has_memory) or row.engine_disk:
             needed.add(checkpoint)
         for entry in set(directory.iterdir()) - needed:

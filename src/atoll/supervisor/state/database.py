@@ -66,6 +66,7 @@ _TABLES: dict[type[_Row], str] = {
     StepRow: "steps",
     OperationRow: "operations",
 }
+_FOREIGN_S = 1.0
 _JSON_FIELDS = frozenset(
     {
         "attributes",
@@ -81,6 +82,7 @@ _JSON_FIELDS = frozenset(
         "services",
         "stack",
         "tags",
+        "unplugged",
         "versions",
         "volumes",
     }
@@ -327,6 +329,28 @@ class Database:
                     f"{self._path} cannot be written: {error}", hint="see the host's kernel log"
                 ) from error
             raise
+
+
+def read_without_owner(path: Path, kind: type[_R]) -> list[_R]:
+    """Read the rows of a kind, without changing anything, from a database that another process may have open.
+
+    Damaged rows are left out.
+
+    Raises:
+        sqlite3.Error: It cannot be read.
+    """
+    database = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_FOREIGN_S)
+    try:
+        database.text_factory = _text
+        cursor = database.execute(f"SELECT * FROM {_TABLES[kind]}")
+        names = [column[0] for column in cursor.description]
+        rows: list[_R] = []
+        for values in cursor:
+            with contextlib.suppress(ValueError, TypeError):
+                rows.append(_read(kind, dict(zip(names, values, strict=True))))
+        return rows
+    finally:
+        database.close()
 
 
 def _identity(row: _Row) -> tuple[type[_Row], str]:

@@ -77,6 +77,8 @@ def told(old: SandboxRow | None, new: SandboxRow) -> str | None:
         return (
             f"created from image {new.image}" if new.generation == 1 else "created as a copy, memory and disk"
         )
+    if (old.unplugged is None) != (new.unplugged is None):
+        return "replugged" if new.unplugged is None else f"unplugged: {new.unplugged.reason}"
     if old.disk != new.disk and new.recovered == old.recovered:
         return f"rolled back to snapshot {new.snapshot_id}"
     # A crash shows in the row in memory before the row is stored; its machine is removed in the same step.

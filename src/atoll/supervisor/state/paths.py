@@ -45,6 +45,10 @@ class Paths:
         """The copy of a sandbox's row."""
         return self.sandbox(sandbox_id) / "row.json"
 
+    def unplug_mark(self, sandbox_id: str) -> Path:
+        """The mark of a sandbox that is being unplugged."""
+        return self.sandbox(sandbox_id) / "unplug.json"
+
     def checkpoint(self, sandbox_id: str) -> Path:
         """The checkpoint of a suspended sandbox."""
         return self.sandbox(sandbox_id) / "checkpoint"

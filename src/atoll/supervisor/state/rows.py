@@ -23,6 +23,7 @@ from atoll.types import (
     TagInfo,
     TeamInfo,
     TemplateInfo,
+    Unplugged,
     VolumeInfo,
 )
 
@@ -109,6 +110,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     snapshot_id: str | None = None
     reason: str | None = None
     recovered: Recovery | None = None
+    unplugged: Unplugged | None = None
     relayering: bool = False
 
     def info(self) -> SandboxInfo:

@@ -8,7 +8,7 @@ from atoll.engines import MemoryReadings
 from atoll.errors import InternalError
 from atoll.supervisor.state.locks import SandboxLock
 from atoll.supervisor.state.rows import SandboxRow
-from atoll.types import SandboxInfo
+from atoll.types import SandboxInfo, Unplugged
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -48,6 +48,7 @@ class Sandbox:
     """A sandbox of this supervisor. Whatever changes its state holds ``lock``.
 
     ``running`` is set while it runs or is paused, ``link`` while it is suspended and keeps its connections.
+    ``unplugging`` is set, without the lock, while it is being unplugged and its row does not say so yet.
     ``memory_untold`` means that the guest has to be told its amount of memory when it is thawed.
     """
 
@@ -55,6 +56,7 @@ class Sandbox:
         self.row = row
         self.running = running
         self.link: Link | None = None
+        self.unplugging: Unplugged | None = None
         self.lock = SandboxLock()
         self.memory_untold = False
 
@@ -62,6 +64,11 @@ class Sandbox:
     def sandbox_id(self) -> str:
         """Its id."""
         return self.row.sandbox_id
+
+    @property
+    def unplugged(self) -> Unplugged | None:
+        """Since when and why it is unplugged, or is being unplugged; None if it is not."""
+        return self.row.unplugged or self.unplugging
 
     def require_running(self) -> RunningMachine:
         """The running machine of a sandbox that runs or is paused.
@@ -75,8 +82,8 @@ class Sandbox:
 
     def info(self) -> SandboxInfo:
         """The information for clients: a machine's unexpected end counts before its row says so."""
-        running = self.running
+        running, row = self.running, self.row.but(unplugged=self.unplugged)
         if running is not None and running.gone.is_set() and not running.leaving:
-            reason = with_losses(self.row, crash_reason(self.row, running))
-            return self.row.but(state="crashed", reason=reason).info()
-        return self.row.info()
+            reason = with_losses(row, crash_reason(row, running))
+            return row.but(state="crashed", reason=reason).info()
+        return row.info()

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Literal
 
-from atoll.errors import AsleepError, SandboxNotFoundError, StateError, UnsupportedError
+from atoll.errors import AsleepError, SandboxNotFoundError, StateError, UnpluggedError, UnsupportedError
 from atoll.types import SandboxState
 
 if TYPE_CHECKING:
     from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.state.sandbox import Sandbox
 
 Action = Literal[
-    "pause", "suspend", "wake", "snapshot", "fork", "rollback", "dial", "limit", "set the lease of", "kill"
+    "pause",
+    "suspend",
+    "wake",
+    "snapshot",
+    "fork",
+    "rollback",
+    "dial",
+    "limit",
+    "set the lease of",
+    "unplug",
+    "kill",
 ]
 
 _ALLOWED: dict[Action, frozenset[SandboxState]] = {
@@ -24,6 +36,7 @@ _ALLOWED: dict[Action, frozenset[SandboxState]] = {
     "snapshot": frozenset({"running", "paused", "suspended"}),
     "fork": frozenset({"running", "paused", "suspended"}),
     "rollback": frozenset({"running", "paused", "suspended", "crashed"}),
+    "unplug": frozenset({"running", "paused", "suspended", "crashed"}),
     "kill": frozenset({"creating", "running", "paused", "suspended", "crashed"}),
 }
 _REMEDY = {
@@ -61,6 +74,22 @@ def check_use(row: SandboxRow) -> None:
             f"sandbox {row.sandbox_id} is {row.state}, and only `resume` wakes it",
             hint="resume it first",
             sandbox_id=row.sandbox_id,
+        )
+
+
+def check_plugged(action: str, sandbox: Sandbox) -> None:
+    """Refuse what an unplugged sandbox must not do.
+
+    Raises:
+        UnpluggedError: Says since when and why it is unplugged.
+    """
+    unplugged = sandbox.unplugged
+    if unplugged is not None:
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unplugged.at))
+        raise UnpluggedError(
+            f"cannot {action} sandbox {sandbox.sandbox_id}: it is unplugged since {since} ({unplugged.reason})",
+            hint="`atoll replug` gives it its network back",
+            sandbox_id=sandbox.sandbox_id,
         )
 
 

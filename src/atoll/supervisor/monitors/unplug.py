@@ -1,0 +1,62 @@
+"""Unplugs the sandboxes whose policies want that, and those that a client unplugged while no supervisor answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.unplug import Unplugs
+    from atoll.supervisor.state.alarms import Alarms
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.tasks import Tasks
+
+_LOOK_S = 1.0
+_TRIES = 60
+
+
+class UnplugMonitor:
+    """Waits for alarms, and looks for marks.
+
+    Args:
+        registry: The sandboxes.
+        alarms: Rings when a rule wants a sandbox unplugged.
+        unplugs: Unplugs it.
+        tasks: Owner of the work.
+    """
+
+    def __init__(self, registry: Registry, alarms: Alarms, unplugs: Unplugs, tasks: Tasks) -> None:
+        self._registry = registry
+        self._alarms = alarms
+        self._unplugs = unplugs
+        self._tasks = tasks
+
+    def start(self) -> None:
+        """Begin to wait and to look, until the supervisor stops."""
+        self._tasks.watch(self._hear())
+        self._tasks.watch(self._look())
+
+    async def _hear(self) -> None:
+        while True:
+            sandbox_id, reason = await self._alarms.next()
+            # Not awaited: others are not to wait for an operation in progress on this one.
+            self._tasks.watch(self._unplug(sandbox_id, reason))
+
+    async def _unplug(self, sandbox_id: str, reason: str) -> None:
+        for _ in range(_TRIES):
+            try:
+                sandbox = self._registry.sandbox(sandbox_id)
+            except AtollError:  # it is only being made, and its link is cut already; or it was killed
+                await asyncio.sleep(_LOOK_S)
+                continue
+            await self._tasks.run(self._unplugs.unplug(sandbox, reason))
+            return
+
+    async def _look(self) -> None:
+        while True:
+            for sandbox in self._registry.sandboxes():
+                if self._unplugs.heed(sandbox):
+                    self._tasks.spawn(self._unplugs.settle(sandbox))
+            await asyncio.sleep(_LOOK_S)

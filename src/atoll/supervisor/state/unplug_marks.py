@@ -1,0 +1,73 @@
+"""Marks on the disk of sandboxes that are being unplugged: a next supervisor finishes that, whoever began."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from atoll.host import continue_process, write_atomically
+from atoll.types import Unplugged
+
+_log = logging.getLogger(__name__)
+
+
+class UnplugMark(msgspec.Struct, frozen=True, kw_only=True):
+    """Says when and why a sandbox is being unplugged.
+
+    ``stopped`` has the pid and start ticks of each process that was stopped by a signal, because the host has no
+    control groups. They have to be continued before their machine can answer.
+    """
+
+    at: float
+    reason: str
+    stopped: tuple[tuple[int, int], ...] = ()
+
+
+class UnplugMarks:
+    """Writes, reads and removes marks.
+
+    Args:
+        path: Returns the path of a sandbox's mark.
+    """
+
+    def __init__(self, path: Callable[[str], Path]) -> None:
+        self._path = path
+
+    def read(self, sandbox_id: str) -> UnplugMark | None:
+        """Return the mark of a sandbox, if there is one. A damaged one counts."""
+        try:
+            data = self._path(sandbox_id).read_bytes()
+        except OSError:
+            return None
+        try:
+            return msgspec.json.decode(data, type=UnplugMark)
+        except ValueError:
+            return UnplugMark(at=0.0, reason="the mark that says why is damaged")
+
+    def write(self, sandbox_id: str, wanted: Unplugged) -> None:
+        """Write the mark of a sandbox, unless it has one. A failure is only logged.
+
+        The network is cut already, and the row says the same a moment later.
+        """
+        path = self._path(sandbox_id)
+        if path.exists():
+            return
+        try:
+            write_atomically(path, msgspec.json.encode(UnplugMark(at=wanted.at, reason=wanted.reason)))
+        except OSError as error:
+            _log.warning("cannot write %s: %s", path, error)
+
+    def release(self, sandbox_id: str) -> None:
+        """Continue the processes that were stopped by a signal."""
+        mark = self.read(sandbox_id)
+        for pid, started_ticks in mark.stopped if mark else ():
+            continue_process(pid, started_ticks)
+
+    def remove(self, sandbox_id: str) -> None:
+        """Remove the mark of a sandbox. Idempotent."""
+        with contextlib.suppress(OSError):
+            self._path(sandbox_id).unlink(missing_ok=True)
