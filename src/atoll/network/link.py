@@ -19,6 +19,7 @@ from atoll.network.forwarder import NameForwarder
 from atoll.network.inspection import Grant, Inspected, Inspection
 from atoll.network.names import NameTable
 from atoll.network.naming import NamedAnswers
+from atoll.network.plug import Plug
 from atoll.network.relay import Relay
 from atoll.network.uplink import OpenUplink
 from atoll.policy import policy_of
@@ -31,8 +32,8 @@ _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
 class Link:
     """One sandbox's link. Only ``Links`` makes it. Its namespaces outlive this process until ``aclose``.
 
-    ``egress`` decides what its guest reaches, and knows the names that the guest has asked for. ``was_cut``
-    says that an earlier supervisor, or somebody in its place, has cut the link.
+    ``egress`` decides what its guest reaches, and knows the names that the guest has asked for. ``plug`` cuts it
+    off.
 
     Args:
         link_id: Names its two pins.
@@ -70,14 +71,16 @@ class Link:
         self._inspect_again: Callable[[], None] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._rate_mib_s: float | None = None
-        self._parted: list[Flow] = []
-        self.was_cut = sockets.is_cut
         self._closed = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether this process still has the link."""
-        return not self._closed
+        self.plug = Plug(
+            pins,
+            self.egress,
+            self._relay,
+            self._dialled,
+            part=lambda: self._forget_inspected(),
+            join=self._join,
+            was_cut=sockets.is_cut,
+        )
 
     @property
     def netns(self) -> Path:
@@ -157,36 +160,6 @@ class Link:
         """
         self._dialled.end()
 
-    def cut(self) -> None:
-        """Let nothing pass any more in either direction, and reset every connection. Idempotent.
-
-        When it returns, some milliseconds later, the last byte has passed. The cut outlives this process.
-
-        Raises:
-            OSError: The kernel refused it, or the link's namespaces are gone. The relay passes nothing.
-        """
-        self.egress.cut(True)
-        self._parted += self._relay.flows()
-        self._relay.reset()  # first, so that the guest still gets the resets
-        self._forget_inspected()  # the edge may hold what it has not sent on yet
-        edge.cut(self._pins)
-        self._parted += edge.dialled_flows(self._pins)
-        with contextlib.suppress(OSError):  # nothing passes on those that the kernel does not end
-            self.end_dialled()
-
-    async def mend(self) -> None:
-        """Undo ``cut``: the policy decides again. The guest learns that its connections are gone.
-
-        Raises:
-            OSError: The kernel refused it, or the link's namespaces are gone.
-        """
-        await asyncio.to_thread(edge.mend, self._pins)
-        self.egress.cut(False)
-        self._inspect_again()
-        self.was_cut = False
-        parted, self._parted = self._parted, []
-        await self.reset_connections(parted)
-
     def traffic(self) -> tuple[int, int]:
         """Return the bytes that the guest has received and sent since the link was made.
 
@@ -240,6 +213,7 @@ class Link:
         if self._closed:
             return
         self._closed = True
+        self.plug.is_open = False
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -252,6 +226,10 @@ class Link:
             made.close()
         self._ready.clear()
         self._on_closed(self)
+
+    async def _join(self, parted: list[Flow]) -> None:
+        self._inspect_again()
+        await self.reset_connections(parted)
 
     async def _fill(self) -> None:
         making = asyncio.ensure_future(asyncio.to_thread(edge.dial_sockets, self._pins))

@@ -39,6 +39,6 @@ class SandboxLinks:
             await link.prepare()
         sandbox.link = None
         self._egress.govern(link, sandbox.row)
-        if link.was_cut and sandbox.unplugged is None:  # it was replugged while it slept
-            await link.mend()
+        if link.plug.was_cut and sandbox.unplugged is None:  # it was replugged while it slept
+            await link.plug.mend()
         return link, kept

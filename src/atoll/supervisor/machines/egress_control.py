@@ -82,7 +82,7 @@ class EgressControl:
             lambda reason: self._ring(sandbox_id, reason),
         )
         if row.unplugged is not None or sandbox_id in self._cut:
-            link.cut()
+            link.plug.cut()
         rules = self._rules(row.network)
         # A rule by name needs the edge for plain HTTP, where each request says which host it is for.
         if self._inspection is not None and rules is not None and rules.rules:
@@ -99,7 +99,7 @@ class EgressControl:
         refusals: list[OSError] = []
         for link in self._links(sandbox_id):
             try:
-                link.cut()
+                link.plug.cut()
             except OSError as error:
                 refusals.append(error)
         if refusals:
@@ -113,7 +113,7 @@ class EgressControl:
         """
         self._cut.discard(sandbox_id)
         for link in self._links(sandbox_id):
-            await link.mend()
+            await link.plug.mend()
 
     def settled(self, sandbox_id: str) -> None:
         """Rely on the row of a sandbox from now on, which says that it is unplugged."""
@@ -160,4 +160,4 @@ class EgressControl:
 
     def _links(self, sandbox_id: str) -> list[Link]:
         owned = [link for link, owner in list(self._owners.items()) if owner == sandbox_id]
-        return [link for link in owned if link.is_open]
+        return [link for link in owned if link.plug.is_open]
