@@ -1,15 +1,15 @@
 # What people and CI type. `make test` is the whole truth; `make check` is its fast part.
 PYTHON ?= python3
 BIN := .venv/bin
-SOURCES := pyproject.toml hatch_build.py scripts/venv $(shell find agent edge native puller -type f 2>/dev/null)
-GO_ROOMS := $(wildcard agent edge native puller bench/spawn)
+SOURCES := pyproject.toml hatch_build.py scripts/venv scripts/locks/development.txt $(shell find agent edge native puller -type f 2>/dev/null)
 
-.PHONY: help deps install demo test check native-check soak bench dist clean
+.PHONY: help deps install demo test check lock native-check soak bench dist clean
 
 help:
 	@echo "make demo    an agent's computer that works, sleeps, wakes, forks and rolls back"
-	@echo "make check   lint, types, import rules, unit tests: no sandbox is started"
+	@echo "make check   lint, types, import rules, unit tests: no sandbox is started; ONLY=mypy runs one of them"
 	@echo "make test    check, then integration and end-to-end tests, as root and as an ordinary user"
+	@echo "make lock    the newest Python packages to develop and test with, into scripts/locks"
 	@echo "make native-check   our changes applied to gVisor and checked by Go; VERSION=... names another gVisor (minutes)"
 	@echo "make soak    crashes at random moments, then at every step of every operation, then a hundred real programs (hours)"
 	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
@@ -29,20 +29,17 @@ demo: deps install
 	@$(BIN)/python examples/demo.py
 
 check: install
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python scripts/unasync.py --check
-	@unformatted=$$(gofmt -l $(GO_ROOMS)); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted" >&2; exit 1; fi
-	cd agent && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...
-	cd edge && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...
-	cd puller && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test ./...
-	$(BIN)/pytest tests/unit tests/style --durations=5
+	@for tool in gcc shellcheck; do command -v $$tool >/dev/null || exec scripts/deps tests; done
+	@$(BIN)/python scripts/checks.py $(ONLY)
 
-test: check
-	@scripts/deps tests
-	scripts/test-all
+test:
+	@scripts/stage "Debian packages" scripts/deps tests
+	@scripts/stage "install" $(MAKE) --no-print-directory install
+	@scripts/stage "check" $(MAKE) --no-print-directory check
+	@scripts/test-all
+
+lock:
+	@PYTHON=$(PYTHON) scripts/lock
 
 native-check:
 	@$(PYTHON) scripts/native_check.py $(VERSION)

@@ -3,7 +3,8 @@
 `make native-check VERSION=name` checks them against another version than the one that native/go.mod pins.
 
 It reports at once everything that does not fit. If everything fits, it runs gofmt on the files that we add or change,
-`go vet` on their packages, and the tests beside them.
+`go vet` on their packages, and the tests beside them, once more with the race detector. staticcheck looks at the code
+that is ours alone: fillseccomp.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from go_modules import STATICCHECK
+
 ROOT = Path(__file__).resolve().parents[1]
 MODULE = "gvisor.dev/gvisor"
 # gVisor's own code is full of what these find.
@@ -24,8 +27,10 @@ VET = ("-composites=false", "-unsafeptr=false", "-asmdecl=false")
 BUILT_ALIKE = ("-trimpath", "-mod=vendor")
 
 
-def run(*command: str | Path, at: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+def run(
+    *command: str | Path, at: Path, check: bool = True, cgo: bool = False
+) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "CGO_ENABLED": str(int(cgo)), "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     done = subprocess.run(
         command, cwd=at, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -98,7 +103,13 @@ def check(native: Path, version: str) -> bool:
     print(vet.stdout, end="")
     test = run("go", "test", *BUILT_ALIKE, "-vet=off", *packages(tested), at=native, check=False)
     print(test.stdout, end="")
-    return not wrong and vet.returncode == 0 and test.returncode == 0
+    raced = run(
+        "go", "test", "-race", *BUILT_ALIKE, "-vet=off", *packages(tested), at=native, check=False, cgo=True
+    )
+    print(raced.stdout, end="")
+    static = run("go", "run", STATICCHECK, "./fillseccomp", at=native, check=False)
+    print(static.stdout, end="")
+    return not wrong and all(done.returncode == 0 for done in (vet, test, raced, static))
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import (
 
 	"atoll/agent/fault"
 	"atoll/agent/files"
+	"atoll/agent/user"
 )
 
 type pathRequest struct {
@@ -58,10 +59,17 @@ func (a *API) makeDir(r *http.Request, request *pathRequest) (any, error) {
 	case found != nil:
 		return nil, fault.New(fault.Invalid, "path already exists but it is not a directory: %s", path)
 	}
+	work.Gives = true
 	if _, err := work.MakeDirectory(path, true); err != nil {
 		return nil, err
 	}
-	return a.answerEntry(work, path)
+	made, err := a.answerEntry(work, path)
+	if err != nil && fault.Of(err).Code == fault.Denied {
+		// It is the user's, in a directory that the user cannot look into.
+		work.Account = user.Agent()
+		return a.answerEntry(work, path)
+	}
+	return made, err
 }
 
 type moveRequest struct {

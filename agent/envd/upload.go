@@ -51,6 +51,7 @@ func (a *API) receiveFiles(r *http.Request) ([]written, error) {
 	if err != nil {
 		return nil, err
 	}
+	work.Gives = true
 	u := &upload{api: a, work: work, path: r.URL.Query().Get("path"), done: []written{}}
 	if u.metadata, err = metadataOf(r.Header); err != nil {
 		return nil, err
@@ -200,7 +201,7 @@ func (a *API) composed(r *http.Request, request *composeRequest) (*written, erro
 	if err != nil {
 		return nil, err
 	}
-	work := files.Work{Account: account, Users: a.Settings.Users}
+	work := files.Work{Account: account, Users: a.Settings.Users, Gives: true}
 	paths := make([]string, 0, len(request.SourcePaths)+1)
 	for _, path := range append(request.SourcePaths, request.Destination) {
 		if path, err = a.resolve(account, path); err != nil {

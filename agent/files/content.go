@@ -61,6 +61,9 @@ func (w Work) Create(path string, mode int) (file *os.File, err error) {
 		file, err = w.create(path, mode)
 		return err
 	})
+	if mode == NoMode && w.gives(err) {
+		file, err = w.createGiven(path)
+	}
 	return file, Named(err, path)
 }
 

@@ -18,6 +18,8 @@ const ListMost = 100_000
 type Work struct {
 	Account *user.Account
 	Users   *user.Database
+	// Gives: what the user may not make, the agent makes and gives to the user, as E2B's own agent does.
+	Gives bool
 }
 
 // Stat describes a file, a symbolic link itself unless it is to be followed.
@@ -119,6 +121,9 @@ func (w Work) MakeDirectory(path string, parents bool) (file File, err error) {
 		file, err = w.stat(path)
 		return err
 	})
+	if parents && w.gives(err) {
+		file, err = w.makeDirectoryGiven(path)
+	}
 	return file, Named(err, path)
 }
 

@@ -213,17 +213,21 @@ func TestANewSizeIsSetAgainWhereAProgramPutsTheOldOneBack(t *testing.T) {
 	spec.Terminal = &old
 	p, f := start(t, spec)
 	defer f.Close()
+	terminal, err := p.openInput()
+	if err != nil {
+		t.Fatal(err)
+	}
 	settled := func(byProgram pty.Size) pty.Size {
 		for _, size := range []pty.Size{old, wanted} {
 			if err := p.Resize(size); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := pty.Resize(p.input, byProgram); err != nil {
+		if err := pty.Resize(terminal, byProgram); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * looksAfter[len(looksAfter)-1])
-		size, err := pty.SizeOf(p.input)
+		size, err := pty.SizeOf(terminal)
 		if err != nil {
 			t.Fatal(err)
 		}

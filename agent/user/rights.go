@@ -18,6 +18,9 @@ var (
 
 const unchanged = ^uintptr(0)
 
+// Agent is the account that the agent itself runs as.
+func Agent() *Account { return &Account{UID: agentUID} }
+
 // IsAgent tells whether the account is the one that the agent itself runs as.
 func (a *Account) IsAgent() bool { return a.UID == agentUID }
 

@@ -41,9 +41,10 @@ func NeedsBody(rule *policy.Rule) bool {
 // Apply makes the changes of a rule. An error says why the request must not be sent; it holds no secret.
 func Apply(rule *policy.Rule, secrets *Secrets, target *Target) error {
 	for _, name := range rule.RemoveHeaders {
-		target.Header.Del(name)
+		policy.RemoveHeader(target.Header, name)
 	}
 	for name, value := range rule.SetHeaders {
+		policy.RemoveHeader(target.Header, name)
 		target.Header.Set(name, value)
 	}
 	for _, each := range rule.Inject {
@@ -70,9 +71,11 @@ func (t *Target) inject(into policy.Inject, value []byte) error {
 	text := strings.ReplaceAll(into.Format, "{}", string(value))
 	switch into.Into {
 	case "header":
+		policy.RemoveHeader(t.Header, into.Key)
 		t.Header.Set(into.Key, text)
 	case "basic":
 		token := base64.StdEncoding.EncodeToString([]byte(into.Key + ":" + text))
+		policy.RemoveHeader(t.Header, "Authorization")
 		t.Header.Set("Authorization", "Basic "+token)
 		t.Injected = append(t.Injected, Echo{into.Secret, []byte(token)})
 	case "query":

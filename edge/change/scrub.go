@@ -78,7 +78,7 @@ func (s *Scrubber) Reader(inner io.ReadCloser) io.ReadCloser {
 type scrubbed struct {
 	inner    io.ReadCloser
 	scrubber *Scrubber
-	raw      []byte // not judged yet
+	raw      []byte // its end may be the beginning of an echo
 	ready    []byte
 	err      error
 }
@@ -91,11 +91,12 @@ func (r *scrubbed) Read(into []byte) (int, error) {
 		piece := make([]byte, 16<<10)
 		count, err := r.inner.Read(piece)
 		r.raw, r.err = append(r.raw, piece[:count]...), err
+		r.raw = r.scrubber.Bytes(r.raw)
 		held := 0
 		if err == nil {
 			held = r.scrubber.held(r.raw)
 		}
-		r.ready = r.scrubber.Bytes(r.raw[:len(r.raw)-held])
+		r.ready = r.raw[:len(r.raw)-held]
 		r.raw = bytes.Clone(r.raw[len(r.raw)-held:])
 	}
 	count := copy(into, r.ready)

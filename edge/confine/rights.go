@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"unsafe"
 
@@ -44,11 +43,11 @@ func CloseOthers(last int) error {
 	return nil
 }
 
-// isRuntimes tells whether Go's runtime opened it.
+// isRuntimes tells whether Go's runtime opened it for its own waiting. The files of the control group that it holds as well
+// are never read again, as it does not follow changes of them (updatemaxprocs=0).
 func isRuntimes(fd int) bool {
 	link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
-	return err == nil && (link == "anon_inode:[eventpoll]" || link == "anon_inode:[eventfd]" ||
-		strings.HasPrefix(link, "/sys/fs/cgroup/"))
+	return err == nil && (link == "anon_inode:[eventpoll]" || link == "anon_inode:[eventfd]")
 }
 
 // Confine gives up users, capabilities, files and system calls. It returns what it could turn on: a kernel may lack

@@ -148,13 +148,32 @@ func judgeHeaders(r *Rule, request *Request) tri {
 			values = []string{request.Host}
 		}
 		switch {
-		case len(values) > 1:
+		case len(values) > 1 || hasTwin(request.Header, name):
 			result = min(result, unclear)
 		case len(values) == 0 || !anyMatches(globs, values[0]):
 			return no
 		}
 	}
 	return result
+}
+
+// hasTwin tells whether another name is the same for servers that do not tell `_` from `-`.
+func hasTwin(header http.Header, name string) bool {
+	for each := range header {
+		if each != name && strings.Contains(each, "_") && strings.EqualFold(strings.ReplaceAll(each, "_", "-"), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// RemoveHeader removes a header under all names that servers may take for it.
+func RemoveHeader(header http.Header, name string) {
+	for each := range header {
+		if strings.EqualFold(strings.ReplaceAll(each, "_", "-"), strings.ReplaceAll(name, "_", "-")) {
+			delete(header, each)
+		}
+	}
 }
 
 func judgeFields(r *Rule, request *Request) tri {

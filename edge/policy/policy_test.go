@@ -91,6 +91,7 @@ func TestConditions(t *testing.T) {
 		{`"headers":{"x-a":["1*"]}`, "GET /", "", nil, "deny", "allow"},
 		{`"headers":{"x-a":["1*"]}`, "GET /", "", []string{"x-a", "1", "x-a", "2"}, "deny", "deny"},
 		{`"headers":{"x-a":["1*"]}`, "GET /", "", []string{"x-a", "1", "connection", "x-a"}, "deny", "allow"},
+		{`"headers":{"x-a":["1*"]}`, "GET /", "", []string{"x-a", "1", "x_a", "2"}, "deny", "deny"},
 		{`"max_body_bytes":3`, "PUT /", "abc", nil, "allow", "deny"},
 		{`"max_body_bytes":3`, "PUT /", "abcd", nil, "deny", "allow"},
 		{`"json":{"model":["a*"]}`, "POST /", `{"model":"abc"}`, []string{"content-type", jsonType}, "allow", "deny"},

@@ -71,16 +71,26 @@ func (q *Query) judge(name string, globs []glob) tri {
 	return result
 }
 
-// WithoutParameter removes each parameter of that name, whatever its case, and leaves the others as they are.
+// WithoutParameter removes each parameter of that name, whatever its case and also behind a `;`, and leaves the others as
+// they are.
 func WithoutParameter(raw, name string) string {
 	if raw == "" {
 		return raw
 	}
 	var kept []string
 	for piece := range strings.SplitSeq(raw, "&") {
-		if found, _ := decodePiece(piece); !strings.EqualFold(found.name, name) {
+		if !hasParameter(piece, name) {
 			kept = append(kept, piece)
 		}
 	}
 	return strings.Join(kept, "&")
+}
+
+func hasParameter(piece, name string) bool {
+	for each := range strings.SplitSeq(piece, ";") {
+		if found, _ := decodePiece(each); strings.EqualFold(found.name, name) {
+			return true
+		}
+	}
+	return false
 }

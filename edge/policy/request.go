@@ -76,7 +76,7 @@ func NewRequest(parts Parts, to Destination, kept Kept) (*Request, error) {
 	if slices.ContainsFunc(kept.Rules, func(rule *Rule) bool { return len(rule.Methods) > 0 }) {
 		query = WithoutParameter(query, "_method")
 		for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
-			request.Header.Del(name)
+			RemoveHeader(request.Header, name)
 		}
 	}
 	if request.Query, err = parseQuery(query); err != nil {

@@ -33,6 +33,7 @@ type exchange struct {
 
 	mu      sync.Mutex
 	refusal *refusal
+	isOver  bool
 }
 
 type exchangeKey struct{}
@@ -56,10 +57,28 @@ func (c *connection) serve(writer http.ResponseWriter, in *http.Request) {
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	defer stop()
 	x.ctx, x.cancel, x.in = ctx, cancel, in.WithContext(ctx)
+	context.AfterFunc(ctx, x.stopReading)
+	defer x.over()
 	x.body = &guestBody{inner: in.Body, budget: c.sandbox.bodies}
 	defer x.body.release()
 	defer c.finish(x)
 	x.run()
+}
+
+// stopReading has a request that is cut not wait for the rest of the guest's body.
+func (x *exchange) stopReading() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.isOver {
+		_ = http.NewResponseController(x.answer.ResponseWriter).SetReadDeadline(past)
+	}
+}
+
+// over says that the handler returns: what it was given cannot be used any more.
+func (x *exchange) over() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.isOver = true
 }
 
 func (x *exchange) run() {

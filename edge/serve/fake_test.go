@@ -12,8 +12,10 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -31,6 +33,15 @@ import (
 	"atoll/edge/seen"
 )
 
+// TestMain has more tests run at once than there are processors, as most of them wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
 // world is an edge with a supervisor that dials to servers of the test.
 type world struct {
 	t         testing.TB
@@ -46,6 +57,7 @@ type world struct {
 	entries   []seen.Entry
 	judged    chan channel.Judged
 	count     int
+	sandbox   string
 }
 
 func newCA(t testing.TB) (certificate, key []byte) {
@@ -78,7 +90,7 @@ func newWorld(t testing.TB) *world {
 	roots, rootsKey := newCA(t)
 	w := &world{
 		t: t, trust: x509.NewCertPool(), addresses: map[string]string{}, links: map[string]string{},
-		judged: make(chan channel.Judged, 8),
+		judged: make(chan channel.Judged, 8), sandbox: "s",
 	}
 	w.trust.AppendCertsFromPEM(certificate)
 	var err error
@@ -160,7 +172,7 @@ func memfd(t testing.TB, content any) *os.File {
 
 type dict = map[string]any
 
-// policy gives the sandbox "s" rules, as JSON texts.
+// policy gives the sandbox rules, as JSON texts.
 func (w *world) policy(rules ...string) { w.policyWith(dict{}, rules...) }
 
 func (w *world) policyWith(more dict, rules ...string) {
@@ -171,7 +183,7 @@ func (w *world) policyWith(more dict, rules ...string) {
 	}
 	more["rules"] = texts
 	w.count++
-	must(w.t, w.edge.Handle(&channel.Message{Op: "policy", Sandbox: "s", Version: int64(w.count)}, memfd(w.t, more)))
+	must(w.t, w.edge.Handle(&channel.Message{Op: "policy", Sandbox: w.sandbox, Version: int64(w.count)}, memfd(w.t, more)))
 }
 
 func sockets(t testing.TB) (net.Conn, *os.File) {
@@ -202,12 +214,12 @@ func (w *world) takeAs(name, address string, port int, rules ...int) (net.Conn, 
 	}
 	w.mu.Unlock()
 	if rules == nil {
-		for i := range w.edge.sandboxes["s"].current().rules {
+		for i := range w.edge.sandboxes[w.sandbox].current().rules {
 			rules = append(rules, i)
 		}
 	}
 	must(w.t, w.edge.Handle(&channel.Message{
-		Op: "take", Sandbox: "s", Connection: id, Name: name, Address: address, Port: port, Rules: rules,
+		Op: "take", Sandbox: w.sandbox, Connection: id, Name: name, Address: address, Port: port, Rules: rules,
 	}, theirs))
 	w.t.Cleanup(func() { guest.Close() })
 	return guest, id
@@ -235,9 +247,19 @@ func (w *world) named(name, address string) {
 func (w *world) secure(name string, h2 bool, handler http.HandlerFunc) *httptest.Server {
 	server := httptest.NewUnstartedServer(handler)
 	server.EnableHTTP2 = h2
-	server.TLS = &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		return w.upstream.For(name, true, time.Now())
+	offered := []string{"http/1.1"}
+	if h2 {
+		offered = []string{"h2", "http/1.1"}
+	}
+	server.TLS = &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		wanted := name
+		if hello.ServerName == "" {
+			wanted = "192.0.2.1"
+		}
+		certificate, err := w.upstream.For(wanted, true, time.Now())
+		return &tls.Config{Certificates: []tls.Certificate{*certificate}, NextProtos: offered}, err
 	}}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	w.t.Cleanup(server.Close)
 	w.named(name, server.Listener.Addr().String())
@@ -305,7 +327,7 @@ func do(t testing.TB, client *http.Client, method, url, body string, headers ...
 	return reply{response, string(text)}
 }
 
-// exchange writes bytes and reads what comes until the end, or for a while.
+// talk writes bytes and reads what comes until the end, or for a while.
 func talk(t testing.TB, conn net.Conn, text string) string {
 	t.Helper()
 	if _, err := io.WriteString(conn, text); err != nil {
@@ -315,6 +337,19 @@ func talk(t testing.TB, conn net.Conn, text string) string {
 	var got bytes.Buffer
 	io.Copy(&got, conn)
 	return got.String()
+}
+
+// hear writes bytes and reads until a text comes.
+func hear(t testing.TB, conn net.Conn, text, want string) {
+	t.Helper()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(want))
+	if count, err := io.ReadFull(conn, got); err != nil || string(got) != want {
+		t.Fatalf("heard %q, %v, not %q", got[:count], err, want)
+	}
 }
 
 // eventually waits for what another goroutine does.

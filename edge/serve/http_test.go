@@ -19,6 +19,7 @@ import (
 )
 
 func TestRequestsPassInEveryVersionOfHTTP(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(`{"action":"allow","methods":["GET"]}`)
 	handler := func(writer http.ResponseWriter, request *http.Request) {
@@ -46,6 +47,7 @@ func TestRequestsPassInEveryVersionOfHTTP(t *testing.T) {
 }
 
 func TestHeadersPassAsTheyCame(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	got := make(chan http.Header, 1)
@@ -68,6 +70,7 @@ func TestHeadersPassAsTheyCame(t *testing.T) {
 }
 
 func TestARefusalExplainsItself(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(`{"action":"allow","name":"read it","methods":["GET"]}`)
 	w.secure("a.x", true, func(http.ResponseWriter, *http.Request) { t.Error("it arrived") })
@@ -94,6 +97,7 @@ func TestARefusalExplainsItself(t *testing.T) {
 }
 
 func TestTrailersLikeThoseOfGRPC(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(`{"action":"allow","paths":["/s/*"]}`)
 	handler := func(writer http.ResponseWriter, request *http.Request) {
@@ -139,6 +143,7 @@ func TestTrailersLikeThoseOfGRPC(t *testing.T) {
 }
 
 func TestBigBodiesPassUnchanged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(`{"action":"allow","methods":["PUT"]}`)
 	body := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
@@ -173,6 +178,7 @@ func TestBigBodiesPassUnchanged(t *testing.T) {
 }
 
 func TestStatusWithoutBodyAndEarlyHints(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	w.secure("a.x", true, func(writer http.ResponseWriter, request *http.Request) {
@@ -215,6 +221,7 @@ func TestStatusWithoutBodyAndEarlyHints(t *testing.T) {
 }
 
 func TestEventsComeAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	release := make(chan struct{})
@@ -234,6 +241,7 @@ func TestEventsComeAtOnce(t *testing.T) {
 }
 
 func TestExpectContinueIsAnsweredByTheServer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(`{"action":"allow","paths":["/ok","/no"]}`)
 	w.server("a.x", func(writer http.ResponseWriter, request *http.Request) {
@@ -254,6 +262,7 @@ func TestExpectContinueIsAnsweredByTheServer(t *testing.T) {
 }
 
 func TestWebSocketsPass(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(`{"action":"allow","paths":["/ws"]}`)
 	handler := func(writer http.ResponseWriter, request *http.Request) {
@@ -294,6 +303,7 @@ func TestWebSocketsPass(t *testing.T) {
 }
 
 func TestUpstreamConnectionsAreReusedAndNotShared(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
@@ -303,9 +313,14 @@ func TestUpstreamConnectionsAreReusedAndNotShared(t *testing.T) {
 	}
 	expect(t, do(t, w.client(), "GET", "http://a.x/", "").StatusCode, 200)
 	expect(t, w.dialled(), 1)
+	w.sandbox = "other"
+	w.policy(inspected)
+	expect(t, do(t, w.client(), "GET", "http://a.x/", "").StatusCode, 200)
+	expect(t, w.dialled(), 2)
 }
 
 func TestAGuestThatLeavesEndsTheRequestUpstream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	var began, ended atomic.Int32
@@ -328,6 +343,7 @@ func TestAGuestThatLeavesEndsTheRequestUpstream(t *testing.T) {
 }
 
 func TestServersThatCannotBeReachedOrTrusted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	got := do(t, w.client(), "GET", "http://nowhere.x/", "")
@@ -345,6 +361,7 @@ func TestServersThatCannotBeReachedOrTrusted(t *testing.T) {
 }
 
 func TestAnIdleConnectionStaysOpen(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
 	w.server("a.x", func(writer http.ResponseWriter, _ *http.Request) { io.WriteString(writer, "hello") })

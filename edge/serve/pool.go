@@ -79,9 +79,6 @@ func (u *upstream) done() {
 	u.last = time.Now()
 	_, retired := u.pool.retired[u]
 	ended := retired && u.active == 0
-	if ended {
-		delete(u.pool.retired, u)
-	}
 	u.pool.mu.Unlock()
 	if ended {
 		u.transport.CloseIdleConnections()
@@ -94,9 +91,7 @@ func (p *pool) rotate() {
 	old := p.upstreams
 	p.upstreams = map[place]*upstream{}
 	for _, each := range old {
-		if each.active > 0 {
-			p.retired[each] = struct{}{}
-		}
+		p.retired[each] = struct{}{}
 	}
 	p.mu.Unlock()
 	for _, each := range old {
@@ -133,6 +128,11 @@ func (p *pool) sweep(now time.Time) {
 	for where, each := range p.upstreams {
 		if each.active == 0 && now.Sub(each.last) > idleUpstream && len(each.conns) == 0 {
 			delete(p.upstreams, where)
+		}
+	}
+	for each := range p.retired {
+		if each.active == 0 && len(each.conns) == 0 {
+			delete(p.retired, each)
 		}
 	}
 }

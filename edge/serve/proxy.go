@@ -165,11 +165,10 @@ func (x *exchange) rewrite(out *http.Request) {
 	if out.Body == nil {
 		return
 	}
+	inner := x.body.whole(out.Body)
 	if x.target.Body != nil {
-		out.Body = io.NopCloser(bytes.NewReader(x.target.Body))
+		inner = bytes.NewReader(x.target.Body)
 		out.ContentLength = int64(len(x.target.Body))
-		out.Header.Del("Expect")
-		return
 	}
 	if len(x.body.held) > 0 {
 		out.Header.Del("Expect") // the guest was told to go on
@@ -180,7 +179,7 @@ func (x *exchange) rewrite(out *http.Request) {
 	}
 	out.Trailer = x.trailer()
 	out.Body = &outgoing{
-		Closer: out.Body, inner: x.body.whole(out.Body), exchange: x, meter: x.meter, most: most,
+		Closer: out.Body, inner: inner, exchange: x, meter: x.meter, most: most,
 		canaries: x.ruling.canaries.Fresh(), trailers: func() bool { return x.fillTrailer(out.Trailer) },
 	}
 }

@@ -11,8 +11,9 @@ AtollError                    base: .code .hint .sandbox_id
 │  ├─ TemplateNotFoundError
 │  ├─ ProcessNotFoundError
 │  ├─ TeamNotFoundError
-│  └─ KeyNotFoundError
-├─ NameTakenError             another sandbox, snapshot, volume or team of this home has that name
+│  ├─ KeyNotFoundError
+│  └─ SecretNotFoundError
+├─ NameTakenError             another one of its kind, in this home or team, has that name
 ├─ DeniedError                PermissionError: a key is missing, wrong, revoked or expired
 ├─ QuotaError                 a team would exceed its quota; it may be possible later
 ├─ InUseError                 something else still needs it
@@ -154,8 +155,14 @@ class KeyNotFoundError(NotFoundError):
     code = "key_not_found"
 
 
+class SecretNotFoundError(NotFoundError):
+    """No secret has that id, or that name within the team."""
+
+    code = "secret_not_found"
+
+
 class NameTakenError(AtollError):
-    """Another sandbox, snapshot, volume or team of this home has that name."""
+    """Another one of its kind has that name: in this home, or in the same team."""
 
     code = "name_taken"
 
@@ -164,7 +171,7 @@ class DeniedError(AtollError, PermissionError):
     """A key is missing, wrong, revoked or expired. The error does not say which."""
 
     code = "denied"
-    errno = errno.EACCES
+    errno: int = errno.EACCES
 
 
 class QuotaError(AtollError):
@@ -235,49 +242,49 @@ class FileError(AtollError, OSError):
     """An operation on a file inside the sandbox failed."""
 
     code = "file_failed"
-    errno = errno.EIO
+    errno: int = errno.EIO
 
 
 class FileMissingError(FileError, FileNotFoundError):
     """No file has that path."""
 
     code = "file_missing"
-    errno = errno.ENOENT
+    errno: int = errno.ENOENT
 
 
 class FileTakenError(FileError, FileExistsError):
     """Something else has that path already."""
 
     code = "file_taken"
-    errno = errno.EEXIST
+    errno: int = errno.EEXIST
 
 
 class NotADirectoryInSandboxError(FileError, NotADirectoryError):
     """The path, or a part of it, is not a directory."""
 
     code = "not_a_directory"
-    errno = errno.ENOTDIR
+    errno: int = errno.ENOTDIR
 
 
 class IsADirectoryInSandboxError(FileError, IsADirectoryError):
     """The path is a directory where a file is needed."""
 
     code = "is_a_directory"
-    errno = errno.EISDIR
+    errno: int = errno.EISDIR
 
 
 class FileDeniedError(FileError, PermissionError):
     """The user inside the sandbox may not do that."""
 
     code = "file_denied"
-    errno = errno.EACCES
+    errno: int = errno.EACCES
 
 
 class NoSpaceError(AtollError, OSError):
     """A disk is full: one inside the sandbox, or the one under the home."""
 
     code = "no_space"
-    errno = errno.ENOSPC
+    errno: int = errno.ENOSPC
 
 
 class DamagedError(AtollError):

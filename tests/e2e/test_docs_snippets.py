@@ -25,11 +25,13 @@ sandbox.run("until curl -s localhost:8000 >/dev/null; do sleep 0.1; done").check
 """,
     "lifecycle": "from atoll import Sandbox\n",
     "restores": "from atoll import Sandbox\nsandbox = Sandbox.create()\n",
+    "secrets": "import os\nos.environ['MAIL_TOKEN'] = 'a token'\n",
     "states-and-snapshots": "from atoll import Sandbox\nsandbox = Sandbox.create(name='work')\n",
     "volumes": "from atoll import Volumes\n",
 }
 _SHELL_BEFORE = {
     "files-and-processes": "atoll create --name work && atoll exec work -- mkdir /workspace/results",
+    "secrets": "echo a token > mail.token",
     "states-and-snapshots": "atoll create --name work && atoll snapshot create work --name ready",
     "teams": "atoll team create reef --timeout 24h",
 }

@@ -109,6 +109,25 @@ def test_files_are_renamed_and_removed(sandbox: Sandbox, directory: str) -> None
         sandbox.files.read(directory)
 
 
+def test_what_the_user_may_not_make_is_made_for_the_user(sandbox: Sandbox) -> None:
+    sandbox.files.write("/app/source/x", "hello")
+    assert sandbox.files.make_dir("/app/made/here")
+    assert not sandbox.files.make_dir("/app/made/here")
+    for path in ("/app", "/app/source", "/app/source/x", "/app/made", "/app/made/here"):
+        assert sandbox.files.get_info(path).owner == "user"
+    assert sandbox.commands.run("cat /app/source/x; touch /app/mine", timeout=BOUND_S).stdout == "hello"
+    assert sandbox.files.make_dir("/root/hidden")
+    # a link of root, which leads on
+    sandbox.commands.run("mkdir /far; ln -s /far /near", user="root", timeout=BOUND_S)
+    sandbox.files.write("/near/y", "there")
+    assert sandbox.files.get_info("/far/y").owner == "user"
+    # a link of the user, which would lead to a file of root
+    sandbox.commands.run("ln -s /etc/shadow /tmp/planted", timeout=BOUND_S)
+    with pytest.raises(Exception, match="permission denied"):
+        sandbox.files.write("/tmp/planted", "mine")
+    assert "root:" in sandbox.files.read("/etc/shadow", user="root")
+
+
 def test_what_only_root_may_read_is_kept_from_the_user(sandbox: Sandbox) -> None:
     with pytest.raises(Exception, match="permission denied"):
         sandbox.files.read("/etc/shadow")

@@ -7,11 +7,14 @@ import contextlib
 import datetime
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import e2b
 import pytest
 from e2b import AsyncSandbox, Sandbox, SandboxQuery, SandboxState
 from tests.e2e.server import Server, serving
+
+import atoll
 
 WAIT_S = 60.0
 
@@ -211,8 +214,59 @@ def test_the_network_is_switched_off_and_on(sandbox: Sandbox) -> None:
     assert info.network["deny_out"] == ["0.0.0.0/0"]
     sandbox.update_network({})
     assert "deny_out" not in (sandbox.get_info().network or {})
-    with pytest.raises(e2b.SandboxException, match="501.*single destinations"):
-        sandbox.update_network({"deny_out": ["8.8.8.8/32"]})
+
+
+def test_what_a_sandbox_may_reach_is_told_as_it_was_given_and_an_update_replaces_it() -> None:
+    rules: Any = {"api.example.com": [{"transform": {"headers": {"x-team": "a"}}}]}
+    given: Any = {
+        "allow_out": ["api.example.com", "192.0.2.0/24"],
+        "deny_out": ["0.0.0.0/0"],
+        "rules": rules,
+    }
+    with killed(Sandbox.create(timeout=600, network=given)) as sandbox:
+        told = sandbox.get_info().network
+        assert told is not None
+        assert {name: told.get(name) for name in ("allow_out", "deny_out", "rules")} == {
+            "allow_out": ["api.example.com", "192.0.2.0/24"],
+            "deny_out": ["0.0.0.0/0"],
+            "rules": rules,
+        }
+        (fork,) = sandbox.fork(timeout=600)
+        assert isinstance(fork, Sandbox)
+        with killed(fork):
+            assert fork.get_info().network == told
+        sandbox.update_network({"deny_out": ["192.0.2.7"]})
+        told = sandbox.get_info().network
+        assert told is not None
+        assert told["deny_out"] == ["192.0.2.7"]
+        assert not {"allow_out", "rules"} & set(told)
+        with pytest.raises(e2b.SandboxException, match="400.*ALL_TRAFFIC"):
+            sandbox.update_network({"allow_out": ["example.com"]})
+        assert sandbox.get_info().network == told
+
+
+def test_a_request_is_judged_as_e2b_would(server: Server) -> None:
+    def transform(header: str) -> list[dict[str, Any]]:
+        return [{"transform": {"headers": {header: "a"}}}]
+
+    rules = {"api.example.com": transform("x-one"), "*.example.com": transform("x-two")}
+    given: Any = {"allow_out": ["*.example.com"], "deny_out": ["0.0.0.0/0"], "rules": rules}
+    with killed(Sandbox.create(timeout=600, network=given)) as sandbox:
+        with contextlib.closing(atoll.Sandbox.of(atoll.Sandbox.get(sandbox.sandbox_id))) as here:
+            assert here.egress.test("GET", "https://api.example.com/").changes == ["set x-one"]
+            assert here.egress.test("GET", "http://www.example.com/").changes == ["set x-two"]
+            assert here.egress.test("GET", "https://example.com/").action == "deny"
+            assert here.egress.test("GET", "tcp://www.example.com:22").action == "allow"
+
+
+def test_a_denied_address_is_refused_at_once() -> None:
+    network: Any = {"deny_out": ["192.0.2.0/24"]}
+    line = "exec 3<>/dev/tcp/192.0.2.1/443 && cat <&3"
+    with killed(Sandbox.create(timeout=600, network=network)) as sandbox:
+        began = time.monotonic()
+        with pytest.raises(e2b.CommandExitException):
+            sandbox.commands.run(f"bash -c '{line}'", timeout=WAIT_S)
+        assert time.monotonic() - began < 10
 
 
 def test_a_request_that_comes_again_makes_no_second_sandbox() -> None:
@@ -243,8 +297,14 @@ def test_a_fork_is_not_what_an_earlier_request_with_its_originals_key_has_made(s
         ({"metadata": {"a": "b" * 70_000}}, "400: .*metadata"),
         ({"envs": {"not a name": "x"}}, "400: .*not a name"),
         ({"network": {"deny_out": ["example.com"]}}, "400: invalid denied CIDR example.com"),
-        ({"network": {"allow_out": ["8.8.8.8"]}}, "501: .*single destinations"),
-        ({"iam": {"tokens": {"a": {"audience": "b", "token_type": "JWT-SVID"}}}}, "400: Workload identity"),
+        ({"network": {"allow_out": ["example.com"]}}, "400: When specifying allowed domains"),
+        ({"network": {"https_ports": [8443]}}, "501: .*httpsPorts"),
+        ({"network": {"egress_proxy": {"address": "p.example:1080"}}}, "501: .*proxy"),
+        ({"network": {"egress_proxy": {"address": "10.0.0.1:1080"}}}, "400: invalid egress proxy address"),
+        (
+            {"iam": {"tokens": {"a": {"audience": "b", "token_type": "JWT-SVID"}}}},
+            "400: Sandbox IAM workload",
+        ),
     ],
 )
 def test_what_cannot_be_made_is_refused_with_a_reason(wanted: dict[str, object], words: str) -> None:

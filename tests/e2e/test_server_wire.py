@@ -284,11 +284,3 @@ def test_every_route_is_described(server: Server, api: httpx.Client) -> None:
             answer = api.request(method, path.replace("{", "").replace("}", ""))
             assert (answer.status_code, answer.text) != (404, '{"code":404,"message":"Not Found"}'), path
             assert answer.status_code != 405, (method, path)
-
-
-def test_what_is_not_there_yet_says_so(api: httpx.Client) -> None:
-    answer = api.get("/secrets")
-    assert (answer.status_code, answer.json()["message"]) == (
-        501,
-        "secrets are not supported by this server yet",
-    )

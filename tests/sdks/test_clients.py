@@ -19,11 +19,8 @@ OLD, NEW = "2.45.1", "2.63.0"
 BOUND_S = 1800
 
 # What no case calls, and why.
-# 501, as create
-_REFUSED = {f"Secret.{name}" for name in ("destroy", "exists", "get_info", "list", "update")}
 # ask no server
 _LOCAL = {
-    "Secret.fill",
     "Secret.iam_token",
     "Sandbox.get_mcp_token",
     "Sandbox.get_mcp_url",
@@ -36,7 +33,7 @@ _OTHER_IMAGES = {
         "node_image", "python_image", "ubuntu_image",
     )
 }  # fmt: skip
-UNCALLED = _REFUSED | _LOCAL | _OTHER_IMAGES
+UNCALLED = _LOCAL | _OTHER_IMAGES
 BOTH_UNCALLED = {f"{face}{name}" for name in UNCALLED for face in ("", "async ")}
 
 

@@ -41,6 +41,7 @@ ROOT_DIRECTORIES = {
     "bench",
     "changelog.d",
     "docs",
+    "edge",
     "examples",
     "native",
     "packaging",
@@ -67,7 +68,7 @@ FILES = tracked()
 GENERATED = Path("src/atoll/sdk/_sync")
 PYTHON = [path for path in FILES if path.suffix == ".py" and GENERATED not in path.parents]
 SOURCES = [path for path in PYTHON if not path.is_relative_to("tests")]
-GO = [path for path in FILES if path.suffix == ".go" and path.parts[0] in ("agent", "puller")]
+GO = [path for path in FILES if path.suffix == ".go" and path.parts[0] != "native"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

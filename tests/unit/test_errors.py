@@ -57,3 +57,8 @@ def test_the_tree_that_is_drawn_is_the_tree_that_is_there() -> None:
     lines = [line.strip("│├└─ ").split() for line in (errors.__doc__ or "").splitlines()]
     drawn = [line[0] for line in lines if line and line[0].endswith("Error")]
     assert sorted(drawn) == sorted(kind.__name__ for kind in EVERY)
+
+
+def test_control_characters_of_a_message_are_spelled_out() -> None:
+    error = AtollError("red \x1b[31m\nnext\tline é", hint="do this")
+    assert str(error) == "red \\x1b[31m\nnext\tline é (do this)"

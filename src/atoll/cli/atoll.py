@@ -30,6 +30,7 @@ COMMANDS = {
     "resume": "Wake paused or suspended sandboxes.",
     "rollback": "Roll a sandbox back to a snapshot.",
     "run": "Run a program in a new sandbox, then kill it.",
+    "secret": "Create, list, update and delete secrets.",
     "serve": "Serve the E2B API to other programs and machines.",
     "shell": "Open a terminal in a sandbox.",
     "snapshot": "Create, list and delete snapshots.",

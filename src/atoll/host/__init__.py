@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from atoll.host.namespaces.mounts import Mounts, is_mounted, mounts_below, remove_empty_place
     from atoll.host.namespaces.netns import in_netns, in_spare_thread, new_netns, unpin
-    from atoll.host.namespaces.userns import is_host_root, one_id
+    from atoll.host.namespaces.userns import is_host_root, is_mapped, one_id
     from atoll.host.pids import (
         boot_id,
         children_by_parent,
@@ -117,6 +117,7 @@ __all__ = [
     "in_netns",
     "in_spare_thread",
     "is_host_root",
+    "is_mapped",
     "is_mounted",
     "join_holder",
     "kill_process",
@@ -161,6 +162,7 @@ __all__ = [
 # loaded on first use, because the SDK needs only the paths, and quickly
 _MODULES = {
     "agent_path": "binaries",
+    "edge_path": "binaries",
     "puller_path": "binaries",
     "runsc_path": "binaries",
     "Cgroup": "resources.cgroups",
@@ -244,6 +246,7 @@ _MODULES = {
     "registry_hosts": "registries",
     "edge_path": "binaries",
     "is_host_root": "namespaces.userns",
+    "is_mapped": "namespaces.userns",
     "one_id": "namespaces.userns",
 }
 

@@ -121,6 +121,16 @@ class Home:
         return self.path / "keys"
 
     @property
+    def secrets(self) -> Path:
+        """One directory for each secret, by its id: a copy of its row, with the value sealed."""
+        return self.path / "secrets"
+
+    @property
+    def secrets_key(self) -> Path:
+        """The key that the values of secrets are sealed with."""
+        return self.path / "secrets.key"
+
+    @property
     def log(self) -> Path:
         """The supervisor's log."""
         return self.path / "supervisor.log"
@@ -143,6 +153,7 @@ class Home:
                 self.bin,
                 self.teams,
                 self.keys,
+                self.secrets,
             ):
                 _make_private(directory, links=True)
             if self.run.parent != self.path:

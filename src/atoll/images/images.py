@@ -234,7 +234,7 @@ class Images:
         try:
             yield aside
         finally:
-            if aside.exists():
+            if aside.exists():  # noqa: ASYNC240  # one look at a name
                 await to_the_end(asyncio.to_thread(remove_tree, aside))
 
     def _keep(self, fingerprint: str, aside: Path) -> Image:

@@ -189,7 +189,7 @@ class Puller:
             NoSpaceError: The disk is full.
         """
         place = self._place(name, access)
-        into.mkdir(mode=0o700, exist_ok=True, parents=True)
+        into.mkdir(mode=0o700, exist_ok=True, parents=True)  # noqa: ASYNC240  # one directory
         os.chown(into, place["uid"], place["gid"])
         request = {**place, "blobs": msgspec.to_builtins(blobs)}
         await _run("fetch", name, request, timeout_s=None, came=came, cwd=into)
@@ -308,7 +308,7 @@ async def _run(
     if step == "resolve" and fault.code == "invalid":
         kind, hint = InvalidSpecError, "see the page on images in the guide"
     if judged is not None and issubclass(kind, ImagePullError):
-        judged.unlink(missing_ok=True)
+        judged.unlink(missing_ok=True)  # noqa: ASYNC240  # one name
     raise kind(f"the image {name} could not be pulled: {said[:2000]}", hint=hint)
 
 

@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Coroutine, Iterable
-from pathlib import Path
 
-from atoll.host import to_the_end
-from atoll.network import edge, veth
+from atoll.network import edge
 from atoll.network.addresses import GUEST_ADDRESS
+from atoll.network.cable import Cable
 from atoll.network.dnsclient import Nameservers
 from atoll.network.edge import EdgeSockets, Pins
 from atoll.network.egress import Egress, Outside
@@ -19,9 +18,7 @@ from atoll.network.forwarder import NameForwarder
 from atoll.network.inspection import Grant, Inspected, Inspection
 from atoll.network.names import NameTable
 from atoll.network.naming import NamedAnswers
-from atoll.network.plug import Plug
 from atoll.network.relay import Relay
-from atoll.network.uplink import OpenUplink
 from atoll.policy import policy_of
 from atoll.types import EgressPolicy
 
@@ -29,11 +26,11 @@ from atoll.types import EgressPolicy
 _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
 
 
-class Link:
+class Link(Cable):
     """One sandbox's link. Only ``Links`` makes it. Its namespaces outlive this process until ``aclose``.
 
-    ``egress`` decides what its guest reaches, and knows the names that the guest has asked for. ``plug`` cuts it
-    off.
+    ``egress`` decides what its guest reaches, and knows the names that the guest has asked for. ``was_cut``
+    says that an earlier supervisor, or somebody in its place, has cut the link.
 
     Args:
         link_id: Names its two pins.
@@ -56,9 +53,8 @@ class Link:
         closed: Callable[[Link], None],
         adopted: bool,
     ) -> None:
+        super().__init__(pins, sockets.counters)
         self.link_id = link_id
-        self._pins = pins
-        self._counters = sockets.counters
         self._diag = sockets.diag
         self._dialled = Dialled(sockets.diag, known=not adopted)
         self.egress = Egress(NameTable(pins.names), outside)
@@ -70,22 +66,14 @@ class Link:
         self._forget_inspected: Callable[[], None] = lambda: None
         self._inspect_again: Callable[[], None] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._rate_mib_s: float | None = None
+        self._parted: list[Flow] = []
+        self.was_cut = sockets.is_cut
         self._closed = False
-        self.plug = Plug(
-            pins,
-            self.egress,
-            self._relay,
-            self._dialled,
-            part=lambda: self._forget_inspected(),
-            join=self._join,
-            was_cut=sockets.is_cut,
-        )
 
     @property
-    def netns(self) -> Path:
-        """The network namespace that the sandbox's machine runs in."""
-        return self._pins.inner
+    def is_open(self) -> bool:
+        """Whether this process still has the link."""
+        return not self._closed
 
     def set_policy(self, policy: EgressPolicy, registries: Iterable[str] = ()) -> None:
         """Set what the sandbox may reach from now on. Open connections that it does not allow are reset.
@@ -102,38 +90,6 @@ class Link:
         self._relay.inspector = inspection.inspect(wanted, grant)
         self._forget_inspected = lambda: inspection.forget(sandbox_id, self._relay)
         self._inspect_again = lambda: self.inspect(inspection, sandbox_id, grant)
-
-    async def set_rate(self, mib_s: float | None) -> None:
-        """Limit what the guest sends and what it receives, each, in MiB per second. None is no limit.
-
-        Raises:
-            OSError: The kernel cannot do that, or the link's namespaces are gone.
-        """
-        if mib_s != self._rate_mib_s:
-            await asyncio.to_thread(edge.shape, self._pins, None if mib_s is None else int(mib_s * (1 << 20)))
-            self._rate_mib_s = mib_s
-
-    async def prepare(self) -> None:
-        """Make the link ready for another machine, because a machine removes the interface's address.
-
-        Call it when no machine runs on the link. A link that was just taken is ready.
-
-        Raises:
-            OSError: The link's namespaces are gone.
-        """
-        await asyncio.to_thread(edge.address_guest, self._pins)
-
-    async def open_uplink(self) -> OpenUplink:
-        """Take the guest's interface for a machine that does not take it by itself.
-
-        The caller owns the socket. Call ``prepare`` if no machine gets it after all.
-
-        Raises:
-            OSError: The link's namespaces are gone.
-        """
-        # Not cancelled: a thread that went on could remove the address after ``prepare`` has set it for
-        # another machine.
-        return await to_the_end(asyncio.to_thread(edge.open_uplink, self._pins))
 
     async def dial(self, port: int, timeout_s: float) -> socket.socket:
         """Connect to a port of the guest. The socket is non-blocking, and the caller owns it.
@@ -160,13 +116,35 @@ class Link:
         """
         self._dialled.end()
 
-    def traffic(self) -> tuple[int, int]:
-        """Return the bytes that the guest has received and sent since the link was made.
+    def cut(self) -> None:
+        """Let nothing pass any more in either direction, and reset every connection. Idempotent.
+
+        When it returns, some milliseconds later, the last byte has passed. The cut outlives this process.
 
         Raises:
-            OSError: The link is closed.
+            OSError: The kernel refused it, or the link's namespaces are gone. The relay passes nothing.
         """
-        return veth.traffic(self._counters)
+        self.egress.cut(True)
+        self._parted += self._relay.flows()
+        self._relay.reset()  # first, so that the guest still gets the resets
+        self._forget_inspected()  # the edge may hold what it has not sent on yet
+        edge.cut(self._pins)
+        self._parted += edge.dialled_flows(self._pins)
+        with contextlib.suppress(OSError):  # nothing passes on those that the kernel does not end
+            self.end_dialled()
+
+    async def mend(self) -> None:
+        """Undo ``cut``: the policy decides again. The guest learns that its connections are gone.
+
+        Raises:
+            OSError: The kernel refused it, or the link's namespaces are gone.
+        """
+        await asyncio.to_thread(edge.mend, self._pins)
+        self.egress.cut(False)
+        self._inspect_again()
+        self.was_cut = False
+        parted, self._parted = self._parted, []
+        await self.reset_connections(parted)
 
     def hold(self) -> None:
         """Pass no bytes while the guest is suspended; its connections stay open."""
@@ -213,7 +191,6 @@ class Link:
         if self._closed:
             return
         self._closed = True
-        self.plug.is_open = False
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -226,10 +203,6 @@ class Link:
             made.close()
         self._ready.clear()
         self._on_closed(self)
-
-    async def _join(self, parted: list[Flow]) -> None:
-        self._inspect_again()
-        await self.reset_connections(parted)
 
     async def _fill(self) -> None:
         making = asyncio.ensure_future(asyncio.to_thread(edge.dial_sockets, self._pins))

@@ -49,6 +49,7 @@ from atoll.protocol.messages import (
     raise_body,
 )
 from atoll.protocol.openapi import Operation, api_document, api_page
+from atoll.protocol.secrets import SecretRequest, SecretUpdate
 from atoll.protocol.templates import (
     CachedRequest,
     CachedStep,
@@ -93,6 +94,8 @@ __all__ = [
     "RecordRequest",
     "ResumeRequest",
     "RollbackRequest",
+    "SecretRequest",
+    "SecretUpdate",
     "SnapshotRequest",
     "StreamLine",
     "SuspendRequest",

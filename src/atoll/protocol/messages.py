@@ -123,9 +123,13 @@ class TimeoutRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class NetworkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of ``POST /v1/sandboxes/REF/network``: what the sandbox may reach from now on."""
+    """Body of ``POST /v1/sandboxes/REF/network``: what the sandbox may reach from now on.
+
+    ``attributes`` are stored with it. Those that are None are removed, and others stay.
+    """
 
     network: EgressPolicy
+    attributes: dict[str, str | None] = {}
 
 
 class EgressTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

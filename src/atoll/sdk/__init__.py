@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.ports import AsyncForward
     from atoll.sdk._async.process import AsyncProcess
     from atoll.sdk._async.sandbox import AsyncSandbox
+    from atoll.sdk._async.secrets import AsyncSecrets
     from atoll.sdk._async.snapshots import AsyncSnapshots
     from atoll.sdk._async.supervisor import AsyncSupervisor
     from atoll.sdk._async.teams import AsyncTeams
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.ports import Forward
     from atoll.sdk._sync.process import Process
     from atoll.sdk._sync.sandbox import Sandbox
+    from atoll.sdk._sync.secrets import Secrets
     from atoll.sdk._sync.snapshots import Snapshots
     from atoll.sdk._sync.supervisor import Supervisor
     from atoll.sdk._sync.teams import Teams
@@ -41,6 +43,7 @@ __all__ = [
     "AsyncKeys",
     "AsyncProcess",
     "AsyncSandbox",
+    "AsyncSecrets",
     "AsyncSnapshots",
     "AsyncSupervisor",
     "AsyncTeams",
@@ -55,6 +58,7 @@ __all__ = [
     "Keys",
     "Process",
     "Sandbox",
+    "Secrets",
     "Snapshots",
     "Supervisor",
     "Teams",

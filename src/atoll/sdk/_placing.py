@@ -41,7 +41,6 @@ class Placing:
         self._into = into or is_pattern(source) or not self._pattern
         self._target = target
         self._pieces = pieces
-        self._gathered: list[bytes] = []
         self.root = posixpath.normpath(target)
         self.count = 0
 

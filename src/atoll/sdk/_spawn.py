@@ -40,6 +40,8 @@ _POLL_S = 0.01
 _ERROR_CHARS = 2000
 _KEPT_NAMES = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR", "PYTHONPATH"}
+    # where the system's keyring is asked
+    | {"DBUS_SESSION_BUS_ADDRESS"}
     # these say where the credentials for registries are; they contain none
     | {"DOCKER_CONFIG", "REGISTRY_AUTH_FILE"}
 )

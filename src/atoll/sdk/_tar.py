@@ -49,7 +49,6 @@ class TarReader:
         self._left = 0
         self._padding = 0
         self._is_file = False
-        self._extended: bytes | None = None
         self._next: dict[str, str] = {}
         self.ended = False
 

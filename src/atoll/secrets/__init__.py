@@ -1,5 +1,17 @@
-"""What must never enter a sandbox: keys, and the values of secrets."""
+"""What must never enter a sandbox: the key of the home's authority, and the values of secrets."""
 
 from atoll.secrets.authority import Authority, home_authority
+from atoll.secrets.key_file import KeyFile
+from atoll.secrets.keyring import Keyring
+from atoll.secrets.sealing import Belonging, KeySource, Vault, open_vault
 
-__all__ = ["Authority", "home_authority"]
+__all__ = [
+    "Authority",
+    "Belonging",
+    "KeyFile",
+    "KeySource",
+    "Keyring",
+    "Vault",
+    "home_authority",
+    "open_vault",
+]

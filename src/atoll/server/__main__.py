@@ -83,6 +83,13 @@ Example:
     multiple=True,
     help="Use the image TO for templates that start from FROM; repeatable. docker.io/=MIRROR/ maps all of a registry.",
 )
+@click.option(
+    "--private-range",
+    "private_ranges",
+    metavar="RANGE",
+    multiple=True,
+    help="Let clients allow this range of private addresses, such as 10.1.0.0/16, to sandboxes; repeatable.",
+)
 def serve(
     listen: str,
     domain: str | None,
@@ -94,6 +101,7 @@ def serve(
     env_file: Path | None,
     access_log: Path | None,
     images: tuple[str, ...],
+    private_ranges: tuple[str, ...],
 ) -> None:
     """Serve until a signal ends it."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
@@ -109,6 +117,7 @@ def serve(
         env_file=env_file,
         access_log=access_log,
         images=table_of(images),
+        private_ranges=private_ranges,
     ).check()
     home = Home.default()
     home.make_top()

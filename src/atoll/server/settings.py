@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 
 import msgspec
 
 from atoll.errors import InvalidSpecError
+from atoll.policy import check_policy, closed
+from atoll.types import Policy, Rule
 
-LOOPBACK = frozenset({"127.0.0.1", "::1"})
 _DOMAIN_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-.")
 
 
@@ -29,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         env_file: The file for the variables that a client needs.
         access_log: The file that logs each request; None means ``server/access.log`` in the home.
         images: Maps names of images that templates start from to other names.
+        private_ranges: Ranges of addresses that are not public, which clients may allow to their sandboxes.
     """
 
     host: str = "127.0.0.1"
@@ -43,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     env_file: Path | None = None
     access_log: Path | None = None
     images: dict[str, str] = {}
+    private_ranges: tuple[str, ...] = ()
 
     @property
     def scheme(self) -> str:
@@ -78,7 +82,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSpecError(
                 f"{self.domain!r} is not a domain name", hint="give one like sandboxes.example.com"
             )
+        for text in self.private_ranges:
+            _check_private(text)
         return self
+
+
+def _check_private(text: str) -> None:
+    wrong = InvalidSpecError(
+        f"--private-range {text} is not one that can be opened", hint="give one such as 10.1.0.0/16"
+    )
+    try:
+        check_policy(Policy(rules=(Rule(addresses=(text,)),)))  # which refuses ranges that are partly public
+    except InvalidSpecError:
+        raise wrong from None
+    if closed(ipaddress.ip_network(text).network_address) is None:
+        raise wrong
 
 
 def address_of(text: str) -> tuple[str, int]:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from atoll.engines import Prestarting, can
 from atoll.host import disk_usage, read_memory
+from atoll.secrets import KeyFile, Keyring
 from atoll.supervisor.lifecycle.attachment import Attachment
 from atoll.supervisor.lifecycle.boot import Boots
 from atoll.supervisor.lifecycle.clone import Clones
 from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
 from atoll.supervisor.lifecycle.crashes import Crashes
+from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.guest_memory import GuestMemory
 from atoll.supervisor.lifecycle.image_release import ImageRelease
 from atoll.supervisor.lifecycle.run_plans import RunPlans
@@ -25,7 +27,6 @@ from atoll.supervisor.lifecycle.suspend_checkpoint import SuspendCheckpoints
 from atoll.supervisor.lifecycle.warm_machine import WarmMachines
 from atoll.supervisor.lifecycle.warm_pool import WarmPool
 from atoll.supervisor.machines.agent_client import Agents
-from atoll.supervisor.machines.egress_control import EgressControl
 from atoll.supervisor.machines.enforcement import HostMeans
 from atoll.supervisor.machines.limits import default_limits
 from atoll.supervisor.machines.machine_plans import MachinePlans
@@ -64,6 +65,7 @@ from atoll.supervisor.storage.volumes import Volumes
 from atoll.supervisor.tenants.disk_usage import TeamDiskUsage
 from atoll.supervisor.tenants.keys import Keys
 from atoll.supervisor.tenants.quotas import TeamQuotas
+from atoll.supervisor.tenants.secrets import Secrets
 from atoll.supervisor.tenants.teams import Teams
 
 if TYPE_CHECKING:
@@ -158,7 +160,6 @@ class Machines:
         self.means = HostMeans(
             cgroups=rooms.cgroups is not None, shaping=rooms.shaping, engine_type=rooms.engine_type
         )
-        self.egress = EgressControl(state.decisions, state.alarms, rooms.inspection, rooms.registries)
         new_type = rooms.engine_type(rooms.programs.current.engine_name)
         self.agents = rooms.agents or Agents(settings.agent_timeout_s)
         self.prestarted = PrestartedMachines(
@@ -204,12 +205,22 @@ class Machines:
 
 
 class Tenants:
-    """Who may have how much."""
+    """Who may have how much, and the keys and secrets that they have."""
 
-    def __init__(self, home: Home, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> None:
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        rooms: Rooms,
+        state: State,
+        storage: Storage,
+        machines: Machines,
+    ) -> None:
         unix_s = state.clock.unix_s
         self.teams = Teams(state.database, home.teams, unix_s)
         self.keys = Keys(state.database, home.keys, self.teams, unix_s)
+        source = Keyring(home.path) if settings.secrets_keyring == "on" else KeyFile(home.secrets_key)
+        self.secrets = Secrets(state.database, home.secrets, source, unix_s)
         self.image_release = ImageRelease(storage.images, machines.pool)
         disks = TeamDiskUsage(
             state.registry,
@@ -247,7 +258,15 @@ class Steps:
         self.crashes = Crashes(registry, running_machines, tasks)
         self.attachment = Attachment(registry, [self.crashes, self.limit_monitor, self.history])
         self.plans = RunPlans(storage.images, paths, quotas)
-        self.sandbox_links = SandboxLinks(rooms.links, machines.egress)
+        self.egress = EgressControl(
+            registry=registry,
+            secrets=tenants.secrets,
+            decisions=state.decisions,
+            alarms=state.alarms,
+            inspection=rooms.inspection,
+            registries=rooms.registries,
+        )
+        self.sandbox_links = SandboxLinks(rooms.links, self.egress)
         self.guest_memory = GuestMemory(agents, machines.default_limits)
         self.crash_checkpoints = CrashCheckpoints(paths, storage.trash)
         self.suspend_checkpoints = SuspendCheckpoints(paths, storage.trash, rooms.layers, storage.checksums)
@@ -263,7 +282,7 @@ class Steps:
             images=storage.images,
             layers=rooms.layers,
             links=rooms.links,
-            egress=machines.egress,
+            egress=self.egress,
             plans=self.plans,
             running_machines=running_machines,
         )

@@ -58,7 +58,7 @@ def make_unplugs(state: State, machines: Machines, steps: Steps, sleeps: Sleeps)
     """Make what unplugs sandboxes."""
     return Unplugs(
         registry=state.registry,
-        egress=machines.egress,
+        egress=steps.egress,
         marks=state.unplug_marks,
         pauses=sleeps.pauses,
         watcher=steps.traffic,
@@ -242,7 +242,7 @@ def make_creation(
         paths=state.paths,
         quotas=tenants.quotas,
         links=rooms.links,
-        egress=machines.egress,
+        egress=steps.egress,
         boots=steps.boots,
         running_machines=machines.running,
         agents=machines.agents,
@@ -252,7 +252,7 @@ def make_creation(
     return Creation(
         registry=state.registry,
         quotas=tenants.quotas,
-        egress=machines.egress,
+        egress=steps.egress,
         volumes=storage.volumes,
         templates=storage.templates,
         of_image=ImageCreation(

@@ -15,6 +15,7 @@ from atoll.supervisor.api.keys import key_routes
 from atoll.supervisor.api.leftovers import leftover_routes
 from atoll.supervisor.api.requests import request_routes
 from atoll.supervisor.api.sandboxes import creation_routes, sandbox_routes
+from atoll.supervisor.api.secrets import secret_routes
 from atoll.supervisor.api.snapshots import snapshot_routes
 from atoll.supervisor.api.stable import stable_routes
 from atoll.supervisor.api.states import state_routes, unplug_routes
@@ -104,4 +105,5 @@ def _tenant_routes(system: System) -> list[Route]:
             teams=system.teams, quotas=system.quotas, deletion=system.team_deletion, tasks=system.tasks
         ),
         *key_routes(keys=system.keys, tasks=system.tasks),
+        *secret_routes(secrets=system.secrets, quotas=system.quotas, tasks=system.tasks),
     ]

@@ -19,6 +19,7 @@ from atoll.host import (
     cgroup_root,
     edge_path,
     find_holder,
+    is_mapped,
     open_cpu_latency,
     registry_hosts,
     replace_holder,
@@ -39,6 +40,8 @@ from atoll.supervisor.storage.trust import host_bundle
 from atoll.supervisor.system import System
 
 _HOLDER_LOOK_S = 1.0
+# Nobody's: the edge can then signal and read no process of the home, and none of its files.
+_EDGE_UID = 65_533
 _log = logging.getLogger(__name__)
 
 
@@ -142,7 +145,14 @@ def _edge_program(home: Home) -> EdgeProgram:
             "roots": host_bundle(os.environ),
         }
 
-    return EdgeProgram(lambda: (str(edge_path()),), config)
+    return EdgeProgram(lambda: (str(edge_path()), *_edge_user()), config)
+
+
+def _edge_user() -> tuple[str, ...]:
+    """As root, an own user for the edge, if this user namespace has that number."""
+    if os.geteuid() != 0 or not is_mapped(_EDGE_UID):
+        return ()
+    return ("--user", str(_EDGE_UID))
 
 
 def _pull_settings(settings: Settings) -> PullSettings:

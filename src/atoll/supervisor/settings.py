@@ -50,6 +50,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         engine: ``ATOLL_ENGINE``: the engine of new sandboxes. Others keep theirs.
         engine_flags: ``ATOLL_ENGINE_FLAGS``: further flags for the engine's current program, separated by
             spaces.
+        secrets_keyring: ``ATOLL_SECRETS_KEYRING``: ``on`` keeps the key of the secrets in the system's keyring,
+            ``off`` in a file of the home.
         log_level: ``ATOLL_LOG``: ``debug``, ``info``, ``warning`` or ``error``.
     """
 
@@ -66,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cpu_latency: str = "auto"
     engine: str = DEFAULT_ENGINE
     engine_flags: str = ""
+    secrets_keyring: str = "off"
     log_level: str = "info"
 
     def mirrors(self) -> dict[str, list[str]]:
@@ -115,6 +118,7 @@ _VARIABLES: dict[str, tuple[str, type]] = {
     "ATOLL_CPU_LATENCY": ("cpu_latency", str),
     "ATOLL_ENGINE": ("engine", str),
     "ATOLL_ENGINE_FLAGS": ("engine_flags", str),
+    "ATOLL_SECRETS_KEYRING": ("secrets_keyring", str),
     "ATOLL_LOG": ("log_level", str),
 }
 
@@ -158,6 +162,10 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         raise InvalidSpecError(f"ATOLL_DISK is {settings.disk!r}", hint="give auto or engine")
     if settings.cpu_latency not in ("auto", "off"):
         raise InvalidSpecError(f"ATOLL_CPU_LATENCY is {settings.cpu_latency!r}", hint="give auto or off")
+    if settings.secrets_keyring not in ("on", "off"):
+        raise InvalidSpecError(
+            f"ATOLL_SECRETS_KEYRING is {settings.secrets_keyring!r}", hint="give on or off"
+        )
     if settings.log_level not in _LOG_LEVELS:
         hint = f"give {', '.join(_LOG_LEVELS[:-1])} or {_LOG_LEVELS[-1]}"
         raise InvalidSpecError(f"ATOLL_LOG is {settings.log_level!r}", hint=hint)

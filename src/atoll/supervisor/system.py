@@ -56,7 +56,7 @@ class System:
         state = self._state = State(home, rooms, clock or Clock())
         storage = self._storage = Storage(home, settings, rooms, state)
         machines = self._machines = Machines(home, settings, rooms, state, storage)
-        tenants = Tenants(home, rooms, state, storage, machines)
+        tenants = Tenants(home, settings, rooms, state, storage, machines)
         steps = self._steps = Steps(rooms, state, storage, machines, tenants)
         sleeps = Sleeps(state, storage, machines, steps)
         awakenings = Awakenings(rooms, state, storage, machines, tenants, steps, sleeps)
@@ -71,8 +71,9 @@ class System:
         self.running_machines, self.pool = machines.running, machines.pool
         self.prestarted, self.agents = machines.prestarted, machines.agents
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas
+        self.secrets = tenants.secrets
         self.history = steps.history
-        self.egress, self.decisions = machines.egress, state.decisions
+        self.egress, self.decisions = steps.egress, state.decisions
         self.kills = make_kills(state, storage, machines, steps)
         self.pauses, self.suspends = sleeps.pauses, sleeps.suspends
         self.wakes, self.rollback = awakenings.wakes, awakenings.rollback
@@ -101,12 +102,13 @@ class System:
             registry=self.registry,
             quotas=self.quotas,
             means=machines.means,
-            egress=machines.egress,
+            egress=steps.egress,
             guest_memory=steps.guest_memory,
         )
         self.team_deletion = TeamDeletion(
             teams=self.teams,
             keys=self.keys,
+            secrets=self.secrets,
             registry=self.registry,
             quotas=self.quotas,
             templates=storage.templates,
@@ -116,7 +118,7 @@ class System:
         )
 
     def _watch(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> None:
-        """Make what watches the sandboxes, and what recovers them at the start."""
+        """Make what watches the sandboxes."""
         self.leases = LeaseExpiry(
             registry=self.registry,
             leases=state.leases,
@@ -146,8 +148,15 @@ class System:
             pool_ids=self.pool.ids,
             cgroups=rooms.cgroups,
         )
+        self._reconcile = self._make_reconcile(rooms, state, storage, machines)
+        self.dialling = Dialling(self.registry, self.wakes, self.tasks)
+        self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
+        self.keeper = Keeper(self.settings.idle_exit_s, self._look)
+
+    def _make_reconcile(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> Reconcile:
+        """Make what recovers the sandboxes at the start."""
         repair = RowRepair(self.registry)
-        self._reconcile = Reconcile(
+        return Reconcile(
             registry=self.registry,
             operations=state.operations,
             paths=self.paths,
@@ -160,7 +169,7 @@ class System:
                 paths=self.paths,
                 leases=state.leases,
                 links=rooms.links,
-                egress=machines.egress,
+                egress=self._steps.egress,
                 plans=self._steps.plans,
                 running_machines=machines.running,
                 agents=machines.agents,
@@ -173,15 +182,13 @@ class System:
             repair=repair,
             unplugs=self.unplugs,
         )
-        self.dialling = Dialling(self.registry, self.wakes, self.tasks)
-        self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
-        self.keeper = Keeper(self.settings.idle_exit_s, self._look)
 
     async def start(self) -> None:
         """Open the database, adopt what still runs, and accept clients on the dial socket."""
         await self.database.open()
         await self.teams.load()
         await self.keys.load()
+        await self.secrets.load()
         await self.registry.load()
         await self.volumes.load()
         await self.templates.load()

@@ -80,15 +80,15 @@ class FakeCoreMachine(Machine):
     """
 
     def __init__(self, host: FakeHost, plan: MachinePlan, memory: str) -> None:
-        self.machine_id = plan.machine_id
+        self.machine_id: str = plan.machine_id
         self.plan = plan
         self.memory = memory
-        self.paused = False
-        self.detached = False
-        self.alive = True
+        self.paused: bool = False
+        self.detached: bool = False
+        self.alive: bool = True
         self.doomed = False
-        self.limits = plan.limits
-        self.keep_free_percent = plan.keep_free_percent
+        self.limits: Limits = plan.limits
+        self.keep_free_percent: int = plan.keep_free_percent
         self._host = host
         self._ended = asyncio.Event()
 
@@ -152,7 +152,7 @@ class FakeCoreMachine(Machine):
 
 
 class _LazyMemory(FakeCoreMachine):
-    reserved = False
+    reserved: bool = False
 
     async def prepare(self, into: Path | None = None, *, room: Path | None = None) -> None:
         """See ``LazyMemory.prepare``."""
@@ -174,13 +174,14 @@ class _AdjustableLimits(FakeCoreMachine):
     async def limit(self, limits: Limits, *, keep_free_percent: int = 0) -> None:
         """See ``AdjustableLimits.limit``."""
         await self.used("limit")
-        self.limits, self.keep_free_percent = limits, keep_free_percent
+        self.limits: Limits = limits
+        self.keep_free_percent: int = keep_free_percent
 
 
 class _DiskBudget(FakeCoreMachine):
     growth: DiskGrowth | None = None
     event_fd: int | None = None
-    added = DiskGrowth(size_bytes=0, files=0)
+    added: DiskGrowth = DiskGrowth(size_bytes=0, files=0)
 
     async def mark_disk(self) -> None:
         """See ``DiskBudget.mark_disk``."""
@@ -213,7 +214,7 @@ class _DiskBudget(FakeCoreMachine):
 
 class _MemoryReadings(FakeCoreMachine):
     memory_used_bytes: int | None = None
-    hit_memory = False
+    hit_memory: bool = False
 
     def take_memory(self, size_bytes: int) -> bool:
         """Take memory as its guest. The machine ends if that is more than its limit."""
@@ -242,7 +243,7 @@ class FakePrestarted(PrestartedMachine):
     """A prestarted machine without memory. With ``lost`` it cannot be used any more."""
 
     def __init__(self, host: FakeHost, plan: PrestartPlan) -> None:
-        self.machine_id = plan.machine_id
+        self.machine_id: str = plan.machine_id
         self.plan = plan
         self.lost = False
         self._host = host
@@ -267,7 +268,7 @@ class FakeCoreEngine(Engine):
     version = "fake-1"
 
     def __init__(self, host: FakeHost | None = None) -> None:
-        self.host = host or FakeHost()
+        self.host: FakeHost = host or FakeHost()
 
     async def probe(self) -> None:
         """See ``Engine.probe``."""
@@ -343,7 +344,7 @@ class _DetachableFiles(FakeCoreEngine):
 class FakeEngine(_Prestarting, _DetachableFiles):
     """A fake engine with all capabilities but ``OwnDisk``."""
 
-    machine_type = FakeMachine
+    machine_type: ClassVar[type[FakeCoreMachine]] = FakeMachine
 
 
 _OF_ENGINES: dict[type, type[FakeCoreEngine]] = {

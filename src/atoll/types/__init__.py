@@ -48,6 +48,7 @@ from atoll.types.sandboxes import (
     Unplugged,
     users_attributes,
 )
+from atoll.types.secrets import SECRET_BYTES_MOST, SecretInfo, check_secret_value
 from atoll.types.snapshots import SnapshotInfo
 from atoll.types.stats import SandboxStats, StatsSample
 from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
@@ -78,6 +79,7 @@ __all__ = [
     "HOST_NAME",
     "Action",
     "OWN_ATTRIBUTES",
+    "SECRET_BYTES_MOST",
     "BuildInfo",
     "BuildLine",
     "BuildState",
@@ -122,6 +124,7 @@ __all__ = [
     "SandboxState",
     "SandboxStats",
     "Scheme",
+    "SecretInfo",
     "Service",
     "SnapshotInfo",
     "StatsSample",
@@ -146,6 +149,7 @@ __all__ = [
     "check_kind",
     "check_network",
     "check_number",
+    "check_secret_value",
     "check_text",
     "check_texts",
     "copied",

@@ -220,7 +220,7 @@ def test_a_full_disk_fails_a_checkpoint_and_the_machine_goes_on(
         machine = await workshop.engine().start(plan)
         await ticks_beyond(workshop, plan, 1)
         small = workshop.directory()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], check=True)  # noqa: ASYNC221
         with pytest.raises(NoSpaceError):
             await machine.checkpoint(small, durable=durable)
         await ticks_beyond(workshop, plan, workshop.ticks(plan)[-1].number)
@@ -242,7 +242,7 @@ def test_a_full_disk_fails_what_of_a_checkpoint_is_written_late_and_the_next_one
         await ticks_beyond(workshop, plan, 1)
         small, into = workshop.directory(), workshop.directory()
         # Room for the state and what is shared, not for the private memory of the guest.
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", small], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", small], check=True)  # noqa: ASYNC221
         with pytest.raises(NoSpaceError):
             await machine.checkpoint_late(small)
             await machine.written()
@@ -265,7 +265,7 @@ def test_a_checkpoint_in_memory_is_no_memory_of_its_guest(workshop: GvisorWorksh
         await ticks_beyond(workshop, plan, 1)
         small, room, into = workshop.directory(), workshop.directory(), workshop.directory()
         for directory, size in ((small, "1m"), (room, "1g")):
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", directory], check=True)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", directory], check=True)  # noqa: ASYNC221
         with pytest.raises(NoSpaceError):
             await machine.prepare(into, room=small)
         # Nothing of what failed is met by the next one.
@@ -319,7 +319,7 @@ def test_a_copy_waits_for_memory_that_outgrows_the_room_taken_for_it(workshop: G
         again = workshop.directory()
         for _ in range(10):
             room, into = workshop.directory(), workshop.directory()
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "none", room], check=True)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "none", room], check=True)  # noqa: ASYNC221
             with patch.object(machine_module, "reserve", lambda path, _: reserve(path, 1 << 20)):
                 await machine.prepare(into, room=room)
             await machine.checkpoint_late(into)

@@ -75,7 +75,7 @@ async def test_an_entry_that_cannot_be_right_is_refused_and_leaves_nothing(
     with pytest.raises(AtollError):
         await pulled(tmp_path, files)
     assert list((tmp_path / "images").glob("layers/[!.]*")) == []
-    assert not list(tmp_path.rglob("out"))
+    assert not list(tmp_path.rglob("out"))  # noqa: ASYNC240
 
 
 async def test_links_of_a_layer_lead_nowhere_but_into_the_layer(tmp_path: Path) -> None:

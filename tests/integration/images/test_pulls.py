@@ -281,7 +281,7 @@ async def test_blobs_that_are_elsewhere_come_from_there_and_credentials_do_not_g
 async def test_a_registry_is_trusted_by_the_certificates_of_the_host(tmp_path: Path) -> None:
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=ghost -addext subjectAltName=IP:127.0.0.1"
     out = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "ca")]
-    subprocess.run([*command.split(), *out], check=True, capture_output=True, timeout=120)
+    subprocess.run([*command.split(), *out], check=True, capture_output=True, timeout=120)  # noqa: ASYNC221
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(tmp_path / "ca", tmp_path / "key")
     with serving(tls) as registry:

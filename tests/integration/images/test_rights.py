@@ -68,7 +68,7 @@ async def test_credentials_of_a_team_bring_an_image_for_that_team_alone(tmp_path
     await images.forget_team("ants")
     assert [info.name for info in images.list()] == [f"@bees/{name}"]
     assert not image.lowers[0].exists()
-    for path in tmp_path.rglob("*"):
+    for path in tmp_path.rglob("*"):  # noqa: ASYNC240
         if path.is_file() and not path.is_symlink():
             assert PASSWORD.encode() not in path.read_bytes()
 

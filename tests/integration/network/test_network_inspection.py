@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.integration.network.nameserver import knowing
 from tests.integration.network.test_network_policies import address_of
-from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, reset_comes, serving
+from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, serving
 from tests.integration.network.web import Web, browsing, certified, web
 
 from atoll.host import edge_path
@@ -227,8 +227,7 @@ async def test_a_rule_about_requests_needs_the_edge_and_nothing_passes_without_i
     async with knowing(NAMES) as (_, nameserver), testbed.guest(lambda: [nameserver]) as guest:
         async with serving() as port:
             guest.link.set_policy(Policy(rules=(Rule(hosts=(GOOD,), ports=(port,), protocol="http"),)))
-            with await guest.connect(await address_of(guest, GOOD), port) as connected:
-                assert await reset_comes(connected)
+            assert await guest.is_reset(await address_of(guest, GOOD), port)
 
 
 def _edge() -> int:

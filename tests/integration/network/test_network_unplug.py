@@ -70,7 +70,7 @@ async def test_an_open_connection_is_reset_at_both_ends(testbed: NetworkTestbed)
     async with serving(handle) as port, testbed.guest() as guest:
         with await guest.connect(PUBLIC, port) as connected:
             assert await asyncio.to_thread(connected.recv, 5) == b"hello"
-            guest.link.plug.cut()
+            guest.link.cut()
             await asyncio.wait_for(ended.wait(), 60)
             with pytest.raises(ConnectionResetError):
                 await asyncio.to_thread(connected.recv, 5)
@@ -95,7 +95,7 @@ async def test_no_byte_of_a_guest_that_floods_arrives_after_the_cut(testbed: Net
         with flooding(guest, port):
             while arrived < 1 << 22:  # noqa: ASYNC110 - the count has no event
                 await asyncio.sleep(0.01)
-            guest.link.plug.cut()
+            guest.link.cut()
             # What had arrived in this process's own sockets before is read until their ends are seen.
             while open_now:  # noqa: ASYNC110 - nor have its ends
                 await asyncio.sleep(0.01)
@@ -110,7 +110,7 @@ async def test_a_dialled_connection_ends_and_none_can_be_made(testbed: NetworkTe
         with guest.listen(5000) as listener, await guest.link.dial(5000, 90) as dialled:
             accepted, _ = listener.accept()
             with accepted:
-                guest.link.plug.cut()
+                guest.link.cut()
                 with pytest.raises(ConnectionAbortedError):
                     await asyncio.get_running_loop().sock_recv(dialled, 1)
                 with pytest.raises(TimeoutError):
@@ -120,7 +120,7 @@ async def test_a_dialled_connection_ends_and_none_can_be_made(testbed: NetworkTe
 async def test_names_are_not_asked_any_more(testbed: NetworkTestbed) -> None:
     async with knowing({"a.example.com": PUBLIC}) as (server, address):
         async with testbed.guest(lambda: [address]) as guest:
-            guest.link.plug.cut()
+            guest.link.cut()
             with guest.socket(kind=socket.SOCK_DGRAM) as asking:
                 asking.connect(("10.254.0.1", 53))
                 asking.settimeout(0.5)
@@ -138,24 +138,24 @@ async def test_mended_it_goes_by_its_policy_and_old_connections_are_over(testbed
             connected.sendall(b"hello")
             assert await asyncio.to_thread(connected.recv, 5) == b"hello"
             guest.mute()  # as if it were frozen, it misses the reset
-            guest.link.plug.cut()
-            guest.link.plug.cut()
+            guest.link.cut()
+            guest.link.cut()
             guest.unmute()
             assert await asyncio.to_thread(silent, guest, port)
-            await guest.link.plug.mend()
-            await guest.link.plug.mend()
+            await guest.link.mend()
+            await guest.link.mend()
             with pytest.raises(ConnectionResetError):
                 await asyncio.to_thread(connected.recv, 5)
         assert await echoed(guest, port) == b"hello"
-        guest.link.plug.cut()
+        guest.link.cut()
         guest.link.set_policy("none")
-        await guest.link.plug.mend()
+        await guest.link.mend()
         assert await guest.is_reset(PUBLIC, port)
 
 
 async def test_a_policy_that_is_set_meanwhile_opens_nothing(testbed: NetworkTestbed) -> None:
     async with serving() as port, testbed.guest() as guest:
-        guest.link.plug.cut()
+        guest.link.cut()
         guest.link.set_policy("internet")
         assert await asyncio.to_thread(silent, guest, port)
 
@@ -164,16 +164,16 @@ async def test_a_cut_outlives_the_process_and_the_next_one_finds_it(testbed: Net
     async with serving() as port, testbed.links() as links:
         link = await links.take()
         guest = Guest(link)
-        link.plug.cut()
-        assert not link.plug.was_cut
+        link.cut()
+        assert not link.was_cut
         await link.leave()
         again = Links(testbed.pins, is_own=nowhere, nameservers=list)
         try:
             adopted = await again.adopt(link.link_id)
             assert adopted is not None
-            assert adopted.plug.was_cut
+            assert adopted.was_cut
             assert await asyncio.to_thread(silent, guest, port)
-            await adopted.plug.mend()
+            await adopted.mend()
             assert await echoed(guest, port) == b"hello"
         finally:
             await again.aclose()
@@ -187,7 +187,7 @@ async def test_another_process_may_cut_it(testbed: NetworkTestbed) -> None:
         await asyncio.to_thread(cut, pins)
         assert await asyncio.to_thread(silent, guest, port)
         assert in_netns(pins.edge, filters.is_cut)
-        await guest.link.plug.mend()
+        await guest.link.mend()
         assert await echoed(guest, port) == b"hello"
 
 

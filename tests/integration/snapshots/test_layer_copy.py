@@ -52,7 +52,7 @@ def fill(root: Path) -> None:
 async def age(root: Path) -> None:
     """Wait until all of it is older than the copy's doubts about time stamps, which would hide its comparisons."""
     os.sync()
-    newest = max(path.lstat().st_ctime for path in root.rglob("*"))
+    newest = max(path.lstat().st_ctime for path in root.rglob("*"))  # noqa: ASYNC240
     await asyncio.sleep(max(0.0, newest + 0.5 - time.time()))
 
 
@@ -109,7 +109,7 @@ async def test_a_copy_in_one_go_is_the_same(disks: Disks) -> None:
 async def test_writes_through_a_mapping_are_in_the_copy(disks: Disks) -> None:
     root = disks.start("a")
     (root / "mapped").write_bytes(bytes(4 * mmap.PAGESIZE))
-    with open(root / "mapped", "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+    with open(root / "mapped", "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:  # noqa: ASYNC230
         for number in range(1, 6):
             # The page is writable from the write before, so this one leaves no time stamp.
             memory[0:1] = bytes([number])
@@ -140,7 +140,7 @@ async def test_a_written_hard_link_of_the_image_is_one_in_the_copy(disks: Disks)
     root = disks.start("a")
     copy = disks.layers.copy(disks.directory("a"))
     await copy.first()
-    with open(root / "tool", "a") as file:
+    with open(root / "tool", "a") as file:  # noqa: ASYNC230
         file.write("+a")
     before = seen(root)
     assert seen(disks.start("b", (await copy.last(), *disks.stack("a")))) == before
@@ -149,7 +149,7 @@ async def test_a_written_hard_link_of_the_image_is_one_in_the_copy(disks: Disks)
 async def test_the_sandbox_goes_on_with_its_own_layer(disks: Disks) -> None:
     root = disks.start("a")
     (root / "log").write_text("1")
-    with open(root / "log", "a") as log:
+    with open(root / "log", "a") as log:  # noqa: ASYNC230
         stack = await disks.snapshot("a")
         log.write("2")
     (disks.start("b", stack) / "log").write_text("other")

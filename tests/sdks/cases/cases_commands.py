@@ -142,6 +142,7 @@ async def test_a_sandbox_killed_during_a_command_ends_it_with_an_error(face: Fac
     assert await face.do(doomed.kill())
     error = await face.raises(e2b.SandboxException, running.wait)
     assert isinstance(error, e2b.TimeoutException if face.is_old else e2b.SandboxNotRunningException)
+    assert "was killed or reached its end of life" in str(error)
     assert not await face.do(doomed.is_running())
 
 

@@ -11,7 +11,7 @@ const PUBLIC = {
   WatchHandle: 'stop',
   Git: 'clone init remoteAdd remoteGet status branches createBranch checkoutBranch deleteBranch add commit reset restore push pull setConfig getConfig dangerouslyAuthenticate configureUser',
   Volume: 'create connect getInfo list destroy makeDir exists updateMetadata readFile writeFile remove',
-  Secret: 'create',
+  Secret: 'create update getInfo list exists destroy',
   Template: 'build buildInBackground getBuildStatus exists aliasExists assignTags removeTags getTags toJSON toDockerfile',
 }
 const called = new Set()

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import {
-  AuthenticationError, CommandExitError, FileType, FilesystemEventType, InvalidArgumentError, NotFoundError, Sandbox,
+  ALL_TRAFFIC, AuthenticationError, CommandExitError, FileType, FilesystemEventType, InvalidArgumentError, NotFoundError, Sandbox,
   SandboxError, Secret, Template, TimeoutError, Volume, VolumeNotFoundError, VolumePathNotFoundError, waitForPort,
 } from 'e2b'
 import { report, seen } from './calls.mjs'
@@ -180,6 +180,23 @@ test('pause keeps memory, or the disk alone', async (t) => {
   assert.equal((await woken.getInfo()).allowInternetAccess, false)
 })
 
+test('a network is told as given', async (t) => {
+  const network = { allowOut: ['api.example.com'], denyOut: [ALL_TRAFFIC] }
+  const sandbox = await make(t, { network })
+  const told = (await sandbox.getInfo()).network
+  assert.deepEqual([told.allowOut, told.denyOut], [network.allowOut, network.denyOut])
+})
+
+test('a secret is made, changed, listed and destroyed', async () => {
+  const made = await Secret.create('js-key', 'one', { metadata: { a: 'b' } })
+  assert.equal((await Secret.update('js-key', 'two')).currentVersion, 2)
+  assert.deepEqual((await Secret.getInfo(made.secretId)).metadata, { a: 'b' })
+  assert.ok((await Secret.list().nextItems()).some((one) => one.secretId === made.secretId))
+  assert.ok(await Secret.exists('js-key'))
+  assert.ok(await Secret.destroy('js-key'))
+  assert.ok(!(await Secret.exists('js-key')))
+})
+
 test('forks and snapshots go on from one state', async (t) => {
   const sandbox = await make(t)
   await sandbox.files.write('/home/user/state', 'kept')
@@ -279,5 +296,5 @@ test('wrong keys, templates and features have their errors', async () => {
   const apiKey = `e2b_${'0'.repeat(40)}`
   await assert.rejects(Sandbox.create({ apiKey }), AuthenticationError)
   await assert.rejects(Sandbox.create('no-such-template'), /no-such-template/)
-  await assert.rejects(Secret.create('name', 'value'))
+  await assert.rejects(Sandbox.create({ network: { allowOut: ['example.com'] } }), /ALL_TRAFFIC/)
 })

@@ -66,3 +66,35 @@ def test_a_peer_that_speaks_no_http_is_refused(rubbish: bytes) -> None:
     http.receive(rubbish)
     with pytest.raises(AgentError):
         http.next_event()
+
+
+def test_bytes_after_a_closed_connection_are_refused() -> None:
+    http = HttpClient()
+    http.request(GET)
+    http.receive(b"")
+    with pytest.raises(AgentError, match="after the end of its answer"):
+        http.receive(b"x")
+
+
+def test_a_preliminary_answer_is_passed_over() -> None:
+    http = HttpClient()
+    http.request(GET)
+    http.receive(b"HTTP/1.1 102 Processing\r\n\r\n" + ANSWER)
+    assert http.next_event() == HttpHead(200, {"content-length": "2", "x-y": "z"})
+
+
+def test_a_connection_that_the_peer_closes_after_its_answer_has_no_other() -> None:
+    http = HttpClient()
+    http.request(GET)
+    http.receive(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+    http.receive(b"")
+    assert http.next_event() == HttpHead(204, {"connection": "close"})
+    assert http.next_event() == Body(b"")
+    with pytest.raises(ConnectionResetError, match="before an answer"):
+        http.next_event()
+
+
+def test_a_body_that_is_known_goes_out_with_its_length() -> None:
+    sent = HttpClient().request(GuestRequest("POST", "/x", (), b"abc"))
+    assert b"content-length: 3" in sent.lower()
+    assert sent.endswith(b"\r\n\r\nabc")

@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from atoll.errors import AgentError
-from atoll.guest import FRAME_LIMIT_BYTES, Frame, FrameReader, end_from, started_from, watch_event_from
+from atoll.guest import (
+    FRAME_LIMIT_BYTES,
+    Frame,
+    FrameReader,
+    end_from,
+    kept_from,
+    started_from,
+    watch_event_from,
+)
 
 
 def frame(kind: bytes, payload: bytes) -> bytes:
@@ -42,3 +50,9 @@ def test_payloads_are_read_into_values() -> None:
 def test_a_start_frame_that_names_no_pid_is_refused(payload: bytes) -> None:
     with pytest.raises(AgentError):
         started_from(payload)
+
+
+def test_a_guest_cannot_claim_that_it_kept_more_than_it_may() -> None:
+    assert kept_from(b'{"pid": 7, "kept": 5}') == 5
+    assert kept_from(b'{"pid": 7}') == 0
+    assert kept_from(b'{"pid": 7, "kept": 1000000000000}') < 1 << 30

@@ -11,13 +11,21 @@ from atoll.guest import (
     GuestInit,
     Program,
     files_request,
+    flush,
     get_file,
     get_tree,
+    health,
     init,
+    list_processes,
+    loopback,
+    process_output,
     put_file,
     put_tree,
+    resize_process,
     signal_process,
     start_process,
+    stats,
+    warm,
     watch,
     write_stdin,
 )
@@ -77,3 +85,30 @@ def test_bytes_that_are_no_text_are_refused_with_a_remedy(ask: Callable[[str], o
     with pytest.raises(InvalidSpecError) as caught:
         ask("a\udcff")
     assert caught.value.hint
+
+
+def test_a_guest_is_asked_to_warm_an_environment_and_to_write_its_caches() -> None:
+    request = warm("user")
+    assert (request.method, request.target) == ("POST", "/atoll/warm")
+    assert msgspec.json.decode(request.body or b"") == {"user": "user"}
+    assert (flush().method, flush().target) == ("POST", "/atoll/flush")
+
+
+def test_what_only_asks_sends_no_body() -> None:
+    asked = [health(), list_processes(), process_output(7), stats()]
+    assert [(each.method, each.target) for each in asked] == [
+        ("GET", "/health"),
+        ("GET", "/atoll/processes"),
+        ("GET", "/atoll/processes/7/output"),
+        ("GET", "/atoll/stats"),
+    ]
+    assert {each.body for each in asked} == {b""}
+
+
+def test_a_terminal_is_resized_and_a_port_of_loopback_reached() -> None:
+    resized = resize_process(7, TerminalSize(cols=80, rows=24))
+    assert resized.target == "/atoll/processes/7/resize"
+    assert msgspec.json.decode(resized.body or b"") == {"cols": 80, "rows": 24}
+    upgrade = loopback(8080)
+    assert (upgrade.method, upgrade.target) == ("POST", "/atoll/loopback?port=8080")
+    assert ("upgrade", "tcp") in upgrade.headers

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import errno
+
 import pytest
 
-from atoll.errors import InvalidSpecError, NameTakenError
+from atoll.errors import InvalidSpecError, NameTakenError, NoSpaceError
 from atoll.protocol import (
     DIAL_LIMIT_BYTES,
     DialAnswer,
@@ -12,6 +14,7 @@ from atoll.protocol import (
     decode_request,
     encode,
     error_body,
+    ours,
     raise_body,
 )
 
@@ -43,3 +46,10 @@ def test_a_foreign_error_tells_a_client_only_its_class() -> None:
     body = error_body(RuntimeError("password=hunter2"))
     assert body.code == "internal"
     assert "hunter2" not in body.message
+
+
+def test_a_full_disk_is_a_lack_of_space_wherever_it_happened() -> None:
+    assert isinstance(ours(OSError(errno.ENOSPC, "x")), NoSpaceError)
+    assert isinstance(ours(OSError(errno.EDQUOT, "x")), NoSpaceError)
+    for other in (OSError(errno.EIO, "x"), NoSpaceError("x"), ValueError("x")):
+        assert ours(other) is other

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.unit.sdk.fakes import FakeSupervisor, Handler
 
-from atoll import Images, Keys, Sandbox, Snapshots, Teams, Templates, Volumes
+from atoll import Images, Keys, Sandbox, Secrets, Snapshots, Teams, Templates, Volumes
 from atoll.errors import InvalidSpecError
 
 WRONG: dict[str, Callable[[Any], Any]] = {
@@ -63,6 +63,10 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "image": lambda _: Images.get(5),  # type: ignore[arg-type]
     "snapshots": lambda _: Snapshots.delete(5),  # type: ignore[arg-type]
     "volume": lambda _: Volumes.create(object()),  # type: ignore[arg-type]
+    "secret": lambda _: Secrets.create("mail", 5),  # type: ignore[arg-type]
+    "secret's hosts": lambda _: Secrets.create("mail", "x", hosts="api.example.com"),
+    "secret's host": lambda _: Secrets.create("mail", "x", hosts=[5]),  # type: ignore[list-item]
+    "secret's labels": lambda _: Secrets.update("mail", metadata={"a": 5}),  # type: ignore[dict-item]
     "quotas": lambda _: Teams.create("reef", 5),  # type: ignore[arg-type]
     "template": lambda _: Templates.build("web", "web"),  # type: ignore[arg-type]
     # JSON has no infinity: it would say that the key never ends
@@ -147,3 +151,11 @@ def test_a_piece_of_input_that_is_no_bytes_kills_the_program_and_is_named(
 def test_a_list_of_those_in_none_of_the_states_is_empty(supervisor: FakeSupervisor) -> None:
     assert list(Sandbox.list(state=[])) == []
     assert supervisor.api.requests == []
+
+
+def test_no_error_shows_the_value_of_a_secret() -> None:
+    for value in ("hunter2\n", "hunter2\udcff", b"hunter2", "hunter2" * 10_000, ""):
+        for call in (Secrets.create, Secrets.update):
+            with pytest.raises(InvalidSpecError) as raised:
+                call("mail", value)  # type: ignore[arg-type]
+            assert "hunter2" not in repr(raised.value) + str(raised.value)

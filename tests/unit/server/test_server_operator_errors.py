@@ -31,6 +31,10 @@ BOUND_S = 120.0
         (["--listen", "1.2.3.4.5.6:0"], "cannot listen on 1.2.3.4.5.6 port 0"),
         (["--nonsense"], "No such option"),
         (["--head-timeout", "soon"], "'soon' is not a length of time"),
+        (["--private-range", "8.8.8.0/24"], "--private-range 8.8.8.0/24 is not one that can be opened"),
+        (["--private-range", "127.0.0.0/8"], "--private-range 127.0.0.0/8 is not one that can be opened"),
+        (["--private-range", "10.0.0.0/7"], "--private-range 10.0.0.0/7 is not one that can be opened"),
+        (["--private-range", "lan"], "--private-range lan is not one that can be opened"),
         (["--body-timeout", "0.01s"], "--body-timeout is 0.01 s (give at least 0.1 seconds)"),
     ],
 )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from atoll.snapshots import replaced, run_to_merge
+from atoll.snapshots import Merges, replaced, run_to_merge
 
 
 def test_a_short_stack_is_left_alone() -> None:
@@ -38,3 +38,15 @@ def test_a_chain_that_grows_for_ever_stays_short_and_copies_each_byte_a_few_time
             stack = replaced(stack, run, f"m{number}")
         assert len(stack) <= 16
     assert copied < 4 * 1000
+
+
+def test_merged_layers_shorten_stacks_until_they_are_forgotten() -> None:
+    merges = Merges()
+    merges.add(("a", "b"), "M")
+    merges.add(("M", "c"), "N")
+    merges.add(("x", "y"), "Z")
+    assert merges.shorter(tuple("abcd")) == ("N", "d")
+    assert merges.useful([tuple("abcd"), tuple("bcd")]) == {"M", "N"}
+    merges.forget_but({"M"})
+    assert merges.shorter(tuple("abcd")) == ("M", "c", "d")
+    assert merges.shorter(tuple("xy")) == ("x", "y")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.errors import InUseError, SnapshotNotFoundError
-from atoll.snapshots import SnapshotTree
+from atoll.snapshots import SnapshotTree, line_of
 from atoll.types import SnapshotInfo
 
 
@@ -58,3 +58,10 @@ def test_an_unknown_snapshot_is_not_found(tree: SnapshotTree) -> None:
     for ask in (tree.children, tree.removable):
         with pytest.raises(SnapshotNotFoundError):
             ask("nobody")
+
+
+def test_a_line_is_some_snapshots_and_all_that_they_are_based_on() -> None:
+    parents = {"c": "b", "b": "a", "d": "a"}
+    assert line_of(["c"], parents.get) == {"a", "b", "c"}
+    assert line_of(["c", "d"], parents.get) == {"a", "b", "c", "d"}
+    assert line_of([], parents.get) == set()

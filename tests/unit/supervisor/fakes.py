@@ -54,7 +54,6 @@ class FakeLink:
         self.policy = "internet"
         self.calls: list[str] = []
         self.received = 0
-        self.plug = self
         self.is_open = True
         self.was_cut = False
         self.fail_cut = False

@@ -100,7 +100,9 @@ async def test_a_machine_of_an_older_engine_is_copied_over_the_disk(harness: Har
     with _much_memory(harness, sandbox_id):
         await harness.system.registry.change(sandbox, versions=older)
         assert (await harness.ask("POST", f"{one}/fork", {})).status == 200
-    asked = harness.host.methods(harness.machine_of(sandbox_id).machine_id)
+    # The history asks for stats whenever it is its time.
+    methods = harness.host.methods(harness.machine_of(sandbox_id).machine_id)
+    asked = [method for method in methods if method != "stats"]
     assert asked[-5:] == ["prepare", "pause", "checkpoint", "resume", "written"]
 
 

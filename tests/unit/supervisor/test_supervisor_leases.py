@@ -390,6 +390,19 @@ async def test_a_network_is_changed_where_it_runs_and_where_it_sleeps(harness: H
 
 
 @with_harness
+async def test_attributes_change_together_with_a_network_and_others_stay(harness: Harness) -> None:
+    made = await harness.create(attributes={"a": "1", "b": "2"})
+    wanted = {"network": "none", "attributes": {"b": None, "c": "3"}}
+    changed = await harness.ask("POST", _one(made, "/network"), wanted)
+    assert changed.json["attributes"] == {"a": "1", "c": "3"}
+    wanted = {"network": "internet", "attributes": {"d": "x" * 70_000}}
+    refused = await harness.ask("POST", _one(made, "/network"), wanted)
+    assert (refused.status, "over 64 KiB" in refused.body.decode()) == (400, True)
+    (link,) = harness.links.open.values()
+    assert link.policy == "none"
+
+
+@with_harness
 async def test_a_history_begins_at_once_and_is_kept_while_the_sandbox_sleeps(harness: Harness) -> None:
     made = await harness.create(limits={"vcpus": 1, "disk_mib": 100}, best_effort=True)
     sandbox = harness.system.registry.sandbox(made["sandbox_id"])

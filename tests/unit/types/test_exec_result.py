@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.errors import ExecFailedError
-from atoll.types import ExecResult, Output
+from atoll.types import ExecResult, MemoryKill, Output
 
 
 def test_bytes_that_are_no_text_are_replaced_and_kept_raw() -> None:
@@ -38,3 +38,12 @@ def test_a_result_that_is_printed_is_short() -> None:
     assert repr(result).startswith("ExecResult(exit_code=3, stdout_bytes=b'")
     output = Output(stream="stdout", data=data, text=data.decode())
     assert len(repr(output)) < 1500
+
+
+def test_a_program_that_was_killed_for_memory_says_how_much_it_held() -> None:
+    kill = MemoryKill(pid=7, name="hog", held_bytes=300 << 20, used_bytes=500 << 20, limit_bytes=512 << 20)
+    assert str(kill) == (
+        "program 7 (hog) was killed at the sandbox's memory limit of 512 MiB, of which it held 300 MiB"
+    )
+    assert "memory_kill=MemoryKill(pid=7" in repr(ExecResult(exit_code=137, memory_kill=kill))
+    assert "memory_kill" not in repr(ExecResult(exit_code=137))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from atoll.errors import InvalidSpecError
-from atoll.types import Lifecycle, Limits, Quotas, SandboxSpec, check_number, local_path, path_text
+from atoll.types import Lifecycle, Limits, Quotas, SandboxSpec, as_json, check_number, local_path, path_text
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,18 @@ def test_a_path_of_this_host_is_text_or_a_path_object() -> None:
     for wrong in (b"a", 5, None):
         with pytest.raises(InvalidSpecError, match="local is"):
             local_path("local", wrong)  # type: ignore[arg-type]
+
+
+def test_what_json_cannot_have_is_refused() -> None:
+    with pytest.raises(InvalidSpecError, match="an argument cannot be sent"):
+        as_json({"a": object()})
+
+
+@pytest.mark.parametrize("given", [{}, {"timeout_s": 0.0}, {"wake_timeout_s": 1e9, "on_timeout": "suspend"}])
+def test_a_lifecycle_that_can_be_meant_is_returned(given: dict[str, Any]) -> None:
+    lifecycle = Lifecycle(**given)
+    assert lifecycle.check() is lifecycle
+
+
+def test_a_sandbox_may_say_what_happens_at_a_crash() -> None:
+    assert SandboxSpec(on_crash="rollback").on_crash == "rollback"

@@ -16,3 +16,8 @@ def test_a_length_is_seconds_or_a_number_with_its_unit(text: str, wanted_s: floa
 def test_what_is_no_length_is_refused(text: str) -> None:
     with pytest.raises(InvalidSpecError, match="not a length of time"):
         seconds_of(text)
+
+
+def test_a_length_of_more_than_30_years_is_refused() -> None:
+    with pytest.raises(InvalidSpecError, match="too long"):
+        seconds_of("20000d")

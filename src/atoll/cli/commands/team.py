@@ -95,7 +95,7 @@ def team_info(team: str, as_json: bool) -> None:
 @click.argument("teams", metavar="TEAM...", nargs=-1, required=True)
 @json_option
 def delete_teams(teams: tuple[str, ...], as_json: bool) -> None:
-    r"""Delete teams and their keys, which become invalid. A team that still owns something is refused.
+    r"""Delete teams, their keys and their secrets. A team that still owns something is refused.
 
     \b
     Example:

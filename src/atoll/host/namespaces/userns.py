@@ -32,6 +32,16 @@ def one_id() -> bool:
     return any(_id_map(table)[2:] == ["1"] for table in ("uid_map", "gid_map"))
 
 
+def is_mapped(number: int) -> bool:
+    """Whether this user namespace has a user and a group with this number."""
+    for table in ("uid_map", "gid_map"):
+        lines = Path("/proc/self", table).read_text().splitlines()
+        ranges = [(int(first), int(count)) for first, _, count in map(str.split, lines)]
+        if not any(first <= number < first + count for first, count in ranges):
+            return False
+    return True
+
+
 def _id_map(table: str) -> list[str]:
     return Path("/proc/self", table).read_text().split()
 

@@ -39,9 +39,9 @@ class AsyncConnection:
         self.stream = stream
         self._on_silence = on_silence
         self._look_s = look_s
-        self.http = HttpClient()
-        self.used_at = 0.0
-        self.request_out = False
+        self.http: HttpClient = HttpClient()
+        self.used_at: float = 0.0
+        self.request_out: bool = False
 
     async def send(
         self, request: GuestRequest, body: Upload | None, length: int | None, deadline: Deadline
@@ -106,12 +106,12 @@ class AsyncAnswer:
     def __init__(
         self, pool: AsyncPool, connection: AsyncConnection, head: HttpHead, deadline: Deadline
     ) -> None:
-        self.status = head.status
-        self.headers = head.headers
+        self.status: int = head.status
+        self.headers: dict[str, str] = head.headers
         self.deadline = deadline
         self._pool = pool
         self._connection: AsyncConnection | None = connection
-        self.aborted = False
+        self.aborted: bool = False
 
     @property
     def cut(self) -> bool:

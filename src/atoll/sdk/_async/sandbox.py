@@ -79,8 +79,8 @@ class AsyncSandbox(AsyncSessions):
 
     def __init__(self, link: AsyncLink, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
         super().__init__(link, info)
-        self.files = AsyncFiles(self._agent)
-        self.egress = AsyncEgress(link, self._path)
+        self.files: AsyncFiles = AsyncFiles(self._agent)
+        self.egress: AsyncEgress = AsyncEgress(link, self._path)
         self._kill_at_exit = kill_at_exit
 
     @classmethod

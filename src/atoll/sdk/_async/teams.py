@@ -78,7 +78,7 @@ class AsyncTeams:
 
     @staticmethod
     async def delete(name: str) -> None:
-        """Forget a team and its keys. The keys become invalid.
+        """Forget a team, its keys and its secrets. The keys become invalid.
 
         Raises:
             TeamNotFoundError: No team has that name.

@@ -69,7 +69,7 @@ class Link:
     _shared: Link | None = None
 
     def __init__(self, home: Home | None = None, *, may_start: bool = True, kept: int = 8) -> None:
-        self.home = home or Home.default()
+        self.home: Home = home or Home.default()
         self._may_start = may_start
         shared = Link._shared
         self._lent = shared is not None and may_start and shared.home.path == self.home.path

@@ -23,7 +23,7 @@ class Forward:
         for name, value, least in (("port", port, 1), ("local_port", local_port, 0)):
             check_number(name, value, least=least, most=65535, whole=True, hint=f"give {least} to 65535")
         self.remote_port = port
-        self.port = local_port
+        self.port: int = local_port
         self._link = link
         self._sandbox_id = sandbox_id
         self._background = Background()

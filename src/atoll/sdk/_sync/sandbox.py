@@ -80,8 +80,8 @@ class Sandbox(Sessions):
 
     def __init__(self, link: Link, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
         super().__init__(link, info)
-        self.files = Files(self._agent)
-        self.egress = Egress(link, self._path)
+        self.files: Files = Files(self._agent)
+        self.egress: Egress = Egress(link, self._path)
         self._kill_at_exit = kill_at_exit
 
     @classmethod

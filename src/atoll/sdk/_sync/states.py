@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -36,6 +36,7 @@ from atoll.types import (
     check_network,
     check_number,
     check_text,
+    users_attributes,
 )
 
 
@@ -43,8 +44,8 @@ class States:
     """Gives a sandbox the methods that concern the whole of it, and not a program or file in it."""
 
     def __init__(self, link: Link, info: SandboxInfo) -> None:
-        self.id = info.sandbox_id
-        self.name = info.name
+        self.id: str = info.sandbox_id
+        self.name: str | None = info.name
         self._link = link
         self._agent = Agent(link, info.sandbox_id)
         self._path = f"/v1/sandboxes/{ref(info.sandbox_id)}"
@@ -91,18 +92,25 @@ class States:
         body = TimeoutRequest(timeout_s=timeout_s, extend_only=extend_only)
         return self._link.call("POST", f"{self._path}/timeout", SandboxInfo, body, timeout_s=LONG_S)
 
-    def set_network(self, network: EgressPolicy) -> None:
+    def set_network(
+        self, network: EgressPolicy, *, attributes: Mapping[str, str | None] | None = None
+    ) -> None:
         """Change what the sandbox may reach. This takes effect at once, also for connections that are open.
 
         Args:
             network: A ``Policy``, or a preset's name: ``"none"``, ``"packages"``, ``"web-read-only"`` or
                 ``"internet"``.
+            attributes: Values to store with it in the same step, as at ``create``. None removes a value, and
+                values that are not named stay.
 
         Raises:
-            InvalidSpecError: It is no policy, or one of its rules is invalid or can never match.
+            InvalidSpecError: It is no policy, or one of its rules is invalid or can never match. Or an
+                attribute is not text, or is atoll's own.
         """
         check_network(network)
-        self._change("network", NetworkRequest(network=network))
+        given = dict(attributes or {})
+        users_attributes({name: value or "" for name, value in given.items()})
+        self._change("network", NetworkRequest(network=network, attributes=given))
 
     def stats(self) -> SandboxStats:
         """Return what the sandbox uses of the host, without waking it."""

@@ -79,7 +79,7 @@ class Teams:
 
     @staticmethod
     def delete(name: str) -> None:
-        """Forget a team and its keys. The keys become invalid.
+        """Forget a team, its keys and its secrets. The keys become invalid.
 
         Raises:
             TeamNotFoundError: No team has that name.

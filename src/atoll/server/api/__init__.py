@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import time
 
 from starlette.requests import Request
@@ -15,11 +16,11 @@ from atoll.server.api.forks import fork_routes
 from atoll.server.api.logs import log_routes
 from atoll.server.api.metrics import metric_routes
 from atoll.server.api.sandboxes import sandbox_routes
+from atoll.server.api.secrets import secret_routes
 from atoll.server.api.snapshots import snapshot_routes
 from atoll.server.api.states import state_routes
 from atoll.server.api.team_request import TeamRoutes
 from atoll.server.api.templates import template_routes
-from atoll.server.api.unsupported import unsupported_routes
 from atoll.server.api.volume_content import volume_content_routes
 from atoll.server.api.volumes import volume_routes
 from atoll.server.auth.access import Access
@@ -47,6 +48,7 @@ def routes(settings: Settings, tokens: Tokens, access: Access) -> list[Route]:
         tokens,
         capacity,
         domain=settings.public_domain or f"localhost:{settings.port}",
+        opened=[ipaddress.ip_network(text) for text in settings.private_ranges],
     )
     return [
         Route("/health", _health),
@@ -61,7 +63,7 @@ def routes(settings: Settings, tokens: Tokens, access: Access) -> list[Route]:
         *template_routes(teams, TemplateViews(capacity), builds),
         *volume_routes(teams, tokens),
         *volume_content_routes(tokens, access),
-        *unsupported_routes(teams),
+        *secret_routes(teams),
     ]
 
 

@@ -17,6 +17,7 @@ _TITLE = "atoll server: the E2B API"
 _ONE = "/sandboxes/{sandbox_id}"
 _TEMPLATE = "/templates/{template_id}"
 _BUILD = f"{_TEMPLATE}/builds/{{build_id}}"
+_SECRET = "/secrets/{secretID}"
 _VOLUME = "/volumes/{volume_id}"
 _CONTENT = "/volumecontent/{volume_id}"
 _LIST = ("metadata", "state", "order", "startedAfter", "template", "limit", "nextToken")
@@ -100,6 +101,11 @@ OPERATIONS = (
     Operation("get", "/volumes", "All volumes"),
     Operation("get", _VOLUME, "One volume"),
     Operation("delete", _VOLUME, "Delete it"),
+    Operation("post", "/secrets", "Create a secret"),
+    Operation("get", "/secrets", "A page of secrets", query=("limit", "nextToken")),
+    Operation("get", _SECRET, "One secret, by id or name"),
+    Operation("post", _SECRET, "Give it a new value"),
+    Operation("delete", _SECRET, "Erase it"),
     Operation("get", f"{_CONTENT}/path", "What a path is", query=("path",)),
     Operation("patch", f"{_CONTENT}/path", "Change its owner or mode", query=("path",)),
     Operation("delete", f"{_CONTENT}/path", "Remove it", query=("path",)),

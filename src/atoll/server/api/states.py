@@ -13,8 +13,9 @@ from atoll.sdk import AsyncSandbox
 from atoll.server.api.team_request import TeamRequest, TeamRoutes
 from atoll.server.e2b import leases
 from atoll.server.e2b.answers import Refusal, answer, no_content
-from atoll.server.e2b.attributes import read
+from atoll.server.e2b.attributes import INTERNET, NETWORK, flag_of, read
 from atoll.server.e2b.egress import egress_of
+from atoll.server.e2b.network_views import kept_network
 from atoll.server.e2b.views import Views, state_of
 from atoll.server.e2b.wire import Connect, Network, Pause, Refresh, Resume, Timeout
 from atoll.types import SandboxInfo
@@ -24,7 +25,7 @@ _REFRESH_S = 15
 
 def state_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
     """Return the routes that change the state of one sandbox."""
-    return [*_sleep_routes(teams, views), *_lease_routes(teams), _network_route(teams)]
+    return [*_sleep_routes(teams, views), *_lease_routes(teams), _network_route(teams, views)]
 
 
 def _sleep_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
@@ -100,12 +101,13 @@ def _lease_routes(teams: TeamRoutes) -> Sequence[Route]:
     ]
 
 
-def _network_route(teams: TeamRoutes) -> Route:
+def _network_route(teams: TeamRoutes, views: Views) -> Route:
     async def network(request: TeamRequest) -> Response:
         wanted = await request.body(Network)
-        egress = egress_of(wanted, None)
+        egress = egress_of(wanted, None, views.opened)
+        kept = {NETWORK: kept_network(wanted), INTERNET: flag_of(wanted.allow_internet_access)}
         with await request.handle() as sandbox:
-            await sandbox.set_network(egress)
+            await sandbox.set_network(egress, attributes=kept)
         return no_content()
 
     return teams.route("PUT", "/sandboxes/{sandbox_id}/network", network)

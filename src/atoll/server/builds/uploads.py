@@ -104,7 +104,8 @@ class Uploads:
         aside = path.with_name(f"{path.name[:_MARK_CHARS]}{_NEW}{os.urandom(8).hex()}")
         size = 0
         try:
-            with open(aside, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            # Threads write into it; only its name is made here.
+            with open(aside, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:  # noqa: ASYNC230
                 async for piece in pieces:
                     size += len(piece)
                     self._coming_bytes += len(piece)

@@ -1,4 +1,4 @@
-"""What the server stores of a sandbox in its attributes, which do not change while it lives."""
+"""What the server stores of a sandbox in its attributes. Only the network's changes while it lives."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ ALIAS = "e2b_alias"
 # This key starts with the prefix that forks do not inherit, because that request did not make the fork.
 IDEMPOTENCY = f"{OWN_ATTRIBUTES}e2b_idempotency"
 INTERNET = "e2b_internet"
+NETWORK = "e2b_network"
 _NO, _YES = "0", "1"
 
 
@@ -29,6 +30,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
         public_traffic: Ports other than the agent's ask for no token.
         mask_host: What programs inside see as the host of requests; None means the real one.
         internet: Whether the creator asked for the internet or for none; None means neither.
+        network: What clients said it may reach, as JSON; None means that they said nothing.
         idempotency: The key of the request that made the sandbox, and what it asked for.
     """
 
@@ -38,6 +40,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     public_traffic: bool = True
     mask_host: str | None = None
     internet: bool | None = None
+    network: str | None = None
     idempotency: str | None = None
 
     def kept(self) -> dict[str, str]:
@@ -47,10 +50,19 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
             kept[SECURE] = _NO
         if not self.public_traffic:
             kept[PUBLIC_TRAFFIC] = _NO
-        if self.internet is not None:
-            kept[INTERNET] = _YES if self.internet else _NO
-        optional = {ALIAS: self.alias, MASK_HOST: self.mask_host, IDEMPOTENCY: self.idempotency}
+        optional = {
+            ALIAS: self.alias,
+            MASK_HOST: self.mask_host,
+            INTERNET: flag_of(self.internet),
+            NETWORK: self.network,
+            IDEMPOTENCY: self.idempotency,
+        }
         return kept | {name: value for name, value in optional.items() if value is not None}
+
+
+def flag_of(value: bool | None) -> str | None:
+    """Return a flag as it is stored."""
+    return None if value is None else _YES if value else _NO
 
 
 def read(kept: Mapping[str, str], image: str) -> Attributes:
@@ -66,5 +78,6 @@ def read(kept: Mapping[str, str], image: str) -> Attributes:
         public_traffic=kept.get(PUBLIC_TRAFFIC) != _NO,
         mask_host=kept.get(MASK_HOST),
         internet=None if internet is None else internet == _YES,
+        network=kept.get(NETWORK),
         idempotency=kept.get(IDEMPOTENCY),
     )

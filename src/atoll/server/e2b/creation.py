@@ -17,8 +17,10 @@ from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.attributes import IDEMPOTENCY, Attributes, read
 from atoll.server.e2b.egress import egress_of, mask_of
 from atoll.server.e2b.idempotency import KEEP_S, Idempotency
+from atoll.server.e2b.network_views import kept_network
 from atoll.server.e2b.sandbox_lookup import all_of
 from atoll.server.e2b.template_source import TemplateSource, missing_template, source_of
+from atoll.server.e2b.transforms import NO_IDENTITY
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import NewSandbox, Sandbox
 from atoll.types import EgressPolicy, TeamInfo
@@ -66,13 +68,13 @@ class Creation:
         most_s = team.quotas.timeout_s
         wanted: dict[str, Any] = {
             "lifecycle": leases.lease_of(asked, leases.bounded(timeout_s, most_s), most_s),
-            "network": _egress(asked),
+            "network": self._egress(asked),
             "metadata": asked.metadata,
             "volumes": _volumes(asked),
             "team": team.name,
         }
         if asked.iam:
-            raise Refusal(400, "Workload identity is not enabled on this server.")
+            raise Refusal(400, NO_IDENTITY)
         if key is None:
             return await self._make(asked, wanted, secure, None)
         mark = f"{key} {_fingerprint(asked, default_s)}"
@@ -81,6 +83,12 @@ class Creation:
             return await self._earlier(team.name, mark) or await self._make(asked, wanted, secure, mark)
 
         return await self.idempotency.once(team.name, key, mark, make)
+
+    def _egress(self, asked: NewSandbox) -> EgressPolicy | None:
+        """Return the egress policy asked for. None means the template's policy."""
+        if asked.network is None and asked.allow_internet_access is None:
+            return None
+        return egress_of(asked.network, asked.allow_internet_access, self.views.opened)
 
     async def _make(
         self, asked: NewSandbox, wanted: dict[str, Any], secure: bool, mark: str | None
@@ -112,13 +120,6 @@ class Creation:
         return None
 
 
-def _egress(asked: NewSandbox) -> EgressPolicy | None:
-    """Return the egress policy asked for. None means the template's policy."""
-    if asked.network is None and asked.allow_internet_access is None:
-        return None
-    return egress_of(asked.network, asked.allow_internet_access)
-
-
 def _attributes(asked: NewSandbox, source: TemplateSource, secure: bool, mark: str | None) -> Attributes:
     network = asked.network
     public = network is None or network.allow_public_traffic is not False
@@ -131,6 +132,7 @@ def _attributes(asked: NewSandbox, source: TemplateSource, secure: bool, mark: s
         public_traffic=public,
         mask_host=mask_of(network),
         internet=asked.allow_internet_access,
+        network=kept_network(network),
         idempotency=mark,
     )
 

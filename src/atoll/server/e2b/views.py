@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,12 +12,12 @@ from msgspec import UNSET
 
 from atoll.server.e2b import leases
 from atoll.server.e2b.attributes import Attributes, read
-from atoll.server.e2b.egress import EVERYTHING
+from atoll.server.e2b.destinations import Range
 from atoll.server.e2b.host_capacity import HostCapacity
+from atoll.server.e2b.network_views import told_network
 from atoll.server.e2b.wire import (
     ListedSandbox,
     Metric,
-    Network,
     Sandbox,
     SandboxDetail,
     State,
@@ -44,11 +45,13 @@ class Views:
         tokens: Makes the tokens that clients need for one sandbox.
         capacity: What a sandbox without limits may use.
         domain: The domain of the sandboxes' host names, with the port if it is not the usual one, or None.
+        opened: Ranges that are not public, which clients may allow.
     """
 
     tokens: Tokens
     capacity: HostCapacity
     domain: str | None
+    opened: Sequence[Range] = ()
 
     def created(self, sandbox_id: str, attributes: Attributes) -> Sandbox:
         """Return what a client needs to talk to a sandbox."""
@@ -76,7 +79,7 @@ class Views:
             envd_access_token=self.tokens.access(info.sandbox_id) if attributes.secure else UNSET,
             allow_internet_access=_internet(info, attributes),
             domain=self.domain,
-            network=_network(info, attributes),
+            network=told_network(info, attributes, self.opened),
             lifecycle=leases.told(info.lifecycle),
             pause_mode=("full" if info.has_memory else "filesystem") if paused else UNSET,
         )
@@ -139,12 +142,5 @@ def _end(info: SandboxInfo, started: datetime) -> datetime:
 def _internet(info: SandboxInfo, attributes: Attributes) -> bool | None:
     if info.network == "none":
         return False
-    return None if attributes.internet is None else True
-
-
-def _network(info: SandboxInfo, attributes: Attributes) -> Network:
-    return Network(
-        allow_public_traffic=attributes.public_traffic,
-        mask_request_host=attributes.mask_host,
-        deny_out=[EVERYTHING] if info.network == "none" else None,
-    )
+    # what was given does not hold if the operator has changed the network since
+    return True if info.network == "internet" and attributes.internet is not None else attributes.internet

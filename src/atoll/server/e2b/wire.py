@@ -13,6 +13,7 @@ _Text = Annotated[str, Meta(max_length=65_536)]
 _Labels = Annotated[dict[_Text, _Text], Meta(max_length=1_000)]
 _Ref = Annotated[str, Meta(max_length=512)]
 _Addresses = Annotated[list[_Ref], Meta(max_length=1_000)]
+_ProxyWord = Annotated[str, Meta(max_length=255)]
 Seconds = Annotated[int, Meta(ge=0, le=1 << 31)]
 
 State = Literal["running", "paused"]
@@ -33,6 +34,39 @@ class AutoResume(_Asked, frozen=True, kw_only=True):
     enabled: bool = False
 
 
+class Transform(_Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """What is changed in requests."""
+
+    headers: _Labels | None = None
+
+
+class NetworkRule(_Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """What happens to requests to one host."""
+
+    transform: Transform | None = None
+
+
+_Rules = Annotated[list[NetworkRule], Meta(max_length=100)]
+
+
+class ProxyTls(_Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether the connection to the proxy itself is encrypted."""
+
+    enabled: bool | None = None
+
+
+class EgressProxy(_Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """The SOCKS5 proxy on the way out. Clients are never told the password."""
+
+    address: _Ref
+    username: _ProxyWord | None = None
+    password: _ProxyWord | None = None
+    tls: ProxyTls | None = None
+
+    def __repr__(self) -> str:
+        return f"EgressProxy(address={self.address!r}, …)"
+
+
 class Network(_Asked, frozen=True, kw_only=True, omit_defaults=True):
     """Who can reach the sandbox, and whom it can reach. In an update only the latter counts."""
 
@@ -40,8 +74,8 @@ class Network(_Asked, frozen=True, kw_only=True, omit_defaults=True):
     mask_request_host: Annotated[str, Meta(max_length=253)] | None = None
     allow_out: _Addresses | None = None
     deny_out: _Addresses | None = None
-    egress_proxy: Any = None
-    rules: dict[str, Any] | None = None
+    egress_proxy: EgressProxy | None = None
+    rules: Annotated[dict[_Ref, _Rules], Meta(max_length=100)] | None = None
     dns_servers: Annotated[list[_Ref], Meta(max_length=10)] | None = None
     https_ports: Annotated[list[int], Meta(max_length=100)] | None = None
     allow_internet_access: bool | None = field(default=None, name="allow_internet_access")

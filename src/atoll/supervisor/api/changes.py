@@ -65,7 +65,7 @@ def change_routes(
         await limits.change(sandbox, wanted.limits, best_effort=wanted.best_effort)
 
     async def set_network(sandbox: Sandbox, wanted: NetworkRequest, _: Report) -> None:
-        await limits.change_network(sandbox, wanted.network)
+        await limits.change_network(sandbox, wanted.network, wanted.attributes)
 
     async def set_defaults(sandbox: Sandbox, wanted: DefaultsRequest, _: Report) -> None:
         await defaults.change(sandbox, wanted)

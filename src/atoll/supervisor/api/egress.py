@@ -17,8 +17,8 @@ from atoll.policy import plain, plain_host
 from atoll.protocol import DecisionsPage, EgressTest
 from atoll.supervisor.api.query import whole_number
 from atoll.supervisor.api.reply import json_answer, read_body
+from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.logs import read_page
-from atoll.supervisor.machines.egress_control import EgressControl
 from atoll.supervisor.state.decisions import DecisionLog
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.registry import Registry
@@ -36,7 +36,7 @@ def egress_routes(
         wanted = await read_body(request, EgressTest)
         if wanted.network is None:
             raise InvalidSpecError("the test has no network", hint="give a policy, or name a sandbox")
-        egress.check(wanted.network)
+        egress.check(wanted.network, None)
         return json_answer(await _judged(egress, wanted.network, wanted))
 
     async def test_of(request: Request) -> Response:

@@ -15,6 +15,7 @@ from atoll.version import __version__
 _TITLE = "atoll supervisor"
 _ONE = "/v1/sandboxes/{ref}"
 _VOLUME = "/v1/volumes/{ref}"
+_SECRET = "/v1/secrets/{ref}"
 OPERATIONS = (
     Operation(
         "get",
@@ -171,19 +172,26 @@ OPERATIONS = (
     Operation("get", "/v1/teams/{name}", "One team", None, types.TeamInfo),
     Operation("put", "/v1/teams/{name}/quotas", "Replace its quotas", types.Quotas, types.TeamInfo),
     Operation("get", "/v1/teams/{name}/use", "What it uses", None, types.TeamUse),
-    Operation("delete", "/v1/teams/{name}", "Delete it and its keys, if it owns nothing"),
+    Operation("delete", "/v1/teams/{name}", "Delete it, its keys and secrets, if it owns nothing"),
     Operation(
         "post", "/v1/keys", "Create a key, which is shown only this once", protocol.KeyRequest, types.NewKey
     ),
     Operation("get", "/v1/keys", "All keys, or a team's", None, list[types.KeyInfo]),
     Operation("delete", "/v1/keys/{key_id}", "Revoke it", None, types.KeyInfo),
     Operation("post", "/v1/keys/check", "The team of a key", protocol.KeyCheck, types.TeamInfo),
+    Operation("post", "/v1/secrets", "Create a secret", protocol.SecretRequest, types.SecretInfo),
+    Operation("get", "/v1/secrets", "All secrets, or a team's", None, list[types.SecretInfo]),
+    Operation("get", _SECRET, "One secret, by id or name, without its value", None, types.SecretInfo),
+    Operation("post", _SECRET, "Change it", protocol.SecretUpdate, types.SecretInfo),
+    Operation("delete", _SECRET, "Erase it"),
 )
 _QUERY = {
     "/v1/sandboxes": ("state", "metadata", "team", "limit", "cursor"),
     f"{_ONE}/logs": ("offset",),
     "/v1/snapshots": ("sandbox", "team"),
     "/v1/keys": ("team",),
+    "/v1/secrets": ("team",),
+    _SECRET: ("team",),
     "/v1/volumes": ("team",),
     "/v1/templates": ("team",),
     "/v1/templates/{ref}": ("team",),
@@ -201,7 +209,7 @@ def described() -> list[Operation]:
     """The operations with their query parameters."""
     return [
         msgspec.structs.replace(each, query=_QUERY.get(each.path, ()))
-        if each.method == "get" or each.path == "/stop" or each.path.startswith(f"{_VOLUME}/")
+        if each.method == "get" or each.path == "/stop" or each.path.startswith((f"{_VOLUME}/", _SECRET))
         else each
         for each in OPERATIONS
     ]

@@ -133,7 +133,7 @@ class Checkpoints:
             capture = await self._into_memory(sandbox, into.name, disk, layer_id)
             if capture is not None:
                 return capture
-        into.mkdir(mode=0o700, parents=True)
+        into.mkdir(mode=0o700, parents=True)  # noqa: ASYNC240  # one directory
         try:
             if sandbox.row.state == "suspended":
                 await self._link(sandbox, into)

@@ -19,8 +19,8 @@ from atoll.supervisor.storage.trash import erase
 if TYPE_CHECKING:
     from atoll.network import Link, Links
     from atoll.snapshots import Layers
+    from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.run_plans import RunPlans
-    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.plans import RunPlan
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths

@@ -15,7 +15,7 @@ from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.create_of_image import ImageCreation
     from atoll.supervisor.lifecycle.create_of_snapshot import SnapshotCreation
-    from atoll.supervisor.machines.egress_control import EgressControl
+    from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
     from atoll.supervisor.storage.template_registry import TemplateRegistry
@@ -81,7 +81,7 @@ class Creation:
         spec = self._resolved(spec)
         check_spec(spec)
         if spec.network is not None:
-            self._egress.check(spec.network)
+            self._egress.check(spec.network, spec.team)
         volumes = self._volumes_of(spec)
         held = self._registry.pins.during(*volumes.values())
         with self._registry.reserve_sandbox_name(spec.name), held:

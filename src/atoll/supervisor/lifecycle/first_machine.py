@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.attachment import Attachment
     from atoll.supervisor.lifecycle.boot import Boots
     from atoll.supervisor.lifecycle.callers import Caller
+    from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.warm_machine import Warm
     from atoll.supervisor.lifecycle.warm_pool import WarmPool
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from atoll.engines import AdjustableLimits
 from atoll.errors import AtollError, UnsupportedError
 from atoll.host import to_the_end
 from atoll.supervisor.machines.enforcement import refuse_unheld
+from atoll.supervisor.state.ids import check_metadata
 from atoll.supervisor.state.transitions import check_action
 from atoll.types import EgressPolicy, Limits
 
 if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.guest_memory import GuestMemory
-    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.enforcement import HostMeans
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.sandbox import Sandbox
@@ -79,22 +81,29 @@ class LimitChanges:
                 await to_the_end(self._put_back(sandbox, old))
                 raise
 
-    async def change_network(self, sandbox: Sandbox, network: EgressPolicy) -> None:
+    async def change_network(
+        self, sandbox: Sandbox, network: EgressPolicy, attributes: Mapping[str, str | None]
+    ) -> None:
         """Set what the sandbox may reach from now on. Open connections that it does not allow are reset.
 
+        The attributes change with it: those that are None go, and others stay.
+
         Raises:
-            InvalidSpecError: A rule is invalid, or can never match.
+            InvalidSpecError: A rule is invalid or can never match, or the attributes are too large.
 
         Postcondition: on any exception it may reach what it could before, or nothing.
         """
-        self._egress.check(network)
+        self._egress.check(network, sandbox.row.team)
         async with sandbox.lock:
             row, running = sandbox.row, sandbox.running
             check_action("limit", row.state, sandbox.sandbox_id)
+            kept = {**row.attributes, **attributes}
+            told = {name: value for name, value in kept.items() if value is not None}
+            check_metadata(told, "attributes")
             # Revoked before the row changes and granted only after: it never has more than the row allows.
             if running is not None and network == "none":
                 running.link.set_policy(network)
-            await self._registry.change(sandbox, network=network)
+            await self._registry.change(sandbox, network=network, attributes=told)
             if running is not None:
                 self._egress.govern(running.link, sandbox.row)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from atoll.network import Link, Links
-    from atoll.supervisor.machines.egress_control import EgressControl
+    from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.state.sandbox import Sandbox
 
 
@@ -39,6 +39,6 @@ class SandboxLinks:
             await link.prepare()
         sandbox.link = None
         self._egress.govern(link, sandbox.row)
-        if link.plug.was_cut and sandbox.unplugged is None:  # it was replugged while it slept
-            await link.plug.mend()
+        if link.was_cut and sandbox.unplugged is None:  # it was replugged while it slept
+            await link.mend()
         return link, kept

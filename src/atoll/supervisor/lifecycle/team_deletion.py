@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.volumes import Volumes
     from atoll.supervisor.tenants.keys import Keys
     from atoll.supervisor.tenants.quotas import TeamQuotas
+    from atoll.supervisor.tenants.secrets import Secrets
     from atoll.supervisor.tenants.teams import Teams
 
 
@@ -23,6 +24,7 @@ class TeamDeletion:
     Args:
         teams: The teams.
         keys: Their keys.
+        secrets: Their secrets.
         registry: The sandboxes and snapshots that they may own.
         quotas: Knows what is being made for them.
         templates: The templates that they may own.
@@ -36,6 +38,7 @@ class TeamDeletion:
         *,
         teams: Teams,
         keys: Keys,
+        secrets: Secrets,
         registry: Registry,
         quotas: TeamQuotas,
         templates: TemplateRegistry,
@@ -45,6 +48,7 @@ class TeamDeletion:
     ) -> None:
         self._teams = teams
         self._keys = keys
+        self._secrets = secrets
         self._registry = registry
         self._quotas = quotas
         self._templates = templates
@@ -53,7 +57,7 @@ class TeamDeletion:
         self._image_release = image_release
 
     async def delete(self, name: str) -> None:
-        """Delete a team that owns nothing any more, its keys, and its images that nothing needs.
+        """Delete a team that owns nothing any more, its keys and secrets, and its images that nothing needs.
 
         Raises:
             TeamNotFoundError: There is no such team.
@@ -73,3 +77,5 @@ class TeamDeletion:
         await self._keys.forget_team(team)
         await self._images.forget_team(team)
         await self._image_release.all(team)
+        # Last: if something before fails, the team stays, and must not have lost them.
+        await self._secrets.forget_team(team)

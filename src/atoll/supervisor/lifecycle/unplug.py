@@ -13,8 +13,8 @@ from atoll.supervisor.state.transitions import check_action
 from atoll.types import EgressPolicy, Unplugged
 
 if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.pause import PausedWatcher, Pauses
-    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import SandboxRow

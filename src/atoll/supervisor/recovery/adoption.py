@@ -16,11 +16,11 @@ from atoll.supervisor.storage.consistency import same_instant
 if TYPE_CHECKING:
     from atoll.network import Links
     from atoll.supervisor.lifecycle.attachment import Attachment
+    from atoll.supervisor.lifecycle.egress_control import EgressControl
     from atoll.supervisor.lifecycle.pause import PausedWatcher
     from atoll.supervisor.lifecycle.run_plans import RunPlans
     from atoll.supervisor.lifecycle.unplug import Unplugs
     from atoll.supervisor.machines.agent_client import Agents
-    from atoll.supervisor.machines.egress_control import EgressControl
     from atoll.supervisor.machines.running_machines import RunningMachines
     from atoll.supervisor.recovery.row_repair import RowRepair
     from atoll.supervisor.state.leases import Leases
@@ -90,7 +90,7 @@ class Adoption:
                 sandbox, "its network was lost: the host or its holder process ended"
             )
             return
-        self._unplugs.heed(sandbox, was_cut=link.plug.was_cut)
+        self._unplugs.heed(sandbox, was_cut=link.was_cut)
         self._egress.govern(link, row)
         disk = self._paths.disk(row.sandbox_id, row.disk)
         running = await self._running_machines.adopt(row, link, disk)
@@ -121,7 +121,7 @@ class Adoption:
         row = sandbox.row
         disk = self._paths.disk(row.sandbox_id, row.disk)
         link = await self._links.adopt(begun.link_id) if begun.link_id else None
-        self._unplugs.heed(sandbox, was_cut=link is not None and link.plug.was_cut)
+        self._unplugs.heed(sandbox, was_cut=link is not None and link.was_cut)
         for machine_id, record in await self._running_machines.strays(self._plans.of(row)):
             found = row.but(machine_id=machine_id, machine=record, generation=row.generation + 1)
             if link is None:

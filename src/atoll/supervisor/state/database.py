@@ -26,6 +26,7 @@ from atoll.supervisor.state.rows import (
     KeyRow,
     OperationRow,
     SandboxRow,
+    SecretRow,
     SnapshotRow,
     StepRow,
     TeamRow,
@@ -37,7 +38,18 @@ from atoll.supervisor.state.rows import (
 DAMAGED = "damaged"
 _KEEP_S = 0.05
 _T = TypeVar("_T")
-_R = TypeVar("_R", SandboxRow, SnapshotRow, VolumeRow, TeamRow, KeyRow, TemplateRow, StepRow, OperationRow)
+_R = TypeVar(
+    "_R",
+    SandboxRow,
+    SnapshotRow,
+    VolumeRow,
+    TeamRow,
+    KeyRow,
+    SecretRow,
+    TemplateRow,
+    StepRow,
+    OperationRow,
+)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _log = logging.getLogger(__name__)
 _Row = KeptRow | StepRow | OperationRow
@@ -49,6 +61,7 @@ _TABLES: dict[type[_Row], str] = {
     VolumeRow: "volumes",
     TeamRow: "teams",
     KeyRow: "keys",
+    SecretRow: "secrets",
     TemplateRow: "templates",
     StepRow: "steps",
     OperationRow: "operations",
@@ -59,6 +72,7 @@ _JSON_FIELDS = frozenset(
         "attributes",
         "builds",
         "env",
+        "hosts",
         "lifecycle",
         "limits",
         "metadata",
@@ -125,9 +139,9 @@ class Database:
         Raises:
             NameTakenError: Another row has the name.
         """
-        if _killed(rows) or any(isinstance(row, TeamRow | KeyRow) for row in rows):
+        if _killed(rows) or any(isinstance(row, TeamRow | KeyRow | SecretRow) for row in rows):
             # No pending copy may land in a directory that will be erased, and an older copy must not bring
-            # back a revoked key.
+            # back a revoked key or an earlier secret.
             self._forget_pending(rows)
             await self._do(lambda: self._put_and_keep(rows, durable))
             return
@@ -252,6 +266,7 @@ class Database:
 
     def _put(self, rows: tuple[_Row, ...], durable: bool, *, freeing: bool = False) -> None:
         self._transact([_upsert(row) for row in rows], durable, freeing=freeing or _killed(rows))
+        self._erase_traces(rows)
 
     def _keep(self, rows: tuple[_Row, ...]) -> None:
         for row in rows:
@@ -265,6 +280,15 @@ class Database:
             statements.append((f"DELETE FROM {registry} WHERE {key} = ?", [key_of(row)]))
         # A durable deletion belongs to files that were erased before it, or are erased next.
         self._transact(statements, durable, freeing=durable)
+        self._erase_traces(rows)
+
+    def _erase_traces(self, rows: tuple[_Row, ...]) -> None:
+        """Empty the write-ahead log after a change of secrets: it has what their rows were before."""
+        if any(isinstance(row, SecretRow) for row in rows):
+            try:
+                self._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            except sqlite3.Error as error:
+                _log.warning("%s keeps what secrets were before, until it is written: %s", self._path, error)
 
     def _transact(
         self, statements: list[tuple[str, list[object]]], durable: bool, *, freeing: bool = False
@@ -348,6 +372,8 @@ def _opened(path: Path) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")
+        # What is deleted or replaced is overwritten with zeros: rows of secrets leave nothing behind.
+        database.execute("PRAGMA secure_delete=ON")
         (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             damaged = sqlite3.DatabaseError(verdict)

@@ -15,6 +15,7 @@ from atoll.supervisor.state.rows import (
     KeptRow,
     KeyRow,
     SandboxRow,
+    SecretRow,
     SnapshotRow,
     TeamRow,
     TemplateRow,
@@ -32,7 +33,7 @@ class _Copy(msgspec.Struct, frozen=True):
 
 
 class RowCopies:
-    """Keeps ``row.json`` in the directory of each sandbox, snapshot, volume, team, key and template.
+    """Keeps ``row.json`` in the directory of each sandbox, snapshot, volume, team, key, secret and template.
 
     The database is the truth. A copy is read only if the database or a row in it is lost or damaged.
 
@@ -47,6 +48,7 @@ class RowCopies:
             VolumeRow: home.volumes,
             TeamRow: home.teams,
             KeyRow: home.keys,
+            SecretRow: home.secrets,
             TemplateRow: home.templates,
         }
 

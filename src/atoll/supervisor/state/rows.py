@@ -1,4 +1,4 @@
-"""The rows of the database: sandboxes, snapshots, volumes, teams, keys, templates and operations."""
+"""The rows of the database: what a home has, and the operations in progress."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from atoll.types import (
     Recovery,
     SandboxInfo,
     SandboxState,
+    SecretInfo,
     Service,
     SnapshotInfo,
     TagInfo,
@@ -209,6 +210,29 @@ class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
 
+class SecretRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A secret. ``sealed`` is all that is stored of its value; the key for it is elsewhere."""
+
+    secret_id: str
+    name: str
+    team: str | None
+    hosts: tuple[str, ...]
+    metadata: dict[str, str]
+    canary: bool
+    version: int
+    sealed: bytes
+    created_at: float
+    changed_at: float
+
+    def info(self) -> SecretInfo:
+        """The information for clients."""
+        return SecretInfo(**{name: getattr(self, name) for name in SecretInfo.__struct_fields__})
+
+    def but(self, **changes: object) -> SecretRow:
+        """The same row with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
 class TemplateRow(msgspec.Struct, frozen=True, kw_only=True):
     """A template with its builds, the newest last."""
 
@@ -252,7 +276,7 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
     link_id: str | None = None
 
 
-KeptRow = SandboxRow | SnapshotRow | VolumeRow | TeamRow | KeyRow | TemplateRow
+KeptRow = SandboxRow | SnapshotRow | VolumeRow | TeamRow | KeyRow | SecretRow | TemplateRow
 """Those that have a copy beside what they describe."""
 
 KEYS: dict[type[KeptRow] | type[StepRow] | type[OperationRow], str] = {
@@ -261,6 +285,7 @@ KEYS: dict[type[KeptRow] | type[StepRow] | type[OperationRow], str] = {
     VolumeRow: "volume_id",
     TeamRow: "name",
     KeyRow: "key_id",
+    SecretRow: "secret_id",
     TemplateRow: "template_id",
     StepRow: "step_key",
     OperationRow: "sandbox_id",

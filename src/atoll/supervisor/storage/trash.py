@@ -47,9 +47,13 @@ async def erase_stale(path: Path) -> None:
 
 async def erase_unknown(directory: Path, known: Collection[str]) -> None:
     """Remove the entries of a directory with other names: a crash came before or after their rows."""
-    for entry in list(directory.iterdir()) if directory.is_dir() else ():
+    for entry in await asyncio.to_thread(_entries, directory):
         if entry.name not in known:
             await erase_stale(entry)
+
+
+def _entries(directory: Path) -> list[Path]:
+    return list(directory.iterdir()) if directory.is_dir() else []
 
 
 class Trash:

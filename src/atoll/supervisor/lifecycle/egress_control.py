@@ -7,19 +7,22 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from atoll.errors import UnsupportedError
+from atoll.errors import AtollError, UnsupportedError
 from atoll.network import Grant
 from atoll.policy import Judge, check_policy, plain_host, policy_of
-from atoll.types import EgressPolicy, EgressVerdict, Policy
+from atoll.types import HOST_NAME, EgressPolicy, EgressVerdict, Policy
 
 if TYPE_CHECKING:
     from atoll.network import Inspection, Link
     from atoll.supervisor.state.alarms import Alarms
     from atoll.supervisor.state.decisions import DecisionLog
+    from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.tenants.secrets import Secrets
 
 # Judged where a name has not been resolved: an address that is public, and that nobody has.
 _SOME_ADDRESS = "192.0.2.1"
+_LOOPBACK = "127.0.0.1"
 _log = logging.getLogger(__name__)
 
 
@@ -27,6 +30,8 @@ class EgressControl:
     """Sets the policies of links.
 
     Args:
+        registry: The sandboxes, whose links learn of a changed secret.
+        secrets: The secrets that rules put into requests, and the canaries.
         decisions: Keeps what is decided.
         alarms: Has sandboxes unplugged.
         inspection: Judges requests; None where nothing can.
@@ -35,11 +40,17 @@ class EgressControl:
 
     def __init__(
         self,
+        *,
+        registry: Registry,
+        secrets: Secrets,
         decisions: DecisionLog,
         alarms: Alarms,
         inspection: Inspection | None,
         registries: Callable[[], Iterable[str]],
     ) -> None:
+        self._registry = registry
+        self._secrets = secrets
+        secrets.follow(self._secret_changed)
         self._decisions = decisions
         self._alarms = alarms
         self._inspection = inspection
@@ -48,16 +59,25 @@ class EgressControl:
         self._owners: WeakKeyDictionary[Link, str] = WeakKeyDictionary()
         self._cut: set[str] = set()
 
-    def check(self, network: EgressPolicy) -> None:
-        """Refuse a policy that cannot be enforced.
+    def check(self, network: EgressPolicy, team: str | None) -> None:
+        """Refuse a policy that cannot be enforced for a sandbox of a team.
 
         Raises:
-            InvalidSpecError: A rule is invalid, or can never match.
-            UnsupportedError: It has rules about requests, and nothing here can judge them; or the registries
-                of packages are not known.
+            InvalidSpecError: A rule is invalid, can never match, or sends a secret where it may not go.
+            SecretNotFoundError: The team has no secret of a name.
+            UnsupportedError: It has a proxy, which is not there yet; or rules about requests, and nothing here
+                can judge them; or the registries of packages are not known.
         """
         if isinstance(network, Policy):
             check_policy(network)
+            if network.proxy is not None:
+                # to connect directly instead would be more than the policy says
+                raise UnsupportedError(
+                    "this supervisor cannot connect through a proxy", hint="leave `proxy` out of the policy"
+                )
+            for rule in network.rules:
+                for inject in rule.inject:
+                    self._secrets.check_hosts(team, inject.secret, rule.hosts)
         rules = self._rules(network)
         if network == "packages" and rules is not None and not rules.rules:
             raise UnsupportedError(
@@ -82,11 +102,11 @@ class EgressControl:
             lambda reason: self._ring(sandbox_id, reason),
         )
         if row.unplugged is not None or sandbox_id in self._cut:
-            link.plug.cut()
+            link.cut()
         rules = self._rules(row.network)
         # A rule by name needs the edge for plain HTTP, where each request says which host it is for.
         if self._inspection is not None and rules is not None and rules.rules:
-            link.inspect(self._inspection, sandbox_id, Grant(rules))
+            link.inspect(self._inspection, sandbox_id, self._grant(rules, row.team))
         link.set_policy(row.network, self._registries_for(row.network))
 
     def cut(self, sandbox_id: str) -> None:
@@ -99,7 +119,7 @@ class EgressControl:
         refusals: list[OSError] = []
         for link in self._links(sandbox_id):
             try:
-                link.plug.cut()
+                link.cut()
             except OSError as error:
                 refusals.append(error)
         if refusals:
@@ -113,7 +133,7 @@ class EgressControl:
         """
         self._cut.discard(sandbox_id)
         for link in self._links(sandbox_id):
-            await link.plug.mend()
+            await link.mend()
 
     def settled(self, sandbox_id: str) -> None:
         """Rely on the row of a sandbox from now on, which says that it is unplugged."""
@@ -136,13 +156,35 @@ class EgressControl:
         if rules is None:
             return EgressVerdict(action="allow", reason="every public address is allowed")
         name = plain_host(host)
-        verdict = Judge(rules).connection(name, _SOME_ADDRESS if name else host, port)
+        address = _LOOPBACK if name == HOST_NAME else _SOME_ADDRESS if name else host
+        verdict = Judge(rules).connection(name, address, port)
         if verdict.action != "inspect" or self._inspection is None:
             action = "deny" if verdict.observed or verdict.action == "inspect" else verdict.action
             return EgressVerdict(
                 action=action, rule=verdict.rule, reason=verdict.reason, observed=verdict.observed
             )
         return await self._inspection.judge(rules, verdict.kept, request)
+
+    def _grant(self, rules: Policy, team: str | None) -> Grant:
+        """The rules with the secrets that they need. A secret that cannot be had is left out: the edge refuses."""
+        values: dict[str, str] = {}
+        for name in {inject.secret for rule in rules.rules for inject in rule.inject}:
+            try:
+                values |= self._secrets.values_for(team, [name])
+            except AtollError as error:
+                _log.warning("a policy cannot use its secret: %s", error)
+        try:
+            canaries = tuple(self._secrets.canaries_for(team).values())
+        except AtollError as error:
+            _log.warning("no canary can be looked for: %s", error)
+            canaries = ()
+        return Grant(rules, values, canaries)
+
+    def _secret_changed(self, team: str | None, _: str) -> None:
+        """Give the sandboxes of a team the values as they are now, without a restart."""
+        for sandbox in self._registry.sandboxes():
+            if sandbox.running is not None and sandbox.row.team == team:
+                self.govern(sandbox.running.link, sandbox.row)
 
     def _rules(self, network: EgressPolicy) -> Policy | None:
         return policy_of(network, self._registries_for(network))
@@ -160,4 +202,4 @@ class EgressControl:
 
     def _links(self, sandbox_id: str) -> list[Link]:
         owned = [link for link, owner in list(self._owners.items()) if owner == sandbox_id]
-        return [link for link in owned if link.plug.is_open]
+        return [link for link in owned if link.is_open]

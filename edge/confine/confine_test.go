@@ -1,0 +1,34 @@
+package confine
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestNothingIsLeftToTry(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "attempt")
+	build := exec.Command("go", "build", "-o", path, "./testdata/attempt")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	before, err := exec.Command(path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, before)
+	}
+	for _, each := range []string{"open", "write", "exec", "listen", "netlink", "unix", "signal", "executable", "dumpable"} {
+		if !strings.Contains(string(before), each+" true") {
+			t.Errorf("with all rights: %s fails: %s", each, before)
+		}
+	}
+	after, err := exec.Command(path, "confined").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, after)
+	}
+	if strings.Contains(string(after), "true") || !strings.HasSuffix(string(after), "alive\n") {
+		t.Errorf("without rights: %s", after)
+	}
+}

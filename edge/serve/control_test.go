@@ -1,0 +1,380 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"atoll/edge/channel"
+)
+
+// sendRules sends each open connection its rules.
+func (w *world) sendRules(rules ...int) {
+	w.t.Helper()
+	s := w.edge.all()[0]
+	s.mu.Lock()
+	var ids []string
+	for id := range s.connections {
+		ids = append(ids, id)
+	}
+	s.mu.Unlock()
+	for _, id := range ids {
+		must(w.t, w.edge.Handle(&channel.Message{Op: "rules", Connection: id, Rules: rules}, nil))
+	}
+}
+
+func TestRequestsPerTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
+	rule := `{"action":"allow","limit":{"requests":2,"per_s":2}}`
+	w.policy(rule)
+	client := w.client()
+	status := func() int { return do(t, client, "GET", "http://a.x/", "").StatusCode }
+	expect(t, fmt.Sprint(status(), status()), "200 200")
+	got := do(t, client, "GET", "http://a.x/", "")
+	expect(t, got.StatusCode, 429)
+	expect(t, got.Header.Get("Retry-After"), "2")
+	contains(t, got.text, "egress_limited")
+	w.policy(rule)
+	w.sendRules(0)
+	expect(t, status(), 429)
+	time.Sleep(2100 * time.Millisecond)
+	expect(t, status(), 200)
+}
+
+func TestBytesPerSecond(t *testing.T) {
+	w := newWorld(t)
+	body := strings.Repeat("x", 300<<10)
+	w.server("a.x", func(writer http.ResponseWriter, request *http.Request) {
+		io.Copy(io.Discard, request.Body)
+		if request.Method == "GET" {
+			io.WriteString(writer, body)
+		}
+	})
+	w.policy(`{"action":"allow","limit":{"bytes_s":400000}}`)
+	for _, method := range []string{"GET", "PUT"} {
+		began := time.Now()
+		sent := body
+		if method == "GET" {
+			sent = ""
+		}
+		expect(t, do(t, w.client(), method, "http://a.x/", sent).StatusCode, 200)
+		if took := time.Since(began); took < 400*time.Millisecond || took > 5*time.Second {
+			t.Errorf("%s took %v", method, took)
+		}
+	}
+}
+
+func TestTotalBytes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	arrived := &recorder{}
+	w.server("a.x", func(writer http.ResponseWriter, request *http.Request) {
+		if request.Method == "PUT" {
+			arrived.ServeHTTP(writer, request)
+			return
+		}
+		io.WriteString(writer, strings.Repeat("x", 100<<10))
+	})
+	w.policy(`{"action":"allow","limit":{"total_bytes":250000}}`)
+	client := w.client()
+	for range 2 {
+		expect(t, len(do(t, client, "GET", "http://a.x/", "").text), 100<<10)
+	}
+	request, err := http.NewRequest("PUT", "http://a.x/", strings.NewReader(strings.Repeat("y", 60000)))
+	must(t, err)
+	request.ContentLength = 60000
+	response, err := client.Do(request)
+	must(t, err)
+	expect(t, response.StatusCode, 403)
+	expect(t, do(t, client, "GET", "http://a.x/", "").StatusCode, 403)
+	eventually(t, "the upload is broken off", func() bool { return strings.HasSuffix(arrived.all(), "broken") })
+}
+
+func TestABodyOfUnknownLengthIsCut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	arrived := &recorder{}
+	w.server("plain.x", arrived.ServeHTTP)
+	w.secure("two.x", true, arrived.ServeHTTP)
+	w.policy(`{"action":"allow","max_body_bytes":1000}`)
+	send := func(url string, size int, length int64) int {
+		request, err := http.NewRequest("POST", url, io.NopCloser(bytes.NewReader(make([]byte, size))))
+		must(t, err)
+		request.ContentLength = length
+		response, err := w.client().Do(request)
+		must(t, err)
+		response.Body.Close()
+		return response.StatusCode
+	}
+	for _, url := range []string{"http://plain.x/", "https://two.x/"} {
+		expect(t, send(url, 1000, 1000), 200)
+		expect(t, send(url, 1000, -1), 200)
+		expect(t, send(url, 1001, 1001), 403)
+		expect(t, send(url, 1001, -1), 403)
+		expect(t, send(url, 100000, -1), 403)
+	}
+	time.Sleep(50 * time.Millisecond)
+	for _, line := range strings.Split(arrived.all(), "\n") {
+		if len(line) > 4100 && !strings.HasSuffix(line, "broken") {
+			t.Errorf("a request arrived that is too long: %d", len(line))
+		}
+	}
+}
+
+func TestAChangeOfThePolicyReachesWhatIsGoingOn(t *testing.T) {
+	w := newWorld(t)
+	var began, ended atomic.Int32
+	handler := func(writer http.ResponseWriter, request *http.Request) {
+		began.Add(1)
+		defer ended.Add(1)
+		http.NewResponseController(writer).EnableFullDuplex()
+		writer.WriteHeader(200)
+		writer.(http.Flusher).Flush()
+		if request.Method == "PUT" {
+			io.Copy(io.Discard, request.Body)
+			return
+		}
+		<-request.Context().Done()
+	}
+	w.server("plain.x", handler)
+	w.secure("two.x", true, handler)
+	for _, url := range []string{"http://plain.x/", "https://two.x/"} {
+		for _, method := range []string{"GET", "PUT"} {
+			w.policy(`{"action":"allow","paths":["/"]}`, `{"action":"deny"}`)
+			began.Store(0)
+			ended.Store(0)
+			var body io.Reader
+			if method == "PUT" {
+				reader, writer := io.Pipe()
+				defer writer.Close()
+				body = reader
+			}
+			request, err := http.NewRequest(method, url, body)
+			must(t, err)
+			client := w.client()
+			response, err := client.Do(request)
+			must(t, err)
+			w.policy(`{"action":"allow","paths":["/","/new"]}`, `{"action":"deny"}`)
+			w.sendRules(0, 1)
+			expect(t, ended.Load(), 0)
+			changed := time.Now()
+			w.policy(`{"action":"allow","paths":["/other"]}`, `{"action":"deny"}`)
+			w.sendRules(0, 1)
+			_, err = io.ReadAll(response.Body)
+			if err == nil {
+				t.Error("it was not cut")
+			}
+			eventually(t, "the request ends upstream", func() bool { return ended.Load() == 1 })
+			if took := time.Since(changed); took > time.Second {
+				t.Errorf("it took %v", took)
+			}
+			response.Body.Close()
+			client.CloseIdleConnections()
+		}
+	}
+}
+
+func TestNewRequestsOfAnOpenConnectionAreJudgedByNewRules(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
+	client := w.client()
+	for i, c := range []struct {
+		method string
+		want   int
+	}{{"GET", 200}, {"POST", 403}, {"GET", 200}} {
+		w.policy(`{"action":"allow","methods":["` + c.method + `"]}`)
+		if i > 0 {
+			w.sendRules(0)
+		}
+		expect(t, do(t, client, "GET", "http://a.x/", "").StatusCode, c.want)
+	}
+	expect(t, w.dialled(), 2) // one before the change, one after
+}
+
+func TestAConnectionWithoutNewRulesIsCut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
+	w.policy(inspected)
+	conn := w.take("a.x", 80)
+	w.policy(inspected)
+	expect(t, talk(t, conn, ""), "")
+	conn.SetReadDeadline(time.Now().Add(3 * time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+func TestRawAndUpgradedConnectionsAreCut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	greeter(w, "a.x", false)
+	w.policy(allow)
+	conn := w.take("a.x", 25)
+	hear(t, conn, "x\n", "220 hello\r\nx\n")
+	w.policy(inspected)
+	w.sendRules(0)
+	conn.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+func TestForgetEndsEverything(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var ended atomic.Int32
+	w.server("a.x", func(writer http.ResponseWriter, request *http.Request) {
+		writer.(http.Flusher).Flush()
+		<-request.Context().Done()
+		ended.Add(1)
+	})
+	w.policy(inspected)
+	response, err := w.client().Get("http://a.x/")
+	must(t, err)
+	must(t, w.edge.Handle(&channel.Message{Op: "forget", Sandbox: "s"}, nil))
+	if _, err := io.ReadAll(response.Body); err == nil {
+		t.Error("it goes on")
+	}
+	eventually(t, "it ends upstream", func() bool { return ended.Load() == 1 })
+	guest, theirs := sockets(t)
+	if w.edge.Handle(&channel.Message{Op: "take", Sandbox: "s", Connection: "z", Address: "192.0.2.1", Port: 80}, theirs) == nil {
+		t.Error("a forgotten sandbox has a connection")
+	}
+	if _, err := guest.Read(make([]byte, 1)); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+func TestAPolicyThatCannotBeReadAllowsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.policy(inspected)
+	err := w.edge.Handle(&channel.Message{Op: "policy", Sandbox: "s"}, memfd(t, dict{"rules": []dict{{"action": "?"}}}))
+	if err == nil {
+		t.Error("it was read")
+	}
+	w.server("a.x", func(http.ResponseWriter, *http.Request) { t.Error("it arrived") })
+	expect(t, do(t, w.client(), "GET", "http://a.x/", "").StatusCode, 403)
+	conn, _ := w.takeAs("a.x", "192.0.2.1", 80)
+	conn.Close()
+}
+
+func TestARuleThatUnplugs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.policy(`{"action":"unplug","paths":["/trap"]}`, allow)
+	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
+	expect(t, do(t, w.client(), "GET", "http://a.x/", "").StatusCode, 200)
+	if response, err := w.client().Get("http://a.x/trap"); err == nil {
+		t.Errorf("it was answered: %s", response.Status)
+	}
+	expect(t, len(w.unplugged()), 1)
+	expect(t, *w.unplugged()[0].Rule, 0)
+}
+
+func TestObservingDeniesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
+	greeter(w, "r.x", false)
+	w.policyWith(dict{"observe": true}, `{"action":"deny","methods":["POST"]}`, `{"action":"unplug","paths":["/x"]}`)
+	for _, target := range []string{"/", "/x"} {
+		expect(t, do(t, w.client(), "POST", "http://a.x"+target, "y").StatusCode, 200)
+	}
+	hear(t, w.take("r.x", 25), "", "220 hello\r\n")
+	expect(t, len(w.unplugged()), 0)
+	eventually(t, "it is told", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, each := range w.entries {
+			if !each.Observed || each.Action == "allow" {
+				t.Errorf("%+v", each)
+			}
+		}
+		return len(w.entries) == 3
+	})
+	got := do(t, w.client(), "GET", "http://a.x/a\\b", "")
+	expect(t, got.StatusCode, 403)
+}
+
+func TestTheSupervisorAsksForAJudgement(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ask := func(kept []int, method, url, body string) channel.Judged {
+		question := dict{
+			"rules": []any{
+				dict{"action": "deny", "methods": []string{"DELETE"}},
+				dict{"action": "allow", "json": dict{"a": []string{"1"}}, "set_headers": dict{"x-team": "a"}},
+			},
+			"kept": kept,
+			"request": dict{
+				"scheme": "https", "method": method, "url": url, "body": []byte(body),
+				"headers": [][2]string{{"Content-Type", "application/json"}},
+			},
+		}
+		must(t, w.edge.Handle(&channel.Message{Op: "judge", ID: 9}, memfd(t, question)))
+		return <-w.judged
+	}
+	got := ask([]int{0, 1}, "POST", "https://a.x/?q", `{"a":1}`)
+	expect(t, fmt.Sprint(got.ID, got.Action, *got.Rule, got.Changes), "9allow1 [set x-team]")
+	got = ask([]int{0, 1}, "DELETE", "https://a.x/", "")
+	expect(t, fmt.Sprint(got.Action, *got.Rule), "deny0")
+	got = ask([]int{0, 1}, "GET", "https://a.x/", "")
+	expect(t, fmt.Sprint(got.Action, got.Rule), "deny<nil>")
+	contains(t, ask([]int{1}, "GET", "https://a.x/%5c", "").Reason, "backslash")
+	contains(t, ask([]int{7}, "GET", "https://a.x/", "").Reason, "there is no rule 7")
+	contains(t, ask([]int{1}, "GET", "ftp://a.x/", "").Reason, "http or https")
+}
+
+func TestThereIsABoundOnConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.policy(inspected)
+	var open []net.Conn
+	for range connectionsMost {
+		open = append(open, w.take("a.x", 80))
+	}
+	guest, theirs := sockets(t)
+	err := w.edge.Handle(&channel.Message{Op: "take", Sandbox: "s", Connection: "more", Address: "192.0.2.1", Port: 80}, theirs)
+	if err == nil {
+		t.Error("there is one more")
+	}
+	if _, err := guest.Read(make([]byte, 1)); err != io.EOF {
+		t.Error(err)
+	}
+	for _, each := range open {
+		each.Close()
+	}
+}
+
+func TestSeenIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.policy(inspected)
+	w.server("a.x", func(http.ResponseWriter, *http.Request) {})
+	client := w.client()
+	for i := range 300 {
+		do(t, client, "GET", "http://a.x/"+strconv.Itoa(i), "")
+		do(t, client, "GET", "http://a.x/same", "")
+	}
+	eventually(t, "it is told", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		sum := 0
+		for _, each := range w.entries {
+			sum += each.Count
+		}
+		return sum == 600
+	})
+}

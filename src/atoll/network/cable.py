@@ -1,0 +1,71 @@
+"""The cable of a link: its namespaces, and the interfaces at both ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from atoll.host import to_the_end
+from atoll.network import edge, veth
+from atoll.network.edge import Pins
+from atoll.network.netlink import NetlinkSocket
+from atoll.network.uplink import OpenUplink
+
+
+class Cable:
+    """The two namespaces of a link and what connects them.
+
+    Args:
+        pins: Where the namespaces are pinned.
+        counters: Asks the edge about its interface.
+    """
+
+    def __init__(self, pins: Pins, counters: NetlinkSocket) -> None:
+        self._pins = pins
+        self._counters = counters
+        self._rate_mib_s: float | None = None
+
+    @property
+    def netns(self) -> Path:
+        """The network namespace that the sandbox's machine runs in."""
+        return self._pins.inner
+
+    async def set_rate(self, mib_s: float | None) -> None:
+        """Limit what the guest sends and what it receives, each, in MiB per second. None is no limit.
+
+        Raises:
+            OSError: The kernel cannot do that, or the link's namespaces are gone.
+        """
+        if mib_s != self._rate_mib_s:
+            await asyncio.to_thread(edge.shape, self._pins, None if mib_s is None else int(mib_s * (1 << 20)))
+            self._rate_mib_s = mib_s
+
+    async def prepare(self) -> None:
+        """Make the link ready for another machine, because a machine removes the interface's address.
+
+        Call it when no machine runs on the link. A link that was just taken is ready.
+
+        Raises:
+            OSError: The link's namespaces are gone.
+        """
+        await asyncio.to_thread(edge.address_guest, self._pins)
+
+    async def open_uplink(self) -> OpenUplink:
+        """Take the guest's interface for a machine that does not take it by itself.
+
+        The caller owns the socket. Call ``prepare`` if no machine gets it after all.
+
+        Raises:
+            OSError: The link's namespaces are gone.
+        """
+        # Not cancelled: a thread that went on could remove the address after ``prepare`` has set it for
+        # another machine.
+        return await to_the_end(asyncio.to_thread(edge.open_uplink, self._pins))
+
+    def traffic(self) -> tuple[int, int]:
+        """Return the bytes that the guest has received and sent since the link was made.
+
+        Raises:
+            OSError: The link is closed.
+        """
+        return veth.traffic(self._counters)

@@ -1,0 +1,94 @@
+"""What clients are told about what a sandbox may reach: what they gave, if it is still so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from atoll.server.e2b.answers import Refusal
+from atoll.server.e2b.attributes import Attributes
+from atoll.server.e2b.destinations import EVERYTHING, Range
+from atoll.server.e2b.egress import egress_of
+from atoll.server.e2b.wire import Network
+from atoll.types import EgressPolicy, Policy, Rule, SandboxInfo
+
+# The supervisor stores 64 KiB of attributes.
+_CHARS_MOST = 60_000
+
+
+def kept_network(network: Network | None) -> str | None:
+    """Return what is stored of a network that a client gave: what the sandbox may reach, without the password.
+
+    Raises:
+        Refusal: It is too long (400).
+    """
+    if network is None:
+        return None
+    proxy = network.egress_proxy
+    if proxy is not None:
+        proxy = msgspec.structs.replace(proxy, password=None)
+    kept = msgspec.structs.replace(
+        network, allow_public_traffic=None, mask_request_host=None, egress_proxy=proxy
+    )
+    text = msgspec.json.encode(kept).decode()
+    if len(text) > _CHARS_MOST:
+        raise Refusal(400, f"the network has more than {_CHARS_MOST} characters")
+    return text
+
+
+def told_network(info: SandboxInfo, attributes: Attributes, opened: Sequence[Range]) -> Network:
+    """Return what a client is told."""
+    given = _given(info.network, attributes, opened)
+    told = _described(info.network) if given is None else given
+    return msgspec.structs.replace(
+        told,
+        allow_public_traffic=attributes.public_traffic,
+        mask_request_host=attributes.mask_host,
+        allow_internet_access=None,
+    )
+
+
+def _given(network: EgressPolicy, attributes: Attributes, opened: Sequence[Range]) -> Network | None:
+    """Return what a client gave; None if that is not what is in force, because the operator changed it."""
+    if attributes.network is None:
+        return None
+    try:
+        given = msgspec.json.decode(attributes.network, type=Network)
+        compiled = egress_of(given, attributes.internet, opened)
+    except (msgspec.MsgspecError, Refusal):
+        return None  # another version of the server stored it
+    if _direct(compiled) != _direct(network):
+        return None
+    flags = (attributes.internet, given.allow_internet_access)
+    denied = given.deny_out or []
+    if False in flags and EVERYTHING not in denied:
+        given = msgspec.structs.replace(given, deny_out=[*denied, EVERYTHING])
+    return given
+
+
+def _direct(network: EgressPolicy) -> EgressPolicy:
+    """Return a policy without its proxy, whose password is not stored."""
+    if not isinstance(network, Policy):
+        return network
+    direct = msgspec.structs.replace(network, proxy=None)
+    return "internet" if direct == Policy(rules=(Rule(name="the rest"),)) else direct
+
+
+def _described(network: EgressPolicy) -> Network:
+    """Return a policy that no client gave, as far as E2B has words for it."""
+    if network == "internet":
+        return Network()
+    if not isinstance(network, Policy):
+        return Network(deny_out=[EVERYTHING])
+    allowed = list(dict.fromkeys(_places(network, "allow")))
+    denied = list(dict.fromkeys(_places(network, "deny")))
+    if any(rule.action == "allow" and not (rule.hosts or rule.addresses) for rule in network.rules):
+        return Network(allow_out=allowed or None, deny_out=denied or None)
+    return Network(allow_out=allowed or None, deny_out=[*denied, EVERYTHING])
+
+
+def _places(policy: Policy, action: str) -> Iterator[str]:
+    for rule in policy.rules:
+        if rule.action == action and not rule.inspects:
+            yield from rule.addresses or (rule.hosts if action == "allow" else ())

@@ -1,0 +1,320 @@
+"""Manages secrets: their values are stored sealed, and are only opened to be put into requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from atoll.errors import HostError, InvalidSpecError, NameTakenError, SecretNotFoundError
+from atoll.policy import matches_host, plain_pattern
+from atoll.secrets import Belonging, KeySource, Vault, open_vault
+from atoll.supervisor.state.database import Database
+from atoll.supervisor.state.ids import new_id
+from atoll.supervisor.state.rows import SecretRow
+from atoll.supervisor.storage.trash import erase, erase_unknown
+from atoll.types import SecretInfo, check_secret_value
+
+PREFIX = "sec_"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_SECRETS_MOST = 1_000
+_HOSTS_MOST = 64
+_LABELS_MOST, _LABEL_BYTES, _TEXT_BYTES, _LABELS_BYTES = 32, 128, 1024, 8192
+_log = logging.getLogger(__name__)
+Follower = Callable[[str | None, str], None]
+
+
+class Secrets:
+    """Makes, updates and deletes secrets, and opens their values.
+
+    No error shows a value, or a name that is invalid: it may be a value in the wrong place.
+
+    Args:
+        database: The database.
+        directory: Where each secret has a directory for the copy of its row.
+        source: Where the key is that values are sealed with.
+        clock: Returns Unix seconds.
+    """
+
+    def __init__(
+        self, database: Database, directory: Path, source: KeySource, clock: Callable[[], float]
+    ) -> None:
+        self._database = database
+        self._directory = directory
+        self._source = source
+        self._clock = clock
+        self._rows: dict[str, SecretRow] = {}
+        self._vault: Vault | None = None
+        self._lock = asyncio.Lock()
+        self._followers: list[Follower] = []
+
+    async def load(self) -> None:
+        """Read the secrets from the database, and their key. Without the key, the rest still works."""
+        self._rows = {row.secret_id: row for row in await self._database.all(SecretRow)}
+        await erase_unknown(self._directory, self._rows)
+        if self._rows:
+            try:
+                await asyncio.to_thread(self._opened)
+            except HostError as error:
+                _log.warning("no secret can be used: %s", error)
+
+    def follow(self, changed: Follower) -> None:
+        """Call ``changed`` with team and name after each create, update and delete of a secret."""
+        self._followers.append(changed)
+
+    def list(self, team: str | None = None) -> list[SecretInfo]:
+        """All secrets, or those of a team, the oldest first."""
+        return [row.info() for row in self._rows.values() if team in (None, row.team)]
+
+    def get(self, ref: str, team: str | None = None) -> SecretInfo:
+        """The secret with this id, or with this name among those of the team.
+
+        With a team, only the team's secrets are found; without one, an id finds any team's secret.
+
+        Raises:
+            SecretNotFoundError: There is no such secret.
+        """
+        return self._row(ref, team).info()
+
+    def values_for(self, team: str | None, names: Iterable[str]) -> dict[str, str]:
+        """The values of a team's secrets, by the names as they are given here.
+
+        This asks the keyring again if it did not answer before, which may take 10 s.
+
+        Raises:
+            SecretNotFoundError: The team has no secret of such a name.
+            InvalidSpecError: One of them is a canary, which is never sent.
+            DamagedError: One of them cannot be opened.
+            HostError: The key is missing, or cannot be used.
+        """
+        rows = {name: self._named(name, team) for name in names}
+        for name, row in rows.items():
+            if row.canary:
+                raise InvalidSpecError(
+                    f"the secret {name!r} is a canary, and is never sent", hint="name another secret"
+                )
+        return {name: self._value(row) for name, row in rows.items()}
+
+    def canaries_for(self, team: str | None) -> dict[str, str]:
+        """The values of a team's canaries, by their names. Raises what ``values_for`` raises."""
+        return {row.name: self._value(row) for row in self._of(team) if row.canary}
+
+    def check_hosts(self, team: str | None, name: str, hosts: Iterable[str]) -> None:
+        """Refuse to send a secret to hosts that it is not bound to.
+
+        Args:
+            team: The secret's team.
+            name: The secret's name.
+            hosts: The names and patterns of a rule that sends it.
+
+        Raises:
+            SecretNotFoundError: The team has no secret of that name.
+            InvalidSpecError: A host is not covered by what the secret is bound to.
+        """
+        bound = self._named(name, team).hosts
+        for host in hosts if bound else ():
+            plain = plain_pattern(host)
+            # A pattern of the rule fits one of the binding as a name below it would.
+            if plain is None or not any(matches_host(pattern, plain) for pattern in bound):
+                raise InvalidSpecError(
+                    f"the secret {name!r} may not be sent to {host!r}", hint=f"it is for {', '.join(bound)}"
+                )
+
+    async def create(
+        self,
+        name: str,
+        value: str,
+        *,
+        team: str | None = None,
+        hosts: Iterable[str] = (),
+        metadata: dict[str, str] | None = None,
+        canary: bool = False,
+    ) -> SecretInfo:
+        """Make a secret. It is on the disk when this returns.
+
+        Raises:
+            InvalidSpecError: The name, the value, a host or a label is invalid, or the team has too many.
+            NameTakenError: Another secret of the team has the name.
+            HostError: The key cannot be made or used.
+        """
+        check_secret_value(value)
+        now_s = self._clock()
+        row = SecretRow(
+            secret_id=PREFIX + new_id(),
+            name=_checked_name(name),
+            team=team,
+            hosts=_checked_hosts(hosts),
+            metadata=_checked_labels(metadata or {}),
+            canary=canary,
+            version=1,
+            sealed=b"",
+            created_at=now_s,
+            changed_at=now_s,
+        )
+        async with self._lock:
+            self._check_free(row.name, team)
+            may_create = not self._rows
+            vault = await asyncio.to_thread(self._opened, may_create=may_create)
+            row = row.but(sealed=vault.seal(value, _belonging(row)))
+            directory = self._directory / row.secret_id
+            try:
+                directory.mkdir(mode=0o700)
+                await self._database.put(row, durable=True)
+            except BaseException:
+                await erase(directory)
+                raise
+            self._rows[row.secret_id] = row
+        self._tell(row)
+        return row.info()
+
+    async def update(
+        self,
+        ref: str,
+        team: str | None = None,
+        *,
+        value: str | None = None,
+        hosts: Iterable[str] | None = None,
+        metadata: dict[str, str] | None = None,
+    ) -> SecretInfo:
+        """Change what is given of a secret. It is on the disk when this returns.
+
+        Raises:
+            InvalidSpecError: The value, a host or a label is invalid, or nothing is given.
+            SecretNotFoundError: There is no such secret.
+            DamagedError: Without a new value: the one that there is cannot be opened.
+            HostError: The key cannot be used.
+        """
+        if value is None and hosts is None and metadata is None:
+            raise InvalidSpecError("nothing of the secret changes", hint="give a value, hosts or metadata")
+        async with self._lock:
+            row = self._row(ref, team)
+            vault = await asyncio.to_thread(self._opened)
+            value = vault.open(row.sealed, _belonging(row)) if value is None else check_secret_value(value)
+            row = row.but(
+                hosts=row.hosts if hosts is None else _checked_hosts(hosts),
+                metadata=row.metadata if metadata is None else _checked_labels(metadata),
+                version=row.version + 1,
+                changed_at=self._clock(),
+            )
+            row = row.but(sealed=vault.seal(value, _belonging(row)))
+            await self._database.put(row, durable=True)
+            self._rows[row.secret_id] = row
+        self._tell(row)
+        return row.info()
+
+    async def delete(self, ref: str, team: str | None = None) -> None:
+        """Erase a secret, sealed value included. This is on the disk when it returns.
+
+        Raises:
+            SecretNotFoundError: There is no such secret.
+        """
+        async with self._lock:
+            row = self._row(ref, team)
+            await self._erase(row)
+        self._tell(row)
+
+    async def forget_team(self, team: str) -> None:
+        """Erase all secrets of a team that is being deleted."""
+        async with self._lock:
+            rows = [row for row in self._rows.values() if row.team == team]
+            for row in rows:
+                await self._erase(row)
+        for row in rows:
+            self._tell(row)
+
+    async def _erase(self, row: SecretRow) -> None:
+        await self._database.delete(row)
+        self._rows.pop(row.secret_id, None)
+        await erase(self._directory / row.secret_id)
+
+    def _tell(self, row: SecretRow) -> None:
+        for follower in self._followers:
+            try:
+                follower(row.team, row.name)
+            except Exception as error:  # the secret is changed, whatever comes of that
+                _log.error("a change of secret %s was not followed: %s", row.secret_id, type(error).__name__)
+
+    def _opened(self, *, may_create: bool = False) -> Vault:
+        if self._vault is None:
+            self._vault = open_vault(self._source, may_create=may_create)
+        return self._vault
+
+    def _value(self, row: SecretRow) -> str:
+        return self._opened().open(row.sealed, _belonging(row))
+
+    def _of(self, team: str | None) -> Iterable[SecretRow]:
+        return (row for row in self._rows.values() if row.team == team)
+
+    def _named(self, name: str, team: str | None) -> SecretRow:
+        found = next((row for row in self._of(team) if row.name == name.lower()), None)
+        if found is None:
+            raise _missing(name)
+        return found
+
+    def _row(self, ref: str, team: str | None) -> SecretRow:
+        found = self._rows.get(ref)
+        if found is None:
+            return self._named(ref, team)
+        if team not in (None, found.team):
+            raise _missing(ref)
+        return found
+
+    def _check_free(self, name: str, team: str | None) -> None:
+        there = [row.name for row in self._of(team)]
+        if name in there:
+            raise NameTakenError(
+                f"there is a secret {name!r} already", hint=f"change it: atoll secret update {name}"
+            )
+        if len(there) >= _SECRETS_MOST:
+            raise InvalidSpecError(f"there are {_SECRETS_MOST} secrets already", hint="delete some")
+
+
+def _belonging(row: SecretRow) -> Belonging:
+    return Belonging(**{name: getattr(row, name) for name in Belonging.__struct_fields__})
+
+
+def _missing(ref: str) -> SecretNotFoundError:
+    known = f"there is no secret {ref!r}" if _NAME.fullmatch(ref) else "there is no secret of that name"
+    return SecretNotFoundError(known, hint="`atoll secret ls` lists them")
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidSpecError(
+            "that is not a valid name of a secret",
+            hint="use 1 to 128 letters, digits, dashes and underscores",
+        )
+    if name.lower().startswith(PREFIX):
+        raise InvalidSpecError(f"{name!r} begins as an id does", hint=f"use a name without {PREFIX}")
+    return name.lower()
+
+
+def _checked_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
+    patterns = []
+    for host in hosts:
+        plain = plain_pattern(host)
+        if plain is None:
+            raise InvalidSpecError(
+                f"{host!r} is no host name", hint="give a name, *.NAME for every name below it, or *"
+            )
+        patterns.append(plain)
+    if len(patterns) > _HOSTS_MOST:
+        raise InvalidSpecError(f"the secret has {len(patterns)} hosts", hint=f"the most are {_HOSTS_MOST}")
+    return tuple(dict.fromkeys(patterns))
+
+
+def _checked_labels(metadata: dict[str, str]) -> dict[str, str]:
+    sizes = [(len(key.encode()), len(text.encode())) for key, text in metadata.items()]
+    if (
+        len(sizes) > _LABELS_MOST
+        or any(key > _LABEL_BYTES or text > _TEXT_BYTES for key, text in sizes)
+        or sum(key + text for key, text in sizes) > _LABELS_BYTES
+    ):
+        raise InvalidSpecError(
+            "the secret's metadata is too large",
+            hint=f"at most {_LABELS_MOST} labels, names of {_LABEL_BYTES} and texts of {_TEXT_BYTES} bytes, "
+            f"{_LABELS_BYTES} bytes together",
+        )
+    return dict(metadata)

@@ -1,0 +1,30 @@
+"""Values that two languages must share, each written down twice because neither can import the other's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from atoll.engines import RUNSC_VERSION
+from atoll.network.addresses import GATEWAY_ADDRESS
+from atoll.protocol import AGENT_PORT
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def default(flag: str) -> str:
+    """The default of a flag of the guest agent, which is started without any."""
+    found = re.search(rf'flag\.\w+\("{flag}", "?([^",]+)"?,', (ROOT / "agent/main.go").read_text())
+    assert found is not None
+    return found[1]
+
+
+def test_the_agent_listens_where_it_is_dialled_and_answers_who_dials_it() -> None:
+    assert default("port") == str(AGENT_PORT)
+    assert default("host") == GATEWAY_ADDRESS
+
+
+def test_the_version_of_runsc_has_the_date_of_the_gvisor_that_it_is_built_from() -> None:
+    pinned = re.search(r"gvisor\.dev/gvisor v0\.0\.0-(\d{8})", (ROOT / "native/go.mod").read_text())
+    assert pinned is not None
+    assert RUNSC_VERSION.startswith(f"atoll-{pinned[1]}.")

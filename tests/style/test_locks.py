@@ -1,0 +1,59 @@
+"""The locks of Python packages fit the project file, and name no registry."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = {"tests": "tests.txt", "dev": "development.txt"}
+
+
+def lock(group: str) -> str:
+    return (ROOT / "scripts/locks" / LOCKS[group]).read_text()
+
+
+def versions(group: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9.-]+)==(\S+)", lock(group), re.MULTILINE))
+
+
+def asked(group: str) -> list[Requirement]:
+    groups: dict[str, list[Any]] = PROJECT["dependency-groups"]
+    members = [
+        text
+        for each in groups[group]
+        for text in ([each] if isinstance(each, str) else groups[each["include-group"]])
+    ]
+    fixed = [*PROJECT["build-system"]["requires"], *PROJECT["project"]["dependencies"]]
+    return [Requirement(text) for text in (*fixed, *members)]
+
+
+@pytest.mark.parametrize("group", LOCKS)
+def test_a_lock_has_all_that_the_project_file_asks_for(group: str) -> None:
+    locked = versions(group)
+    unfit = [
+        f"{each}: locked is {locked.get(canonicalize_name(each.name))}; run `make lock`"
+        for each in asked(group)
+        if not each.specifier.contains(locked.get(canonicalize_name(each.name), "0"), prereleases=True)
+    ]
+    assert unfit == []
+
+
+def test_developers_have_what_the_tests_have() -> None:
+    assert versions("tests").items() <= versions("dev").items()
+
+
+@pytest.mark.parametrize("group", LOCKS)
+def test_a_lock_has_a_hash_for_each_package_and_names_no_registry(group: str) -> None:
+    text = lock(group)
+    packages = re.split(r"^(?=[a-z0-9.-]+==)", text, flags=re.MULTILINE)[1:]
+    assert len(packages) == len(versions(group))
+    assert [package for package in packages if "--hash=sha256:" not in package] == []
+    assert "://" not in text
