@@ -23,6 +23,7 @@ from bench import (
     processes,
     states,
     transfers,
+    unplug,
     work,
 )
 from bench.measure import Number
@@ -43,6 +44,7 @@ GROUPS = {
     "interactive": interactive,
     "leases": leases,
     "gateway": gateway,
+    "unplug": unplug,
 }
 RESULTS = Path(__file__).parent / "results.json"
 HEAD = ("number", "promise", "measured", "against", "is", "ratio", "kept")

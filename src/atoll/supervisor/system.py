@@ -61,6 +61,7 @@ class System:
         sleeps = Sleeps(state, storage, machines, steps)
         awakenings = Awakenings(rooms, state, storage, machines, tenants, steps, sleeps)
         self.unplugs = make_unplugs(state, machines, steps, sleeps)
+        self._unplug_monitor = UnplugMonitor(state.registry, state.alarms, self.unplugs, state.tasks)
         self._relayer = make_relayer(state, storage, machines, tenants, steps, sleeps, awakenings)
         copies = Copies(settings, rooms, state, storage, machines, tenants, steps, self._relayer)
         self.tasks, self.database, self.registry = state.tasks, state.database, state.registry
@@ -128,7 +129,6 @@ class System:
             tasks=self.tasks,
             tell=state.journal.tell,
         )
-        self._unplug_monitor = UnplugMonitor(self.registry, state.alarms, self.unplugs, self.tasks)
         self.usage = Usage(
             quotas=self.quotas,
             means=machines.means,
