@@ -1,0 +1,123 @@
+"""What a connection begins with tells where it wants to go, however it is cut into pieces."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from atoll.network.first_bytes import LONGEST_BYTES, read_first_bytes
+from atoll.network.gate import passage
+
+NAME = "api.example.com"
+
+
+def greeting(name: str | None) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    outgoing = ssl.MemoryBIO()
+    client = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=name)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def in_records(hello: bytes, size: int) -> bytes:
+    """The same greeting in records of at most this size."""
+    body = hello[5:]
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    return b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2) + piece for piece in pieces)
+
+
+def with_extension(hello: bytes, kind: int) -> bytes:
+    """The same greeting with one more, empty extension at its end."""
+    added = kind.to_bytes(2) + b"\0\0"
+    body = hello[9:]
+    at = 2 + 32
+    at += 1 + body[at]
+    at += 2 + int.from_bytes(body[at : at + 2])
+    at += 1 + body[at]
+    length = int.from_bytes(body[at : at + 2]) + len(added)
+    body = body[:at] + length.to_bytes(2) + body[at + 2 :] + added
+    handshake = b"\x01" + len(body).to_bytes(3) + body
+    return hello[:3] + len(handshake).to_bytes(2) + handshake
+
+
+def test_a_tls_greeting_tells_the_name_that_it_asks_for() -> None:
+    first = read_first_bytes(greeting(NAME))
+    assert (first.kind, first.server_name, first.hides_name) == ("tls", NAME, False)
+    assert read_first_bytes(greeting(None)).server_name is None
+
+
+@pytest.mark.parametrize("size", [1, 3, 40, 1000])
+def test_a_greeting_in_many_records_is_read_as_a_whole(size: int) -> None:
+    assert read_first_bytes(in_records(greeting(NAME), size)).server_name == NAME
+
+
+def test_a_greeting_is_told_only_when_all_of_it_has_come() -> None:
+    hello = greeting(NAME)
+    for end in range(1, len(hello)):
+        first = read_first_bytes(hello[:end])
+        assert first.kind == "more"
+        assert end < first.wanted <= len(hello)
+
+
+def test_a_greeting_that_may_hide_a_name_is_opened() -> None:
+    hidden = read_first_bytes(with_extension(greeting(NAME), 0xFE0D))
+    assert hidden.hides_name
+    assert passage(hidden, NAME) == "inspect"
+
+
+@pytest.mark.parametrize("asked", ["evil.example.net", None, f"x.{NAME}"])
+def test_a_greeting_for_another_name_is_refused(asked: str | None) -> None:
+    assert passage(read_first_bytes(greeting(asked)), NAME) == "refuse"
+
+
+def test_a_name_in_other_letters_is_the_same_name() -> None:
+    assert passage(read_first_bytes(greeting(NAME.upper())), NAME) == "pass"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET / HTTP/1.1\r\n",
+        b"get / http/1.1\n",
+        b"\r\n\r\nPOST /a HTTP/1.0\r\n",
+        b"X-ODD!METHOD /a b HTTP/1.1\r\n",
+        b"PRI * HTTP/2.0\r\n",
+        b"GET /\t HTTP/1.1 \r\n",
+    ],
+)
+def test_a_request_of_http_is_looked_into(line: bytes) -> None:
+    assert read_first_bytes(line + b"Host: x\r\n\r\n").kind == "http"
+    assert read_first_bytes(line.rstrip(b"\r\n")).is_line
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"SSH-2.0-x\r\n",
+        b"EHLO me\r\n",
+        b"*1\r\n$4\r\nPING\r\n",
+        b"\0\0\0\x08\x04\xd2\x16\x2f",
+        b"GET key\r\n",
+    ],
+)
+def test_other_protocols_pass(data: bytes) -> None:
+    assert passage(read_first_bytes(data), NAME) == "pass"
+
+
+def test_a_first_line_without_end_is_refused_at_last() -> None:
+    assert read_first_bytes(b"A" * 20 + b" " + b"x" * 9000).kind == "invalid"
+
+
+@settings(deadline=None, max_examples=500, derandomize=True, database=None)
+@given(
+    st.binary(min_size=1, max_size=400),
+    st.sampled_from([b"", b"\x16\x03\x01\x00\xff\x01\x00\x00\xfb", b"GET "]),
+)
+def test_whatever_comes_is_told_without_an_error(data: bytes, before: bytes) -> None:
+    first = read_first_bytes(before + data)
+    assert first.kind != "more" or len(before + data) < first.wanted <= LONGEST_BYTES + 5

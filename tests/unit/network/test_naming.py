@@ -1,0 +1,97 @@
+"""Whatever a guest asks, the answers under a policy with rules are answers or nothing, and nothing leaks."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import dns.flags
+import dns.message
+import dns.rcode
+import dns.rdatatype
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from atoll.network.egress import Egress, Outside
+from atoll.network.names import NameTable
+from atoll.network.naming import NamedAnswers
+from atoll.network.resolver import Resolver
+from atoll.policy import policy_of
+from atoll.types import Policy
+
+FUZZ = settings(
+    deadline=None, max_examples=300, suppress_health_check=list(HealthCheck), derandomize=True, database=None
+)
+LABEL = st.one_of(st.binary(max_size=64), st.sampled_from([b"good", b"example", b"com", b"in-addr", b"arpa"]))
+NAMES = st.lists(LABEL, max_size=6).map(
+    lambda labels: b"".join(bytes([len(label) & 0xFF]) + label for label in labels) + b"\0"
+)
+MESSAGES = st.builds(
+    lambda numbers, name, kind, rest: (
+        struct.pack(">6H", *numbers) + name + struct.pack(">HH", kind, 1) + rest
+    ),
+    st.tuples(
+        st.integers(0, 65535),
+        st.sampled_from([0x0100, 0x0000, 0x0120, 0x2100]),
+        st.just(1),
+        st.integers(0, 2),
+        st.integers(0, 2),
+        st.integers(0, 2),
+    ),
+    NAMES,
+    st.one_of(st.integers(0, 300), st.just(1), st.just(65535)),
+    st.binary(max_size=40),
+)
+
+
+class _Nobody:
+    """Nameservers that note who wanted to ask."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self) -> Sequence[tuple[str, int]]:
+        self.asked += 1
+        return []
+
+
+def _answers(policy: Policy, nameservers: _Nobody) -> NamedAnswers:
+    resolver = Resolver(nameservers)
+    egress = Egress(NameTable(Path("/nonexistent/names")), Outside(resolver, lambda _: False))
+    egress.set(policy_of(policy))
+    return NamedAnswers(egress, resolver)
+
+
+@FUZZ
+@given(message=MESSAGES)
+def test_any_question_gets_an_answer_of_its_own_or_none(message: bytes) -> None:
+    nameservers = _Nobody()
+    answer = asyncio.run(_answers(Policy.allow("good.example.com"), nameservers).answer(message))
+    if answer is not None:
+        assert answer[:2] == message[:2]
+        assert dns.message.from_wire(answer).flags & dns.flags.QR
+    if b"\x04good\x07example\x03com\0" not in message.lower():
+        assert nameservers.asked == 0
+
+
+def test_a_name_that_is_allowed_is_asked_and_no_other_one() -> None:
+    nameservers = _Nobody()
+    answers = _answers(Policy.allow("*.example.com"), nameservers)
+
+    def code_of(name: str, kind: str = "A") -> dns.rcode.Rcode:
+        query = dns.message.make_query(name, kind)
+        answer = asyncio.run(answers.answer(query.to_wire()))
+        assert answer is not None
+        return dns.message.from_wire(answer).rcode()
+
+    assert code_of("example.com") == dns.rcode.REFUSED
+    assert code_of("xexample.com") == dns.rcode.REFUSED
+    assert nameservers.asked == 0
+    assert code_of("a.example.com") == dns.rcode.SERVFAIL  # there is no nameserver
+    assert nameservers.asked == 1
+    assert code_of("a.example.com", "AAAA") == dns.rcode.NOERROR
+    assert code_of("a.example.com", "HTTPS") == dns.rcode.NOERROR
+    assert code_of("a.example.com", "ANY") == dns.rcode.NOTIMP
+    assert nameservers.asked == 1
