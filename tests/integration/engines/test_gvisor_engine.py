@@ -419,16 +419,23 @@ def test_a_prestarted_machine_that_is_slow_to_go_on_runs_no_guest_after_it_was_f
         await machine.pause()
         await machine.checkpoint(memory)
         await machine.kill()
-        prestarted_plan = workshop.prestarted_plan("m2", asleep)
-        prestarted = await engine.prestart(prestarted_plan)
-        plan = msgspec.structs.replace(
-            workshop.plan("m2", like=asleep), state_dir=prestarted_plan.state_dir, checkpoint=memory
-        )
-        before = workshop.ticks(plan)
-        telling = asyncio.ensure_future(cast(GvisorPrestarted, prestarted).restore(plan, None))
-        await asyncio.sleep(0.01)
-        assert await engine.started("m2", plan.state_dir, plan.limits) is None
-        await asyncio.gather(telling, return_exceptions=True)
+        for name in (f"slow-{number}" for number in range(20)):
+            prestarted_plan = workshop.prestarted_plan(name, asleep)
+            prestarted = await engine.prestart(prestarted_plan)
+            plan = msgspec.structs.replace(
+                workshop.plan(name, like=asleep), state_dir=prestarted_plan.state_dir, checkpoint=memory
+            )
+            before = workshop.ticks(plan)
+            telling = asyncio.ensure_future(cast(GvisorPrestarted, prestarted).restore(plan, None))
+            await asyncio.sleep(0.01)
+            found_machine = await engine.started(name, plan.state_dir, plan.limits)
+            told = (await asyncio.gather(telling, return_exceptions=True))[0]
+            if found_machine is None:
+                break
+            # On a busy host this process asked late, and the machine was not slow.
+            assert not isinstance(told, BaseException)
+            await told.kill()
+        assert found_machine is None
         found = workshop.ticks(plan)
         await asyncio.sleep(1)
         assert workshop.ticks(plan) == found

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_network_is_told_as_given_and_replaced(face: Face, anew: Any) -> None:
-    headers = {"authorization": f"Bearer {e2b.Secret.fill('token')}"}
+    name = f"token-{uuid.uuid4().hex[:8]}"
+    await face.do(face.Secret.create(name, "value"))
+    headers = {"authorization": f"Bearer {e2b.Secret.fill(name)}"}
     given = {
         "allow_out": ["api.example.com", "*.example.org", "192.0.2.7"],
         "deny_out": [e2b.ALL_TRAFFIC],
@@ -28,6 +30,7 @@ async def test_a_network_is_told_as_given_and_replaced(face: Face, anew: Any) ->
     assert told["deny_out"] == ["192.0.2.0/24"]
     assert not told.get("allow_out")
     assert not told.get("rules")
+    assert await face.do(face.Secret.destroy(name))
 
 
 async def test_wrong_networks_have_their_errors(face: Face, anew: Any) -> None:
