@@ -65,7 +65,7 @@ NAMING: dict[tuple[str, str], list[tuple[str, dict[str, Any]]]] = {
     ("POST", "/volumes"): [],
     ("GET", "/volumes"): [("", {}), ("team=reef", {})],
     ("GET", "/secrets"): [("", {})],
-    ("POST", "/secrets"): [("", {"name": "x", "value": "y"})],
+    ("POST", "/secrets"): [],
 }
 ODD = [
     "..",
