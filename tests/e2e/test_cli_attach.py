@@ -98,9 +98,9 @@ def test_a_sleeping_sandbox_is_woken_and_a_shell_that_sleep_has_cut_says_how(wor
         os.write(ours, b"\x04")
         rest(ours)
         assert process.wait(LONG_S) == 0
-    with on_a_terminal("exec", "work", "sleep", "1000") as (process, ours):
-        while not (programs := work.processes()):
-            assert process.poll() is None
+    with on_a_terminal("exec", "work", "sh", "-c", "echo u''p; exec sleep 1000") as (process, ours):
+        until(ours, b"up")  # then the client knows the program's number too
+        programs = work.processes()
         work.suspend()
         until(ours, f"`atoll attach work {programs[0].pid}`".encode())
     with on_a_terminal("shell", "work") as (process, ours):
