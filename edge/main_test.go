@@ -227,7 +227,7 @@ func (c *child) take(server, name string, port int) net.Conn {
 	id := fmt.Sprintf("%s-%d", server, taken.count)
 	taken.Unlock()
 	c.send(channel.Message{
-		Op: "take", Sandbox: "s", Connection: id, Name: name, Address: "192.0.2.1", Port: port, Rules: []int{0},
+		Op: "take", Sandbox: "s", Version: 1, Connection: id, Name: name, Address: "192.0.2.1", Port: port, Rules: []int{0},
 	}, theirs)
 	return guest
 }

@@ -27,14 +27,14 @@ func AtStart() error {
 }
 
 // CloseOthers closes the descriptors that were inherited, but the standard ones and the channel.
-func CloseOthers(last int) error {
+func CloseOthers(channel int) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return fmt.Errorf("list the open descriptors: %w", err)
 	}
 	for _, entry := range entries {
 		fd, err := strconv.Atoi(entry.Name())
-		if err != nil || fd <= last || isRuntimes(fd) {
+		if err != nil || fd <= 2 || fd == channel || isRuntimes(fd) {
 			continue
 		}
 		// The one that listed the others is closed already.

@@ -91,3 +91,31 @@ func JoinHost(host string, port int) string {
 	}
 	return host + ":" + strconv.Itoa(port)
 }
+
+func matchesHost(pattern, name string) bool {
+	if pattern == "*" {
+		return name != ""
+	}
+	suffix, wild := strings.CutPrefix(pattern, "*.")
+	suffix, err := CanonicalHost(suffix)
+	if err != nil || name == "" {
+		return false
+	}
+	if wild {
+		return strings.HasSuffix(name, "."+suffix)
+	}
+	return name == suffix
+}
+
+// isIn tells whether an address lies in a range, or is the only one that is meant.
+func isIn(address, text string) bool {
+	parsed, err := netip.ParseAddr(address)
+	if err != nil {
+		return false
+	}
+	if only, err := netip.ParseAddr(text); err == nil {
+		return only.Unmap() == parsed.Unmap()
+	}
+	within, err := netip.ParsePrefix(text)
+	return err == nil && within.Contains(parsed.Unmap())
+}

@@ -50,7 +50,7 @@ func Judge(kept Kept, request *Request, observe bool) Verdict {
 // JudgeRaw decides on a connection that is not HTTP.
 func JudgeRaw(kept Kept, observe bool) Verdict {
 	for _, rule := range kept.Rules {
-		if rule.Action == Allow && rule.IsConditional() {
+		if rule.Action == Allow && rule.NeedsHTTP() {
 			continue
 		}
 		return Verdict{
@@ -60,7 +60,7 @@ func JudgeRaw(kept Kept, observe bool) Verdict {
 	}
 	return Verdict{
 		Action: Deny, Reason: "it is not HTTP, and no rule allows that", Observed: observe,
-		Remedy: "a rule for the destination without conditions on requests",
+		Remedy: "a rule for the destination that does not look into requests",
 	}
 }
 

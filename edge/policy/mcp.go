@@ -41,15 +41,9 @@ func (m *mcpCondition) judgeMessage(message *node) tri {
 	}
 	ofTool := len(m.tools) > 0 || len(m.arguments) > 0
 	switch {
-	case len(m.methods) > 0 && !anyMatches(m.methods, method):
+	case len(m.methods) > 0 && !anyMatches(m.methods, method) || ofTool && method != "tools/call":
 		return no
 	case !ofTool:
-		return yes
-	case method != "tools/call":
-		// Conditions on tools alone are on calls of tools; beside methods they restrict just these.
-		if len(m.methods) == 0 {
-			return no
-		}
 		return yes
 	}
 	result := yes

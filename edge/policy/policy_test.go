@@ -137,7 +137,7 @@ func TestMCP(t *testing.T) {
 		{tools, call("search_code", ""), "allow", "deny"},
 		{tools, call("delete", ""), "deny", "allow"},
 		{tools, initialize, "deny", "allow"},
-		{full, initialize, "allow", "deny"},
+		{full, initialize, "deny", "allow"},
 		{full, call("search_code", "acme/a"), "allow", "deny"},
 		{full, call("search_code", "other/a"), "deny", "allow"},
 		{full, `{"jsonrpc":"2.0","method":"tools/list"}`, "deny", "allow"},
@@ -172,7 +172,8 @@ func TestWhatIsNotHTTP(t *testing.T) {
 		want  string
 	}{
 		{[]string{`{"action":"allow"}`}, "allow"},
-		{[]string{`{"action":"allow","limit":{"bytes_s":1}}`}, "allow"},
+		{[]string{`{"action":"allow","limit":{"bytes_s":1}}`}, "deny"},
+		{[]string{`{"action":"allow","set_headers":{"a":"b"}}`, `{"action":"allow"}`}, "allow"},
 		{[]string{`{"action":"allow","protocol":"http"}`}, "deny"},
 		{[]string{`{"action":"allow","methods":["GET"]}`, `{"action":"allow"}`}, "allow"},
 		{[]string{`{"action":"deny","methods":["POST"]}`, `{"action":"allow"}`}, "deny"},

@@ -205,8 +205,8 @@ func globMap(patterns map[string][]string, key func(string) string) map[string][
 	return globs
 }
 
-// IsConditional tells whether the rule has conditions on requests.
-func (r *Rule) IsConditional() bool { return r.conditional }
+// NeedsHTTP tells whether the rule looks into requests, to judge or to change them. What is not HTTP it does not allow.
+func (r *Rule) NeedsHTTP() bool { return r.conditional || r.HasChanges() }
 
 // NeedsBody tells whether a condition is on the content of bodies.
 func (r *Rule) NeedsBody() bool { return len(r.JSON) > 0 || r.MCP != nil }
@@ -233,10 +233,18 @@ func (r *Rule) NamesPort(port int) bool {
 	return false
 }
 
-// Label is how the rule is named in refusals: by its name, or else its number.
+// Label is how the rule is named in refusals: by its name, or else its number, counted from 1.
 func (r *Rule) Label() string {
 	if r.Name != nil && *r.Name != "" {
 		return *r.Name
 	}
-	return strconv.Itoa(r.Index)
+	return strconv.Itoa(r.Index + 1)
+}
+
+// Fits tells whether the rule is for a destination at all. The supervisor has chosen it for that before: here it keeps a
+// secret from going to another server by a mistake.
+func (r *Rule) Fits(to Destination) bool {
+	return (len(r.Hosts) == 0 || slices.ContainsFunc(r.Hosts, func(host string) bool { return matchesHost(host, to.Name) })) &&
+		(len(r.Addresses) == 0 || slices.ContainsFunc(r.Addresses, func(text string) bool { return isIn(to.Address, text) })) &&
+		(len(r.Ports) == 0 || r.NamesPort(to.Port))
 }

@@ -3,7 +3,7 @@ package seen
 
 import "sync"
 
-// Most entries of one second; what is more is one entry.
+// Most entries of one second. What is more is counted by action alone.
 const Most = 200
 
 // Entry is what was decided, and how often in a second.
@@ -27,7 +27,7 @@ type Counter struct {
 	mu      sync.Mutex
 	counts  map[key]int
 	order   []key
-	crowded int
+	crowded map[key]int // of decisions that the list has no room for
 }
 
 type key struct {
@@ -51,13 +51,26 @@ func (c *Counter) Note(entry Entry) {
 		c.counts = map[key]int{}
 	}
 	if _, ok := c.counts[noted]; !ok {
-		if len(c.order) >= Most-1 {
-			c.crowded++
+		if len(c.order) >= Most-kinds {
+			c.crowd(noted.entry)
 			return
 		}
 		c.order = append(c.order, noted)
 	}
 	c.counts[noted]++
+}
+
+// Each action, and each of them only observed.
+const kinds = 6
+
+func (c *Counter) crowd(entry Entry) {
+	if c.crowded == nil {
+		c.crowded = map[key]int{}
+	}
+	c.crowded[key{Entry{
+		Action: entry.Action, Observed: entry.Observed, Scheme: "tcp",
+		Reason: "more kinds of requests than a second's list has room for",
+	}, -1}]++
 }
 
 // Take returns what was counted since the last call.
@@ -76,11 +89,11 @@ func (c *Counter) Take() []Entry {
 		}
 		entries = append(entries, entry)
 	}
-	if c.crowded > 0 {
-		entries = append(entries, Entry{
-			Action: "more", Reason: "more kinds of requests than one second's list has room for", Count: c.crowded,
-		})
+	for each, count := range c.crowded {
+		entry := each.entry
+		entry.Count = count
+		entries = append(entries, entry)
 	}
-	c.counts, c.order, c.crowded = nil, nil, 0
+	c.counts, c.order, c.crowded = nil, nil, nil
 	return entries
 }

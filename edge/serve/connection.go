@@ -63,15 +63,21 @@ func (c *connection) isStale() bool {
 	return c.ruling == nil
 }
 
-// setRules takes the rules that fit the destination, as indices of the newest policy, and judges again what is going on.
-func (c *connection) setRules(indices []int) error {
+// setRules takes the rules that fit the destination, as indices of a version of the policy, and judges again what is going
+// on. Rules of another version than the newest are not taken: the connection waits for those of that one.
+func (c *connection) setRules(version int64, indices []int) error {
 	current := c.sandbox.current()
+	if current.version != version {
+		c.stale()
+		c.cutIfStale()
+		return fmt.Errorf("connection %s: its rules are of version %d, not %d", c.id, version, current.version)
+	}
 	var kept []*policy.Rule
 	var fault error
 	for _, index := range indices {
-		if index < 0 || index >= len(current.rules) {
+		if index < 0 || index >= len(current.rules) || !current.rules[index].Fits(c.to) {
 			kept = nil
-			fault = fmt.Errorf("connection %s: the policy has no rule %d", c.id, index)
+			fault = fmt.Errorf("connection %s: the policy has no rule %d for it, so nothing is allowed", c.id, index)
 			break
 		}
 		kept = append(kept, current.rules[index])
@@ -92,6 +98,15 @@ func (c *connection) setRules(indices []int) error {
 		each.judgeAgain(next)
 	}
 	return fault
+}
+
+// cutIfStale ends the connection if its rules do not come soon.
+func (c *connection) cutIfStale() {
+	time.AfterFunc(staleMost, func() {
+		if c.isStale() {
+			c.end(errors.New("no rules came for it after a change of the policy"))
+		}
+	})
 }
 
 var errStale = errors.New("the policy has just changed, and the rules of this connection have not come")

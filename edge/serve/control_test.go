@@ -2,10 +2,12 @@ package serve
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -26,7 +28,9 @@ func (w *world) sendRules(rules ...int) {
 	}
 	s.mu.Unlock()
 	for _, id := range ids {
-		must(w.t, w.edge.Handle(&channel.Message{Op: "rules", Connection: id, Rules: rules}, nil))
+		must(w.t, w.edge.Handle(&channel.Message{
+			Op: "rules", Sandbox: w.sandbox, Version: w.versions[w.sandbox], Connection: id, Rules: rules,
+		}, nil))
 	}
 }
 
@@ -260,7 +264,7 @@ func TestAPolicyThatCannotBeReadAllowsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.policy(inspected)
-	err := w.edge.Handle(&channel.Message{Op: "policy", Sandbox: "s"}, memfd(t, dict{"rules": []dict{{"action": "?"}}}))
+	err := w.edge.Handle(&channel.Message{Op: "policy", Sandbox: "s", Version: 1}, memfd(t, dict{"rules": []dict{{"action": "?"}}}))
 	if err == nil {
 		t.Error("it was read")
 	}
@@ -377,4 +381,48 @@ func TestSeenIsBounded(t *testing.T) {
 		}
 		return sum == 600
 	})
+}
+
+func TestRulesThatAreNotForTheDestinationAllowNothing(t *testing.T) {
+	t.Parallel()
+	for rule, want := range map[string]int{
+		`{"action":"allow","methods":["GET"],"hosts":["b.x"]}`:                                    403,
+		`{"action":"allow","methods":["GET"],"hosts":["*.a.x"]}`:                                  403,
+		`{"action":"allow","methods":["GET"],"ports":[81,"8000-8100"]}`:                           403,
+		`{"action":"allow","methods":["GET"],"addresses":["10.0.0.0/8"]}`:                         403,
+		`{"action":"allow","methods":["GET"],"hosts":["b.x","A.x."]}`:                             200,
+		`{"action":"allow","methods":["GET"],"hosts":["*.x"],"ports":["79-81"]}`:                  200,
+		`{"action":"allow","methods":["GET"],"hosts":["*"],"addresses":["192.0.2.1"]}`:            200,
+		`{"action":"allow","methods":["GET"],"addresses":["10.0.0.0/8","192.0.2.0/24"]}`:          200,
+		`{"action":"allow","methods":["GET"],"hosts":["*.a.x"],"ports":[80],"name":"not for it"}`: 403,
+	} {
+		w := newWorld(t)
+		w.policy(rule)
+		w.server("a.x", func(http.ResponseWriter, *http.Request) {})
+		if got := do(t, w.client(), "GET", "http://a.x/", "").StatusCode; got != want {
+			t.Errorf("%s: got %d", rule, got)
+		}
+	}
+}
+
+func TestRulesOfAnotherVersionAreNotTaken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.server("a.x", func(http.ResponseWriter, *http.Request) { t.Error("it arrived") })
+	w.policy(inspected)
+	w.versions["s"] = 7
+	guest, theirs := sockets(t)
+	err := w.edge.Handle(&channel.Message{
+		Op: "take", Sandbox: "s", Version: 7, Connection: "old", Name: "a.x", Address: "192.0.2.1", Port: 80, Rules: []int{0},
+	}, theirs)
+	if err == nil {
+		t.Error("it was taken")
+	}
+	if answer := talk(t, guest, "GET / HTTP/1.1\r\nHost: a.x\r\n\r\n"); strings.Contains(answer, " 200 ") {
+		t.Errorf("%q", answer)
+	}
+	guest.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.Copy(io.Discard, guest); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("it is not cut")
+	}
 }

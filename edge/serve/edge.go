@@ -184,9 +184,12 @@ func (e *Edge) take(message *channel.Message, file *os.File) error {
 }
 
 func (e *Edge) setRules(message *channel.Message) error {
-	for _, each := range e.all() {
-		if connection := each.connection(message.Connection); connection != nil {
-			return connection.setRules(message.Rules)
+	e.mu.Lock()
+	found := e.sandboxes[message.Sandbox]
+	e.mu.Unlock()
+	if found != nil {
+		if connection := found.connection(message.Connection); connection != nil {
+			return connection.setRules(message.Version, message.Rules)
 		}
 	}
 	return nil // it has ended meanwhile

@@ -58,6 +58,7 @@ type world struct {
 	judged    chan channel.Judged
 	count     int
 	sandbox   string
+	versions  map[string]int64
 }
 
 func newCA(t testing.TB) (certificate, key []byte) {
@@ -90,7 +91,7 @@ func newWorld(t testing.TB) *world {
 	roots, rootsKey := newCA(t)
 	w := &world{
 		t: t, trust: x509.NewCertPool(), addresses: map[string]string{}, links: map[string]string{},
-		judged: make(chan channel.Judged, 8), sandbox: "s",
+		judged: make(chan channel.Judged, 8), sandbox: "s", versions: map[string]int64{},
 	}
 	w.trust.AppendCertsFromPEM(certificate)
 	var err error
@@ -182,8 +183,9 @@ func (w *world) policyWith(more dict, rules ...string) {
 		texts[i] = json.RawMessage(each)
 	}
 	more["rules"] = texts
-	w.count++
-	must(w.t, w.edge.Handle(&channel.Message{Op: "policy", Sandbox: w.sandbox, Version: int64(w.count)}, memfd(w.t, more)))
+	w.versions[w.sandbox]++
+	message := channel.Message{Op: "policy", Sandbox: w.sandbox, Version: w.versions[w.sandbox]}
+	must(w.t, w.edge.Handle(&message, memfd(w.t, more)))
 }
 
 func sockets(t testing.TB) (net.Conn, *os.File) {
@@ -218,9 +220,12 @@ func (w *world) takeAs(name, address string, port int, rules ...int) (net.Conn, 
 			rules = append(rules, i)
 		}
 	}
-	must(w.t, w.edge.Handle(&channel.Message{
-		Op: "take", Sandbox: w.sandbox, Connection: id, Name: name, Address: address, Port: port, Rules: rules,
-	}, theirs))
+	err := w.edge.Handle(&channel.Message{
+		Op: "take", Sandbox: w.sandbox, Version: w.versions[w.sandbox], Connection: id, Name: name, Address: address, Port: port, Rules: rules,
+	}, theirs)
+	if err != nil {
+		w.t.Log("edge: ", err)
+	}
 	w.t.Cleanup(func() { guest.Close() })
 	return guest, id
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 
 	"atoll/edge/forms"
-	"atoll/edge/limit"
 	"atoll/edge/policy"
 )
 
@@ -28,13 +27,7 @@ func (c *connection) raw(guest *socket, server net.Conn, inTLS bool) {
 		begun = c.begin(going, by)
 	}
 	defer c.finish(going)
-	meter := c.sandbox.meters.Of(verdict.Rule)
-	if verdict.Passes() && !verdict.Observed && !by.observe {
-		if _, ok := meter.Request(now()); !ok || meter.Spent() {
-			verdict = policy.Verdict{Action: policy.Deny, Rule: verdict.Rule, Reason: "its limit is reached"}
-		}
-	}
-	c.note(&verdict, rawScheme(inTLS), "", "")
+	c.note(&verdict, "tcp", "", "")
 	if !verdict.Passes() {
 		if verdict.Action == policy.Unplug {
 			c.sandbox.unplug(verdict.Rule, verdict.Reason)
@@ -44,23 +37,13 @@ func (c *connection) raw(guest *socket, server net.Conn, inTLS bool) {
 		}
 		return
 	}
-	if by.observe {
-		meter = nil
-	}
 	if server == nil {
 		var err error
 		if server, err = c.dial(inTLS); err != nil {
 			return
 		}
 	}
-	c.move(guest, server, meter, by.canaries.Fresh())
-}
-
-func rawScheme(inTLS bool) string {
-	if inTLS {
-		return "tls"
-	}
-	return "tcp"
+	c.move(guest, server, by.canaries.Fresh())
 }
 
 // cut ends the connection because its rules do not allow it any more.
@@ -76,14 +59,14 @@ func (c *connection) dial(inTLS bool) (net.Conn, error) {
 }
 
 // move copies both ways until both sides have ended, or one has failed.
-func (c *connection) move(guest, server net.Conn, meter *limit.Meter, canaries *forms.Finder) {
+func (c *connection) move(guest, server net.Conn, canaries *forms.Finder) {
 	stop := context.AfterFunc(c.ctx, func() { server.Close() })
 	defer stop()
 	defer server.Close()
 	outgoing := &canaryReader{Reader: guest, finder: canaries, left: canaryMost}
 	done := make(chan error, 2)
-	go func() { done <- copyMetered(c.ctx, server, outgoing, meter) }()
-	go func() { done <- copyMetered(c.ctx, guest, server, meter) }()
+	go func() { done <- carry(server, outgoing) }()
+	go func() { done <- carry(guest, server) }()
 	for range 2 {
 		if err := <-done; err != nil {
 			if errors.Is(err, errCanary) {
@@ -95,15 +78,12 @@ func (c *connection) move(guest, server net.Conn, meter *limit.Meter, canaries *
 	}
 }
 
-// copyMetered copies until the end, and then says to the other side that nothing more comes.
-func copyMetered(ctx context.Context, to net.Conn, from io.Reader, meter *limit.Meter) error {
-	piece := make([]byte, meter.Piece())
+// carry copies until the end, and then says to the other side that nothing more comes.
+func carry(to net.Conn, from io.Reader) error {
+	piece := make([]byte, 64<<10)
 	for {
 		count, err := from.Read(piece)
 		if count > 0 {
-			if err := meter.Bytes(ctx, count); err != nil {
-				return err
-			}
 			if _, err := to.Write(piece[:count]); err != nil {
 				return err
 			}

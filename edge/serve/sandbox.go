@@ -95,16 +95,9 @@ func (s *sandbox) setPolicy(next *set) {
 	if previous != nil {
 		previous.secrets.Wipe()
 	}
-	if len(open) == 0 {
-		return
+	for _, each := range open {
+		each.cutIfStale()
 	}
-	time.AfterFunc(staleMost, func() {
-		for _, each := range open {
-			if each.isStale() {
-				each.end(errors.New("no rules came for it after a change of the policy"))
-			}
-		}
-	})
 }
 
 func (s *sandbox) take(message *channel.Message, guest net.Conn) error {
@@ -132,7 +125,7 @@ func (s *sandbox) take(message *channel.Message, guest net.Conn) error {
 	}
 	s.connections[made.id] = made
 	s.mu.Unlock()
-	err := made.setRules(message.Rules)
+	err := made.setRules(message.Version, message.Rules)
 	go made.run()
 	return err
 }
