@@ -317,7 +317,10 @@ class Inspection:
             inspected.unplug(str(message["reason"]))
         elif op == "seen":
             for entry in message["entries"]:
-                inspected.told(msgspec.convert({"at": time.time(), **entry}, EgressDecision))
+                try:
+                    inspected.told(msgspec.convert({"at": time.time(), **entry}, EgressDecision))
+                except msgspec.ValidationError as error:  # the others are worth keeping
+                    _log.error("the edge told a decision that means nothing: %s", error)
 
     async def _dial(self, message: Message) -> None:
         """Connect for the edge to where one of its connections leads."""

@@ -89,6 +89,8 @@ class Relay:
         verdict, address = await self._egress.decide(connection.destination)
         if verdict.action in ("deny", "unplug"):
             raise PermissionError(verdict.reason)
+        if _kept_by(verdict) != connection.kept:
+            raise PermissionError("the name leads elsewhere now, where other rules decide")
         return await connect(address, connection.destination.port)
 
     def reset_inspected(self) -> None:
@@ -217,7 +219,10 @@ class Relay:
             self._egress.note(denied, destination.host, destination.port, "tcp")
             return splice.reset()
         self._forget(splice)
-        return self._make(self._inspect(guest, connection, (verdict.rule or 0,), sent), guest, connection)
+        # Not by the verdict of before: the policy may have changed since.
+        now = self._egress.again(destination, connection.address)
+        kept = _kept_by(now)
+        return self._make(self._inspect(guest, connection, kept, sent), guest, connection)
 
     def _on_connected(self, guest: socket.socket, task: asyncio.Task[Splice]) -> None:
         connection = self._connecting.pop(task, None)
@@ -237,7 +242,7 @@ class Relay:
         verdict = self._egress.again(connection.destination, connection.address)
         if connection.kept is None or verdict.action in ("deny", "unplug"):
             return verdict.action == "allow"
-        kept = verdict.kept or (() if verdict.rule is None else (verdict.rule,))
+        kept = _kept_by(verdict)
         connection.kept = kept
         if self.inspector is not None:
             self.inspector.judge_by(connection)
@@ -271,6 +276,11 @@ class Relay:
 
     def _forget(self, splice: Splice) -> None:
         self._splices.pop(splice, None)
+
+
+def _kept_by(verdict: Verdict) -> tuple[int, ...]:
+    """The rules by which the edge judges a connection with this verdict."""
+    return verdict.kept or (() if verdict.rule is None else (verdict.rule,))
 
 
 class _RefusedError(Exception):
