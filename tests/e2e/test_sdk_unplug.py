@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -21,7 +22,7 @@ from tests.waiting import until
 
 from atoll import Limits, Sandbox, Supervisor
 from atoll.errors import UnpluggedError
-from atoll.host import Home, children_by_parent, start_ticks
+from atoll.host import Home, children_by_parent
 from atoll.types import Policy, Rule
 
 # It sends all that it can, keeps its processors busy in its programs and in its kernel, and takes memory.
@@ -120,8 +121,13 @@ def supervisor_pid() -> int:
 
 
 def end_at_once(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: start_ticks(pid) is None)
+    ended = os.pidfd_open(pid)
+    try:
+        os.kill(pid, signal.SIGKILL)
+        # Not before its last thread is gone: until then its sockets still take connections.
+        assert select.select([ended], [], [], 60)[0]
+    finally:
+        os.close(ended)
 
 
 def assert_refused(sandbox: Sandbox, home: Path) -> None:
