@@ -164,7 +164,7 @@ class Relay:
         if verdict is not None and verdict.action in ("deny", "unplug"):
             self._egress.note(verdict, destination.host, destination.port, "tcp")
             return self._end(guest, verdict)
-        return self._make(self._lead(guest, connection), guest, connection)
+        return self._make(self._lead(guest, connection, verdict), guest, connection)
 
     def _make(
         self, work: Coroutine[None, None, Splice], guest: socket.socket, connection: Connection
@@ -175,10 +175,11 @@ class Relay:
         # open.
         task.add_done_callback(lambda connected: self._on_connected(guest, connected))
 
-    async def _lead(self, guest: socket.socket, connection: Connection) -> Splice:
-        """Connect to where a connection leads."""
+    async def _lead(self, guest: socket.socket, connection: Connection, verdict: Verdict | None) -> Splice:
+        """Connect to where a connection leads. The verdict is None if a name must be resolved for it."""
         destination = connection.destination
-        verdict, connection.address = await self._egress.decide(destination)
+        if verdict is None:
+            verdict, connection.address = await self._egress.decide(destination)
         self._egress.note(verdict, destination.host, destination.port, "tcp")
         if verdict.action == "inspect":
             return await self._inspect(guest, connection, verdict.kept)
