@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
 import os
@@ -14,11 +13,11 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from tests.e2e.command_line import atoll, rest, said, started, until
 from tests.homes import processes_of
+from tests.secret_forms import forms
 from tests.waiting import until as wait_until
 
 from atoll import AsyncSecrets, NotFoundError, Sandbox, SecretInfo, Secrets, Supervisor, Teams
@@ -27,19 +26,6 @@ from atoll.host import Home
 
 FIRST = "first/value+of a:secret-3141592653"
 SECOND = "second/value?of=a&secret-2718281828"
-
-
-def forms(value: str) -> list[bytes]:
-    """A value as it may lie somewhere."""
-    raw = value.encode()
-    return [
-        raw,
-        base64.b64encode(raw).rstrip(b"="),
-        base64.urlsafe_b64encode(raw).rstrip(b"="),
-        raw.hex().encode(),
-        raw.hex().upper().encode(),
-        quote(value, safe="").encode(),
-    ]
 
 
 SEARCHED = [*forms(FIRST), *forms(SECOND)]

@@ -8,12 +8,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
-from urllib.parse import quote
 
 import pytest
 
 from atoll.errors import DamagedError, HostError, InvalidSpecError, SecretNotFoundError
 from atoll.supervisor.settings import Settings, read_settings
+from tests.secret_forms import forms
 from tests.unit.supervisor.harness import Harness, with_harness
 
 VALUE = "p/a?s=s+w o&r:d-ünique-3141592653"
@@ -29,19 +29,6 @@ async def refused(harness: Harness, method: str, path: str, body: object = None)
     answer = await harness.ask(method, path, body)
     assert VALUE.encode() not in answer.body
     return answer.status, answer.json["code"]
-
-
-def forms(value: str) -> list[bytes]:
-    """A value as it may lie somewhere."""
-    raw = value.encode()
-    return [
-        raw,
-        base64.b64encode(raw).rstrip(b"="),
-        base64.urlsafe_b64encode(raw).rstrip(b"="),
-        raw.hex().encode(),
-        raw.hex().upper().encode(),
-        quote(value, safe="").encode(),
-    ]
 
 
 def holding(path: Path, *wanted: bytes) -> list[Path]:
