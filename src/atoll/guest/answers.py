@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from atoll import errors
 from atoll.errors import AgentError, AtollError
-from atoll.types import FileInfo, MemoryKill, ProcessInfo, TerminalSize
+from atoll.types import FileInfo, MemoryKill, ProcessInfo, TerminalSize, from_json
 
 _Value = TypeVar("_Value")
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -107,7 +107,7 @@ def decoded(body: bytes, kind: type[_Value]) -> _Value:
         AgentError: It does not follow the protocol.
     """
     try:
-        return msgspec.json.decode(body, type=kind)
+        return from_json(body, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise AgentError(f"the guest agent sent an invalid answer: {error}") from None
 

@@ -14,7 +14,7 @@ import msgspec
 from atoll.errors import ImageNotFoundError
 from atoll.host import TreeChecksums, locked, remove_tree, write_atomically
 from atoll.images.owners import Owner, read_owners
-from atoll.types import ImageInfo
+from atoll.types import ImageInfo, from_json
 
 ROOTFS = "rootfs"
 BUILDING = "build-"
@@ -77,7 +77,7 @@ class Catalog:
         if not wanted.startswith("sha256-") or "/" in wanted:
             return None
         try:
-            info = msgspec.json.decode((self.directory / wanted / _RECORD).read_bytes(), type=ImageInfo)
+            info = from_json((self.directory / wanted / _RECORD).read_bytes(), ImageInfo)
         except (FileNotFoundError, ValueError):
             return None
         if not info.layers:
@@ -99,7 +99,7 @@ class Catalog:
     def names(self) -> dict[str, Named]:
         """Return what each name refers to."""
         try:
-            return msgspec.json.decode((self.directory / _INDEX).read_bytes(), type=dict[str, Named])
+            return from_json((self.directory / _INDEX).read_bytes(), dict[str, Named])
         except (FileNotFoundError, ValueError):
             return {}
 
@@ -181,7 +181,7 @@ class Catalog:
     def _layers_of(self, digest: str) -> Sequence[str]:
         try:
             data = (self.directory / digest / _RECORD).read_bytes()
-            return msgspec.json.decode(data, type=ImageInfo).layers
+            return from_json(data, ImageInfo).layers
         except (FileNotFoundError, ValueError):
             return []
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from atoll.types import from_json
+
 Owner = tuple[str, int, int]
 """A path below the root, a uid, a gid."""
 
@@ -35,7 +37,7 @@ def stacked_owners(below: dict[str, tuple[int, int]], above: dict[str, tuple[int
 def read_owners(image: Path) -> tuple[Owner, ...]:
     """Return what ``write_owners`` recorded; nothing where the files have their owners."""
     try:
-        return msgspec.json.decode((image / _OWNERS).read_bytes(), type=tuple[Owner, ...])
+        return from_json((image / _OWNERS).read_bytes(), tuple[Owner, ...])
     except FileNotFoundError:
         return ()
 

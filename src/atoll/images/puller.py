@@ -20,7 +20,7 @@ from atoll.errors import (
     UnsupportedError,
 )
 from atoll.host import ProgramResult, RunProgramError, puller_path, run_program
-from atoll.types import ImageAccess
+from atoll.types import ImageAccess, from_json
 
 
 class TooBigError(ImagePullError):
@@ -297,7 +297,7 @@ async def _run(
     if result.exit_code == 0:
         return result.stdout
     try:
-        fault = msgspec.json.decode(result.stdout, type=_Failed).error
+        fault = from_json(result.stdout, _Failed).error
     except ValueError:
         raise ImagePullError(
             f"the image {name} could not be pulled: {_how_it_ended(result)}",
@@ -342,14 +342,14 @@ class _Counts:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines[-1:]:
             try:
-                self._tell(msgspec.json.decode(line, type=_Done).done)
+                self._tell(from_json(line, _Done).done)
             except ValueError:
                 continue
 
 
 def _read(answer: bytes, kind: type[_T], name: str) -> _T:
     try:
-        return msgspec.json.decode(answer, type=kind)
+        return from_json(answer, kind)
     except (ValueError, RecursionError) as error:
         raise ImagePullError(
             f"the image {name} has a configuration that cannot be read: {error}", hint="use another image"

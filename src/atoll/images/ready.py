@@ -16,7 +16,7 @@ import msgspec
 from atoll.errors import ImageBuildError, NoSpaceError
 from atoll.host import free_bytes, one_id
 from atoll.images.owners import Owner, write_owners
-from atoll.types import Progress
+from atoll.types import Progress, from_json
 
 PACKAGE = "atoll_base"
 ARCHIVE = "base.tar.xz"
@@ -126,7 +126,7 @@ def ready_base(machine: str) -> ReadyBase | None:
         return None
     directory = Path(found.origin).parent
     try:
-        about = msgspec.json.decode((directory / ABOUT).read_bytes(), type=About)
+        about = from_json((directory / ABOUT).read_bytes(), About)
     except (OSError, ValueError):
         return None
     return ReadyBase(about, directory / ARCHIVE) if about.machine == machine else None

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from atoll.types import from_json
+
 _LONGEST_BYTES = 64 << 10
 _MOST_WAITING = 4096
 _RECEIVES = 64
@@ -125,7 +127,7 @@ class EdgeChannel:
 
 def _decoded(data: bytes) -> Message | None:
     with contextlib.suppress(msgspec.DecodeError):
-        message = msgspec.json.decode(data)
+        message = from_json(data)
         if isinstance(message, dict) and isinstance(message.get("op"), str):
             return message
     return None

@@ -19,7 +19,7 @@ from atoll.host import Program, RunProgramError, start_program
 from atoll.network.connection import Connection
 from atoll.network.edge_channel import EdgeChannel, Message
 from atoll.network.relay import Relay
-from atoll.types import EgressDecision, EgressVerdict, Policy
+from atoll.types import EgressDecision, EgressVerdict, Policy, converted
 
 PROTOCOL = 1
 _READY_S = 10.0
@@ -156,7 +156,7 @@ class Inspection:
                     "observe": policy.mode == "observe",
                 }
                 self._require().send_document({"op": "judge", "id": number}, document)
-                return msgspec.convert(await answer, EgressVerdict, strict=False)
+                return converted(await answer, EgressVerdict, strict=False)
         except (OSError, TimeoutError, msgspec.ValidationError) as error:
             raise EdgeError(f"the process that judges requests gives no answer: {error}") from error
         finally:
@@ -318,7 +318,7 @@ class Inspection:
         elif op == "seen":
             for entry in message["entries"]:
                 try:
-                    inspected.told(msgspec.convert({"at": time.time(), **entry}, EgressDecision))
+                    inspected.told(converted({"at": time.time(), **entry}, EgressDecision))
                 except msgspec.ValidationError as error:  # the others are worth keeping
                     _log.error("the edge told a decision that means nothing: %s", error)
 

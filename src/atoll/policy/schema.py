@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from atoll.types import Policy
+from atoll.types import Policy, from_json
 
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
@@ -16,7 +16,7 @@ _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 def schema() -> dict[str, Any]:
     """Return the JSON schema of a policy."""
     # The defaults of msgspec's have tuples; as JSON they are lists.
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Policy)))
+    found: dict[str, Any] = from_json(msgspec.json.encode(msgspec.json.schema(Policy)))
     for kind in found["$defs"].values():
         _describe(kind)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "atoll policy", **found}

@@ -12,7 +12,7 @@ import msgspec
 
 from atoll.errors import InvalidSpecError
 from atoll.policy.check import fault_of
-from atoll.types import Policy
+from atoll.types import Policy, converted
 
 _HEADER = re.compile(r"""\s*\[\[\s*(?:rules|"rules"|'rules')\s*\]\]""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -65,7 +65,7 @@ def to_toml(policy: Policy) -> str:
 
 def _policy(read: object, place: _Place) -> Policy:
     try:
-        policy = msgspec.convert(read, Policy)
+        policy = converted(read, Policy)
     except msgspec.ValidationError as error:
         found = _IN_RULE.search(str(error))
         number = int(found[1]) if found else None

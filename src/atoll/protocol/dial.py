@@ -10,7 +10,7 @@ import msgspec
 
 from atoll.errors import InvalidSpecError
 from atoll.protocol.messages import ErrorBody
-from atoll.types import Recovery
+from atoll.types import Recovery, from_json
 
 DIAL_LIMIT_BYTES = 16384
 # The port on which the agent listens inside. E2B's clients know it.
@@ -47,7 +47,7 @@ def decode_request(packet: bytes) -> DialRequest:
         InvalidSpecError: It is not a request, or its port is out of range.
     """
     try:
-        request = msgspec.json.decode(packet, type=DialRequest)
+        request = from_json(packet, DialRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSpecError(f"not a dial request: {error}") from None
     if not 1 <= request.port <= 65535:
@@ -62,6 +62,6 @@ def decode_answer(packet: bytes) -> DialAnswer:
         InvalidSpecError: It is not an answer.
     """
     try:
-        return msgspec.json.decode(packet, type=DialAnswer)
+        return from_json(packet, DialAnswer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSpecError(f"not a dial answer: {error}") from None

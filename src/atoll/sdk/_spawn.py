@@ -25,6 +25,7 @@ from atoll.protocol import (
     Hello,
     raise_body,
 )
+from atoll.types import from_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +113,7 @@ def hello(home: Home, within_s: float = _HELLO_S) -> Hello:
             elif not isinstance(event, HttpHead):
                 http.receive(sock.recv(65536))
     try:
-        return msgspec.json.decode(b"".join(body), type=Hello)
+        return from_json(b"".join(body), Hello)
     except msgspec.MsgspecError:
         raise SupervisorError(f"the program that listens on {home.api_socket} is not a supervisor") from None
 
@@ -208,8 +209,8 @@ def emergency_unplug(home: Home, refs: Sequence[str], reason: str | None) -> lis
             argv, stdin=subprocess.DEVNULL, capture_output=True, cwd="/", timeout=_EMERGENCY_S, check=False
         )
         if done.returncode == 0:
-            return msgspec.json.decode(done.stdout, type=list[EmergencyUnplugged])
-        raise_body(msgspec.json.decode(done.stdout, type=ErrorBody))
+            return from_json(done.stdout, list[EmergencyUnplugged])
+        raise_body(from_json(done.stdout, ErrorBody))
     except subprocess.TimeoutExpired:
         raise SupervisorError(f"unplugging took more than {_EMERGENCY_S:.0f} s") from None
     except msgspec.MsgspecError:
@@ -244,7 +245,7 @@ def doctor(home: Home) -> DoctorReport:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_DOCTOR_S, check=False
         )
-        return msgspec.json.decode(done.stdout, type=DoctorReport)
+        return from_json(done.stdout, DoctorReport)
     except subprocess.TimeoutExpired:
         raise SupervisorError(f"the check of this host took more than {_DOCTOR_S:.0f} s") from None
     except msgspec.MsgspecError:
@@ -383,7 +384,7 @@ def _told(home: Home) -> Path:
 
 def _raise_told(home: Home) -> None:
     try:
-        body = msgspec.json.decode(_told(home).read_bytes(), type=ErrorBody)
+        body = from_json(_told(home).read_bytes(), ErrorBody)
     except (OSError, ValueError):
         return
     raise_body(body)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.host import write_atomically
+from atoll.types import from_json
 
 
 def settle_links(merged: Path, upper: Path, work: Path, record: Path) -> None:
@@ -55,7 +56,7 @@ def _index(work: Path) -> set[str]:
 
 def _done(record: Path) -> set[str]:
     try:
-        return set(msgspec.json.decode(record.read_bytes(), type=list[str]))
+        return set(from_json(record.read_bytes(), list[str]))
     except (FileNotFoundError, ValueError):
         return set()
 

@@ -9,6 +9,7 @@ import msgspec
 
 from atoll.engines import DEFAULT_ENGINE, ENGINES
 from atoll.errors import InvalidSpecError
+from atoll.types import converted
 
 MIB = 1 << 20
 _MOST = 1e9
@@ -138,7 +139,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             values[field] = kind(text)
         except ValueError:
             raise InvalidSpecError(f"{variable} is {text!r}", hint=f"give a value like {kind(1)!r}") from None
-    settings = msgspec.convert(values, Settings)
+    settings = converted(values, Settings)
     if settings.pool_size < 0:
         raise InvalidSpecError(f"ATOLL_POOL_SIZE is {settings.pool_size}", hint="give 0 or more")
     if settings.restores_at_once < 1:

@@ -27,7 +27,7 @@ from atoll.engines import (
     Uplink,
 )
 from atoll.errors import EngineError
-from atoll.types import Limits
+from atoll.types import Limits, from_json
 
 CHECKPOINT_FILE = "memory.json"
 
@@ -291,7 +291,7 @@ class FakeCoreEngine(Engine):
 
     async def adopt(self, record: bytes) -> FakeCoreMachine | None:
         """See ``Engine.adopt``."""
-        machine_id = msgspec.json.decode(record, type=str)
+        machine_id = from_json(record, str)
         await self.host.note("adopt", machine_id)
         machine = self.host.machines.get(machine_id)
         if machine is not None and not machine.alive:
@@ -373,6 +373,6 @@ def _memory(plan: MachinePlan) -> str:
     if plan.checkpoint is None:
         return "booted"
     try:
-        return msgspec.json.decode((plan.checkpoint / CHECKPOINT_FILE).read_bytes(), type=str)
+        return from_json((plan.checkpoint / CHECKPOINT_FILE).read_bytes(), str)
     except (OSError, ValueError) as error:
         raise EngineError(f"{plan.checkpoint} is not a checkpoint: {error}") from None

@@ -1,5 +1,6 @@
 """Frozen values that cross room borders: requests and observations. There is no input or output here."""
 
+from atoll.types.decoding import converted, from_json, msgpack_reader
 from atoll.types.egress import (
     HOST_NAME,
     Action,
@@ -152,11 +153,14 @@ __all__ = [
     "check_secret_value",
     "check_text",
     "check_texts",
+    "converted",
     "copied",
+    "from_json",
     "key_hash",
     "key_id_of",
     "key_prefix",
     "local_path",
+    "msgpack_reader",
     "path_text",
     "seconds_of",
     "users_attributes",

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from tests.unit.sdk.fakes import SANDBOX_ID, FakeSupervisor, Handler, info, sent
 
-from atoll import Images, Limits, Sandbox, Snapshots, Supervisor
+from atoll import Images, Limits, Sandbox, Snapshots, Supervisor, Teams
 from atoll.errors import (
     AtollError,
     ImageBuildError,
@@ -229,3 +229,23 @@ def test_two_clients_at_once_start_one_detached_supervisor(home_path: Path, tmp_
     # 0, 1, 2, its own file and the listing of the directory
     assert len(descriptors) <= 5
     assert directory == "/"
+
+
+def test_what_only_reads_is_asked_again_of_the_next_supervisor(supervisor: FakeSupervisor) -> None:
+    ends = iter([True, False])
+    supervisor.api.routes["GET", "/v1/teams"] = lambda handler: (
+        handler.cut() if next(ends) else handler.send_json([])
+    )
+    assert Teams.list() == []
+    assert supervisor.api.requests.count(("GET", "/v1/teams")) == 2
+
+
+def test_a_supervisor_that_always_ends_is_asked_a_bounded_number_of_times(supervisor: FakeSupervisor) -> None:
+    supervisor.api.routes["GET", "/v1/teams"] = lambda handler: handler.cut()
+    supervisor.api.routes["POST", "/v1/sandboxes"] = lambda handler: handler.cut()
+    with pytest.raises(SupervisorError, match="ended"):
+        Teams.list()
+    assert supervisor.api.requests.count(("GET", "/v1/teams")) == 2
+    with pytest.raises(SupervisorError, match="ended"):
+        Sandbox.create()
+    assert supervisor.api.requests.count(("POST", "/v1/sandboxes")) == 1

@@ -17,6 +17,7 @@ import msgspec
 
 from atoll.engines.gvisor.places import open_directory
 from atoll.errors import EngineError
+from atoll.types import from_json
 
 ANSWER_LIMIT_BYTES = 4 << 20
 
@@ -81,7 +82,7 @@ class ControlSocket:
                 raise EOFError("it closed the connection")
             received += part
             try:
-                return msgspec.json.decode(received, type=_Answer)
+                return from_json(received, _Answer)
             except msgspec.ValidationError:
                 raise
             except ValueError:

@@ -37,7 +37,7 @@ from atoll.engines.gvisor.record import decode_record, record_of
 from atoll.engines.gvisor.spec import bundle_spec, place_of, prestarted_spec
 from atoll.errors import EngineError, UnsupportedError
 from atoll.host import Cgroup, CgroupRoot, Mounts, run_program, to_the_end
-from atoll.types import Limits
+from atoll.types import Limits, from_json
 
 # The build reads the version from here. A checkpoint restores only under the version that wrote it, so change
 # this when the state that runsc saves changes.
@@ -298,7 +298,7 @@ async def _remove_remains(plan: MachinePlan | PrestartPlan, cgroup: Cgroup | Non
 
 def _processes(machine_id: str, places: Places) -> tuple[HostProcess, HostProcess]:
     name = f"{machine_id}_sandbox:{machine_id}.state"
-    state: dict[str, Any] = msgspec.json.decode((places.runsc / name).read_bytes())
+    state: dict[str, Any] = from_json((places.runsc / name).read_bytes())
     sentry = HostProcess.find(state["sandbox"]["pid"])
     gofer = HostProcess.find(state["goferPid"])
     if sentry is None or gofer is None:

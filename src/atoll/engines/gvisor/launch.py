@@ -15,7 +15,7 @@ from atoll.engines.gvisor.limiting import on_processors
 from atoll.engines.gvisor.places import Places
 from atoll.errors import EngineError, NoSpaceError
 from atoll.host import Cgroup, Program, RunProgramError, free_bytes, start_program
-from atoll.types import Limits
+from atoll.types import Limits, from_json
 
 START_TIMEOUT_S = 120.0
 _FULL_BYTES = 1 << 20
@@ -94,7 +94,7 @@ def last_words(log: Path) -> str:
         return "it left no message"
     for line in reversed(lines):
         try:
-            entry = msgspec.json.decode(line)
+            entry = from_json(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
         if isinstance(entry, dict) and entry.get("level") in ("error", "fatal"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atoll.errors import EngineError
-from atoll.types import Limits
+from atoll.types import Limits, from_json
 
 if TYPE_CHECKING:
     from atoll.engines.gvisor.processes import HostProcess
@@ -63,6 +63,6 @@ def decode_record(record: bytes) -> MachineRecord:
         EngineError: It is not a record.
     """
     try:
-        return msgspec.json.decode(record, type=MachineRecord)
+        return from_json(record, MachineRecord)
     except ValueError as error:
         raise EngineError(f"this is not a machine's record: {error}") from None

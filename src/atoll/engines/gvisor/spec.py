@@ -14,6 +14,7 @@ import msgspec
 
 from atoll.engines.base import Bind, MachinePlan, PrestartPlan
 from atoll.engines.gvisor.limiting import guest_limits
+from atoll.types import from_json
 
 # atoll's own annotation, see native/patches/lazy-pages. A guest that has just been restored needs the
 # processors for its first answer.
@@ -131,7 +132,7 @@ def place_of(config: Path) -> Path | None:
     Raises:
         OSError, ValueError, LookupError, TypeError: The file is not what atoll wrote.
     """
-    annotations = msgspec.json.decode(config.read_bytes())["annotations"]
+    annotations = from_json(config.read_bytes())["annotations"]
     return Path(annotations[_PLACE]) if _PLACE in annotations else None
 
 

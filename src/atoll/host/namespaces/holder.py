@@ -17,6 +17,7 @@ from atoll.host.files import locked, write_atomically
 from atoll.host.home import Home
 from atoll.host.namespaces.userns import is_host_root, map_ids
 from atoll.host.pids import boot_id, kill_process, open_process, process_alive, start_ticks
+from atoll.types import from_json
 
 _PROGRAM = Path(__file__).with_name("holder_program.py")
 _START_S = 60.0
@@ -68,7 +69,7 @@ def replace_holder(home: Home) -> Holder:
 def find_holder(home: Home) -> Holder | None:
     """Return the home's holder if it lives. Changes nothing."""
     try:
-        holder = msgspec.json.decode(_record(home).read_bytes(), type=Holder)
+        holder = from_json(_record(home).read_bytes(), Holder)
     except (OSError, ValueError):
         return None
     if holder.boot_id != boot_id() or not process_alive(holder.pid, holder.start_ticks):

@@ -13,6 +13,7 @@ from atoll.errors import HostError, NoSpaceError
 from atoll.host.processes import RunProgramError, run_program
 from atoll.host.trees.checksum_program import DISK_FULL
 from atoll.host.trees.checksums import CheckedTree
+from atoll.types import from_json
 
 
 class _Done(msgspec.Struct, frozen=True):
@@ -71,7 +72,7 @@ async def _run(
             raise NoSpaceError(
                 f"no space is left for the checksums of {tree}", hint="free some space under the home"
             )
-        return msgspec.json.decode(result.stdout, type=CheckedTree)
+        return from_json(result.stdout, CheckedTree)
     except RunProgramError as error:
         raise HostError(f"{tree} cannot be checked: {error}") from error
     except msgspec.MsgspecError:
@@ -90,7 +91,7 @@ class _Counts:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines[-1:] if self._tell else ():
             try:
-                count = msgspec.json.decode(line, type=_Done).done
+                count = from_json(line, _Done).done
             except msgspec.MsgspecError:
                 continue
             if self._tell:

@@ -17,7 +17,7 @@ import msgspec
 
 from atoll.host.trees.facts import Entry, Facts, Group, Pace, walk
 from atoll.host.trees.operations import open_below, open_top
-from atoll.types import Damage
+from atoll.types import Damage, msgpack_reader
 
 _MAGIC = b"atoll tree seal 1\n"
 # After the records: the number of entries, the bytes that were read of them, and the SHA-256 of all before.
@@ -29,7 +29,7 @@ MOST_DAMAGES = 100
 _LONGEST_PATH = 1000
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Entry | Group).decode
+_decode = msgpack_reader(Entry | Group)
 
 
 class CheckedTree(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._io_async import Stream, ask_dial_socket, call, connect_unix, in_thread, shielded
 from atoll.sdk._notices import tell_recovery
-from atoll.types import Progress, as_json, check_text
+from atoll.types import Progress, as_json, check_text, from_json
 
 _Value = TypeVar("_Value")
 _Handle = TypeVar("_Handle")
@@ -306,13 +306,13 @@ def ignored(_: Progress) -> None:
 
 def _decoded(data: bytes | msgspec.Raw, kind: type[_Value]) -> _Value:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return from_json(data, kind)
     except msgspec.MsgspecError as error:
         raise SupervisorError(f"the supervisor sent an invalid answer: {error}") from None
 
 
 def _error_body(status: int, data: bytes) -> ErrorBody:
     try:
-        return msgspec.json.decode(data, type=ErrorBody)
+        return from_json(data, ErrorBody)
     except msgspec.MsgspecError:
         return ErrorBody(code="internal", message=f"the supervisor answered with status {status}")

@@ -210,7 +210,8 @@ class Pool:
         """Send a request and wait for the head of its answer.
 
         A kept connection that turns out to be closed is replaced once. This requires that the peer cannot
-        have seen the request, or that ``repeatable`` says that seeing it twice does no harm.
+        have seen the request, or that ``repeatable`` says that seeing it twice does no harm. If so, a request
+        whose fresh connection ends before the answer, as of a peer that just ends, is sent once more as well.
         """
         try:
             return self._asked(request, deadline, body, length, repeatable)
@@ -236,12 +237,17 @@ class Pool:
                     raise self.explain(error) from error
             except OSError as error:
                 raise self.explain(error) from error
-        connection = Connection(self._open(), self._on_silence, self._look_s)
-        deadline.restart()
-        try:
-            return self._exchange(connection, request, body, length, deadline)
-        except OSError as error:
-            raise self.explain(error) from error
+        for is_last in (not (repeatable and body is None), True):
+            connection = Connection(self._open(), self._on_silence, self._look_s)
+            deadline.restart()
+            try:
+                return self._exchange(connection, request, body, length, deadline)
+            except ConnectionError as error:
+                if is_last:
+                    raise self.explain(error) from error
+            except OSError as error:
+                raise self.explain(error) from error
+        raise AssertionError("the second try is the last one")
 
     def _exchange(
         self,

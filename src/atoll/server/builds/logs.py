@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.host import append_log
-from atoll.types import BuildLine
+from atoll.types import BuildLine, from_json
 
 _LINES_MOST = 10_000
 _TEXT_MOST = 2 << 20
@@ -77,7 +77,7 @@ class BuildLogs:
             with self._path(build_id).open("rb") as file:
                 for line in file.read(_FILE_MOST).splitlines():
                     with contextlib.suppress(ValueError):
-                        lines.append(msgspec.json.decode(line, type=BuildLine))
+                        lines.append(from_json(line, BuildLine))
         except FileNotFoundError:
             pass
         return lines

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from atoll import errors
 from atoll.errors import AtollError
+from atoll.types import from_json
 
 _Value = TypeVar("_Value")
 BODY_BYTES = 1 << 20
@@ -116,6 +117,6 @@ async def read_json(request: Request, kind: type[_Value], *, limit_bytes: int = 
     except ClientDisconnect:
         raise Refusal(400, "the body ended early") from None
     try:
-        return msgspec.json.decode(bytes(data) or b"{}", type=kind)
+        return from_json(bytes(data) or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(400, f"the body is invalid: {error}") from None

@@ -11,7 +11,7 @@ from atoll.server.e2b.attributes import Attributes
 from atoll.server.e2b.destinations import EVERYTHING, Range
 from atoll.server.e2b.egress import egress_of
 from atoll.server.e2b.wire import Network
-from atoll.types import EgressPolicy, Policy, Rule, SandboxInfo
+from atoll.types import EgressPolicy, Policy, Rule, SandboxInfo, from_json
 
 # The supervisor stores 64 KiB of attributes.
 _CHARS_MOST = 60_000
@@ -54,7 +54,7 @@ def _given(network: EgressPolicy, attributes: Attributes, opened: Sequence[Range
     if attributes.network is None:
         return None
     try:
-        given = msgspec.json.decode(attributes.network, type=Network)
+        given = from_json(attributes.network, Network)
         compiled = egress_of(given, attributes.internet, opened)
     except (msgspec.MsgspecError, Refusal):
         return None  # another version of the server stored it

@@ -22,7 +22,7 @@ from atoll.supervisor.logs import read_page
 from atoll.supervisor.state.decisions import DecisionLog
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.registry import Registry
-from atoll.types import EgressDecision, EgressPolicy, EgressVerdict
+from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, from_json
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -87,7 +87,7 @@ def _read_decisions(path: Path, offset: int) -> DecisionsPage:
     found = []
     for line in whole.splitlines():
         try:
-            found.append(msgspec.json.decode(line, type=EgressDecision))
+            found.append(from_json(line, EgressDecision))
         except msgspec.MsgspecError:  # the oldest line was cut off
             continue
     return DecisionsPage(

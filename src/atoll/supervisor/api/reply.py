@@ -15,7 +15,7 @@ from atoll import errors
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.protocol import ErrorBody, StreamLine, error_body, ours
 from atoll.supervisor.state.tasks import Tasks
-from atoll.types import Progress
+from atoll.types import Progress, from_json
 
 _T = TypeVar("_T")
 NDJSON = "application/x-ndjson"
@@ -77,7 +77,7 @@ async def read_body(request: Request, kind: type[_T]) -> _T:
     except ClientDisconnect:  # nobody gets the answer, and it is not the supervisor's fault
         raise InvalidSpecError("the request ended too early") from None
     try:
-        return msgspec.json.decode(bytes(data) or b"{}", type=kind)
+        return from_json(bytes(data) or b"{}", kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSpecError(f"the request's body is invalid: {error}", hint="see /docs") from None
 

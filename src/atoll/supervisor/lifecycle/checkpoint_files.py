@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.network import Flow
+from atoll.types import from_json
 
 FLOWS = "flows.json"
 NAMES = "names.json"
@@ -28,7 +29,7 @@ def write_flows(checkpoint: Path, flows: Sequence[Flow]) -> None:
 def read_flows(checkpoint: Path) -> list[Flow]:
     """Return what ``write_flows`` kept; nothing if it kept nothing that can be read."""
     try:
-        return msgspec.json.decode((checkpoint / FLOWS).read_bytes(), type=list[Flow])
+        return from_json((checkpoint / FLOWS).read_bytes(), list[Flow])
     except (OSError, ValueError):
         return []
 
@@ -42,6 +43,6 @@ def write_names(checkpoint: Path, names: Mapping[str, str]) -> None:
 def read_names(checkpoint: Path) -> dict[str, str]:
     """Return what ``write_names`` kept; nothing if it kept nothing that can be read."""
     try:
-        return msgspec.json.decode((checkpoint / NAMES).read_bytes(), type=dict[str, str])
+        return from_json((checkpoint / NAMES).read_bytes(), dict[str, str])
     except (OSError, ValueError):
         return {}

@@ -34,6 +34,7 @@ from atoll.supervisor.state.rows import (
     VolumeRow,
     key_of,
 )
+from atoll.types import converted, from_json
 
 DAMAGED = "damaged"
 _KEEP_S = 0.05
@@ -456,5 +457,5 @@ def _read(kind: type[Any], values: dict[str, Any]) -> Any:
         if isinstance(value, str):
             value.encode()
     for name in _JSON_FIELDS & values.keys():
-        values[name] = msgspec.json.decode(values[name])
-    return msgspec.convert(values, kind, strict=False)
+        values[name] = from_json(values[name])
+    return converted(values, kind, strict=False)

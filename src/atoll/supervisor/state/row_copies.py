@@ -22,6 +22,7 @@ from atoll.supervisor.state.rows import (
     VolumeRow,
     key_of,
 )
+from atoll.types import from_json
 
 ROW = "row.json"
 _log = logging.getLogger(__name__)
@@ -84,9 +85,9 @@ class RowCopies:
 
 def _read(path: Path, kind: type[KeptRow]) -> KeptRow | None:
     try:
-        copy = msgspec.json.decode(path.read_bytes(), type=_Copy)
+        copy = from_json(path.read_bytes(), _Copy)
         if zlib.crc32(copy.row) == copy.crc32:
-            return msgspec.json.decode(copy.row, type=kind)
+            return from_json(copy.row, kind)
     except (OSError, ValueError):
         pass
     return None

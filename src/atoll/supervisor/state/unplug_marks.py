@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from atoll.host import continue_process, write_atomically
-from atoll.types import Unplugged
+from atoll.types import Unplugged, from_json
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class UnplugMarks:
         except OSError:
             return None
         try:
-            return msgspec.json.decode(data, type=UnplugMark)
+            return from_json(data, UnplugMark)
         except ValueError:
             return UnplugMark(at=0.0, reason="the mark that says why is damaged")
 

@@ -12,7 +12,7 @@ import msgspec
 
 from atoll.errors import DamagedError
 from atoll.host import CheckedTree, boot_id, write_atomically
-from atoll.types import Damage
+from atoll.types import Damage, from_json
 
 CHECKSUMS_FILE = "seal.json"
 BOOT = "boot"
@@ -61,7 +61,7 @@ class CheckpointChecksums:
             DamagedError: A file is missing, or has changed.
         """
         try:
-            checksums = msgspec.json.decode((checkpoint / CHECKSUMS_FILE).read_bytes(), type=FileChecksums)
+            checksums = from_json((checkpoint / CHECKSUMS_FILE).read_bytes(), FileChecksums)
         except FileNotFoundError:
             _check_boot(checkpoint)
             return False
@@ -84,7 +84,7 @@ class CheckpointChecksums:
             OSError: The checksums cannot be read.
         """
         try:
-            checksums = msgspec.json.decode((checkpoint / CHECKSUMS_FILE).read_bytes(), type=FileChecksums)
+            checksums = from_json((checkpoint / CHECKSUMS_FILE).read_bytes(), FileChecksums)
         except FileNotFoundError:
             if checkpoint.is_dir():
                 return None

@@ -1,0 +1,66 @@
+"""Reading of JSON and of plain values as types: the one place that asks msgspec for it.
+
+msgspec learns a type when it is first used, and shows other threads what it has only half learned: they die of a
+segmentation fault. So types are learned under a lock here, and nothing else may call it (ruff's banned-api).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+_Value = TypeVar("_Value")
+_learning = threading.RLock()
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+# A child of fork has no thread that would finish what it began to learn.
+os.register_at_fork(
+    before=_learning.acquire, after_in_parent=_learning.release, after_in_child=_learning.release
+)
+
+
+@overload
+def from_json(data: bytes | bytearray | memoryview | str | msgspec.Raw, kind: type[_Value]) -> _Value: ...
+@overload
+def from_json(data: bytes | bytearray | memoryview | str | msgspec.Raw, kind: Any = Any) -> Any: ...
+def from_json(data: bytes | bytearray | memoryview | str | msgspec.Raw, kind: Any = Any) -> Any:
+    """Read JSON as a value of ``kind``; without it, as dicts, lists, texts and numbers.
+
+    Raises:
+        msgspec.DecodeError: It is not JSON, or not of that kind.
+    """
+    return _decoder(kind).decode(data)
+
+
+@overload
+def converted(value: object, kind: type[_Value], *, strict: bool = True) -> _Value: ...
+@overload
+def converted(value: object, kind: Any, *, strict: bool = True) -> Any: ...
+def converted(value: object, kind: Any, *, strict: bool = True) -> Any:
+    """Return dicts, lists, texts and numbers as a value of ``kind``.
+
+    Args:
+        strict: Whether a text is no number. False reads it as one.
+
+    Raises:
+        msgspec.ValidationError: It is not of that kind.
+    """
+    _decoder(kind)
+    return msgspec.convert(value, kind, strict=strict)
+
+
+def msgpack_reader(kind: Any) -> Callable[[bytes], Any]:
+    """Return what reads MessagePack as a value of ``kind``. It raises ``msgspec.DecodeError``."""
+    with _learning:
+        return msgspec.msgpack.Decoder(kind).decode
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    found = _decoders.get(kind)
+    if found is None:
+        with _learning:
+            found = _decoders[kind] = msgspec.json.Decoder(kind)
+    return found
