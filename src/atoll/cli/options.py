@@ -118,6 +118,13 @@ def spec_options(command: F) -> F:
         ),
         limit_options,
         click.option(
+            "--within",
+            "within_s",
+            type=Length(off=False, least_s=0.001),
+            metavar="LENGTH",
+            help="Give up after this time, a pull or build of the image included, and leave no sandbox.",
+        ),
+        click.option(
             "--network",
             metavar="POLICY",
             type=NetworkParameter(),

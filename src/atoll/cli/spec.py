@@ -29,4 +29,5 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
         "on_crash": options["on_crash"],
         "team": options["team"],
         "volumes": options["volumes"],
+        "within_s": options["within_s"],
     }

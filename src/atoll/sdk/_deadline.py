@@ -12,16 +12,30 @@ _MOST_S = 1e12
 
 
 class Deadline:
-    """A moment on the monotonic clock that the waits of one call share. ``seconds`` None means no limit."""
+    """A moment on the monotonic clock that the waits of one call share.
 
-    def __init__(self, seconds: float | None, *, silence_s: float | None = None) -> None:
+    Args:
+        seconds: How long from now. None means no limit.
+        silence_s: The longest wait without a byte.
+        whole: Count from now whatever happens, connecting included.
+    """
+
+    def __init__(self, seconds: float | None, *, silence_s: float | None = None, whole: bool = False) -> None:
         self._seconds = seconds
         self._silence_s = silence_s
+        self._whole = False
         self.restart()
+        self._whole = whole
 
     def restart(self) -> None:
         """Count from now. Connecting, which may wake a sandbox, has its own bound."""
-        self._at = None if self._seconds is None else time.monotonic() + self._seconds
+        if not self._whole:
+            self._at = None if self._seconds is None else time.monotonic() + self._seconds
+
+    @property
+    def passed(self) -> bool:
+        """Whether no time is left."""
+        return self._at is not None and time.monotonic() >= self._at
 
     def for_one_answer(self) -> Deadline:
         """Return a deadline for several waits that together may take as long as one."""
@@ -41,7 +55,7 @@ class Deadline:
         return left if self._silence_s is None else min(left, self._silence_s)
 
 
-def check_timeout(timeout_s: float | None) -> None:
+def check_timeout(timeout_s: float | None, name: str = "timeout_s") -> None:
     """Refuse a value that is not a waiting time. None means as long as it takes.
 
     Raises:
@@ -50,6 +64,6 @@ def check_timeout(timeout_s: float | None) -> None:
     if timeout_s is None:
         return
     hint = "give more than 0, or None for no limit"
-    check_number("timeout_s", timeout_s, hint=hint)
+    check_number(name, timeout_s, hint=hint)
     if not 0 < timeout_s < _MOST_S:
-        raise InvalidSpecError(f"timeout_s is {timeout_s:g}", hint=hint)
+        raise InvalidSpecError(f"{name} is {timeout_s:g}", hint=hint)

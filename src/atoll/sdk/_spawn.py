@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import socket
 import struct
@@ -142,15 +143,15 @@ def is_checked(home: Home) -> bool:
     return _checked.get(str(home.api_socket)) == _identity(home)
 
 
-def check_version(home: Home) -> None:
-    """Make sure that the supervisor speaks our protocol.
+def check_version(home: Home, within_s: float | None = None) -> None:
+    """Make sure that the supervisor speaks our protocol. It has ``within_s`` seconds to answer.
 
     Raises:
         OSError: Nobody listens.
         VersionMismatchError: The supervisor has another version.
     """
     seen = _identity(home)
-    told = hello(home)
+    told = hello(home, within_s or _HELLO_S)
     if told.protocol != PROTOCOL_VERSION:
         raise VersionMismatchError(
             f"the supervisor of {home.path} is version {told.version} and speaks protocol {told.protocol}, "
@@ -253,21 +254,27 @@ def doctor(home: Home) -> DoctorReport:
         raise SupervisorError(f"the check of this host failed: {words}") from None
 
 
-def ensure_supervisor(home: Home) -> None:
+def ensure_supervisor(home: Home, within_s: float | None = None) -> None:
     """Start the supervisor unless one listens, and wait until it listens. Two callers at once start only one.
 
+    Args:
+        home: Its home.
+        within_s: When to stop waiting. A supervisor that was started goes on. None means a minute or so.
+
     Raises:
+        TimeoutError: ``within_s`` passed.
         SupervisorError: The supervisor did not start. The message ends with its output.
         VersionMismatchError: A supervisor of another version runs.
     """
     if _start_by is not None:
         _start_by()
-        check_version(home)
+        check_version(home, within_s)
         return
     home.make()
-    with _locked(home):
-        end = time.monotonic() + _START_S
-        while not _answers(home):
+    bound = time.monotonic() + within_s if within_s is not None else math.inf
+    with _locked(home, bound):
+        end = min(time.monotonic() + _START_S, bound)
+        while not _answers(home, within_s):
             # A supervisor that is just ending still has the lock that the next one needs.
             if _is_free(home.lock) or time.monotonic() > end:
                 break
@@ -276,13 +283,18 @@ def ensure_supervisor(home: Home) -> None:
             return
         log_end = home.log.stat().st_size if home.log.exists() else 0
         pid = _start(home)
-        _wait_for(home, pid, log_end)
-    check_version(home)
+        _wait_for(home, pid, log_end, bound)
+    check_version(home, within_s)
 
 
-def _answers(home: Home) -> bool:
+def _check_bound(bound: float) -> None:
+    if time.monotonic() > bound:
+        raise TimeoutError("the supervisor did not start within_s")
+
+
+def _answers(home: Home, within_s: float | None) -> bool:
     try:
-        check_version(home)
+        check_version(home, within_s)
     except (FileNotFoundError, ConnectionError):
         return False
     return True
@@ -304,7 +316,7 @@ def _is_free(lock: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(home: Home) -> Iterator[None]:
+def _locked(home: Home, bound: float) -> Iterator[None]:
     end = time.monotonic() + _LOCK_S
     descriptor = os.open(home.run / "spawn.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
@@ -313,6 +325,7 @@ def _locked(home: Home) -> Iterator[None]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
+                _check_bound(bound)
                 if time.monotonic() > end:
                     raise SupervisorError(
                         f"another client has been starting the supervisor of {home.path} for {_LOCK_S:.0f} s",
@@ -360,9 +373,10 @@ def _start(home: Home) -> int:
     return int(done.stdout)
 
 
-def _wait_for(home: Home, pid: int, log_end: int) -> None:
+def _wait_for(home: Home, pid: int, log_end: int, bound: float) -> None:
     end = time.monotonic() + _START_S
     while not _listens(home):
+        _check_bound(bound)
         if not _lives(pid):
             _raise_told(home)
             raise SupervisorError(

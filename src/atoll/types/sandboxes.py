@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import msgspec
 
@@ -12,6 +12,10 @@ from atoll.types.egress import EgressPolicy, check_network
 from atoll.types.given import check_choice, check_kind, check_text, check_texts, copied
 from atoll.types.lifecycle import Lifecycle
 from atoll.types.limits import Limits
+
+if TYPE_CHECKING:
+    from atoll.types.progress import Progress
+    from atoll.types.snapshots import SnapshotInfo
 
 OnCrash = Literal["reboot", "rollback", "stop"]
 """What the next use of a crashed sandbox does: boot it from its disk, go back to its newest snapshot, or refuse."""
@@ -131,6 +135,27 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             check_network(self.network)
         if self.on_crash is not None:
             check_choice("on_crash", self.on_crash, get_args(OnCrash))
+
+
+class SandboxOptions(TypedDict, total=False):
+    """The arguments of ``Sandbox.create`` that ``connect_or_create`` takes too; each means the same there."""
+
+    env: Mapping[str, str] | None
+    metadata: Mapping[str, str] | None
+    network: EgressPolicy | None
+    from_snapshot: str | SnapshotInfo | None
+    template: str | None
+    limits: Limits | None
+    best_effort: bool
+    on_crash: OnCrash | None
+    start: bool | None
+    trust_host_ca: bool | None
+    lifecycle: Lifecycle | None
+    volumes: Mapping[str, str] | None
+    team: str | None
+    attributes: Mapping[str, str] | None
+    within_s: float | None
+    on_progress: Callable[[Progress], Any] | None
 
 
 def users_attributes(given: Mapping[str, str] | None) -> dict[str, str]:

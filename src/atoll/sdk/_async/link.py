@@ -63,12 +63,19 @@ def closed_on_error(link: AsyncLink) -> Iterator[AsyncLink]:
 
 
 class AsyncLink:
-    """Sends requests to the supervisor of one home, and starts the supervisor if it does not run."""
+    """Sends requests to the supervisor of one home, and starts the supervisor if it does not run.
+
+    Args:
+        home: The home; None means the user's.
+        may_start: Whether to start a supervisor.
+        kept: How many idle connections to keep.
+    """
 
     _shared: AsyncLink | None = None
 
     def __init__(self, home: Home | None = None, *, may_start: bool = True, kept: int = 8) -> None:
         self.home: Home = home or Home.default()
+        self._within_s: float | None = None
         self._may_start = may_start
         shared = AsyncLink._shared
         self._lent = shared is not None and may_start and shared.home.path == self.home.path
@@ -100,12 +107,12 @@ class AsyncLink:
         repeatable: bool | None = None,
     ) -> _Value:
         """Make one call and read its answer as ``kind``."""
-        answer = await self._ask(method, path, body, (), timeout_s, repeatable)
+        answer = await self._ask(method, path, body, (), Deadline(timeout_s), repeatable)
         return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
 
     async def delete(self, path: str) -> None:
         """Make a DELETE call, whose answer has no body."""
-        answer = await self._ask("DELETE", path, None, (), LONG_S, None)
+        answer = await self._ask("DELETE", path, None, (), Deadline(LONG_S), None)
         await answer.read_all(_ANSWER_BYTES)
 
     async def make(
@@ -116,21 +123,44 @@ class AsyncLink:
         handle: Callable[[_Value], _Handle],
         *,
         on_progress: Callable[[Progress], object] | None = None,
+        within_s: float | None = None,
     ) -> _Handle:
         """Make a call that creates sandboxes, and return a handle on them.
 
         A caller stopped before that leaves none.
+
+        Args:
+            path: The route.
+            kind: What it answers with.
+            body: What it is asked.
+            handle: Makes the handle.
+            on_progress: Called with progress reports.
+            within_s: When to give up, starting the supervisor included. None means half an hour.
+
+        Raises:
+            DeadlineError: ``within_s`` passed.
         """
         token = os.urandom(16).hex()
+        deadline = Deadline(within_s or LONG_S, whole=within_s is not None)
+        self._within_s = within_s
         try:
             headers = ((REQUEST_HEADER, token),)
-            value = await self.long_call("POST", path, kind, body, headers, on_progress=on_progress)
+            value = await self.long_call(
+                "POST", path, kind, body, headers, on_progress=on_progress, deadline=deadline
+            )
+            self._within_s = None
             # No statement may follow: an interruption there would leave a sandbox that nobody has a handle
             # on.
             return handle(value)
-        except BaseException:
+        except BaseException as error:
+            self._within_s = None
             self.close()
             await self._undo(token)
+            if within_s is not None and deadline.passed and isinstance(error, DeadlineError):
+                raise DeadlineError(
+                    f"it was not ready within {within_s:g} s",
+                    hint="give a longer within_s; a pull or build that it waited for continues",
+                ) from error
             raise
 
     async def _undo(self, token: str) -> None:
@@ -141,7 +171,7 @@ class AsyncLink:
         with shielded(_UNDO_S), contextlib.suppress(AtollError, OSError):
             with contextlib.closing(AsyncLink(self.home, may_start=False)) as link:
                 path = f"/v1/requests/{token}"
-                answer = await link._ask("DELETE", path, None, (), _UNDO_S, None)
+                answer = await link._ask("DELETE", path, None, (), Deadline(_UNDO_S), None)
                 await answer.read_all(_ANSWER_BYTES)
 
     async def stream(self, method: str, path: str) -> AsyncAnswer:
@@ -159,7 +189,7 @@ class AsyncLink:
 
     async def send(self, method: str, path: str, body: object) -> None:
         """Make a call whose answer has no body."""
-        answer = await self._ask(method, path, body, (), SHORT_S, None)
+        answer = await self._ask(method, path, body, (), Deadline(SHORT_S), None)
         await answer.read_all(_ANSWER_BYTES)
 
     async def hold(self, method: str, path: str, kind: type[_Value]) -> tuple[_Value, AsyncAnswer]:
@@ -167,7 +197,7 @@ class AsyncLink:
 
         Closing it, or dying, ends what the call holds.
         """
-        answer = await self._ask(method, path, None, (), SHORT_S, None)
+        answer = await self._ask(method, path, None, (), Deadline(SHORT_S), None)
         try:
             data = b""
             while not data.endswith(b"\n") and (piece := await answer.read()):
@@ -186,13 +216,15 @@ class AsyncLink:
         headers: _Headers = (),
         *,
         on_progress: Callable[[Progress], object] | None = None,
+        deadline: Deadline | None = None,
     ) -> _Value:
         """Make a call that may take minutes and reports its progress."""
+        bound = deadline or Deadline(LONG_S)
         if on_progress is None:
-            answer = await self._ask(method, path, body, headers, LONG_S, None)
+            answer = await self._ask(method, path, body, headers, bound, None)
             return _decoded(await answer.read_all(_ANSWER_BYTES), kind)
         headers = (*headers, ("accept", "application/x-ndjson"))
-        answer = await self._ask(method, path, body, headers, LONG_S, None)
+        answer = await self._ask(method, path, body, headers, bound, None)
         rest = b""
         try:
             while data := await answer.read():
@@ -239,7 +271,7 @@ class AsyncLink:
         path: str,
         body: object,
         headers: _Headers,
-        timeout_s: float,
+        deadline: Deadline,
         repeatable: bool | None,
     ) -> AsyncAnswer:
         if body is not None:
@@ -247,19 +279,19 @@ class AsyncLink:
         content = b"" if body is None else as_json(body)
         answer = await self._pool.ask(
             GuestRequest(method, path, headers, content),
-            Deadline(timeout_s),
+            deadline,
             repeatable=method == "GET" if repeatable is None else repeatable,
         )
         return await _checked(answer)
 
     async def _connect(self) -> Stream:
-        return await self._started(lambda: connect_unix(self.home.api_socket, _CONNECT_S))
+        return await self._started(lambda: connect_unix(self.home.api_socket, self._within_s or _CONNECT_S))
 
     async def _started(self, attempt: Callable[[], Awaitable[_Value]]) -> _Value:
         """Do something that needs the supervisor. If nobody listens, start it and try once more."""
         try:
             if self._may_start and not _spawn.is_checked(self.home):
-                await in_thread(_spawn.check_version, self.home)
+                await in_thread(_spawn.check_version, self.home, self._within_s)
             return await attempt()
         except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
             if not self._may_start:
@@ -267,7 +299,7 @@ class AsyncLink:
         except (TimeoutError, PermissionError, NotADirectoryError) as error:
             raise await self._explain(error) from error
         try:
-            await in_thread(_spawn.ensure_supervisor, self.home)
+            await in_thread(_spawn.ensure_supervisor, self.home, self._within_s)
             return await attempt()
         except OSError as error:
             raise await self._explain(error) from error

@@ -64,12 +64,19 @@ def closed_on_error(link: Link) -> Iterator[Link]:
 
 
 class Link:
-    """Sends requests to the supervisor of one home, and starts the supervisor if it does not run."""
+    """Sends requests to the supervisor of one home, and starts the supervisor if it does not run.
+
+    Args:
+        home: The home; None means the user's.
+        may_start: Whether to start a supervisor.
+        kept: How many idle connections to keep.
+    """
 
     _shared: Link | None = None
 
     def __init__(self, home: Home | None = None, *, may_start: bool = True, kept: int = 8) -> None:
         self.home: Home = home or Home.default()
+        self._within_s: float | None = None
         self._may_start = may_start
         shared = Link._shared
         self._lent = shared is not None and may_start and shared.home.path == self.home.path
@@ -101,12 +108,12 @@ class Link:
         repeatable: bool | None = None,
     ) -> _Value:
         """Make one call and read its answer as ``kind``."""
-        answer = self._ask(method, path, body, (), timeout_s, repeatable)
+        answer = self._ask(method, path, body, (), Deadline(timeout_s), repeatable)
         return _decoded(answer.read_all(_ANSWER_BYTES), kind)
 
     def delete(self, path: str) -> None:
         """Make a DELETE call, whose answer has no body."""
-        answer = self._ask("DELETE", path, None, (), LONG_S, None)
+        answer = self._ask("DELETE", path, None, (), Deadline(LONG_S), None)
         answer.read_all(_ANSWER_BYTES)
 
     def make(
@@ -117,21 +124,44 @@ class Link:
         handle: Callable[[_Value], _Handle],
         *,
         on_progress: Callable[[Progress], object] | None = None,
+        within_s: float | None = None,
     ) -> _Handle:
         """Make a call that creates sandboxes, and return a handle on them.
 
         A caller stopped before that leaves none.
+
+        Args:
+            path: The route.
+            kind: What it answers with.
+            body: What it is asked.
+            handle: Makes the handle.
+            on_progress: Called with progress reports.
+            within_s: When to give up, starting the supervisor included. None means half an hour.
+
+        Raises:
+            DeadlineError: ``within_s`` passed.
         """
         token = os.urandom(16).hex()
+        deadline = Deadline(within_s or LONG_S, whole=within_s is not None)
+        self._within_s = within_s
         try:
             headers = ((REQUEST_HEADER, token),)
-            value = self.long_call("POST", path, kind, body, headers, on_progress=on_progress)
+            value = self.long_call(
+                "POST", path, kind, body, headers, on_progress=on_progress, deadline=deadline
+            )
+            self._within_s = None
             # No statement may follow: an interruption there would leave a sandbox that nobody has a handle
             # on.
             return handle(value)
-        except BaseException:
+        except BaseException as error:
+            self._within_s = None
             self.close()
             self._undo(token)
+            if within_s is not None and deadline.passed and isinstance(error, DeadlineError):
+                raise DeadlineError(
+                    f"it was not ready within {within_s:g} s",
+                    hint="give a longer within_s; a pull or build that it waited for continues",
+                ) from error
             raise
 
     def _undo(self, token: str) -> None:
@@ -142,7 +172,7 @@ class Link:
         with shielded(_UNDO_S), contextlib.suppress(AtollError, OSError):
             with contextlib.closing(Link(self.home, may_start=False)) as link:
                 path = f"/v1/requests/{token}"
-                answer = link._ask("DELETE", path, None, (), _UNDO_S, None)
+                answer = link._ask("DELETE", path, None, (), Deadline(_UNDO_S), None)
                 answer.read_all(_ANSWER_BYTES)
 
     def stream(self, method: str, path: str) -> Answer:
@@ -160,7 +190,7 @@ class Link:
 
     def send(self, method: str, path: str, body: object) -> None:
         """Make a call whose answer has no body."""
-        answer = self._ask(method, path, body, (), SHORT_S, None)
+        answer = self._ask(method, path, body, (), Deadline(SHORT_S), None)
         answer.read_all(_ANSWER_BYTES)
 
     def hold(self, method: str, path: str, kind: type[_Value]) -> tuple[_Value, Answer]:
@@ -168,7 +198,7 @@ class Link:
 
         Closing it, or dying, ends what the call holds.
         """
-        answer = self._ask(method, path, None, (), SHORT_S, None)
+        answer = self._ask(method, path, None, (), Deadline(SHORT_S), None)
         try:
             data = b""
             while not data.endswith(b"\n") and (piece := answer.read()):
@@ -187,13 +217,15 @@ class Link:
         headers: _Headers = (),
         *,
         on_progress: Callable[[Progress], object] | None = None,
+        deadline: Deadline | None = None,
     ) -> _Value:
         """Make a call that may take minutes and reports its progress."""
+        bound = deadline or Deadline(LONG_S)
         if on_progress is None:
-            answer = self._ask(method, path, body, headers, LONG_S, None)
+            answer = self._ask(method, path, body, headers, bound, None)
             return _decoded(answer.read_all(_ANSWER_BYTES), kind)
         headers = (*headers, ("accept", "application/x-ndjson"))
-        answer = self._ask(method, path, body, headers, LONG_S, None)
+        answer = self._ask(method, path, body, headers, bound, None)
         rest = b""
         try:
             while data := answer.read():
@@ -240,7 +272,7 @@ class Link:
         path: str,
         body: object,
         headers: _Headers,
-        timeout_s: float,
+        deadline: Deadline,
         repeatable: bool | None,
     ) -> Answer:
         if body is not None:
@@ -248,19 +280,19 @@ class Link:
         content = b"" if body is None else as_json(body)
         answer = self._pool.ask(
             GuestRequest(method, path, headers, content),
-            Deadline(timeout_s),
+            deadline,
             repeatable=method == "GET" if repeatable is None else repeatable,
         )
         return _checked(answer)
 
     def _connect(self) -> Stream:
-        return self._started(lambda: connect_unix(self.home.api_socket, _CONNECT_S))
+        return self._started(lambda: connect_unix(self.home.api_socket, self._within_s or _CONNECT_S))
 
     def _started(self, attempt: Callable[[], _Value]) -> _Value:
         """Do something that needs the supervisor. If nobody listens, start it and try once more."""
         try:
             if self._may_start and not _spawn.is_checked(self.home):
-                in_thread(_spawn.check_version, self.home)
+                in_thread(_spawn.check_version, self.home, self._within_s)
             return attempt()
         except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
             if not self._may_start:
@@ -268,7 +300,7 @@ class Link:
         except (TimeoutError, PermissionError, NotADirectoryError) as error:
             raise self._explain(error) from error
         try:
-            in_thread(_spawn.ensure_supervisor, self.home)
+            in_thread(_spawn.ensure_supervisor, self.home, self._within_s)
             return attempt()
         except OSError as error:
             raise self._explain(error) from error

@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
-from atoll.protocol import ResumeRequest
 from atoll.sdk._sync.egress import Egress
 from atoll.sdk._sync.files import Files
-from atoll.sdk._sync.link import LONG_S, Link, closed_on_error, ref
-from atoll.sdk._sync.listing import listed
+from atoll.sdk._sync.link import Link
+from atoll.sdk._sync.opening import Opening
 from atoll.sdk._sync.ports import Forward
 from atoll.sdk._sync.programs import (
     MAX_OUTPUT_BYTES,
@@ -26,26 +23,14 @@ from atoll.sdk._sync.programs import (
     execute,
     program_of,
 )
-from atoll.sdk._sync.sessions import Sessions
-from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._forks import fork_request
 from atoll.sdk._io_sync import shielded, user_socket
-from atoll.sdk._notices import tell_recovery_since
 from atoll.types import (
-    EgressPolicy,
     ExecResult,
     GuestPath,
     Lifecycle,
-    Limits,
-    OnCrash,
-    Progress,
     SandboxInfo,
-    SandboxSpec,
-    SandboxState,
-    SnapshotInfo,
     check_number,
-    copied,
-    users_attributes,
 )
 
 # Inside the class, `list` means the method below, so annotations there use these names.
@@ -54,7 +39,7 @@ _Sandboxes: TypeAlias = "list[Sandbox]"
 _KILL_S = 60.0
 
 
-class Sandbox(Sessions):
+class Sandbox(Opening):
     """A computer that keeps its state: it runs programs, stores files, sleeps, wakes, forks and rolls back.
 
     Get one with ``create``, ``connect`` or ``fork``. Every use of a sleeping sandbox (a program, a file, a
@@ -79,180 +64,9 @@ class Sandbox(Sessions):
     """
 
     def __init__(self, link: Link, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
-        super().__init__(link, info)
+        super().__init__(link, info, kill_at_exit=kill_at_exit)
         self.files: Files = Files(self._agent)
         self.egress: Egress = Egress(link, self._path)
-        self._kill_at_exit = kill_at_exit
-
-    @classmethod
-    def create(
-        cls,
-        *,
-        image: str | None = None,
-        name: str | None = None,
-        env: Mapping[str, str] | None = None,
-        metadata: Mapping[str, str] | None = None,
-        network: EgressPolicy | None = None,
-        from_snapshot: str | SnapshotInfo | None = None,
-        template: str | None = None,
-        limits: Limits | None = None,
-        best_effort: bool = False,
-        on_crash: OnCrash | None = None,
-        start: bool | None = None,
-        trust_host_ca: bool | None = None,
-        lifecycle: Lifecycle | None = None,
-        volumes: Mapping[str, str] | None = None,
-        team: str | None = None,
-        attributes: Mapping[str, str] | None = None,
-        keep: bool = False,
-        on_progress: Callable[[Progress], Any] | None = None,
-    ) -> Sandbox:
-        """Make a sandbox and return it running. The first sandbox of an image also builds or pulls the image.
-
-        A call that is cancelled or interrupted, or whose process is killed before it returns, leaves no
-        sandbox. A pull or build of the image continues.
-
-        Args:
-            image: ``base``, or one like ``python:3.12``; None means ``base``, or the snapshot's image with
-                ``from_snapshot``.
-            name: Unique in the home while the sandbox lives: lower case letters, digits and ``-``.
-            env: Variables for every program in it. Snapshots contain them, so do not put secrets here.
-            metadata: Your own labels, by which ``list`` can find the sandbox.
-            network: What it may reach: a ``Policy``, or ``"none"``, ``"packages"``, ``"web-read-only"`` or
-                ``"internet"``. None means the policy stored in the snapshot, or ``"internet"`` without one.
-            from_snapshot: Start from the memory and disk of this snapshot, given by id, name or info.
-            template: Start from this template instead: ``NAME`` or ``NAME:TAG``, see ``Templates``.
-            limits: How much the sandbox may use. With ``from_snapshot``, a limit that is None is the
-                snapshot's.
-            best_effort: Make the sandbox even if this host cannot enforce one of the limits.
-            on_crash: What the next use does after a crash. ``"reboot"`` starts the sandbox from its disk,
-                ``"rollback"`` restores its newest snapshot, and ``"stop"`` refuses until ``resume`` or
-                ``rollback``. None means ``"reboot"``, or the snapshot's setting.
-            start: Run the image's own program as an ordinary process with the tag ``image``, also after a
-                crash. None means False, or the snapshot's setting.
-            trust_host_ca: Trust the host's CA certificates inside, in addition to the image's own. None means
-                True, or the snapshot's setting. A snapshot or template fixes this and ``start``; another
-                value is refused.
-            lifecycle: How long the sandbox may run, and what happens then. None means without limit.
-            volumes: Maps each absolute path inside to the name of the volume that appears there.
-            team: The team that owns the sandbox; None means no team.
-            attributes: Values stored for the calling program and returned by ``info`` and ``list``. Names
-                that begin with ``atoll.`` are reserved and refused. Forks do not inherit names that begin
-                with ``own_``.
-            keep: Leave the sandbox alive at the end of ``with``.
-            on_progress: Called with progress reports while the call takes long.
-
-        Raises:
-            InvalidSpecError: An argument is invalid.
-            UnsupportedError: This host cannot enforce one of the limits.
-            NameTakenError: Another sandbox has that name.
-            ImageNotFoundError: There is no such image.
-            ImagePullError: The registry does not deliver the image, or the image is invalid.
-            SnapshotNotFoundError: There is no such snapshot.
-            VolumeNotFoundError: There is no such volume.
-            TemplateNotFoundError: There is no such template, or the template has no such tag.
-            ImageBuildError: The image could not be built.
-            EngineError: The engine could not start the sandbox.
-            HostError: The host lacks something that atoll needs; `atoll doctor` says what.
-            NoSpaceError: The disk under the home is full.
-            TeamNotFoundError: There is no such team.
-            QuotaError: The team's quota allows no more.
-        """
-        spec = SandboxSpec(
-            image=image,
-            name=name,
-            env=copied("env", env),
-            metadata=copied("metadata", metadata),
-            network=network,
-            from_snapshot=snapshot_ref(from_snapshot) if from_snapshot is not None else None,
-            limits=Limits() if limits is None else limits,
-            template=template,
-            best_effort=best_effort,
-            on_crash=on_crash,
-            start=start,
-            trust_host_ca=trust_host_ca,
-            lifecycle=Lifecycle() if lifecycle is None else lifecycle,
-            volumes=copied("volumes", volumes),
-            team=team,
-            attributes=users_attributes(attributes),
-        )
-        spec.limits.check()
-        spec.lifecycle.check()
-        link = Link()
-
-        def handle(info: SandboxInfo) -> Sandbox:
-            return cls(link, info, kill_at_exit=not keep)
-
-        return link.make("/v1/sandboxes", SandboxInfo, spec, handle, on_progress=on_progress)
-
-    @classmethod
-    def connect(
-        cls, id_or_name: str, *, wake: bool = True, timeout_s: float | None = None
-    ) -> Sandbox:
-        """Attach to a sandbox and wake it if it sleeps. If it crashed, do what its ``on_crash`` says.
-
-        Args:
-            id_or_name: The sandbox's id or name.
-            wake: False leaves the sandbox as it is. Its first use then wakes it.
-            timeout_s: Length in seconds of the lease that begins when the sandbox wakes. None means the
-                length in its lifecycle. The lease of a running sandbox is extended to this length, never
-                shortened.
-
-        Raises:
-            SandboxNotFoundError: No sandbox has that id or name.
-            EngineError: The sandbox could not be woken.
-            QuotaError: The team's quota allows no more running sandboxes.
-        """
-        Lifecycle(timeout_s=timeout_s).check()
-        path = f"/v1/sandboxes/{ref(id_or_name)}"
-        with closed_on_error(Link()) as link:
-            if wake:
-                body, began = ResumeRequest(timeout_s=timeout_s), time.time()
-                info = link.call(
-                    "POST", f"{path}/wake", SandboxInfo, body, timeout_s=LONG_S, repeatable=True
-                )
-                tell_recovery_since(info, began)
-            else:
-                info = link.call("GET", path, SandboxInfo)
-        return cls(link, info)
-
-    @classmethod
-    def of(cls, info: SandboxInfo) -> Sandbox:
-        """Return a handle on a sandbox whose ``info`` is known.
-
-        This asks nothing, and the first use wakes it.
-        """
-        return cls(Link(), info)
-
-    @classmethod
-    def get(cls, id_or_name: str) -> SandboxInfo:
-        """Return what is known of a sandbox, without waking it.
-
-        Raises:
-            SandboxNotFoundError: No sandbox has that id or name.
-        """
-        with contextlib.closing(Link()) as link:
-            return link.call("GET", f"/v1/sandboxes/{ref(id_or_name)}", SandboxInfo)
-
-    @classmethod
-    def list(
-        cls,
-        *,
-        state: SandboxState | Sequence[SandboxState] | None = None,
-        metadata: Mapping[str, str] | None = None,
-        team: str | None = None,
-        limit: int | None = None,
-    ) -> Iterator[SandboxInfo]:
-        """Iterate over the sandboxes of the home, oldest first, page by page, without waking any.
-
-        Args:
-            state: Only sandboxes in this state, or in one of these states.
-            metadata: Only sandboxes with all of these labels.
-            team: Only sandboxes of this team.
-            limit: How many to return at most; None means all.
-        """
-        for info in listed(state, metadata, team, limit):
-            yield info
 
     def __enter__(self) -> Sandbox:
         return self
