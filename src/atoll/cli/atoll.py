@@ -23,6 +23,7 @@ COMMANDS = {
     "limits": "Change what a sandbox may use.",
     "logs": "Show what a sandbox logged.",
     "ls": "List sandboxes.",
+    "mcp": "Give a model computers of its own, by the Model Context Protocol.",
     "pause": "Freeze sandboxes in memory.",
     "policy": "Set what a sandbox may reach, test it, and see what was decided.",
     "port": "Forward a port of this machine to a sandbox.",

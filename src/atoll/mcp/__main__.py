@@ -1,0 +1,155 @@
+"""The entry point: ``atoll mcp`` becomes ``python -m atoll.mcp``."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn, get_args
+
+import anyio
+import click
+
+from atoll.errors import AtollError, InvalidSpecError, UnsupportedError
+from atoll.mcp.defaults import Defaults
+from atoll.mcp.install import CLIENTS, NAME, entry, install
+from atoll.policy import check_policy, policy_from_json, policy_from_toml
+from atoll.types import EgressPolicy, Preset
+
+FAILED = 125
+TOKEN = "ATOLL_MCP_TOKEN"
+_HELP = """Give a model computers of its own, by the Model Context Protocol.
+
+\b
+Example:
+  atoll mcp install claude
+  atoll mcp --network packages
+  atoll mcp --http 127.0.0.1:7000
+
+Without --http it speaks on standard input and output, as clients expect that start it. With --http, clients send
+the token of ATOLL_MCP_TOKEN; without that, one is made and printed.
+"""
+_SANDBOX = "The sandbox that calls mean that name none; made when it is first used; default: mcp."
+_NETWORK = "What new sandboxes may reach: a preset's name or a policy's file; default: internet."
+
+
+@click.group(
+    name="atoll mcp",
+    help=_HELP,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option("--sandbox", metavar="NAME", default="mcp", help=_SANDBOX)
+@click.option("--image", help="The image of new sandboxes; default: base.")
+@click.option("--network", metavar="POLICY", help=_NETWORK)
+@click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP there instead.")
+@click.pass_context
+def command(
+    context: click.Context, sandbox: str, image: str | None, network: str | None, http: str | None
+) -> None:
+    """Serve, unless a subcommand is given."""
+    defaults = Defaults(sandbox, image, None if network is None else network_of(network))
+    if context.invoked_subcommand is not None:
+        return
+    if importlib.util.find_spec("mcp") is None:
+        raise UnsupportedError("the package mcp is not installed", hint="pip install 'atoll[mcp]'")
+    from atoll.mcp import serving
+
+    if http is None:
+        anyio.run(serving.serve_stdio, defaults)
+        return
+    host, port = address_of(http)
+    token = os.environ.get(TOKEN)
+    if not token:
+        token = serving.new_token()
+        click.echo(f"token: {token}", err=True)
+    click.echo(f"listening at http://{http}{serving.PATH}", err=True)
+    anyio.run(serving.serve_http, defaults, host, port, token)
+
+
+@command.command(name="install")
+@click.argument("client", type=click.Choice(sorted(CLIENTS)))
+@click.option("--file", type=click.Path(path_type=Path), help="The configuration, if it lies elsewhere.")
+@click.option("--print", "only_print", is_flag=True, help="Print what belongs into it, and change nothing.")
+@click.pass_context
+def install_command(context: click.Context, client: str, file: Path | None, only_print: bool) -> None:
+    """Write the configuration of a client, so that it starts `atoll mcp` with the options given before."""
+    wanted = CLIENTS[client]
+    options = options_of(context.parent.params if context.parent else {})
+    if only_print:
+        click.echo(json.dumps({wanted.key: {NAME: entry(options)}}, indent=2))
+        return
+    path = file or Path.home() / wanted.file
+    try:
+        install(wanted, path.resolve(), options)
+    except OSError as error:
+        raise InvalidSpecError(f"{path} cannot be written: {error.strerror}", hint="give --file") from error
+    click.echo(f"{path} has atoll now; {wanted.then}")
+
+
+def options_of(given: dict[str, str | None]) -> list[str]:
+    """Return the options of ``atoll mcp`` that differ from their defaults, with files by absolute paths."""
+    found = []
+    for name in ("sandbox", "image", "network"):
+        value = given.get(name)
+        if value is None or (name == "sandbox" and value == Defaults().sandbox):
+            continue
+        if name == "network" and value not in get_args(Preset):
+            value = str(Path(value).resolve())
+        found += [f"--{name}", value]
+    return found
+
+
+def network_of(value: str) -> EgressPolicy:
+    """Return a preset, or the policy in a file in TOML or JSON.
+
+    Raises:
+        InvalidSpecError: It is neither.
+    """
+    presets: tuple[Preset, ...] = get_args(Preset)
+    for preset in presets:
+        if value == preset:
+            return preset
+    try:
+        text = Path(value).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        known = ", ".join(presets)
+        raise InvalidSpecError(
+            f"the policy {value!r} cannot be read", hint=f"give {known}, or a file in TOML or JSON"
+        ) from error
+    policy = policy_from_json(text) if text.lstrip().startswith("{") else policy_from_toml(text)
+    check_policy(policy)
+    return policy
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Return host and port.
+
+    Raises:
+        InvalidSpecError: It is not ``HOST:PORT``.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InvalidSpecError(f"{text!r} is no address to listen on", hint="give HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def main() -> NoReturn:
+    """Run the command; one line on standard error says what failed."""
+    try:
+        command(prog_name="atoll mcp", standalone_mode=False)
+    except click.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        click.echo(f"atoll: {error.format_message()}", err=True)
+    except (AtollError, OSError) as error:
+        click.echo(f"atoll: {error}", err=True)
+    else:
+        sys.exit(0)
+    sys.exit(FAILED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The tools, one file for each noun. Each has ``add``, which adds its tools to a server."""

@@ -1,0 +1,20 @@
+"""Arguments that several tools share, described for a model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+Which = Annotated[
+    str | None, Field(description="Name or id of the sandbox. Leave it out to use the current one.")
+]
+"""The sandbox that a call means."""
+
+Named = Annotated[str, Field(description="Name or id of the sandbox.", min_length=1, max_length=100)]
+
+Line = Annotated[str, Field(description="A shell line, run by sh -c.", min_length=1)]
+
+Path = Annotated[
+    str, Field(description="A path inside the sandbox. Relative ones start at the user's home.", min_length=1)
+]

@@ -1,0 +1,133 @@
+"""Tools that try several ways at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import anyio
+from pydantic import Field
+
+from atoll.errors import AtollError, ExecTimeoutError
+from atoll.mcp.results import KEPT_BYTES, told
+from atoll.mcp.text import MOST_CHARACTERS, clipped
+from atoll.mcp.tools.adding import Tools
+from atoll.mcp.tools.arguments import Line, Named, Path, Which
+from atoll.mcp.tools.commands import Seconds
+from atoll.mcp.workplace import IDLE_S, Workplace
+from atoll.sdk import AsyncSandbox
+from atoll.types import Lifecycle
+
+_MOST_TRIES = 20
+_LEASE = Lifecycle(timeout_s=IDLE_S, on_timeout="suspend")
+# Names, kinds, sizes and times of change; a fork keeps the times of what it does not touch.
+_LISTING = (
+    "find . -xdev \\( -path ./proc -o -path ./sys \\) -prune -o ! -type d -printf '%P\\0%y %s %T@ %m\\0'"
+)
+
+
+def add(tools: Tools, workplace: Workplace) -> None:
+    """Add the tools."""
+    found = Forks(workplace)
+    tools.add(found.fork, title="Fork the sandbox")
+    tools.add(found.try_in_forks, title="Try commands in forks")
+    tools.add(found.compare_forks, title="Compare two forks", reads=True)
+    tools.add(found.keep_fork, title="Keep a fork", destroys=True)
+
+
+class Forks:
+    """Tries several ways at once.
+
+    Args:
+        workplace: Has the sandboxes.
+    """
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._workplace = workplace
+
+    async def fork(
+        self,
+        count: Annotated[int, Field(description="How many copies.", ge=1, le=_MOST_TRIES)] = 1,
+        sandbox: Which = None,
+    ) -> str:
+        """Make running copies of the sandbox, memory and programs included. The original goes on."""
+        copies = await (await self._workplace.sandbox(sandbox)).fork(count, lifecycle=_LEASE)
+        return "\n".join(self._workplace.known(copy).id for copy in copies)
+
+    async def try_in_forks(
+        self,
+        commands: Annotated[
+            list[Line], Field(description="One command for each copy.", min_length=1, max_length=_MOST_TRIES)
+        ],
+        sandbox: Which = None,
+        timeout_s: Seconds = 300.0,
+    ) -> str:
+        """Try several ways at once: make a copy of the sandbox for each command and run them side by side.
+
+        The copies start from the same memory and disk and cannot disturb each other or the original. Returns
+        each copy's id and result. Then `compare_forks` if needed, and `keep_fork` the best one.
+        """
+        used = await self._workplace.sandbox(sandbox, busy_s=timeout_s)
+        copies = [
+            self._workplace.known(copy)
+            for copy in await used.fork(
+                len(commands), lifecycle=Lifecycle(timeout_s=timeout_s + IDLE_S, on_timeout="suspend")
+            )
+        ]
+        answers = [""] * len(copies)
+
+        async def attempt(number: int) -> None:
+            try:
+                result = await copies[number].run(
+                    commands[number], timeout_s=timeout_s, max_output_bytes=KEPT_BYTES
+                )
+                answers[number] = told(result, MOST_CHARACTERS // len(commands))
+            except ExecTimeoutError:
+                answers[number] = f"killed after {timeout_s:g} s\n"
+            except AtollError as error:
+                answers[number] = f"failed: {error} [{error.code}]\n"
+
+        async with anyio.create_task_group() as group:
+            for number in range(len(copies)):
+                group.start_soon(attempt, number)
+        return "\n".join(
+            f"## {copy.id}: {clipped(command, 200)}\n{answer}"
+            for copy, command, answer in zip(copies, commands, answers, strict=True)
+        )
+
+    async def compare_forks(self, first: Named, second: Named, path: Path = ".") -> str:
+        """List the files below a directory that differ between two sandboxes, such as two forks."""
+        left, right = [await _listing(await self._workplace.sandbox(each), path) for each in (first, second)]
+        rows = [
+            f"{_difference(name in left, name in right, first, second)}: {name}"
+            for name in sorted(left.keys() | right.keys())
+            if left.get(name) != right.get(name)
+        ]
+        return clipped("\n".join(rows)) or "no file differs"
+
+    async def keep_fork(
+        self,
+        winner: Named,
+        discard: Annotated[
+            list[str], Field(description="The copies to kill, by id or name.", max_length=100)
+        ] = [],  # noqa: B006  # the schema shows the default, and nobody changes it
+    ) -> str:
+        """Keep one copy: it becomes the current sandbox, and the copies that are named are killed for good."""
+        kept = await self._workplace.sandbox(winner)
+        for each in discard:
+            found = await AsyncSandbox.get(each)
+            if found.sandbox_id != kept.id:
+                await self._workplace.kill(found.sandbox_id)
+        self._workplace.current = kept.id
+        return f"the current sandbox is {kept.name or kept.id}"
+
+
+def _difference(in_first: bool, in_second: bool, first: str, second: str) -> str:
+    if in_first and in_second:
+        return "differs"
+    return f"only in {first if in_first else second}"
+
+
+async def _listing(sandbox: AsyncSandbox, path: str) -> dict[str, str]:
+    result = (await sandbox.run(_LISTING, cwd=path, timeout_s=120.0, max_output_bytes=64 << 20)).check()
+    parts = result.stdout.split("\0")
+    return dict(zip(parts[::2], parts[1::2], strict=False))

@@ -1,0 +1,157 @@
+"""The sandboxes that the clients of one server work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from atoll.errors import InvalidSpecError, NameTakenError, SandboxNotFoundError, StateError
+from atoll.mcp.defaults import Defaults
+from atoll.sdk import AsyncSandbox
+from atoll.types import Lifecycle, Progress, SandboxInfo, check_number
+
+IDLE_S = 1800.0
+MOST_FORWARDS = 64
+_MADE_HERE = {"made-by": "atoll mcp"}
+
+
+class Workplace:
+    """Finds the sandbox that a call means, and makes the default one when it is first used.
+
+    A context. Leaving it closes connections and forwarded ports; the sandboxes go on.
+
+    Args:
+        defaults: What the operator has decided.
+    """
+
+    def __init__(self, defaults: Defaults) -> None:
+        self.defaults = defaults
+        self.current = defaults.sandbox
+        self._making = anyio.Lock()
+        self._open: dict[str, AsyncSandbox] = {}
+        self._forwards: dict[tuple[str, int], tuple[int, anyio.CancelScope]] = {}
+        self._group: TaskGroup = anyio.create_task_group()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        self._group.cancel_scope.cancel()
+        try:
+            await self._group.__aexit__(*error)
+        finally:
+            for sandbox in self._open.values():
+                sandbox.close()
+            self._open.clear()
+
+    async def sandbox(
+        self,
+        id_or_name: str | None = None,
+        *,
+        busy_s: float = 0.0,
+        on_progress: Callable[[Progress], Any] | None = None,
+    ) -> AsyncSandbox:
+        """Return a sandbox. Its first use wakes it.
+
+        Args:
+            id_or_name: Which one; None means the current one, which is made if it is the default and missing.
+            busy_s: How long the call will use it, so that its lease does not end meanwhile.
+            on_progress: Called while an image is built or pulled for it.
+
+        Raises:
+            SandboxNotFoundError: No sandbox has that id or name.
+        """
+        wanted = id_or_name or self.current
+        try:
+            return await self._found(wanted, busy_s)
+        except SandboxNotFoundError:
+            if wanted != self.defaults.sandbox:
+                raise
+        async with self._making:
+            try:
+                return await self._found(wanted, busy_s)
+            except SandboxNotFoundError:
+                pass
+            try:
+                return await self.create(wanted, None, on_progress=on_progress)
+            except NameTakenError:  # another server of this home was faster
+                return await self._found(wanted, busy_s)
+
+    async def create(
+        self, name: str | None, image: str | None, *, on_progress: Callable[[Progress], Any] | None = None
+    ) -> AsyncSandbox:
+        """Make a sandbox that stays. It sleeps half an hour after its last use, and the next use wakes it."""
+        sandbox = await AsyncSandbox.create(
+            name=name,
+            image=image or self.defaults.image,
+            network=self.defaults.network,
+            lifecycle=Lifecycle(timeout_s=IDLE_S, on_timeout="suspend"),
+            metadata=_MADE_HERE,
+            keep=True,
+            on_progress=on_progress,
+        )
+        return self.known(sandbox)
+
+    def known(self, sandbox: AsyncSandbox) -> AsyncSandbox:
+        """Return the open handle on a sandbox, which is this one if there is none yet."""
+        kept = self._open.setdefault(sandbox.id, sandbox)
+        if kept is not sandbox:
+            sandbox.close()
+        return kept
+
+    async def kill(self, id_or_name: str) -> AsyncSandbox:
+        """End a sandbox and erase it.
+
+        Raises:
+            SandboxNotFoundError: No sandbox has that id or name.
+        """
+        sandbox = await self._found(id_or_name, 0.0)
+        for key in [key for key in self._forwards if key[0] == sandbox.id]:
+            self._forwards.pop(key)[1].cancel()
+        await sandbox.kill()
+        self._open.pop(sandbox.id, None)
+        if self.current in (sandbox.id, sandbox.name):
+            self.current = self.defaults.sandbox
+        return sandbox
+
+    async def url(self, sandbox: AsyncSandbox, port: int) -> str:
+        """Forward a port of this machine to a port inside, for as long as the server runs, and return its address.
+
+        Raises:
+            InvalidSpecError: It is no port, or too many are forwarded.
+        """
+        check_number("port", port, least=1, most=65535, whole=True, hint="give 1 to 65535")
+        known = self._forwards.get((sandbox.id, port))
+        if known is None:
+            if len(self._forwards) >= MOST_FORWARDS:
+                raise InvalidSpecError(
+                    f"{MOST_FORWARDS} ports are forwarded already", hint="kill a sandbox that is not needed"
+                )
+            known = await self._group.start(self._forward, sandbox, port)
+            self._forwards[sandbox.id, port] = known
+        return f"http://127.0.0.1:{known[0]}"
+
+    async def _forward(
+        self, sandbox: AsyncSandbox, port: int, *, task_status: TaskStatus[tuple[int, anyio.CancelScope]]
+    ) -> None:
+        with anyio.CancelScope() as scope:
+            async with sandbox.forward(port) as forward:
+                task_status.started((forward.port, scope))
+                await anyio.sleep_forever()
+
+    async def _found(self, id_or_name: str, busy_s: float) -> AsyncSandbox:
+        info = await AsyncSandbox.get(id_or_name)
+        sandbox = self.known(AsyncSandbox.of(info))
+        if self._is_leased(info):
+            try:
+                await sandbox.set_timeout(busy_s + IDLE_S, extend_only=True)
+            except StateError:  # it fell asleep just now, and its next use begins a lease
+                return sandbox
+        return sandbox
+
+    def _is_leased(self, info: SandboxInfo) -> bool:
+        return info.state == "running" and _MADE_HERE.items() <= info.metadata.items()
