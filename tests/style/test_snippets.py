@@ -49,10 +49,15 @@ def _attributes(kind: type) -> set[str]:
 
 
 @functools.cache
-def _server_help() -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "atoll.server", "--help"], capture_output=True, text=True, check=True
-    ).stdout
+def _help_of(face: str) -> str:
+    """What a program of its own says of its options."""
+    modules = {"serve": [["atoll.server"]], "mcp": [["atoll.mcp"], ["atoll.mcp", "install"]]}
+    return "".join(
+        subprocess.run(
+            [sys.executable, "-m", *words, "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        for words in modules[face]
+    )
 
 
 def _commands(code: str) -> Iterator[list[str]]:
@@ -76,7 +81,7 @@ def test_shell_uses_commands_and_options_that_exist(snippet: Snippet) -> None:
             command, rest = found, rest[1:]
         own = rest[: rest.index("--")] if "--" in rest else rest
         known = {option for parameter in command.params for option in parameter.opts}
-        if words[0] == "serve":
-            known = set(re.findall(r"--[\w-]+", _server_help()))
+        if words[0] in ("serve", "mcp"):
+            known = set(re.findall(r"--[\w-]+", _help_of(words[0])))
         unknown = [word for word in own if word.startswith("--") and word.partition("=")[0] not in known]
         assert unknown == [], f"atoll {' '.join(words)}"
