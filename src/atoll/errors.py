@@ -22,14 +22,15 @@ AtollError                    base: .code .hint .sandbox_id
 │  └─ UnpluggedError          it is cut off and frozen until `replug`
 ├─ SandboxCrashedError        its processes died; the next use does what `on_crash` says
 ├─ ExecTimeoutError           TimeoutError: the program ran past its timeout and was killed
-├─ ExecFailedError            `ExecResult.check()`: the exit code is not 0
+├─ ExecFailedError            `check`: the exit code is not 0
 ├─ DeadlineError              TimeoutError: an answer did not come in time
 ├─ FileError                  OSError: an operation on a file in the sandbox failed
 │  ├─ FileMissingError        FileNotFoundError
 │  ├─ FileTakenError          FileExistsError
 │  ├─ NotADirectoryInSandboxError   NotADirectoryError
 │  ├─ IsADirectoryInSandboxError    IsADirectoryError
-│  └─ FileDeniedError         PermissionError
+│  ├─ FileDeniedError         PermissionError
+│  └─ EditError               `files.edit`: the old text is not there exactly once
 ├─ NoSpaceError               OSError: a disk is full
 ├─ DamagedError               what is stored is not what was written
 ├─ AgentError                 the guest agent answered against its protocol
@@ -222,7 +223,7 @@ class ExecTimeoutError(AtollError, TimeoutError):
 
 
 class ExecFailedError(AtollError):
-    """``ExecResult.check()`` found another exit code than 0.
+    """``run(check=True)`` or ``ExecResult.check()`` found another exit code than 0.
 
     Attributes:
         result: The result that was checked. The SDK always sets it.
@@ -278,6 +279,12 @@ class FileDeniedError(FileError, PermissionError):
 
     code = "file_denied"
     errno: int = errno.EACCES
+
+
+class EditError(FileError):
+    """``files.edit`` did not find the old text exactly once. The file was not changed."""
+
+    code = "edit_failed"
 
 
 class NoSpaceError(AtollError, OSError):

@@ -21,7 +21,6 @@ sandbox.files.write("data.txt", "x\\ny\\n")
 sandbox.files.write("Makefile", "all:\\n\\techo made\\n")
 path, source, target = "/workspace/new", "/workspace/a", "/workspace/c"
 sandbox.start(["python3", "-m", "http.server", "8000"])
-sandbox.run("until curl -s localhost:8000 >/dev/null; do sleep 0.1; done").check()
 """,
     "lifecycle": "from atoll import Sandbox\n",
     "restores": "from atoll import Sandbox\nsandbox = Sandbox.create()\n",

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from atoll import AsyncSandbox, DeadlineError, ExecTimeoutError, InvalidSpecError, Sandbox
+from atoll import AsyncSandbox, DeadlineError, ExecFailedError, ExecTimeoutError, InvalidSpecError, Sandbox
 
 MIB = 1 << 20
 
@@ -32,6 +32,15 @@ def test_a_program_gets_its_arguments_directory_variables_and_user(sandbox: Sand
     argv = ["sh", "-c", script, "sh", "a b", "$HOME", "ä"]
     result = sandbox.exec(argv, cwd="/tmp", env={"A": "b", "COLOUR": "red"}, user="root")
     assert result.check().stdout == "a b|$HOME|ä|/tmp|b|red|root|"
+
+
+def test_a_checked_program_that_fails_is_an_error_with_its_code_and_what_it_said(sandbox: Sandbox) -> None:
+    assert sandbox.run("echo fine", check=True).stdout == "fine\n"
+    with pytest.raises(ExecFailedError, match="ended with 3: oops") as failed:
+        sandbox.run("echo half; echo oops >&2; exit 3", check=True)
+    assert (failed.value.result.exit_code, failed.value.result.stdout) == (3, "half\n")
+    with pytest.raises(ExecFailedError, match="'false' ended with 1"):
+        sandbox.exec(["false"], check=True)
 
 
 def test_what_is_missing_is_named(sandbox: Sandbox) -> None:

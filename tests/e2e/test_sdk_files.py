@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from atoll import AsyncSandbox, Sandbox
-from atoll.errors import FileDeniedError, FileError
+from atoll.errors import EditError, FileDeniedError, FileError
 
 MIB = 1 << 20
 
@@ -29,6 +29,19 @@ def test_text_and_bytes_come_back_as_they_were_written(sandbox: Sandbox) -> None
     assert sandbox.exec(["/home/user/notes/run"]).stdout == "ran\n"
     files.write("notes/raw", b"\0\xff")
     assert files.read_bytes("notes/raw") == b"\0\xff"
+
+
+def test_an_edit_changes_one_place_and_keeps_mode_and_owner(sandbox: Sandbox) -> None:
+    files = sandbox.files
+    files.write("edited/run", b"\xff one\ntwo\n", mode=0o750)
+    info = files.edit("edited/run", "one\n", "1\n")
+    assert (info.mode, info.owner) == (0o750, "user")
+    assert files.read_bytes("edited/run") == b"\xff 1\ntwo\n"
+    with pytest.raises(EditError, match=r"edited/run.*nearest is from line 2"):
+        files.edit("edited/run", "two.", "2")
+    with pytest.raises(FileNotFoundError):
+        files.edit("edited/nosuch", "a", "b")
+    assert files.read_bytes("edited/run") == b"\xff 1\ntwo\n"
 
 
 def test_names_are_listed_moved_and_removed(sandbox: Sandbox) -> None:

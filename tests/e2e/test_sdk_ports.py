@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.counter import BOUND_S, count, start_counter
 
-from atoll import AtollError, NotFoundError, Sandbox
+from atoll import AtollError, DeadlineError, NotFoundError, Sandbox
 
 
 @pytest.fixture(scope="module")
@@ -18,12 +17,6 @@ def sandbox(module_home: Path) -> Iterator[Sandbox]:
     with Sandbox.create() as sandbox:
         start_counter(sandbox)
         yield sandbox
-
-
-def wait_for_port(sandbox: Sandbox, port: int) -> None:
-    end = time.monotonic() + BOUND_S
-    while sandbox.run(f"ss -tln | grep -q :{port}").exit_code:
-        assert time.monotonic() < end
 
 
 def test_a_dialled_port_is_a_socket_to_the_program_inside(sandbox: Sandbox) -> None:
@@ -53,13 +46,18 @@ while True:
 """
 
 
+def test_waiting_for_a_port_where_nobody_ever_listens_ends(sandbox: Sandbox) -> None:
+    with pytest.raises(DeadlineError, match="port 7999 within"):
+        sandbox.wait_for_port(7999, timeout_s=0.3)
+
+
 @pytest.mark.parametrize(("address", "port"), [("127.0.0.1", 7001), ("::1", 7002)])
 def test_what_listens_for_its_own_machine_only_is_reached_too(
     sandbox: Sandbox, address: str, port: int
 ) -> None:
     sandbox.files.write("local.py", LOCAL)
     server = sandbox.start(["python3", "local.py", address, str(port)])
-    wait_for_port(sandbox, port)
+    sandbox.wait_for_port(port, timeout_s=BOUND_S)
     sent = os.urandom(3_000_000)
     for _ in range(2):
         with sandbox.dial(port) as connection, connection.makefile("rb") as answers:
@@ -77,11 +75,11 @@ def test_what_listens_for_its_own_machine_only_is_reached_too(
 def test_a_forwarded_port_serves_ordinary_clients(sandbox: Sandbox) -> None:
     sandbox.files.write("site/index.html", "hello from inside")
     server = sandbox.start(["python3", "-m", "http.server", "8000", "--directory", "site"])
-    wait_for_port(sandbox, 8000)
+    sandbox.wait_for_port(8000, timeout_s=BOUND_S)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with sandbox.forward(8000) as forward:
         for _ in range(3):
-            with opener.open(f"http://127.0.0.1:{forward.port}/index.html", timeout=BOUND_S) as answer:
+            with opener.open(f"{forward.url}/index.html", timeout=BOUND_S) as answer:
                 assert answer.read() == b"hello from inside"
         port = forward.port
     with pytest.raises(OSError):

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.sdk.fakes import FakeSupervisor
 
 from atoll import AsyncSandbox, Sandbox
+from atoll.errors import DeadlineError, InvalidSpecError, SandboxNotFoundError, StateError
 from atoll.protocol import ErrorBody
 
 
@@ -132,3 +133,38 @@ def test_a_dialled_socket_is_connected_and_the_callers_own(
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(100, socket.MSG_WAITALL) == b"echo"
     assert supervisor.dials[-1][1] == 8000
+
+
+def test_a_forward_has_a_url_while_it_is_open(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
+    forward = sandbox.forward(8000)
+    with pytest.raises(StateError, match="not open"):
+        _ = forward.url
+    with forward:
+        assert forward.url == f"http://127.0.0.1:{forward.port}"
+
+
+def test_a_port_is_waited_for_until_something_listens(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
+    threads = serve(supervisor, lambda read: read)
+    supervisor.dial_error = ErrorBody(code="not_found", message="nothing listens on port 8000")
+    opened = threading.Timer(0.1, setattr, (supervisor, "dial_error", None))
+    opened.start()
+    sandbox.wait_for_port(8000, timeout_s=60)
+    opened.join()
+    for thread in threads:
+        thread.join(60)
+    assert len(supervisor.dials) > 1
+    assert {port for _, port in supervisor.dials} == {8000}
+
+
+def test_the_wait_for_a_port_ends(supervisor: FakeSupervisor, sandbox: Sandbox) -> None:
+    supervisor.dial_error = ErrorBody(code="not_found", message="nothing listens on port 8000")
+    with pytest.raises(DeadlineError, match=r"port 8000 within 0\.1 s"):
+        sandbox.wait_for_port(8000, timeout_s=0.1)
+    supervisor.dial_error = ErrorBody(code="sandbox_not_found", message="gone")
+    with pytest.raises(SandboxNotFoundError):
+        sandbox.wait_for_port(8000)
+    for timeout_s in (0, -1, "1"):
+        with pytest.raises(InvalidSpecError):
+            sandbox.wait_for_port(8000, timeout_s=timeout_s)  # type: ignore[arg-type]
+    with pytest.raises(InvalidSpecError):
+        sandbox.wait_for_port(0)

@@ -11,7 +11,7 @@ from atoll.errors import NameTakenError, SandboxNotFoundError
 from atoll.protocol import ResumeRequest
 from atoll.sdk._async.link import LONG_S, AsyncLink, closed_on_error, ref
 from atoll.sdk._async.listing import listed
-from atoll.sdk._async.sessions import AsyncSessions
+from atoll.sdk._async.reaching import AsyncReaching
 from atoll.sdk._async.snapshots import snapshot_ref
 from atoll.sdk._deadline import check_timeout
 from atoll.sdk._io_async import sleep
@@ -37,7 +37,7 @@ _FIRST_PAUSE_S = 0.05
 _LAST_PAUSE_S = 1.0
 
 
-class AsyncOpening(AsyncSessions):
+class AsyncOpening(AsyncReaching):
     """Gives the sandbox class its class methods: the ways to a handle, and questions about all sandboxes."""
 
     def __init__(self, link: AsyncLink, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -11,7 +10,6 @@ from atoll.sdk._async.egress import AsyncEgress
 from atoll.sdk._async.files import AsyncFiles
 from atoll.sdk._async.link import AsyncLink
 from atoll.sdk._async.opening import AsyncOpening
-from atoll.sdk._async.ports import AsyncForward
 from atoll.sdk._async.programs import (
     MAX_OUTPUT_BYTES,
     Collector,
@@ -23,13 +21,12 @@ from atoll.sdk._async.programs import (
     program_of,
 )
 from atoll.sdk._forks import fork_request
-from atoll.sdk._io_async import shielded, user_socket
+from atoll.sdk._io_async import shielded
 from atoll.types import (
     ExecResult,
     GuestPath,
     Lifecycle,
     SandboxInfo,
-    check_number,
 )
 
 # Inside the class, `list` means the method below, so annotations there use these names.
@@ -103,6 +100,7 @@ class AsyncSandbox(AsyncOpening):
         on_stdout: OutputCallback | None = None,
         on_stderr: OutputCallback | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
+        check: bool = False,
     ) -> ExecResult:
         """Run a shell line and wait until the shell exits, even if a child goes on in the background.
 
@@ -111,9 +109,9 @@ class AsyncSandbox(AsyncOpening):
         """
         if not isinstance(line, str):
             raise InvalidSpecError("run takes a shell line", hint="give exec a list of arguments")
-        return await self._execute(
-            line, cwd, env, user, stdin, timeout_s, Collector(max_output_bytes, on_stdout, on_stderr)
-        )
+        collector = Collector(max_output_bytes, on_stdout, on_stderr)
+        result = await self._execute(line, cwd, env, user, stdin, timeout_s, collector)
+        return result.check() if check else result
 
     async def exec(
         self,
@@ -127,12 +125,14 @@ class AsyncSandbox(AsyncOpening):
         on_stdout: OutputCallback | None = None,
         on_stderr: OutputCallback | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
+        check: bool = False,
     ) -> ExecResult:
         """Run a program and wait for it. ``argv`` goes to execve unchanged, without a shell.
 
         The program is killed after 60 seconds unless ``timeout_s`` says otherwise. None means no limit. An
-        exit code other than 0 is a result, not an error. If the call is cancelled or interrupted, or a
-        callback fails, the program and its process group are killed. The sandbox itself goes on.
+        exit code other than 0 is a result, not an error, unless ``check`` is set. If the call is cancelled or
+        interrupted, or a callback fails, the program and its process group are killed. The sandbox itself
+        goes on.
 
         Args:
             argv: The program and its arguments.
@@ -146,8 +146,10 @@ class AsyncSandbox(AsyncOpening):
             on_stderr: The same for standard error.
             max_output_bytes: How many bytes of each stream to keep, the last ones. The result's ``truncated``
                 says if there were more.
+            check: Raise ExecFailedError unless the exit code is 0.
 
         Raises:
+            ExecFailedError: ``check`` is set and the exit code is not 0. ``result`` contains its output.
             ExecTimeoutError: ``timeout_s`` passed and the program was killed. ``result`` contains its output
                 until then.
             FileMissingError: ``argv[0]`` or ``cwd`` is not in the sandbox.
@@ -156,9 +158,9 @@ class AsyncSandbox(AsyncOpening):
         """
         if isinstance(argv, str):
             raise InvalidSpecError("exec takes a list of arguments", hint="give run a shell line")
-        return await self._execute(
-            argv, cwd, env, user, stdin, timeout_s, Collector(max_output_bytes, on_stdout, on_stderr)
-        )
+        collector = Collector(max_output_bytes, on_stdout, on_stderr)
+        result = await self._execute(argv, cwd, env, user, stdin, timeout_s, collector)
+        return result.check() if check else result
 
     async def _execute(
         self,
@@ -174,33 +176,6 @@ class AsyncSandbox(AsyncOpening):
             command, cwd=cwd, env=env, user=user, timeout_s=timeout_s, stdin=stdin is not None, tag=exec_tag()
         )
         return await execute(self._agent, program, collector, stdin=stdin, timeout_s=timeout_s)
-
-    async def dial(self, port: int) -> socket.socket:
-        """Connect to a TCP port inside and return the socket.
-
-        This wakes the sandbox. The caller closes the socket.
-
-        Raises:
-            InvalidSpecError: ``port`` is not between 1 and 65535.
-            NotFoundError: Nothing listens on this port, on any address inside.
-            SandboxNotFoundError: The sandbox is gone.
-            AsleepError: The sandbox sleeps, and a use does not wake it.
-            DeadlineError: The sandbox did not answer in time.
-        """
-        check_number("port", port, whole=True, hint="give 1 to 65535")
-        return user_socket(await self._link.dial(self.id, port))
-
-    def forward(self, port: int, local_port: int = 0) -> AsyncForward:
-        """Forward a port of 127.0.0.1 to a port inside. Returns a context whose ``port`` is the local port.
-
-        Args:
-            port: The port in the sandbox.
-            local_port: The port on this host; 0 picks a free one.
-
-        Raises:
-            InvalidSpecError: One of the two is not a port number.
-        """
-        return AsyncForward(self._link, self.id, port, local_port)
 
     async def fork(
         self,

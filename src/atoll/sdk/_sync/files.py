@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from atoll.errors import FileError, FileMissingError, NotADirectoryInSandboxError
+from atoll.errors import EditError, FileError, FileMissingError, NotADirectoryInSandboxError
 from atoll.guest import file_from, files_from, files_request, get_file, put_file, watch
 from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames, bytes_of
 from atoll.sdk._sync.http import Upload
 from atoll.sdk._sync.watch import Watch
-from atoll.sdk._bytes import CHUNK_BYTES, GIB, as_bytes, sliced
+from atoll.sdk._bytes import CHUNK_BYTES, GIB, MIB, as_bytes, sliced
 from atoll.sdk._deadline import Deadline, check_timeout
+from atoll.sdk._edits import edited
 from atoll.types import FileInfo, GuestPath, check_number, local_path, path_text
 
 # For calls that may touch many files.
@@ -107,6 +108,34 @@ class Files:
         request = put_file(path, user, mode=mode, body=None)
         body, length = sliced(content), len(content)
         return file_from(self._agent.call(request, body=body, length=length, timeout_s=None))
+
+    def edit(
+        self, path: GuestPath, old: str, new: str, *, user: str | None = None, max_bytes: int = 64 * MIB
+    ) -> FileInfo:
+        """Replace ``old``, which must be in the file exactly once, by ``new``.
+
+        Mode and owner stay, and so does every other byte. The file is read and then written, so a change that
+        is made inside between the two is lost.
+
+        Args:
+            path: The file's path.
+            old: Text of the file; it may have several lines.
+            new: The text for its place; an empty one removes ``old``.
+            user: The user whose rights apply.
+            max_bytes: The size of the largest file to edit.
+
+        Raises:
+            EditError: ``old`` is not there, or more than once. The message says where, or what is near.
+            FileMissingError: There is no such file.
+            FileError: The file has more than ``max_bytes``.
+        """
+        content = self.read_bytes(path, user=user, max_bytes=max_bytes)
+        try:
+            changed = edited(path_text(path), content, old, new)
+        except EditError as error:
+            error.sandbox_id = self._agent.sandbox_id
+            raise
+        return self.write(path, changed, user=user)
 
     def list(self, path: GuestPath = ".", *, depth: int = 1, user: str | None = None) -> _Files:
         """List a directory down to ``depth`` levels, in lexical order; at most 100,000 entries.

@@ -12,7 +12,7 @@ from atoll.errors import NameTakenError, SandboxNotFoundError
 from atoll.protocol import ResumeRequest
 from atoll.sdk._sync.link import LONG_S, Link, closed_on_error, ref
 from atoll.sdk._sync.listing import listed
-from atoll.sdk._sync.sessions import Sessions
+from atoll.sdk._sync.reaching import Reaching
 from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._deadline import check_timeout
 from atoll.sdk._io_sync import sleep
@@ -38,7 +38,7 @@ _FIRST_PAUSE_S = 0.05
 _LAST_PAUSE_S = 1.0
 
 
-class Opening(Sessions):
+class Opening(Reaching):
     """Gives the sandbox class its class methods: the ways to a handle, and questions about all sandboxes."""
 
     def __init__(self, link: Link, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from atoll.errors import AtollError
+from atoll.errors import AtollError, StateError
 from atoll.sdk._sync.link import Link
 from atoll.sdk._io_sync import Background, Listener, Stream, both, sleep, user_socket
 from atoll.types import check_number
@@ -15,8 +15,9 @@ _SHORTAGE_S = 0.05
 class Forward:
     """Forwards connections from a listener on 127.0.0.1 to a port of a sandbox, while the context lasts.
 
-    ``port`` is the local port. Each connection wakes the sandbox if it sleeps. If the dial fails, the
-    connection is closed. Leaving the context closes the listener and all its connections.
+    ``port`` is the local port, and ``url`` the address for an http client. Each connection wakes the sandbox
+    if it sleeps. If the dial fails, the connection is closed. Leaving the context closes the listener and all
+    its connections.
     """
 
     def __init__(self, link: Link, sandbox_id: str, port: int, local_port: int) -> None:
@@ -34,6 +35,19 @@ class Forward:
     def __repr__(self) -> str:
         where = f"127.0.0.1:{self.port}" if self.port else "not open"
         return f"<{type(self).__name__} {where} to port {self.remote_port} of sandbox {self._sandbox_id}>"
+
+    @property
+    def url(self) -> str:
+        """``http://127.0.0.1:PORT`` of the local port.
+
+        Raises:
+            StateError: The context has not been entered, so there is no port yet.
+        """
+        if self._listener is None:
+            raise StateError(
+                "the forward is not open", hint="enter it first: `with sandbox.forward(8000) as f`"
+            )
+        return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Forward:
         self._listener = Listener(self.port)

@@ -1,0 +1,84 @@
+"""The ports of a sandbox, reached from this host."""
+
+from __future__ import annotations
+
+import socket
+
+from atoll.errors import DeadlineError, NotFoundError, SandboxNotFoundError
+from atoll.sdk._async.ports import AsyncForward
+from atoll.sdk._async.sessions import AsyncSessions
+from atoll.sdk._deadline import Deadline, check_timeout
+from atoll.sdk._io_async import sleep, user_socket
+from atoll.types import check_number
+
+_FIRST_LOOK_S = 0.02
+_LONGEST_LOOK_S = 0.5
+
+
+class AsyncReaching(AsyncSessions):
+    """Gives a sandbox its methods for what listens inside."""
+
+    async def dial(self, port: int) -> socket.socket:
+        """Connect to a TCP port inside and return the socket.
+
+        This wakes the sandbox. The caller closes the socket.
+
+        Raises:
+            InvalidSpecError: ``port`` is not between 1 and 65535.
+            NotFoundError: Nothing listens on this port, on any address inside.
+            SandboxNotFoundError: The sandbox is gone.
+            AsleepError: The sandbox sleeps, and a use does not wake it.
+            DeadlineError: The sandbox did not answer in time.
+        """
+        check_number("port", port, least=1, most=65535, whole=True, hint="give 1 to 65535")
+        return user_socket(await self._link.dial(self.id, port))
+
+    async def wait_for_port(self, port: int, *, timeout_s: float | None = 60.0) -> None:
+        """Wait until something inside accepts connections on a TCP port.
+
+        It connects, again and again, and closes the connection that succeeds. This wakes the sandbox.
+
+        Args:
+            port: The port in the sandbox.
+            timeout_s: Seconds to wait; None means as long as it takes.
+
+        Raises:
+            InvalidSpecError: ``port`` is not between 1 and 65535.
+            DeadlineError: Nothing accepted a connection within ``timeout_s``.
+            AsleepError: The sandbox sleeps, and a use does not wake it.
+        """
+        check_timeout(timeout_s)
+        deadline, pause_s = Deadline(timeout_s), _FIRST_LOOK_S
+        while True:
+            try:
+                (await self.dial(port)).close()
+            except SandboxNotFoundError:
+                raise
+            except NotFoundError:
+                pass  # nothing listens yet
+            else:
+                return
+            try:
+                left_s = deadline.left()
+            except TimeoutError:
+                raise DeadlineError(
+                    f"nothing accepted a connection on port {port} within {timeout_s:g} s",
+                    hint="see whether the server still runs and what it says: `processes`, and `attach` its pid",
+                    sandbox_id=self.id,
+                ) from None
+            await sleep(pause_s if left_s is None else min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
+
+    def forward(self, port: int, local_port: int = 0) -> AsyncForward:
+        """Forward a port of 127.0.0.1 to a port inside.
+
+        Returns a context: ``port`` is the local port, and ``url`` its http address.
+
+        Args:
+            port: The port in the sandbox.
+            local_port: The port on this host; 0 picks a free one.
+
+        Raises:
+            InvalidSpecError: One of the two is not a port number.
+        """
+        return AsyncForward(self._link, self.id, port, local_port)
