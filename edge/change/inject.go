@@ -13,6 +13,7 @@ import (
 // Target is a request that is about to be sent.
 type Target struct {
 	Scheme string
+	Name   string // of the host; empty: only its address is known
 	Port   int
 	Header http.Header
 	Path   string
@@ -50,6 +51,9 @@ func Apply(rule *policy.Rule, secrets *Secrets, target *Target) error {
 	for _, each := range rule.Inject {
 		if target.Scheme != "https" && !rule.NamesPort(target.Port) {
 			return fmt.Errorf("the secret %s goes out unencrypted only to a port that the rule names", each.Secret)
+		}
+		if !secrets.May(each.Secret, target.Name) {
+			return fmt.Errorf("the secret %s may not be sent to this host", each.Secret)
 		}
 		value, ok := secrets.Use(each.Secret)
 		if !ok {

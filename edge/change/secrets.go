@@ -5,9 +5,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"atoll/edge/policy"
 )
 
 // SecretText is a text of JSON that is kept in memory that can be erased.
@@ -64,11 +67,18 @@ var _ json.Unmarshaler = (*SecretText)(nil)
 type Secrets struct {
 	mu     sync.RWMutex
 	values map[string]SecretText
+	bound  map[string][]string
 }
 
-// NewSecrets owns the values from now on.
-func NewSecrets(values map[string]SecretText) *Secrets {
-	return &Secrets{values: values}
+// NewSecrets owns the values from now on. A secret that is bound goes to hosts that match one of these patterns only.
+func NewSecrets(values map[string]SecretText, bound map[string][]string) *Secrets {
+	return &Secrets{values: values, bound: bound}
+}
+
+// May tells whether a secret may be sent to a host.
+func (s *Secrets) May(name, host string) bool {
+	patterns, isBound := s.bound[name]
+	return !isBound || slices.ContainsFunc(patterns, func(each string) bool { return policy.MatchesHost(each, host) })
 }
 
 // Use gives a copy of a value, which the caller drops soon.

@@ -38,6 +38,7 @@ type Policy struct {
 	Rules    []json.RawMessage            `json:"rules"`
 	Observe  bool                         `json:"observe"`
 	Secrets  map[string]change.SecretText `json:"secrets"`
+	Bound    map[string][]string          `json:"bound"` // hosts that alone may get a secret, by its name
 	Canaries []change.SecretText          `json:"canaries"`
 }
 

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"mime"
+	"net/http"
 	"strings"
 )
 
@@ -13,7 +14,11 @@ type Body struct {
 }
 
 // BodyUnclear says why the content of a body with these headers cannot be judged; empty: it can, if it is short enough.
-func BodyUnclear(contentType, contentEncoding []string) string {
+func BodyUnclear(header http.Header) string {
+	contentType, contentEncoding := header["Content-Type"], header["Content-Encoding"]
+	if hasTwin(header, "Content-Type") || hasTwin(header, "Content-Encoding") {
+		return "servers may read the type of the body in different ways"
+	}
 	if len(contentEncoding) > 1 || len(contentEncoding) == 1 && !strings.EqualFold(contentEncoding[0], "identity") {
 		return "the body is encoded"
 	}

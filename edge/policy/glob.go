@@ -101,6 +101,30 @@ func (g *glob) match(text string) bool {
 	return true
 }
 
+// lower has the glob match texts that are lowered.
+func (g *glob) lower() {
+	g.prefix = lowered(g.prefix)
+	for i := range g.tokens {
+		g.tokens[i].char = lowerByte(g.tokens[i].char)
+	}
+}
+
+// lowered is a text with the letters of ASCII in lower case. All other bytes stay.
+func lowered(text string) string {
+	out := []byte(text)
+	for i := range out {
+		out[i] = lowerByte(out[i])
+	}
+	return string(out)
+}
+
+func lowerByte(char byte) byte {
+	if 'A' <= char && char <= 'Z' {
+		return char + 'a' - 'A'
+	}
+	return char
+}
+
 func anyMatches(globs []glob, text string) bool {
 	for i := range globs {
 		if globs[i].match(text) {

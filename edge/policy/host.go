@@ -92,7 +92,8 @@ func JoinHost(host string, port int) string {
 	return host + ":" + strconv.Itoa(port)
 }
 
-func matchesHost(pattern, name string) bool {
+// MatchesHost tells whether a canonical name is one of those that a pattern means.
+func MatchesHost(pattern, name string) bool {
 	if pattern == "*" {
 		return name != ""
 	}

@@ -117,6 +117,9 @@ func judgePath(r *Rule, request *Request) tri {
 	}
 	matched := 0
 	for _, view := range request.Path.Views {
+		if r.Action != Allow {
+			view = lowered(view)
+		}
 		if anyMatches(r.paths, view) {
 			matched++
 		}
@@ -160,17 +163,22 @@ func judgeHeaders(r *Rule, request *Request) tri {
 // hasTwin tells whether another name is the same for servers that do not tell `_` from `-`.
 func hasTwin(header http.Header, name string) bool {
 	for each := range header {
-		if each != name && strings.Contains(each, "_") && strings.EqualFold(strings.ReplaceAll(each, "_", "-"), name) {
+		if each != name && strings.Contains(each, "_") && SameHeader(each, name) {
 			return true
 		}
 	}
 	return false
 }
 
+// SameHeader tells whether servers may take two names for the same one.
+func SameHeader(one, other string) bool {
+	return strings.EqualFold(strings.ReplaceAll(one, "_", "-"), strings.ReplaceAll(other, "_", "-"))
+}
+
 // RemoveHeader removes a header under all names that servers may take for it.
 func RemoveHeader(header http.Header, name string) {
 	for each := range header {
-		if strings.EqualFold(strings.ReplaceAll(each, "_", "-"), strings.ReplaceAll(name, "_", "-")) {
+		if SameHeader(each, name) {
 			delete(header, each)
 		}
 	}

@@ -2,13 +2,14 @@ package policy
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
 
 // Path is a request's path as it is sent, and every way in which a server may read it.
 //
-// Servers differ in what `;`, `//` and `%2F` mean, and each meaning is in use somewhere. So each reading is a view: a rule
+// Servers differ in what `;`, `//`, `%2F` and `%2541` mean, and each meaning is in use somewhere. So each reading is a view: a rule
 // that allows must fit all views, a rule that denies needs to fit one.
 type Path struct {
 	Send  string
@@ -22,7 +23,7 @@ var (
 	errPathEscape  = errors.New("the path has an incomplete % escape")
 	errPathControl = errors.New("the path has a control character, a space or a fragment")
 	errPathSlash   = errors.New("the path has a backslash")
-	errPathDots    = errors.New("the path has . or .. beside //, ; or %2F, which servers read in different ways")
+	errPathDots    = errors.New("the path has . or .. beside //, ;, %2F or %25, which servers read in different ways")
 )
 
 // NormalisePath reads the path of a request target, without query. It decodes escapes of unreserved characters and
@@ -41,28 +42,56 @@ func NormalisePath(raw string) (Path, error) {
 	if err != nil {
 		return Path{}, err
 	}
-	encoded := strings.Contains(decoded, "%2F")
-	params := strings.Contains(viewOf(decoded), ";")
-	empty := strings.Contains(decoded, "//")
-	for _, split := range choices(encoded) {
-		for _, cut := range choices(params) {
-			if view := viewWith(decoded, split, cut, false); hasDots(view) {
-				if encoded || params || empty {
-					return Path{}, errPathDots
+	again, err := decodeAgain(decoded)
+	if err != nil {
+		return Path{}, err
+	}
+	readings := []string{decoded}
+	if again != decoded {
+		readings = append(readings, again)
+	}
+	encoded := strings.Contains(again, "%2F")
+	params := strings.Contains(viewOf(again), ";")
+	empty := strings.Contains(again, "//")
+	for i := range readings {
+		for _, split := range choices(encoded) {
+			for _, cut := range choices(params) {
+				if view := viewWith(readings[i], split, cut, false); hasDots(view) {
+					if encoded || params || empty || len(readings) > 1 {
+						return Path{}, errPathDots
+					}
+					readings[i] = removeDots(readings[i])
 				}
-				decoded = removeDots(decoded)
 			}
 		}
 	}
-	path := Path{Send: decoded}
-	for _, split := range choices(encoded) {
-		for _, cut := range choices(params) {
-			for _, merge := range choices(empty || split || cut) {
-				path.add(viewWith(decoded, split, cut, merge))
+	path := Path{Send: readings[0]}
+	for _, reading := range readings {
+		for _, split := range choices(encoded) {
+			for _, cut := range choices(params) {
+				for _, merge := range choices(empty || split || cut) {
+					path.add(viewWith(reading, split, cut, merge))
+				}
 			}
 		}
 	}
 	return path, nil
+}
+
+var escapedEscape = regexp.MustCompile("%25([0-9A-Fa-f]{2})")
+
+// decodeAgain is how a server reads a path that decodes it more than once: %2541 is %41 is A.
+func decodeAgain(decoded string) (string, error) {
+	for {
+		next := escapedEscape.ReplaceAllString(decoded, "%$1")
+		if next == decoded {
+			return decoded, nil
+		}
+		var err error
+		if decoded, err = decodeUnreserved(next); err != nil {
+			return "", err
+		}
+	}
 }
 
 func (p *Path) add(view string) {

@@ -35,7 +35,7 @@ func ask(t testing.TB, kept Kept, line, body string, headers ...string) Verdict 
 	request, err := NewRequest(Parts{
 		Scheme: "https", Method: method, Target: target, Host: "a.x", Header: header, Length: int64(len(body)),
 		Body: func() Body {
-			return Body{[]byte(body), BodyUnclear(header["Content-Type"], header["Content-Encoding"])}
+			return Body{[]byte(body), BodyUnclear(header)}
 		},
 	}, Destination{Name: "a.x", Port: 443}, kept)
 	var fault *Fault
@@ -76,7 +76,16 @@ func TestConditions(t *testing.T) {
 		{`"paths":["/a/%40b"]`, "GET /a/@b", "", nil, "allow", "deny"},
 		{`"paths":["/a/é"]`, "GET /a/%c3%a9", "", nil, "allow", "deny"},
 		{`"paths":["/a/*"]`, "GET /a/%ff", "", nil, "deny", "deny"},
-		{`"paths":["/A"]`, "GET /a", "", nil, "deny", "allow"},
+		{`"paths":["/A"]`, "GET /a", "", nil, "deny", "deny"},
+		{`"paths":["/admin/**"]`, "GET /ADMIN/x", "", nil, "deny", "deny"},
+		{`"paths":["/a/*"]`, "GET /a/%252e%252e/b", "", nil, "403", "403"},
+		{`"paths":["/a/*"]`, "GET /a/%25252e%252e%2fb", "", nil, "403", "403"},
+		{`"paths":["/a/*"]`, "GET /a/x%2500", "", nil, "403", "403"},
+		{`"paths":["/a/*"]`, "GET /a/x%255cy", "", nil, "403", "403"},
+		{`"paths":["/a/b"]`, "GET /%2561/b", "", nil, "deny", "deny"},
+		{`"paths":["/a/*"]`, "GET /a/b%252fc", "", nil, "deny", "deny"},
+		{`"paths":["/a/*"]`, "GET /a/100%25", "", nil, "allow", "deny"},
+		{`"paths":["/a/*"]`, "GET /a/%2541", "", nil, "allow", "deny"},
 		{`"paths":["/a"]`, "GET /a%00", "", nil, "403", "403"},
 		{`"paths":["/a"]`, `GET /x\..\a`, "", nil, "403", "403"},
 		{`"query":{"s":["v*"]}`, "GET /?s=v1&t=2", "", nil, "allow", "deny"},
@@ -108,6 +117,7 @@ func TestConditions(t *testing.T) {
 		{`"json":{"model":["a*"]}`, "POST /", `{"model":"a"}`, []string{"content-type", "text/plain"}, "deny", "deny"},
 		{`"json":{"model":["a*"]}`, "POST /", `{"model":"a"}`, []string{"content-type", jsonType, "content-encoding", "gzip"}, "deny", "deny"},
 		{`"json":{"model":["a*"]}`, "POST /", `{"model":"a"}`, []string{"content-type", jsonType + "; charset=utf-16"}, "deny", "deny"},
+		{`"json":{"model":["a*"]}`, "POST /", `{"model":"a"}`, []string{"content-type", jsonType, "content_type", "x/y"}, "deny", "deny"},
 		{`"json":{"model":["a*"]}`, "POST /", long, []string{"content-type", jsonType}, "deny", "deny"},
 		{`"json":{"model":["a*"]}`, "POST /", deep, []string{"content-type", jsonType}, "deny", "deny"},
 		{`"json":{"n":["1"],"b":["true"],"m.0.r":["u"]}`, "POST /", `{"n":1.0,"b":true,"m":[{"r":"u"}]}`, []string{"content-type", "application/x+json; charset=UTF-8"}, "allow", "deny"},
@@ -248,18 +258,24 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-func TestOverridesOfMethodsAreRemovedWhereMethodsCount(t *testing.T) {
+func TestOverridesOfMethodsAndPathsAreRemovedWhereTheyCount(t *testing.T) {
 	header := func() http.Header {
 		return http.Header{
 			"X-Http-Method-Override": {"DELETE"}, "X-Method-Override": {"DELETE"}, "X-Http-Method": {"DELETE"}, "X-Other": {"1"},
+			"X_Original_Url": {"/no"},
 		}
 	}
+	without := func(header http.Header, name string) http.Header {
+		delete(header, name)
+		return header
+	}
+	const query = "a=1&_method=DELETE&%5Fmethod=x&x-http-method-override=DELETE"
 	for text, want := range map[string]string{
-		`{"action":"allow","methods":["POST"]}`: "map[X-Other:[1]] a=1",
-		`{"action":"allow","paths":["/"]}`:      fmt.Sprint(header(), " a=1&_method=DELETE&%5Fmethod=x"),
+		`{"action":"allow","methods":["POST"]}`: "map[X-Other:[1] X_Original_Url:[/no]] a=1",
+		`{"action":"allow","paths":["/"]}`:      fmt.Sprint(without(header(), "X_Original_Url"), " ", query),
 	} {
 		request, err := NewRequest(Parts{
-			Scheme: "https", Method: "POST", Target: "/?a=1&_method=DELETE&%5Fmethod=x", Host: "a.x", Header: header(),
+			Scheme: "https", Method: "POST", Target: "/?" + query, Host: "a.x", Header: header(),
 		}, Destination{Name: "a.x", Port: 443}, rules(t, text))
 		if err != nil {
 			t.Fatal(err)

@@ -74,8 +74,13 @@ func NewRequest(parts Parts, to Destination, kept Kept) (*Request, error) {
 	}
 	cleanHeaders(request.Header)
 	if slices.ContainsFunc(kept.Rules, func(rule *Rule) bool { return len(rule.Methods) > 0 }) {
-		query = WithoutParameter(query, "_method")
-		for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
+		for _, name := range methodOverrides {
+			query = WithoutParameter(query, name)
+			RemoveHeader(request.Header, name)
+		}
+	}
+	if slices.ContainsFunc(kept.Rules, func(rule *Rule) bool { return len(rule.Paths) > 0 }) {
+		for _, name := range pathOverrides {
 			RemoveHeader(request.Header, name)
 		}
 	}
@@ -84,6 +89,12 @@ func NewRequest(parts Parts, to Destination, kept Kept) (*Request, error) {
 	}
 	return request, nil
 }
+
+// Headers, and some of them parameters, by which frameworks let a request have another method or another path.
+var (
+	methodOverrides = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "_method"}
+	pathOverrides   = []string{"X-Original-Url", "X-Rewrite-Url"}
+)
 
 func checkMethod(method string) error {
 	if method == http.MethodConnect || method == http.MethodTrace {

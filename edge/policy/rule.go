@@ -185,6 +185,12 @@ func (r *Rule) compile() {
 	r.conditional = r.Protocol == "http" || len(r.Methods) > 0 || len(r.Paths) > 0 || len(r.Query) > 0 ||
 		len(r.Headers) > 0 || r.MaxBodyBytes != nil || r.NeedsBody()
 	r.paths = pathGlobs(r.Paths)
+	if r.Action != Allow {
+		// Some servers do not tell upper from lower case: /Admin is /admin.
+		for i := range r.paths {
+			r.paths[i].lower()
+		}
+	}
 	r.query = globMap(r.Query, func(name string) string { return name })
 	r.headers = globMap(r.Headers, textproto.CanonicalMIMEHeaderKey)
 	r.fields = globMap(r.JSON, func(name string) string { return name })
@@ -244,7 +250,7 @@ func (r *Rule) Label() string {
 // Fits tells whether the rule is for a destination at all. The supervisor has chosen it for that before: here it keeps a
 // secret from going to another server by a mistake.
 func (r *Rule) Fits(to Destination) bool {
-	return (len(r.Hosts) == 0 || slices.ContainsFunc(r.Hosts, func(host string) bool { return matchesHost(host, to.Name) })) &&
+	return (len(r.Hosts) == 0 || slices.ContainsFunc(r.Hosts, func(host string) bool { return MatchesHost(host, to.Name) })) &&
 		(len(r.Addresses) == 0 || slices.ContainsFunc(r.Addresses, func(text string) bool { return isIn(to.Address, text) })) &&
 		(len(r.Ports) == 0 || r.NamesPort(to.Port))
 }

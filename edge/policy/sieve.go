@@ -14,6 +14,7 @@ func Keep(rules []*Rule) Kept {
 	kept := Kept{Rules: rules, screens: make([]screen, len(rules))}
 	for i, each := range rules {
 		kept.screens[i] = newScreen(each.Methods, each.paths)
+		kept.screens[i].lowers = each.Action != Allow
 	}
 	return kept
 }
@@ -23,6 +24,7 @@ type screen struct {
 	methods uint32 // a bit for each known method; all bits: any
 	length  int    // of the text that all paths begin with
 	hash    uint64
+	lowers  bool // the paths are compared in lower case
 }
 
 var knownMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"}
@@ -70,8 +72,8 @@ func mix(hash uint64, char byte) uint64 {
 // sieve compares one request with screens.
 type sieve struct {
 	method uint32
-	// Of the beginnings of the path; nil: there are several views, so paths are not compared here.
-	hashes []uint64
+	// Of the beginnings of the path, as it is and in lower case; nil: there are several views, so paths are not compared here.
+	hashes, lowered []uint64
 }
 
 func newSieve(request *Request) sieve {
@@ -81,8 +83,10 @@ func newSieve(request *Request) sieve {
 	}
 	view := request.Path.Views[0]
 	made.hashes = make([]uint64, min(len(view), prefixMost)+1)
+	made.lowered = make([]uint64, len(made.hashes))
 	for i := range len(made.hashes) - 1 {
 		made.hashes[i+1] = mix(made.hashes[i], view[i])
+		made.lowered[i+1] = mix(made.lowered[i], lowerByte(view[i]))
 	}
 	return made
 }
@@ -92,5 +96,9 @@ func (s *sieve) rejects(of *screen) bool {
 	if of.methods&s.method == 0 {
 		return true
 	}
-	return s.hashes != nil && (of.length >= len(s.hashes) || s.hashes[of.length] != of.hash)
+	hashes := s.hashes
+	if of.lowers {
+		hashes = s.lowered
+	}
+	return hashes != nil && (of.length >= len(hashes) || hashes[of.length] != of.hash)
 }

@@ -49,7 +49,7 @@ func (b *guestBody) hold(ctx context.Context, size int64) error {
 
 // judged is the body for conditions on its content.
 func (b *guestBody) judged(ctx context.Context, in *http.Request) policy.Body {
-	if why := policy.BodyUnclear(in.Header["Content-Type"], in.Header["Content-Encoding"]); why != "" {
+	if why := policy.BodyUnclear(in.Header); why != "" {
 		return policy.Body{Unclear: why}
 	}
 	size := int64(policy.DocumentMost + 1)

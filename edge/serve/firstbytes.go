@@ -3,6 +3,7 @@ package serve
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 )
 
@@ -21,10 +22,19 @@ const (
 	longestMethod = 32
 	// A first line this long is left to the HTTP parser, which refuses what is not HTTP.
 	longestLine = 8 << 10
+	// What servers take for the space between the words of a request line.
+	blanks = " \t\v\f"
+)
+
+// Servers read more as a request than the standard says: the version in lower case, blanks behind it, and no version at all
+// beside a URL (HTTP/0.9). The relay has the same patterns, and testdata/first_lines.json holds both to the same answers.
+var (
+	requestLine = regexp.MustCompile(`(?is)^[^ \t\v\f]+[ \t\v\f].*[ \t\v\f]HTTP/\d`)
+	shortLine   = regexp.MustCompile(`(?i)^[^ \t\v\f]+[ \t\v\f]+[a-z][a-z0-9+.-]*://[^ \t\v\f]*[ \t\v\f\r]*$`)
 )
 
 // Sniff tells what a connection begins with. It calls something HTTP only when its first line says so: other protocols of
-// lines (SMTP, FTP, Redis) begin with words as well.
+// lines (SMTP, FTP, Redis) begin with words as well. Servers skip empty lines before a request.
 func Sniff(prefix []byte) Kind {
 	if len(prefix) == 0 {
 		return Unknown
@@ -38,12 +48,13 @@ func Sniff(prefix []byte) Kind {
 		}
 		return Other
 	}
-	space := bytes.IndexByte(prefix, ' ')
-	method := prefix
-	if space >= 0 {
-		method = prefix[:space]
+	text := bytes.TrimLeft(prefix, "\r\n")
+	end := bytes.IndexAny(text, blanks)
+	method := text
+	if end >= 0 {
+		method = text[:end]
 	}
-	if space == 0 || len(method) > longestMethod {
+	if end == 0 || len(method) > longestMethod {
 		return Other
 	}
 	for _, char := range method {
@@ -51,24 +62,14 @@ func Sniff(prefix []byte) Kind {
 			return Other
 		}
 	}
-	if space < 0 {
-		return Unknown
-	}
-	return sniffLine(prefix)
-}
-
-func sniffLine(prefix []byte) Kind {
-	line, _, whole := bytes.Cut(prefix, []byte("\n"))
-	if !whole {
-		if len(prefix) > longestLine {
+	if line, _, whole := bytes.Cut(text, []byte("\n")); whole && end >= 0 {
+		if requestLine.Match(line) || shortLine.Match(line) {
 			return HTTP
 		}
-		return Unknown
+		return Other
 	}
-	line = bytes.TrimSuffix(line, []byte("\r"))
-	version := line[bytes.LastIndexByte(line, ' ')+1:]
-	if len(version) == len("HTTP/1.1") && bytes.HasPrefix(version, []byte("HTTP/")) {
+	if len(prefix) > longestLine {
 		return HTTP
 	}
-	return Other
+	return Unknown
 }

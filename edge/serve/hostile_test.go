@@ -3,11 +3,16 @@ package serve
 import (
 	"bytes"
 	"context"
+	"crypto/ecdh"
+	"crypto/rand"
 	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +87,11 @@ func TestRequestsThatCanBeReadInTwoWays(t *testing.T) {
 		"encoded slash":         {"GET /no%2f..%2fok HTTP/1.1\r\n" + host + "\r\n", "", "HTTP/1.1 403"},
 		"backslash":             {"GET /ok\\..\\no HTTP/1.1\r\n" + host + "\r\n", "", "HTTP/1.1 4"},
 		"dots that lead back":   {"GET /no/../ok HTTP/1.1\r\n" + host + "\r\n", `GET a.x /ok ""`, "HTTP/1.1 200"},
+		"a blank line before":   {"\r\nGET /ok HTTP/1.1\r\nHost: b.x\r\n\r\n", "", "HTTP/1.1 400"},
+		"a version in lower":    {"GET /ok http/1.1\r\nHost: b.x\r\n\r\n", "", "HTTP/1.1 400"},
+		"a blank behind it":     {"GET /ok HTTP/1.1 \r\nHost: b.x\r\n\r\n", "", "HTTP/1.1 4"},
+		"no version":            {"GET http://b.x/ok\r\n", "", "HTTP/1.1 400"},
+		"decoded twice":         {"GET /ok/%252e%252e/no HTTP/1.1\r\n" + host + "\r\n", "", "HTTP/1.1 403"},
 		"two slashes":           {"GET //ok HTTP/1.1\r\n" + host + "\r\n", "", "HTTP/1.1 403"},
 		"a method in lower":     {"get /ok HTTP/1.1\r\n" + host + "\r\n", "", "HTTP/1.1 403"},
 		"a second request":      {"GET /ok HTTP/1.1\r\n" + host + "\r\nGET /no HTTP/1.1\r\n" + host + "\r\n", `GET a.x /ok ""`, "HTTP/1.1 200"},
@@ -303,6 +313,84 @@ func TestWhatIsInsideTLSAndNotHTTP(t *testing.T) {
 	must(t, conn.HandshakeContext(context.Background()))
 	expect(t, conn.ConnectionState().NegotiatedProtocol, "custom")
 	hear(t, conn, "x\n", "220 hello\r\nx\n")
+}
+
+// Another server with the name of another host may be at the same address.
+func TestAPathWithTwoSlashesIsSentAsAPath(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.policy(inspected)
+	arrived := &recorder{}
+	w.server("a.x", arrived.ServeHTTP)
+	talk(t, w.take("a.x", 80), "GET //b.x/no HTTP/1.1\r\nHost: a.x\r\n\r\n")
+	expect(t, arrived.all(), `GET a.x //b.x/no ""`)
+}
+
+func TestAHandshakeThatIsNotOpenedNamesTheDestination(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	greeter(w, "a.x", true)
+	w.policy(`{"action":"allow","methods":["GET"]}`, allow)
+	shake := func(name string, hidden []byte) error {
+		config := &tls.Config{
+			InsecureSkipVerify: true, ServerName: name, NextProtos: []string{"custom"}, EncryptedClientHelloConfigList: hidden,
+		}
+		conn := w.take("a.x", 993)
+		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		return tls.Client(conn, config).Handshake()
+	}
+	w.policy(allow)
+	must(t, shake("a.x", nil))
+	for _, name := range []string{"b.x", ""} {
+		if shake(name, nil) == nil {
+			t.Errorf("a handshake for %q passed", name)
+		}
+	}
+	var rejected *tls.ECHRejectionError
+	if err := shake("b.x", hiding(t, "a.x")); err == nil || errors.As(err, &rejected) {
+		t.Errorf("the server has seen a hidden name: %v", err)
+	}
+}
+
+// hiding is a list of keys for names that hide behind a public one.
+func hiding(t *testing.T, public string) []byte {
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	must(t, err)
+	config := append([]byte{7, 0, 0x20, 0, 32}, key.PublicKey().Bytes()...)
+	config = append(config, 0, 4, 0, 1, 0, 1, 64, byte(len(public)))
+	config = append(append(config, public...), 0, 0)
+	config = append([]byte{0xfe, 0x0d, 0, byte(len(config))}, config...)
+	return append([]byte{0, byte(len(config))}, config...)
+}
+
+func TestAClientThatBeginsHTTPAfterTheServerSpokeIsCut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	greeter(w, "a.x", false)
+	w.policy(`{"action":"allow","methods":["GET"]}`, allow)
+	for _, late := range []string{"GET / HTTP/1.1\r\nHost: b.x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\n", "\x16\x03\x01"} {
+		conn := w.take("a.x", 25)
+		hear(t, conn, "", "220 hello\r\n")
+		expect(t, talk(t, conn, late), "")
+	}
+	conn := w.take("a.x", 25)
+	hear(t, conn, "", "220 hello\r\n")
+	hear(t, conn, "E", "E")
+	hear(t, conn, "HLO\r\n", "HLO\r\n")
+}
+
+// The relay's tests read the same file.
+func TestFirstLines(t *testing.T) {
+	text, err := os.ReadFile("testdata/first_lines.json")
+	must(t, err)
+	var lines [][2]string
+	must(t, json.Unmarshal(text, &lines))
+	kinds := map[string]Kind{"http": HTTP, "other": Other, "more": Unknown}
+	for _, line := range lines {
+		if got := Sniff([]byte(line[0])); got != kinds[line[1]] {
+			t.Errorf("%q is %v, not %s", line[0], got, line[1])
+		}
+	}
 }
 
 func FuzzSniff(f *testing.F) {

@@ -179,10 +179,25 @@ func (c *connection) noteServerName(name string) {
 	}
 }
 
+const encryptedHello = 0xfe0d
+
+// noteUnopened looks at a handshake that is passed on as it is, to a server that may have more names than this one.
+func (c *connection) noteUnopened(hello *tls.ClientHelloInfo) {
+	c.noteServerName(hello.ServerName)
+	switch {
+	case c.misdirected != "" || c.to.Name == "":
+	case hello.ServerName == "":
+		c.misdirected = "the TLS handshake names no server, and the connection is to " + c.to.Name
+	case slices.Contains(hello.Extensions, encryptedHello):
+		c.misdirected = "the TLS handshake may hide another name than " + c.to.Name
+	}
+}
+
 // greet looks at the client's first message: a protocol that is not HTTP is not opened.
 func (e *Edge) greet(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	offered := hello.SupportedProtos
 	if len(offered) > 0 && !slices.Contains(offered, "h2") && !slices.Contains(offered, "http/1.1") {
+		hello.Context().Value(connectionKey{}).(*connection).noteUnopened(hello)
 		hello.Context().Value(handshakeKey{}).(*handshaking).muted = true
 		return nil, errNotOpened
 	}

@@ -11,7 +11,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 
 	"atoll/edge/change"
@@ -52,7 +51,7 @@ func (x *exchange) prepare() *refusal {
 // change applies what the rule changes to a copy of the request.
 func (x *exchange) change(rule *policy.Rule) *refusal {
 	x.target = &change.Target{
-		Scheme: x.request.Scheme, Port: x.connection.to.Port, Header: x.request.Header,
+		Scheme: x.request.Scheme, Name: x.connection.to.Name, Port: x.connection.to.Port, Header: x.request.Header,
 		Path: x.request.Path.Send, Query: x.request.Query.Send,
 	}
 	if len(rule.SetHeaders) > 0 || len(rule.RemoveHeaders) > 0 || len(rule.Inject) > 0 {
@@ -154,9 +153,14 @@ func (x *exchange) rewrite(out *http.Request) {
 			out.Header[name] = values
 		}
 	}
+	// Not as an opaque URL: Go writes one that begins with // as the URL of another host.
+	path, err := url.PathUnescape(x.target.Path)
+	if err != nil {
+		panic(http.ErrAbortHandler) // its escapes were checked before
+	}
 	out.URL = &url.URL{
 		Scheme: x.upstream.place.wire.scheme(), Host: x.upstream.place.authority(),
-		Opaque: x.target.Path, RawQuery: x.target.Query,
+		Path: path, RawPath: x.target.Path, RawQuery: x.target.Query,
 	}
 	out.Host = x.request.Send
 	if out.Body == nil {
@@ -181,7 +185,7 @@ func (x *exchange) rewrite(out *http.Request) {
 	}
 }
 
-// trailer has the names of the trailers that may be sent: none that the rule sets or removes.
+// trailer has the names of the trailers that may be sent: none that the rule sets, removes or judges as a header.
 func (x *exchange) trailer() http.Header {
 	var trailer http.Header
 	for name := range x.in.Trailer {
@@ -201,8 +205,13 @@ func (x *exchange) changes(name string) bool {
 	if rule == nil {
 		return false
 	}
-	same := func(other string) bool { return strings.EqualFold(other, name) }
+	same := func(other string) bool { return policy.SameHeader(other, name) }
 	for each := range rule.SetHeaders {
+		if same(each) {
+			return true
+		}
+	}
+	for each := range rule.Headers {
 		if same(each) {
 			return true
 		}

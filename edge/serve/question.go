@@ -82,9 +82,7 @@ func judgeQuestion(question *channel.Question) (policy.Verdict, error) {
 }
 
 func bodyOf(body []byte, header http.Header) policy.Body {
-	return policy.Body{
-		Bytes: body, Unclear: policy.BodyUnclear(header["Content-Type"], header["Content-Encoding"]),
-	}
+	return policy.Body{Bytes: body, Unclear: policy.BodyUnclear(header)}
 }
 
 func destinationOf(parsed *url.URL) (policy.Destination, error) {

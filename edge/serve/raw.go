@@ -63,7 +63,11 @@ func (c *connection) move(guest, server net.Conn, canaries *forms.Finder) {
 	stop := context.AfterFunc(c.ctx, func() { server.Close() })
 	defer stop()
 	defer server.Close()
-	outgoing := &canaryReader{Reader: guest, finder: canaries, left: canaryMost}
+	var spoken io.Reader = guest
+	if _, ok := server.(*greeted); ok {
+		spoken = &watched{Reader: guest}
+	}
+	outgoing := &canaryReader{Reader: spoken, finder: canaries, left: canaryMost}
 	done := make(chan error, 2)
 	go func() { done <- carry(server, outgoing) }()
 	go func() { done <- carry(guest, server) }()
@@ -95,6 +99,30 @@ func carry(to net.Conn, from io.Reader) error {
 			return err
 		}
 	}
+}
+
+var errLateHTTP = errors.New("the client began HTTP or TLS only after the server had spoken")
+
+// watched is a guest whose server has spoken first. It fails at the piece that shows HTTP or TLS, so that this piece is not
+// passed on: what was let through as another protocol is not judged as requests.
+type watched struct {
+	io.Reader
+	begun   []byte
+	settled bool
+}
+
+func (w *watched) Read(into []byte) (int, error) {
+	count, err := w.Reader.Read(into)
+	if !w.settled {
+		w.begun = append(w.begun, into[:count]...)
+		switch Sniff(w.begun) {
+		case HTTP, TLS:
+			return 0, errLateHTTP
+		case Other:
+			w.settled, w.begun = true, nil
+		}
+	}
+	return count, err
 }
 
 var errCanary = errors.New("a canary appeared")

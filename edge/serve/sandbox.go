@@ -48,12 +48,12 @@ func readPolicy(version int64, file *os.File) (*set, error) {
 	}
 	return &set{
 		version: version, rules: rules, observe: content.Observe,
-		secrets: change.NewSecrets(content.Secrets), canaries: forms.NewFinder(canaries),
+		secrets: change.NewSecrets(content.Secrets, content.Bound), canaries: forms.NewFinder(canaries),
 	}, nil
 }
 
 func nothingAllowed(version int64) *set {
-	return &set{version: version, secrets: change.NewSecrets(nil), canaries: forms.NewFinder(nil)}
+	return &set{version: version, secrets: change.NewSecrets(nil, nil), canaries: forms.NewFinder(nil)}
 }
 
 // sandbox has what belongs to one sandbox. Nothing of it is shared with another.

@@ -75,11 +75,12 @@ func TestSecretsThatCannotBeSent(t *testing.T) {
 		{header, "", "https://a.x/", "", "", "is empty"},
 		{strings.Replace(header, "gh", "other", 1), "x", "https://a.x/", "", "", "there is no secret other"},
 		{header, "x", "http://b.x/", "", "", "unencrypted"},
+		{strings.Replace(header, "gh", "bound", 1), "x", "https://a.x/", "", "", "may not be sent to this host"},
 		{inject("json", "a", ""), "x", "https://a.x/", "a=b", "application/x-www-form-urlencoded", "is not JSON"},
 		{inject("json", "a", ""), "x", "https://a.x/", `{"a":1,"a":2}`, "application/json", "twice"},
 		{inject("json", "a", ""), "x", "https://a.x/", `{"b":"` + strings.Repeat("x", 300<<10) + `"}`, "application/json", "256 KiB"},
 	} {
-		w.policyWith(dict{"secrets": dict{"gh": c.value}}, c.rule)
+		w.policyWith(dict{"secrets": dict{"gh": c.value, "bound": "y"}, "bound": dict{"bound": []string{"*.a.x", "b.x"}}}, c.rule)
 		got := do(t, w.client(), "POST", c.url, c.body, "Content-Type", c.kind)
 		expect(t, got.StatusCode, 403)
 		contains(t, got.text, c.want)

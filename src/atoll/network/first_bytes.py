@@ -11,9 +11,14 @@ _SERVER_NAME, _ENCRYPTED_HELLO = 0, 0xFE0D
 _RECORD_BYTES = 5
 LONGEST_BYTES = 1 << 16
 _LONGEST_LINE = 8192
-# The method and the space after it, or less. Servers take any method, and many take it in lower case.
-_METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}( |\Z)")
-_HTTP_LINE = re.compile(rb"[^ ]+ .*[ \t]HTTP/\d[^\n]*\Z", re.DOTALL | re.IGNORECASE)
+# The method and the blank after it, or less. Servers take any method, and many take it in lower case.
+_METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}([ \t\v\f]|\Z)")
+# The edge has the same patterns (edge/serve/firstbytes.go): what goes there as HTTP must be HTTP there, too.
+_HTTP_LINE = re.compile(rb"[^ \t\v\f]+[ \t\v\f].*[ \t\v\f]HTTP/\d", re.DOTALL | re.IGNORECASE)
+# HTTP/0.9 names a host only in a URL.
+_SHORT_LINE = re.compile(
+    rb"[^ \t\v\f]+[ \t\v\f]+[a-z][a-z0-9+.-]*://[^ \t\v\f]*[ \t\v\f\r]*\Z", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ def _read_line(data: bytes) -> FirstBytes:
         return FirstBytes("other")
     line, newline, _ = text.partition(b"\n")
     if newline:
-        return FirstBytes("http" if _HTTP_LINE.match(line) else "other")
+        return FirstBytes("http" if _HTTP_LINE.match(line) or _SHORT_LINE.match(line) else "other")
     # A line that long is nothing that a server of another protocol would read either.
     if len(data) > _LONGEST_LINE:
         return FirstBytes("invalid")

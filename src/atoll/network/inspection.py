@@ -70,12 +70,15 @@ class Grant:
     Args:
         policy: The rules.
         secrets: The values of the secrets that the rules put into requests, by name.
+        bound: The names and patterns of the hosts that alone may get a secret, by its name. One that is not
+            here may go wherever a rule sends it.
         canaries: Values that a sandbox can only have stolen: one in a request unplugs it.
     """
 
     policy: Policy
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     canaries: tuple[str, ...] = field(default=(), repr=False)
+    bound: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """As the edge reads it."""
@@ -83,6 +86,7 @@ class Grant:
             "rules": _spelled_out(self.policy.rules),
             "observe": self.policy.mode == "observe",
             "secrets": dict(self.secrets),
+            "bound": {name: list(hosts) for name, hosts in self.bound.items()},
             "canaries": list(self.canaries),
         }
 
@@ -296,8 +300,8 @@ class Inspection:
             # Before any connection: one without a policy is refused.
             for inspected in self._inspected.values():
                 self._push(inspected)
-        elif op == "dial":
-            task = asyncio.get_running_loop().create_task(self._dial(message))
+        elif op == "dial" and self._channel is not None:
+            task = asyncio.get_running_loop().create_task(self._dial(message, self._channel))
             self._dials.add(task)
             task.add_done_callback(self._dials.discard)
         elif op == "judged":
@@ -322,21 +326,24 @@ class Inspection:
                 except msgspec.ValidationError as error:  # the others are worth keeping
                     _log.error("the edge told a decision that means nothing: %s", error)
 
-    async def _dial(self, message: Message) -> None:
-        """Connect for the edge to where one of its connections leads."""
+    async def _dial(self, message: Message, asking: EdgeChannel) -> None:
+        """Connect for the edge to where one of its connections leads.
+
+        Only the process that asked gets the answer: the next one may ask for another sandbox by that number.
+        """
         inspected = self._inspected.get(message["sandbox"])
         answer: Message = {"op": "dialled", "id": message["id"]}
         fd = None
         try:
             if inspected is None:
                 raise OSError("the sandbox is gone")
-            fd = (await inspected.relay.dial(message["connection"])).detach()
+            fd = (await inspected.relay.dial(str(message["connection"]))).detach()
         except PermissionError as error:
             answer |= {"error": str(error), "refused": True}
         except (OSError, TimeoutError) as error:
             answer |= {"error": str(error) or "nothing answered in time", "refused": False}
         with contextlib.suppress(OSError):
-            self._require().send(answer, fd)
+            asking.send(answer, fd)
 
 
 class SandboxInspector:

@@ -102,6 +102,9 @@ class Relay:
     def judge_again(self) -> None:
         """Reset the connections that the policy does not allow any more. A held relay does so at release."""
         if self._held:
+            # The edge cuts what it has no new rules for, and most may go on.
+            for connection in self._connections():
+                self._may_live(connection)
             return
         for task, connection in list(self._connecting.items()):
             if not self._may_live(connection):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import ssl
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,8 @@ from atoll.network.first_bytes import LONGEST_BYTES, read_first_bytes
 from atoll.network.gate import passage
 
 NAME = "api.example.com"
+# The edge's tests read it, too.
+FIRST_LINES = Path(__file__).parents[3] / "edge/serve/testdata/first_lines.json"
 
 
 def greeting(name: str | None) -> bytes:
@@ -79,34 +83,16 @@ def test_a_name_in_other_letters_is_the_same_name() -> None:
     assert passage(read_first_bytes(greeting(NAME.upper())), NAME) == "pass"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"GET / HTTP/1.1\r\n",
-        b"get / http/1.1\n",
-        b"\r\n\r\nPOST /a HTTP/1.0\r\n",
-        b"X-ODD!METHOD /a b HTTP/1.1\r\n",
-        b"PRI * HTTP/2.0\r\n",
-        b"GET /\t HTTP/1.1 \r\n",
-    ],
-)
-def test_a_request_of_http_is_looked_into(line: bytes) -> None:
-    assert read_first_bytes(line + b"Host: x\r\n\r\n").kind == "http"
-    assert read_first_bytes(line.rstrip(b"\r\n")).is_line
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"SSH-2.0-x\r\n",
-        b"EHLO me\r\n",
-        b"*1\r\n$4\r\nPING\r\n",
-        b"\0\0\0\x08\x04\xd2\x16\x2f",
-        b"GET key\r\n",
-    ],
-)
-def test_other_protocols_pass(data: bytes) -> None:
-    assert passage(read_first_bytes(data), NAME) == "pass"
+@pytest.mark.parametrize(("line", "kind"), json.loads(FIRST_LINES.read_text()))
+def test_the_relay_tells_http_from_other_protocols_as_the_edge_does(line: str, kind: str) -> None:
+    data = line.encode()
+    first = read_first_bytes(data)
+    assert first.kind == kind
+    if kind != "more":
+        assert passage(first, NAME) == ("inspect" if kind == "http" else "pass")
+    if kind == "http":
+        assert read_first_bytes(data.rstrip(b"\r\n\t ") + b"\nHost: x\n\n").kind == "http"
+        assert read_first_bytes(data.rstrip(b"\r\n")).is_line
 
 
 def test_a_first_line_without_end_is_refused_at_last() -> None:

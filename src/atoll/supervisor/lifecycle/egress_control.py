@@ -56,7 +56,7 @@ class EgressControl:
         self._inspection = inspection
         self._registries = registries
         # Beside the sandboxes' own: a wake or a rollback has a link before its sandbox has it.
-        self._owners: WeakKeyDictionary[Link, str] = WeakKeyDictionary()
+        self._owners: WeakKeyDictionary[Link, SandboxRow] = WeakKeyDictionary()
         self._cut: set[str] = set()
 
     def check(self, network: EgressPolicy, team: str | None) -> None:
@@ -96,7 +96,7 @@ class EgressControl:
             OSError: The sandbox is unplugged, and its link cannot be cut.
         """
         sandbox_id = row.sandbox_id
-        self._owners[link] = sandbox_id
+        self._owners[link] = row
         link.egress.watch(
             lambda decision: self._decisions.add(sandbox_id, (decision,)),
             lambda reason: self._ring(sandbox_id, reason),
@@ -168,8 +168,10 @@ class EgressControl:
     def _grant(self, rules: Policy, team: str | None) -> Grant:
         """The rules with the secrets that they need. A secret that cannot be had is left out: the edge refuses."""
         values: dict[str, str] = {}
+        bound: dict[str, tuple[str, ...]] = {}
         for name in {inject.secret for rule in rules.rules for inject in rule.inject}:
             try:
+                bound |= self._secrets.bound_for(team, [name])
                 values |= self._secrets.values_for(team, [name])
             except AtollError as error:
                 _log.warning("a policy cannot use its secret: %s", error)
@@ -178,13 +180,15 @@ class EgressControl:
         except AtollError as error:
             _log.warning("no canary can be looked for: %s", error)
             canaries = ()
-        return Grant(rules, values, canaries)
+        return Grant(rules, values, canaries, bound)
 
     def _secret_changed(self, team: str | None, _: str) -> None:
         """Give the sandboxes of a team the values as they are now, without a restart."""
-        for sandbox in self._registry.sandboxes():
-            if sandbox.running is not None and sandbox.row.team == team:
-                self.govern(sandbox.running.link, sandbox.row)
+        rows = {sandbox.sandbox_id: sandbox.row for sandbox in self._registry.sandboxes()}
+        # Also those that are being made or woken, whose links have got their policies already.
+        for link, row in list(self._owners.items()):
+            if link.is_open and row.team == team:
+                self.govern(link, rows.get(row.sandbox_id, row))
 
     def _rules(self, network: EgressPolicy) -> Policy | None:
         return policy_of(network, self._registries_for(network))
@@ -201,5 +205,5 @@ class EgressControl:
         self._alarms.ring(sandbox_id, reason)
 
     def _links(self, sandbox_id: str) -> list[Link]:
-        owned = [link for link, owner in list(self._owners.items()) if owner == sandbox_id]
+        owned = [link for link, row in list(self._owners.items()) if row.sandbox_id == sandbox_id]
         return [link for link in owned if link.is_open]

@@ -97,6 +97,15 @@ class Secrets:
                 )
         return {name: self._value(row) for name, row in rows.items()}
 
+    def bound_for(self, team: str | None, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """The names and patterns of hosts that alone may get a secret, for those that are bound.
+
+        Raises:
+            SecretNotFoundError: The team has no secret of such a name.
+        """
+        bound = {name: self._named(name, team).hosts for name in names}
+        return {name: hosts for name, hosts in bound.items() if hosts}
+
     def canaries_for(self, team: str | None) -> dict[str, str]:
         """The values of a team's canaries, by their names. Raises what ``values_for`` raises."""
         return {row.name: self._value(row) for row in self._of(team) if row.canary}

@@ -1,0 +1,81 @@
+"""Links get the policies of their sandboxes, with the secrets as they are now."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from atoll.network import Grant
+from atoll.supervisor.lifecycle.egress_control import EgressControl
+from atoll.types import Inject, Policy, Rule
+from tests.unit.supervisor.fakes import FakeLink, FakeLinks
+from tests.unit.supervisor.harness import Harness, with_harness
+
+POLICY = Policy(rules=(Rule(hosts=("*.a.example",), inject=(Inject(secret="key"),)),))
+
+
+class WatchedLink(FakeLink):
+    """A link that keeps what the edge was told."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeLinks(), "link1")
+        self.grants: list[Grant] = []
+
+    def inspect(self, inspection: object, sandbox_id: str, grant: Grant) -> None:
+        self.grants.append(grant)
+
+
+def row(**more: object) -> Any:
+    values: dict[str, object] = {"sandbox_id": "s1", "team": None, "network": POLICY, "unplugged": None}
+    return SimpleNamespace(**{**values, **more})
+
+
+def control(harness: Harness, known: list[Any]) -> EgressControl:
+    listed = [SimpleNamespace(sandbox_id=one.sandbox_id, row=one) for one in known]
+    return EgressControl(
+        registry=cast(Any, SimpleNamespace(sandboxes=lambda: listed)),
+        secrets=harness.system.secrets,
+        decisions=cast(Any, None),
+        alarms=cast(Any, None),
+        inspection=cast(Any, object()),
+        registries=tuple,
+    )
+
+
+@with_harness
+async def test_a_secret_that_changes_reaches_a_sandbox_that_is_being_made_or_woken(harness: Harness) -> None:
+    secrets = harness.system.secrets
+    await secrets.create("key", "old value")
+    egress, link = control(harness, []), WatchedLink()
+    egress.govern(cast(Any, link), row())
+    await secrets.update("key", value="new value")
+    assert [grant.secrets for grant in link.grants] == [{"key": "old value"}, {"key": "new value"}]
+    await secrets.delete("key")
+    assert link.grants[-1].secrets == {}
+    link.is_open = False
+    await secrets.create("key", "another")
+    assert link.grants[-1].secrets == {}
+
+
+@with_harness
+async def test_hosts_that_a_secret_is_bound_to_later_bind_what_runs_already(harness: Harness) -> None:
+    secrets = harness.system.secrets
+    await secrets.create("key", "value")
+    egress, link = control(harness, [row()]), WatchedLink()
+    egress.govern(cast(Any, link), row())
+    assert link.grants[-1].bound == {}
+    await secrets.update("key", hosts=["one.a.example"])
+    assert link.grants[-1].bound == {"key": ("one.a.example",)}
+    assert link.grants[-1].document()["bound"] == {"key": ["one.a.example"]}
+
+
+@with_harness
+async def test_a_secret_that_changes_brings_no_old_row_of_a_sandbox_back(harness: Harness) -> None:
+    secrets = harness.system.secrets
+    await secrets.create("key", "value")
+    egress, link = control(harness, [row()]), WatchedLink()
+    egress.govern(cast(Any, link), row(unplugged="it scans", network="none"))
+    assert link.calls == ["cut"]
+    await secrets.update("key", value="new value")
+    assert link.calls == ["cut"]
+    assert cast(object, link.policy) == POLICY
