@@ -1,6 +1,6 @@
 """Every error this package raises.
 
-AtollError                    base: .code .hint .sandbox_id
+AtollError                    base: .code .hint .sandbox_id .retryable
 ├─ InvalidSpecError           ValueError: change the request; never retried
 ├─ UnsupportedError           this engine or host cannot do it; `atoll doctor` says why
 ├─ NotFoundError              LookupError: nothing has that id or name
@@ -64,16 +64,32 @@ class AtollError(Exception):
         message: What went wrong, and with which thing.
         hint: What the reader can do about it; shown after the message.
         sandbox_id: The sandbox concerned, if there is one.
+        retryable: Whether the same call, unchanged, may succeed later. None means what the class says.
+
+    Attributes:
+        code: Names the class in JSON. It never changes.
+        retryable: Whether the same call, unchanged, may succeed later. It does not say that nothing was done:
+            after a DeadlineError something may have been.
     """
 
     code = "error"
+    retryable: bool = False
 
-    def __init__(self, message: str = "", *, hint: str | None = None, sandbox_id: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        hint: str | None = None,
+        sandbox_id: str | None = None,
+        retryable: bool | None = None,
+    ) -> None:
         message = _harmless(message)
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.sandbox_id = sandbox_id
+        if retryable is not None:
+            self.retryable = retryable
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -179,12 +195,14 @@ class QuotaError(AtollError):
     """A team would use more than its quotas allow. Nothing was done; it may be possible later."""
 
     code = "quota"
+    retryable = True
 
 
 class InUseError(AtollError):
     """Something else still needs it, so it is not removed."""
 
     code = "in_use"
+    retryable = True
 
 
 class StateError(AtollError):
@@ -209,6 +227,7 @@ class SandboxCrashedError(AtollError):
     """The sandbox's processes died. The next use starts it again from its disk, or does what ``on_crash`` says."""
 
     code = "sandbox_crashed"
+    retryable = True
 
 
 class ExecTimeoutError(AtollError, TimeoutError):
@@ -237,6 +256,7 @@ class DeadlineError(AtollError, TimeoutError):
     """An answer of the supervisor or of the guest agent did not come in time."""
 
     code = "deadline"
+    retryable = True
 
 
 class FileError(AtollError, OSError):
@@ -337,6 +357,7 @@ class EdgeError(AtollError):
     """The process that judges the requests of sandboxes does not run, or does not answer."""
 
     code = "edge"
+    retryable = True
 
 
 class HostError(AtollError):
@@ -349,6 +370,7 @@ class SupervisorError(AtollError):
     """The supervisor could not be started or reached."""
 
     code = "supervisor_unavailable"
+    retryable = True
 
 
 class VersionMismatchError(AtollError):
@@ -371,10 +393,16 @@ _BY_CODE = {cls.code: cls for cls in _tree(AtollError)}
 
 
 def from_wire(
-    code: str, message: str, *, hint: str | None = None, sandbox_id: str | None = None
+    code: str,
+    message: str,
+    *,
+    hint: str | None = None,
+    sandbox_id: str | None = None,
+    retryable: bool | None = None,
 ) -> AtollError:
     """Rebuild a peer's error.
 
     The peer sends a code, never a class to import; an unknown code gives the base class.
     """
-    return _BY_CODE.get(code, AtollError)(message, hint=hint, sandbox_id=sandbox_id)
+    kind = _BY_CODE.get(code, AtollError)
+    return kind(message, hint=hint, sandbox_id=sandbox_id, retryable=retryable)

@@ -3,10 +3,12 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 
+import msgspec
 import pytest
 
 from atoll import errors
 from atoll.errors import AtollError, from_wire
+from atoll.protocol import ErrorBody, error_body, raise_body
 from atoll.types import ExecResult
 
 
@@ -62,3 +64,32 @@ def test_the_tree_that_is_drawn_is_the_tree_that_is_there() -> None:
 def test_control_characters_of_a_message_are_spelled_out() -> None:
     error = AtollError("red \x1b[31m\nnext\tline é", hint="do this")
     assert str(error) == "red \\x1b[31m\nnext\tline é (do this)"
+
+
+def test_an_error_says_whether_to_try_again() -> None:
+    hopeful = {kind.__name__ for kind in EVERY if kind.retryable}
+    assert hopeful == {
+        "DeadlineError",
+        "EdgeError",
+        "InUseError",
+        "QuotaError",
+        "SandboxCrashedError",
+        "SupervisorError",
+    }
+    assert errors.ImagePullError("x", retryable=True).retryable
+    assert not errors.SupervisorError("x", retryable=False).retryable
+
+
+@pytest.mark.parametrize(
+    "error", [errors.ImagePullError("x", retryable=True), errors.QuotaError("x"), errors.StateError("x")]
+)
+def test_a_peer_is_told_whether_to_try_again(error: AtollError) -> None:
+    with pytest.raises(type(error)) as raised:
+        raise_body(msgspec.json.decode(msgspec.json.encode(error_body(error)), type=ErrorBody))
+    assert raised.value.retryable is error.retryable
+
+
+def test_a_peer_that_does_not_say_leaves_it_to_the_class() -> None:
+    with pytest.raises(errors.DeadlineError) as raised:
+        raise_body(ErrorBody(code="deadline", message="x"))
+    assert raised.value.retryable

@@ -66,5 +66,6 @@ def _as_json(failure: Failure) -> str:
         "message": failure.message,
         "hint": failure.hint,
         "sandbox_id": failure.error.sandbox_id,
+        "retryable": failure.error.retryable,
     }
     return json.dumps({"error": fields})

@@ -158,7 +158,9 @@ class Pulls:
                 if all(self._blob(asked, layer.blob).exists() for layer in missing):
                     image = await self._unpack(asked, resolved, progress)
                     return self._named(asked, image)
-        raise ImagePullError(f"the layers of {asked.name} disappear while they are pulled", hint="try again")
+        raise ImagePullError(
+            f"the layers of {asked.name} disappear while they are pulled", hint="try again", retryable=True
+        )
 
     @property
     def layers_lock(self) -> Path:

@@ -63,6 +63,8 @@ _TROUBLE: dict[str, tuple[type[AtollError], str | None]] = {
     "no_space": (NoSpaceError, "free some space under the home"),
     "failed": (ImagePullError, "try again: what was downloaded is kept"),
 }
+# The same pull may succeed later.
+_PASSING = {"failed", "digest"}
 
 
 class Blob(msgspec.Struct, frozen=True):
@@ -293,7 +295,9 @@ async def _run(
             on_stderr=_Counts(came).feed if came else None,
         )
     except RunProgramError as error:
-        raise ImagePullError(f"the image {name} could not be pulled: {error}", hint="try again") from error
+        raise ImagePullError(
+            f"the image {name} could not be pulled: {error}", hint="try again", retryable=True
+        ) from error
     if result.exit_code == 0:
         return result.stdout
     try:
@@ -302,6 +306,7 @@ async def _run(
         raise ImagePullError(
             f"the image {name} could not be pulled: {_how_it_ended(result)}",
             hint="try again: what was downloaded is kept",
+            retryable=True,
         ) from None
     kind, hint = _TROUBLE.get(fault.code, _TROUBLE["failed"])
     said = _without_password(fault.message, request)
@@ -309,7 +314,8 @@ async def _run(
         kind, hint = InvalidSpecError, "see the page on images in the guide"
     if judged is not None and issubclass(kind, ImagePullError):
         judged.unlink(missing_ok=True)  # noqa: ASYNC240  # one name
-    raise kind(f"the image {name} could not be pulled: {said[:2000]}", hint=hint)
+    retryable = True if fault.code in _PASSING else None
+    raise kind(f"the image {name} could not be pulled: {said[:2000]}", hint=hint, retryable=retryable)
 
 
 def _how_it_ended(result: ProgramResult) -> str:

@@ -265,12 +265,16 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of every answer that is not a success."""
+    """Body of every answer that is not a success.
+
+    ``retryable`` says whether the same request may succeed later; None leaves that to the code.
+    """
 
     code: str
     message: str
     hint: str | None = None
     sandbox_id: str | None = None
+    retryable: bool | None = None
 
 
 class StreamLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -292,7 +296,13 @@ def error_body(error: BaseException) -> ErrorBody:
     """
     error = ours(error)
     if isinstance(error, AtollError):
-        return ErrorBody(code=error.code, message=error.message, hint=error.hint, sandbox_id=error.sandbox_id)
+        return ErrorBody(
+            code=error.code,
+            message=error.message,
+            hint=error.hint,
+            sandbox_id=error.sandbox_id,
+            retryable=error.retryable,
+        )
     return ErrorBody(
         code=InternalError.code,
         message=f"the supervisor failed: {type(error).__name__}",
@@ -310,4 +320,6 @@ def ours(error: BaseException) -> BaseException:
 
 def raise_body(body: ErrorBody) -> NoReturn:
     """Raise the error that a peer reported."""
-    raise from_wire(body.code, body.message, hint=body.hint, sandbox_id=body.sandbox_id)
+    raise from_wire(
+        body.code, body.message, hint=body.hint, sandbox_id=body.sandbox_id, retryable=body.retryable
+    )

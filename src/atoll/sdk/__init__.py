@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from atoll.sdk._async.egress import AsyncEgress
     from atoll.sdk._async.files import AsyncFiles
     from atoll.sdk._async.images import AsyncImages
     from atoll.sdk._async.keys import AsyncKeys
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.volumefiles import AsyncVolumeFiles
     from atoll.sdk._async.volumes import AsyncVolumes
     from atoll.sdk._async.watch import AsyncWatch
+    from atoll.sdk._sync.egress import Egress
     from atoll.sdk._sync.files import Files
     from atoll.sdk._sync.images import Images
     from atoll.sdk._sync.keys import Keys
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.watch import Watch
 
 __all__ = [
+    "AsyncEgress",
     "AsyncFiles",
     "AsyncForward",
     "AsyncImages",
@@ -52,6 +55,7 @@ __all__ = [
     "AsyncVolumeFiles",
     "AsyncVolumes",
     "AsyncWatch",
+    "Egress",
     "Files",
     "Forward",
     "Images",

@@ -382,6 +382,7 @@ def _wait_for(home: Home, pid: int, log_end: int, bound: float) -> None:
             raise SupervisorError(
                 f"the supervisor of {home.path} ended at once: {_words(home, log_end)}",
                 hint="`atoll doctor` says what this host lacks",
+                retryable=False,
             )
         if time.monotonic() > end:
             raise SupervisorError(

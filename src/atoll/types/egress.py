@@ -20,7 +20,14 @@ HOST_NAME = "host.atoll.internal"
 """The name under which a rule exposes ports of the host's loopback interface to a sandbox."""
 
 
-class Inject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Inject(
+    msgspec.Struct,
+    frozen=True,
+    repr_omit_defaults=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """Where a secret is put into a request, outside the sandbox.
 
     Whatever the sandbox itself wrote at that place is removed.
@@ -40,7 +47,14 @@ class Inject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     format: str = "{}"
 
 
-class RateLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class RateLimit(
+    msgspec.Struct,
+    frozen=True,
+    repr_omit_defaults=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """How much may pass by one rule, for each sandbox. None is no limit.
 
     Args:
@@ -56,7 +70,14 @@ class RateLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     total_bytes: int | None = None
 
 
-class Mcp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Mcp(
+    msgspec.Struct,
+    frozen=True,
+    repr_omit_defaults=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """Which messages of the Model Context Protocol match. Each message of a request must match.
 
     Args:
@@ -70,7 +91,14 @@ class Mcp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     arguments: dict[str, tuple[str, ...]] = {}
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Rule(
+    msgspec.Struct,
+    frozen=True,
+    repr_omit_defaults=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """One rule of a policy. The first rule that matches decides.
 
     In patterns ``*`` stands for any text; in paths it stays within a segment, and ``**`` does not.
@@ -147,7 +175,14 @@ class UpstreamProxy(
     hosts: tuple[str, ...] = ()
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Policy(
+    msgspec.Struct,
+    frozen=True,
+    repr_omit_defaults=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """What a sandbox may reach. What no rule allows is denied.
 
     Args:
@@ -212,7 +247,7 @@ def check_network(network: object) -> None:
 Scheme = Literal["tcp", "http", "https", "dns"]
 
 
-class EgressDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EgressDecision(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, omit_defaults=True):
     """A decision about a connection, a request or a name.
 
     Args:
@@ -242,7 +277,7 @@ class EgressDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     count: int = 1
 
 
-class EgressVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class EgressVerdict(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """What a request would get.
 
     Args:

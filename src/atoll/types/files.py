@@ -11,7 +11,7 @@ FileKind = Literal["file", "directory", "symlink", "other"]
 WatchKind = Literal["create", "write", "remove", "rename", "chmod"]
 
 
-class FileInfo(msgspec.Struct, frozen=True, kw_only=True):
+class FileInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """What ``stat`` and ``list`` return for a file. A symlink is followed only on request.
 
     ``modified_at`` is in Unix seconds.

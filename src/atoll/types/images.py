@@ -7,8 +7,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from atoll.types.brief import brief
 
-class ImageInfo(msgspec.Struct, frozen=True, kw_only=True):
+
+class ImageInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """An image in the home. ``digest`` is ``sha256-…``; ``user``, ``cwd`` and ``env`` are its own defaults.
 
     ``entrypoint`` and ``cmd`` together are the image's program; a sandbox runs it only on request. ``layers``
@@ -34,6 +36,9 @@ class ImageInfo(msgspec.Struct, frozen=True, kw_only=True):
     team: str | None = None
     pulled_for: str | None = None
 
+    def __repr__(self) -> str:
+        return brief(self, "name", "digest")
+
 
 class RegistryLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The login for a registry. It is stored nowhere and hidden when this is printed."""
@@ -48,7 +53,9 @@ class RegistryLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return []  # rich prints this instead of the fields above
 
 
-class ImageAccess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ImageAccess(
+    msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, forbid_unknown_fields=True
+):
     """The rights with which an image is requested.
 
     Args:

@@ -16,7 +16,14 @@ OnTimeout = Literal["kill", "suspend", "stop"]
 _MOST_S = 1e9
 
 
-class Lifecycle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Lifecycle(
+    msgspec.Struct,
+    frozen=True,
+    repr_omit_defaults=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """The lease of a sandbox: how long it runs unless it is extended.
 
     Args:

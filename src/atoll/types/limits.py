@@ -25,7 +25,14 @@ BOUNDS: dict[str, tuple[float, int]] = {
 _WHOLE = ("memory_mib", "disk_mib", "files", "processes", "open_files")
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Limits(
+    msgspec.Struct,
+    frozen=True,
+    repr_omit_defaults=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """How much one sandbox may use. None is the default of that limit, or no limit where it has no default.
 
     Args:

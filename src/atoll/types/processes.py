@@ -21,7 +21,7 @@ class TerminalSize(msgspec.Struct, frozen=True):
     rows: int = 24
 
 
-class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A program that was started through atoll or an E2B SDK and still runs.
 
     ``started_at`` is in Unix seconds.
@@ -75,11 +75,13 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
     memory_kill: MemoryKill | None = None
 
     def __repr__(self) -> str:
-        streams = f"stdout_bytes={_shown(self.stdout_bytes)}, stderr_bytes={_shown(self.stderr_bytes)}"
-        how = f"truncated={self.truncated}, command={self.command!r}"
-        if self.memory_kill is not None:
-            how += f", memory_kill={self.memory_kill!r}"
-        return f"ExecResult(exit_code={self.exit_code}, {streams}, {how})"
+        streams = {"stdout": self.stdout_bytes, "stderr": self.stderr_bytes}
+        parts = [f"exit_code={self.exit_code}"]
+        parts += [f"{name}_bytes={_shown(data)}" for name, data in streams.items() if data]
+        parts += ["truncated=True"] if self.truncated else []
+        parts += [f"command={self.command!r}"] if self.command else []
+        parts += [f"memory_kill={self.memory_kill!r}"] if self.memory_kill is not None else []
+        return f"ExecResult({', '.join(parts)})"
 
     @property
     def stdout(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class Progress(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """One report of a long operation. ``step`` is text for people; ``done`` of ``total`` is set where known.
 
     Both count within this step. ``whole`` is the progress of all steps together, from 0 to 1, by a guess of

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 import msgspec
 
 from atoll.errors import InvalidSpecError
+from atoll.types.brief import brief
 from atoll.types.egress import EgressPolicy, check_network
 from atoll.types.given import check_choice, check_kind, check_text, check_texts, copied
 from atoll.types.lifecycle import Lifecycle
@@ -60,7 +61,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
         return f"crashed ({self.reason}) and {self.outcome}"
 
 
-class Unplugged(msgspec.Struct, frozen=True, kw_only=True):
+class Unplugged(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A sandbox was cut off from its network and frozen, and is kept for inspection.
 
     Args:
@@ -74,7 +75,9 @@ class Unplugged(msgspec.Struct, frozen=True, kw_only=True):
     ran: bool = False
 
 
-class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SandboxSpec(
+    msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, forbid_unknown_fields=True
+):
     """A request for a sandbox.
 
     Args:
@@ -174,7 +177,7 @@ def users_attributes(given: Mapping[str, str] | None) -> dict[str, str]:
     return attributes
 
 
-class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A sandbox as the supervisor sees it. Times are Unix seconds.
 
     ``snapshot_id`` is the snapshot that its disk and memory last came from or were last saved in: the parent
@@ -222,8 +225,11 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
     unplugged: Unplugged | None = None
     limits_in_force: Limits = Limits()
 
+    def __repr__(self) -> str:
+        return brief(self, "sandbox_id", "name", "state", "image")
 
-class SandboxPage(msgspec.Struct, frozen=True, kw_only=True):
+
+class SandboxPage(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """One page of a list, oldest first. ``cursor`` asks for the next page; None is the end of the list."""
 
     sandboxes: list[SandboxInfo]

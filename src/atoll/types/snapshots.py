@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from atoll.types.brief import brief
 
-class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
+
+class SnapshotInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A stored state that sandboxes can start from, fork from or roll back to.
 
     ``sandbox_id`` is the sandbox it was made from, which may be gone. ``parent_id`` is the snapshot that this
@@ -28,3 +30,6 @@ class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
     engine_disk: bool = False
     team: str | None = None
     build_id: str | None = None
+
+    def __repr__(self) -> str:
+        return brief(self, "snapshot_id", "name", "sandbox_id")

@@ -7,7 +7,7 @@ import msgspec
 from atoll.types.limits import Limits
 
 
-class SandboxStats(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxStats(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """What one sandbox uses of the host; None where this host cannot tell. Asking never wakes a sandbox.
 
     ``disk_bytes`` is the size of its writable layer. ``processes`` counts the processes inside without the

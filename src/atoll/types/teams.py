@@ -12,7 +12,14 @@ _MOST = 1_000_000_000
 _WHOLE = ("running", "suspended", "memory_mib", "disk_mib", "builds")
 
 
-class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Quotas(
+    msgspec.Struct,
+    frozen=True,
+    repr_omit_defaults=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
     """How much one team may use, all of its sandboxes together. None is no quota.
 
     Args:
@@ -51,7 +58,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         return self
 
 
-class TeamInfo(msgspec.Struct, frozen=True, kw_only=True):
+class TeamInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A team. Its sandboxes, snapshots, volumes and templates carry its name."""
 
     name: str
@@ -59,7 +66,7 @@ class TeamInfo(msgspec.Struct, frozen=True, kw_only=True):
     quotas: Quotas = Quotas()
 
 
-class TeamUse(msgspec.Struct, frozen=True, kw_only=True):
+class TeamUse(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """What a team uses now, counted as its quotas count. ``disk_bytes`` is the latest measurement."""
 
     running: int = 0
@@ -70,7 +77,7 @@ class TeamUse(msgspec.Struct, frozen=True, kw_only=True):
     builds: int = 0
 
 
-class KeyInfo(msgspec.Struct, frozen=True, kw_only=True):
+class KeyInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A key to a server, without the key itself; ``prefix`` is its beginning. Times are Unix seconds.
 
     ``used_at`` is when it was last used, to the minute; None is never.

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from atoll.types.brief import brief
 from atoll.types.images import RegistryLogin
 from atoll.types.limits import Limits
 
@@ -13,7 +14,9 @@ BuildState = Literal["waiting", "building", "ready", "failed", "cancelled"]
 DEFAULT_TAG = "default"
 
 
-class RunStep(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="kind"):
+class RunStep(
+    msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, tag="run", tag_field="kind"
+):
     """Runs a program inside: a shell line, or a list of arguments.
 
     Args:
@@ -27,7 +30,9 @@ class RunStep(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="k
     force: bool = False
 
 
-class CopyStep(msgspec.Struct, frozen=True, kw_only=True, tag="copy", tag_field="kind"):
+class CopyStep(
+    msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, tag="copy", tag_field="kind"
+):
     """Copies files in from the build's context, or from an uploaded archive.
 
     Args:
@@ -49,7 +54,9 @@ class CopyStep(msgspec.Struct, frozen=True, kw_only=True, tag="copy", tag_field=
     force: bool = False
 
 
-class EnvStep(msgspec.Struct, frozen=True, kw_only=True, tag="env", tag_field="kind"):
+class EnvStep(
+    msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, tag="env", tag_field="kind"
+):
     """Sets variables for the steps that follow and for every sandbox of the template.
 
     ``$NAME`` in a value is expanded.
@@ -59,14 +66,18 @@ class EnvStep(msgspec.Struct, frozen=True, kw_only=True, tag="env", tag_field="k
     force: bool = False
 
 
-class WorkdirStep(msgspec.Struct, frozen=True, kw_only=True, tag="workdir", tag_field="kind"):
+class WorkdirStep(
+    msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, tag="workdir", tag_field="kind"
+):
     """Changes the directory that programs start in, and makes it if it is missing."""
 
     path: str
     force: bool = False
 
 
-class UserStep(msgspec.Struct, frozen=True, kw_only=True, tag="user", tag_field="kind"):
+class UserStep(
+    msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, tag="user", tag_field="kind"
+):
     """Changes the user that runs programs."""
 
     user: str
@@ -76,7 +87,7 @@ class UserStep(msgspec.Struct, frozen=True, kw_only=True, tag="user", tag_field=
 Step = RunStep | CopyStep | EnvStep | WorkdirStep | UserStep
 
 
-class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Service(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """A program that keeps running in every sandbox of a template.
 
     If only the disk was kept, it is started again.
@@ -94,7 +105,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cwd: str
 
 
-class TemplateSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TemplateSpec(
+    msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, forbid_unknown_fields=True
+):
     """A request to build a template.
 
     Args:
@@ -128,7 +141,7 @@ class TemplateSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     force: bool = False
 
 
-class BuildInfo(msgspec.Struct, frozen=True, kw_only=True):
+class BuildInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """One build of a template. Times are Unix seconds.
 
     ``snapshot_id`` is set when the build is ready. ``step`` and ``reason`` say where and why it failed:
@@ -165,6 +178,9 @@ class TemplateInfo(msgspec.Struct, frozen=True, kw_only=True):
     tags: dict[str, TagInfo]
     builds: list[BuildInfo]
 
+    def __repr__(self) -> str:
+        return brief(self, "template_id", "name", "team")
+
     def build(self, tag: str = DEFAULT_TAG) -> BuildInfo | None:
         """Return the build of a tag; None if there is no such tag."""
         wanted = self.tags.get(tag)
@@ -178,7 +194,7 @@ class TagInfo(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
 
 
-class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+class Resolved(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """What a sandbox of a template starts from: its snapshot, or an image if no template has that name."""
 
     template_id: str
@@ -191,7 +207,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
 
 
-class BuildLine(msgspec.Struct, frozen=True, kw_only=True):
+class BuildLine(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A line of a build's log. ``step`` is as in ``BuildInfo``; ``at`` is in Unix seconds."""
 
     at: float

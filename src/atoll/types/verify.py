@@ -14,7 +14,7 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class VerifiedPart(msgspec.Struct, frozen=True, kw_only=True):
+class VerifiedPart(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A checkpoint, a layer of a disk or a layer of an image, and what the check found.
 
     ``recorded`` means that there was no checksum to compare with; it has been recorded now. ``needed_by`` are

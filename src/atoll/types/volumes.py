@@ -19,7 +19,7 @@ class VolumeInfo(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
 
 
-class VolumeEntry(msgspec.Struct, frozen=True, kw_only=True):
+class VolumeEntry(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A file in a volume, seen without a sandbox. ``path`` begins with ``/``, which is the volume's root.
 
     ``uid`` and ``gid`` are numbers, since a volume has no user names. ``changed_at`` is when its attributes

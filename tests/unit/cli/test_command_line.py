@@ -137,6 +137,7 @@ def test_a_failure_of_a_command_with_json_is_json() -> None:
     told = json.loads(failure_line(Failure(error, as_json=True)))
     assert told["error"]["code"] == "sandbox_not_found"
     assert told["error"]["hint"] == "see `atoll ls`"
+    assert told["error"]["retryable"] is False
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from atoll.errors import ExecFailedError
-from atoll.types import ExecResult, MemoryKill, Output
+from atoll.types import ExecResult, Lifecycle, Limits, MemoryKill, Output, SandboxInfo
 
 
 def test_bytes_that_are_no_text_are_replaced_and_kept_raw() -> None:
@@ -32,9 +32,7 @@ def test_a_result_that_is_printed_is_short() -> None:
     data = bytes(5_000_000)
     result = ExecResult(exit_code=3, stdout_bytes=data, stderr_bytes=b"gone\n", command="make")
     assert len(repr(result)) < 1500
-    assert repr(result).endswith(
-        r"... (5,000,000 bytes), stderr_bytes=b'gone\n', truncated=False, command='make')"
-    )
+    assert repr(result).endswith(r"... (5,000,000 bytes), stderr_bytes=b'gone\n', command='make')")
     assert repr(result).startswith("ExecResult(exit_code=3, stdout_bytes=b'")
     output = Output(stream="stdout", data=data, text=data.decode())
     assert len(repr(output)) < 1500
@@ -47,3 +45,30 @@ def test_a_program_that_was_killed_for_memory_says_how_much_it_held() -> None:
     )
     assert "memory_kill=MemoryKill(pid=7" in repr(ExecResult(exit_code=137, memory_kill=kill))
     assert "memory_kill" not in repr(ExecResult(exit_code=137))
+
+
+def test_what_is_empty_or_as_usual_is_not_in_a_representation() -> None:
+    assert (
+        repr(ExecResult(exit_code=0, stdout_bytes=b"42\n"))
+        == r"ExecResult(exit_code=0, stdout_bytes=b'42\n')"
+    )
+    assert repr(Limits(memory_mib=512)) == "Limits(memory_mib=512)"
+    assert repr(Lifecycle()) == "Lifecycle()"
+
+
+def test_what_is_known_of_a_sandbox_is_one_line_without_its_variables() -> None:
+    info = SandboxInfo(
+        sandbox_id="a" * 20,
+        name=None,
+        image="base",
+        state="running",
+        created_at=1.0,
+        changed_at=1.0,
+        env={"TOKEN": "hidden"},
+        metadata={},
+        network="internet",
+        limits=Limits(),
+        user="user",
+        cwd="/home/user",
+    )
+    assert repr(info) == f"SandboxInfo(sandbox_id='{'a' * 20}', state='running', image='base', …)"
