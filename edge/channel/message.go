@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"atoll/edge/change"
+	"atoll/edge/limit"
 	"atoll/edge/seen"
 )
 
@@ -40,6 +41,7 @@ type Policy struct {
 	Secrets  map[string]change.SecretText `json:"secrets"`
 	Bound    map[string][]string          `json:"bound"` // hosts that alone may get a secret, by its name
 	Canaries []change.SecretText          `json:"canaries"`
+	Spent    []limit.Spent                `json:"spent"`
 }
 
 // Question is the content of a message that asks for a judgement.
@@ -89,12 +91,27 @@ type Seen struct {
 	Entries []seen.Entry `json:"entries"`
 }
 
+// Spent tells what the limits of a version of the policy have counted.
+type Spent struct {
+	Op      string       `json:"op"`
+	Sandbox string       `json:"sandbox"`
+	Version int64        `json:"version"`
+	Spent   []limit.Told `json:"spent"`
+}
+
 // Unplug asks to unplug a sandbox.
 type Unplug struct {
 	Op      string `json:"op"`
 	Sandbox string `json:"sandbox"`
 	Rule    *int   `json:"rule"`
 	Reason  string `json:"reason"`
+}
+
+// Reset asks to reset a connection at both ends. An end of the stream would look as if all had been said.
+type Reset struct {
+	Op         string `json:"op"`
+	Sandbox    string `json:"sandbox"`
+	Connection string `json:"connection"`
 }
 
 // Log tells of a fault of the edge itself.

@@ -21,6 +21,8 @@ type Meter struct {
 	times []time.Time // of the requests of the last per_s seconds
 	free  time.Time   // when the bytes that passed are paid for
 	total int64
+	told  int64 // of the total
+	fresh int64 // requests since it told
 }
 
 // Request counts a request, or says how long to wait for the next that may pass.
@@ -40,6 +42,7 @@ func (m *Meter) Request(now time.Time) (wait time.Duration, ok bool) {
 		return span - now.Sub(m.times[0]), false
 	}
 	m.times = append(m.times, now)
+	m.fresh++
 	return 0, true
 }
 
@@ -122,6 +125,77 @@ func (t *Table) Of(rule *policy.Rule) *Meter {
 		t.meters[rule.Key] = meter
 	}
 	return meter
+}
+
+// Told is what the supervisor is told of a rule, so that it outlives this process.
+type Told struct {
+	Rule     int   `json:"rule"`
+	Total    int64 `json:"total_bytes"`
+	Requests int64 `json:"requests"` // since it was last told
+}
+
+// Spent is what was counted for a rule before this process began to: requests come as how long ago and how many.
+type Spent struct {
+	Rule     int          `json:"rule"`
+	Total    int64        `json:"total_bytes"`
+	Requests [][2]float64 `json:"requests"`
+}
+
+// Take returns what these rules have counted, as far as it has changed since the last call.
+func (t *Table) Take(rules []*policy.Rule) []Told {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []Told
+	for _, rule := range rules {
+		if meter, ok := t.meters[rule.Key]; ok {
+			if told, changed := meter.tell(rule.Index); changed {
+				all = append(all, told)
+			}
+		}
+	}
+	return all
+}
+
+func (m *Meter) tell(rule int) (Told, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	told := Told{rule, m.total, m.fresh}
+	changed := m.fresh > 0 || m.total != m.told
+	m.fresh, m.told = 0, m.total
+	return told, changed
+}
+
+// Resume has the meters of these rules count on from what was counted before, unless they count already.
+func (t *Table) Resume(rules []*policy.Rule, counted []Spent, now time.Time) {
+	for _, each := range counted {
+		if each.Rule < 0 || each.Rule >= len(rules) || rules[each.Rule].Limit == nil {
+			continue
+		}
+		t.mu.Lock()
+		_, known := t.meters[rules[each.Rule].Key]
+		t.mu.Unlock()
+		if !known {
+			t.Of(rules[each.Rule]).resume(each, now)
+		}
+	}
+}
+
+func (m *Meter) resume(counted Spent, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.total, m.told = counted.Total, counted.Total
+	if m.limit.Requests == nil {
+		return
+	}
+	for _, each := range counted.Requests {
+		if each[0] >= *m.limit.PerSeconds {
+			continue
+		}
+		at := now.Add(-time.Duration(each[0] * float64(time.Second)))
+		for count := int64(each[1]); count > 0 && int64(len(m.times)) < *m.limit.Requests; count-- {
+			m.times = append(m.times, at)
+		}
+	}
 }
 
 // Keep forgets the meters of rules that are gone.

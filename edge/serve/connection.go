@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"sync"
 	"time"
 
 	"atoll/edge/change"
+	"atoll/edge/channel"
 	"atoll/edge/policy"
 	"atoll/edge/seen"
 )
@@ -25,7 +26,7 @@ type connection struct {
 	sandbox *sandbox
 	id      string
 	to      policy.Destination
-	guest   net.Conn
+	guest   *guestEnd
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 
@@ -46,6 +47,27 @@ func (c *connection) end(cause error) {
 	c.cancel(cause)
 	c.guest.Close()
 	c.sandbox.drop(c)
+}
+
+// How long the supervisor has to reset a connection before its end is all that the guest sees of it.
+const resetMost = 5 * time.Second
+
+// reset ends the connection so that both sides see that it was broken off. Only the supervisor can do that: it gets the
+// guest's end to close first.
+func (c *connection) reset(cause error) {
+	if c.guest.resetting.Swap(true) {
+		return
+	}
+	c.cancel(cause)
+	told := c.sandbox.edge.supervisor.Send(channel.Reset{Op: "reset", Sandbox: c.sandbox.id, Connection: c.id})
+	go func() {
+		if told == nil {
+			c.guest.SetReadDeadline(time.Now().Add(resetMost))
+			_, _ = io.Copy(io.Discard, c.guest) // until the supervisor has closed it
+		}
+		c.guest.Conn.Close()
+		c.sandbox.drop(c)
+	}()
 }
 
 func (c *connection) stale() {
@@ -104,7 +126,7 @@ func (c *connection) setRules(version int64, indices []int) error {
 func (c *connection) cutIfStale() {
 	time.AfterFunc(staleMost, func() {
 		if c.isStale() {
-			c.end(errors.New("no rules came for it after a change of the policy"))
+			c.reset(errors.New("no rules came for it after a change of the policy"))
 		}
 	})
 }

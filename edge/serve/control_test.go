@@ -54,6 +54,47 @@ func TestRequestsPerTime(t *testing.T) {
 	expect(t, status(), 200)
 }
 
+func TestWhatWasCountedIsToldAndCountsOnInAnotherEdge(t *testing.T) {
+	t.Parallel()
+	rule := `{"action":"allow","limit":{"requests":3,"per_s":600,"total_bytes":1000000}}`
+	first := newWorld(t)
+	first.server("a.x", func(http.ResponseWriter, *http.Request) {})
+	first.policy(`{"action":"deny","methods":["PUT"]}`, rule)
+	for range 2 {
+		expect(t, do(t, first.client(), "POST", "http://a.x/", strings.Repeat("x", 1000)).StatusCode, 200)
+	}
+	must(t, first.edge.Handle(&channel.Message{Op: "forget", Sandbox: "s"}, nil))
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	told := first.spent[len(first.spent)-1]
+	expect(t, told.Version, 1)
+	var requests int64
+	for _, each := range first.spent {
+		requests += each.Spent[0].Requests
+	}
+	expect(t, requests, 2)
+	expect(t, told.Spent[0].Rule, 1)
+	if total := told.Spent[0].Total; total < 2000 || total > 10000 {
+		t.Errorf("%d bytes", total)
+	}
+
+	second := newWorld(t)
+	second.server("a.x", func(http.ResponseWriter, *http.Request) {})
+	counted := []dict{
+		{"rule": 0, "total_bytes": 5, "requests": [][]float64{{1, 2}}},
+		{"rule": 7, "total_bytes": 5, "requests": [][]float64{{1, 2}}},
+		{"rule": 1, "total_bytes": told.Spent[0].Total, "requests": [][]float64{{700, 2}, {10.5, 1}, {0, 1}}},
+	}
+	second.policyWith(dict{"spent": counted}, `{"action":"deny","methods":["PUT"]}`, rule)
+	expect(t, do(t, second.client(), "GET", "http://a.x/", "").StatusCode, 200)
+	expect(t, do(t, second.client(), "GET", "http://a.x/", "").StatusCode, 429)
+
+	third := newWorld(t)
+	third.server("a.x", func(http.ResponseWriter, *http.Request) {})
+	third.policyWith(dict{"spent": []dict{{"rule": 0, "total_bytes": 1000001}}}, rule)
+	expect(t, do(t, third.client(), "GET", "http://a.x/", "").StatusCode, 403)
+}
+
 func TestBytesPerSecond(t *testing.T) {
 	w := newWorld(t)
 	body := strings.Repeat("x", 300<<10)
@@ -232,6 +273,39 @@ func TestRawAndUpgradedConnectionsAreCut(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
 		t.Error(err)
 	}
+	expect(t, w.wasReset(conn), true)
+}
+
+func TestARawConnectionThatEndsWellIsNotReset(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	received := make(chan int64, 1)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { listener.Close() })
+	w.named("a.x", listener.Addr().String())
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "220 hello\r\n")
+		closeWrite(conn) // it has said all and still reads
+		count, _ := io.Copy(io.Discard, conn)
+		received <- count
+	}()
+	w.policy(allow)
+	conn := w.take("a.x", 25)
+	const size = 8 << 20
+	_, err = conn.Write(append([]byte{0}, make([]byte, size)...))
+	must(t, err)
+	must(t, closeWrite(conn))
+	got, err := io.ReadAll(conn)
+	must(t, err)
+	expect(t, string(got), "220 hello\r\n")
+	expect(t, <-received, int64(size+1))
+	expect(t, w.wasReset(conn), false)
 }
 
 func TestForgetEndsEverything(t *testing.T) {
@@ -412,6 +486,7 @@ func TestRulesOfAnotherVersionAreNotTaken(t *testing.T) {
 	w.policy(inspected)
 	w.versions["s"] = 7
 	guest, theirs := sockets(t)
+	w.guests["old"] = guest
 	err := w.edge.Handle(&channel.Message{
 		Op: "take", Sandbox: "s", Version: 7, Connection: "old", Name: "a.x", Address: "192.0.2.1", Port: 80, Rules: []int{0},
 	}, theirs)

@@ -100,6 +100,7 @@ func (e *Edge) tell(ctx context.Context) {
 		select {
 		case <-second.C:
 			for _, each := range e.all() {
+				each.tellSpent()
 				each.tellSeen()
 			}
 		case now := <-sweep.C:

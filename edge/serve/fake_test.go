@@ -54,7 +54,10 @@ type world struct {
 	dials     int
 	refused   string
 	unplugs   []channel.Unplug
+	guests    map[string]net.Conn // the ends of connections that the relay keeps
+	resets    map[string]bool
 	entries   []seen.Entry
+	spent     []channel.Spent
 	judged    chan channel.Judged
 	count     int
 	sandbox   string
@@ -91,7 +94,7 @@ func newWorld(t testing.TB) *world {
 	roots, rootsKey := newCA(t)
 	w := &world{
 		t: t, trust: x509.NewCertPool(), addresses: map[string]string{}, links: map[string]string{},
-		judged: make(chan channel.Judged, 8), sandbox: "s", versions: map[string]int64{},
+		guests: map[string]net.Conn{}, resets: map[string]bool{}, judged: make(chan channel.Judged, 8), sandbox: "s", versions: map[string]int64{},
 	}
 	w.trust.AppendCertsFromPEM(certificate)
 	var err error
@@ -123,7 +126,11 @@ func (w *world) Dial(ctx context.Context, _, connection string) (net.Conn, error
 		return nil, errors.New("the name does not exist")
 	}
 	var dialer net.Dialer
-	return dialer.DialContext(ctx, "tcp", address)
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err == nil {
+		err = conn.(*net.TCPConn).SetLinger(0) // as the supervisor's
+	}
+	return conn, err
 }
 
 // Send is the supervisor's.
@@ -133,8 +140,16 @@ func (w *world) Send(message any) error {
 	switch told := message.(type) {
 	case channel.Unplug:
 		w.unplugs = append(w.unplugs, told)
+	case channel.Reset:
+		w.resets[told.Connection] = true
+		if guest, ok := w.guests[told.Connection].(*net.UnixConn); ok {
+			guest.CloseRead()
+			guest.CloseWrite()
+		}
 	case channel.Seen:
 		w.entries = append(w.entries, told.Entries...)
+	case channel.Spent:
+		w.spent = append(w.spent, told)
 	case channel.Judged:
 		w.judged <- told
 	case channel.Log:
@@ -147,6 +162,18 @@ func (w *world) dialled() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.dials
+}
+
+// wasReset tells whether the edge had this connection reset.
+func (w *world) wasReset(guest net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, each := range w.guests {
+		if each == guest {
+			return w.resets[id]
+		}
+	}
+	return false
 }
 
 func (w *world) unplugged() []channel.Unplug {
@@ -210,7 +237,7 @@ func (w *world) takeAs(name, address string, port int, rules ...int) (net.Conn, 
 	w.mu.Lock()
 	w.count++
 	id := fmt.Sprintf("c%d", w.count)
-	w.links[id] = name
+	w.links[id], w.guests[id] = name, guest
 	if name == "" {
 		w.links[id] = address
 	}

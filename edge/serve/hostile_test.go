@@ -273,8 +273,14 @@ func TestWhatIsNotHTTPPassesOnlyWhereARuleAllowsIt(t *testing.T) {
 		{`{"action":"allow","methods":["GET"]}`}, {`{"action":"deny","methods":["POST"]}`, allow}, {},
 	} {
 		w.policy(texts...)
-		expect(t, talk(t, w.take("a.x", 25), "EHLO me\r\n"), "")
+		conn := w.take("a.x", 25)
+		expect(t, talk(t, conn, "EHLO me\r\n"), "")
+		expect(t, w.wasReset(conn), true)
 	}
+	w.policy(allow)
+	unknown := w.take("unknown.x", 25)
+	expect(t, talk(t, unknown, "EHLO me\r\n"), "")
+	expect(t, w.wasReset(unknown), true)
 	before := w.dialled()
 	w.policy(`{"action":"allow","methods":["GET"]}`)
 	expect(t, talk(t, w.take("a.x", 25), ""), "")
@@ -302,7 +308,9 @@ func TestWhatIsInsideTLSAndNotHTTP(t *testing.T) {
 	hear(t, tls.Client(w.take("a.x", 993), config), "", "220 hello\r\n")
 	hear(t, tls.Client(w.take("a.x", 993), config), "EHLO me\r\n", "220 hello\r\nEHLO me\r\n")
 	w.policy(`{"action":"allow","methods":["GET"]}`)
-	expect(t, talk(t, tls.Client(w.take("a.x", 993), config), "EHLO me\r\n"), "")
+	refused := w.take("a.x", 993)
+	expect(t, talk(t, tls.Client(refused, config), "EHLO me\r\n"), "")
+	expect(t, w.wasReset(refused), true)
 	// A protocol of its own is not opened: the client sees the server's certificate.
 	own := &tls.Config{InsecureSkipVerify: true, ServerName: "a.x", NextProtos: []string{"custom"}}
 	if err := tls.Client(w.take("a.x", 993), own).Handshake(); err == nil {

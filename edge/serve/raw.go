@@ -19,6 +19,7 @@ func (c *connection) raw(guest *socket, server net.Conn, inTLS bool) {
 	for begun := false; !begun; {
 		var err error
 		if by, err = c.current(c.ctx); err != nil {
+			c.reset(err)
 			return
 		}
 		if verdict = policy.JudgeRaw(by.kept, by.observe); c.misdirected != "" {
@@ -35,11 +36,13 @@ func (c *connection) raw(guest *socket, server net.Conn, inTLS bool) {
 		if server != nil {
 			server.Close()
 		}
+		c.reset(denied(&verdict))
 		return
 	}
 	if server == nil {
 		var err error
 		if server, err = c.dial(inTLS); err != nil {
+			c.reset(err)
 			return
 		}
 	}
@@ -47,7 +50,7 @@ func (c *connection) raw(guest *socket, server net.Conn, inTLS bool) {
 }
 
 // cut ends the connection because its rules do not allow it any more.
-func (c *connection) cut(cause error) { c.end(cause) }
+func (c *connection) cut(cause error) { c.reset(cause) }
 
 // dial connects to the destination of this connection, with TLS inside if the guest's was opened.
 func (c *connection) dial(inTLS bool) (net.Conn, error) {
@@ -58,7 +61,7 @@ func (c *connection) dial(inTLS bool) (net.Conn, error) {
 	return c.sandbox.edge.secure(c.ctx, plain, c.host(), nil, nil)
 }
 
-// move copies both ways until both sides have ended, or one has failed.
+// move copies both ways until both sides have ended, or one has failed. Both are reset then.
 func (c *connection) move(guest, server net.Conn, canaries *forms.Finder) {
 	stop := context.AfterFunc(c.ctx, func() { server.Close() })
 	defer stop()
@@ -76,9 +79,12 @@ func (c *connection) move(guest, server net.Conn, canaries *forms.Finder) {
 			if errors.Is(err, errCanary) {
 				c.sandbox.unplug(nil, "a canary appeared in a connection to "+c.host())
 			}
-			c.end(err)
+			c.reset(err)
 			server.Close()
 		}
+	}
+	if c.ctx.Err() == nil {
+		flushOnClose(server)
 	}
 }
 

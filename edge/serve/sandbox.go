@@ -31,6 +31,7 @@ type set struct {
 	observe  bool
 	secrets  *change.Secrets
 	canaries *forms.Finder
+	spent    []limit.Spent
 }
 
 func readPolicy(version int64, file *os.File) (*set, error) {
@@ -49,6 +50,7 @@ func readPolicy(version int64, file *os.File) (*set, error) {
 	return &set{
 		version: version, rules: rules, observe: content.Observe,
 		secrets: change.NewSecrets(content.Secrets, content.Bound), canaries: forms.NewFinder(canaries),
+		spent: content.Spent,
 	}, nil
 }
 
@@ -92,6 +94,7 @@ func (s *sandbox) setPolicy(next *set) {
 	s.mu.Unlock()
 	s.pool.rotate()
 	s.meters.Keep(next.rules)
+	s.meters.Resume(next.rules, next.spent, time.Now())
 	if previous != nil {
 		previous.secrets.Wipe()
 	}
@@ -112,7 +115,7 @@ func (s *sandbox) take(message *channel.Message, guest net.Conn) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	made := &connection{
-		sandbox: s, id: message.Connection, to: to, guest: guest, ctx: ctx, cancel: cancel,
+		sandbox: s, id: message.Connection, to: to, guest: &guestEnd{Conn: guest}, ctx: ctx, cancel: cancel,
 		exchanges: map[*exchange]struct{}{}, changed: make(chan struct{}), scheme: "http",
 	}
 	s.mu.Lock()
@@ -160,6 +163,7 @@ func (s *sandbox) forget() {
 	}
 	last := s.policy
 	s.mu.Unlock()
+	s.tellSpent()
 	for _, each := range open {
 		each.end(errors.New("the sandbox is forgotten"))
 	}
@@ -179,6 +183,24 @@ func (s *sandbox) tellSeen() {
 			return
 		}
 		entries = entries[count:]
+	}
+}
+
+// tellSpent sends what the limits have counted.
+func (s *sandbox) tellSpent() {
+	current := s.current()
+	if current == nil {
+		return
+	}
+	told := s.meters.Take(current.rules)
+	const together = 500 // each has at most 100 bytes
+	for len(told) > 0 {
+		count := min(together, len(told))
+		message := channel.Spent{Op: "spent", Sandbox: s.id, Version: current.version, Spent: told[:count]}
+		if s.edge.supervisor.Send(message) != nil {
+			return
+		}
+		told = told[count:]
 	}
 }
 

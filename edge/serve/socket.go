@@ -1,10 +1,42 @@
 package serve
 
 import (
+	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
+
+// guestEnd is the socket of a guest's connection. While it waits to be reset it stays open and says nothing more.
+type guestEnd struct {
+	net.Conn
+	resetting atomic.Bool
+}
+
+// Write fails when the connection is to be reset.
+func (g *guestEnd) Write(from []byte) (int, error) {
+	if g.resetting.Load() {
+		return 0, net.ErrClosed
+	}
+	return g.Conn.Write(from)
+}
+
+// Close ends the connection, unless it is to be reset.
+func (g *guestEnd) Close() error {
+	if g.resetting.Load() {
+		return nil
+	}
+	return g.Conn.Close()
+}
+
+// CloseWrite says that nothing more comes, unless the connection is to be reset.
+func (g *guestEnd) CloseWrite() error {
+	if g.resetting.Load() {
+		return net.ErrClosed
+	}
+	return closeWrite(g.Conn)
+}
 
 // socket is a guest's connection, plain or with TLS opened, with bytes that were read to see what they are.
 type socket struct {
@@ -50,6 +82,24 @@ func (s *socket) Close() error {
 // CloseWrite says that nothing more comes.
 func (s *socket) CloseWrite() error {
 	return closeWrite(s.Conn)
+}
+
+// flushOnClose has the kernel send what a server has not got yet. The supervisor's sockets drop it, so that nothing goes
+// out after the edge was killed.
+func flushOnClose(conn net.Conn) {
+	for {
+		switch found := conn.(type) {
+		case *tls.Conn:
+			conn = found.NetConn()
+		case *greeted:
+			conn = found.Conn
+		case *net.TCPConn:
+			_ = found.SetLinger(-1)
+			return
+		default:
+			return
+		}
+	}
 }
 
 func closeWrite(conn net.Conn) error {

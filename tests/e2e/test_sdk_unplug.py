@@ -48,6 +48,17 @@ while True:
         held.append(os.urandom(1 << 20))
 """
 
+FLOODS = """
+import socket, sys, time
+while True:
+    try:
+        with socket.create_connection(("host.atoll.internal", int(sys.argv[1])), 5) as connection:
+            while True:
+                connection.sendall(bytes(1 << 16))
+    except OSError:
+        time.sleep(0.1)
+"""
+
 
 class Sink:
     """A server on this host's loopback that counts what sandboxes send."""
@@ -212,6 +223,34 @@ def test_a_supervisor_that_hangs_is_not_needed(home: Path, sink: Sink, killed: b
         assert sink.received_bytes - received < 1 << 22
         sandbox.replug()
         assert count(sandbox) == 2
+
+
+def test_what_the_edge_has_taken_does_not_go_out_while_the_supervisor_hangs(home: Path, sink: Sink) -> None:
+    port = (sink.port,)
+    # Another protocol than HTTP passes through the edge where a rule about requests comes first.
+    rules = (
+        Rule(hosts=("host.atoll.internal",), ports=port, methods=("GET",)),
+        Rule(hosts=("host.atoll.internal",), ports=port),
+    )
+    deep = Policy(rules=rules)
+    with Sandbox.create(name="flood", network=deep) as sandbox, Sandbox.create(network=deep) as other:
+        for each in (sandbox, other):
+            each.files.write("/tmp/flood.py", FLOODS)
+            each.start(["python3", "/tmp/flood.py", str(sink.port)])
+        until(lambda: sink.open == 2 and sink.received_bytes > 1 << 22)
+        pid = supervisor_pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            (told,) = json.loads(said("unplug", "flood", "--json"))
+            assert (told["cut"], told["frozen"], told["problems"]) == (True, True, [])
+            # The supervisor still stands: the end of the edge alone has reset them.
+            until(lambda: sink.open == 0)
+            received = sink.received_bytes
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        until(lambda: sandbox.info().unplugged is not None)
+        # The other one's connection comes back, by the next edge.
+        until(lambda: sink.open == 1 and sink.received_bytes > received)
 
 
 def test_a_rule_by_address_unplugs(module_home: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from atoll.host.binaries import agent_path, edge_path, puller_path, runsc_path
     from atoll.host.checks import Check, check_host
+    from atoll.host.edge_process import end_edge, note_edge
     from atoll.host.files import DiskUsage, disk_usage, free_bytes, locked, sync_directory, write_atomically
     from atoll.host.home import Home
     from atoll.host.logfiles import append_log, forget_log_head, read_log
@@ -110,6 +111,7 @@ __all__ = [
     "disk_kind",
     "disk_usage",
     "edge_path",
+    "end_edge",
     "end_holder",
     "ensure_holder",
     "find_holder",
@@ -127,6 +129,7 @@ __all__ = [
     "lower_rights",
     "mounts_below",
     "new_netns",
+    "note_edge",
     "one_id",
     "open_below",
     "open_cpu_latency",
@@ -176,6 +179,8 @@ _MODULES = {
     "CpuLatency": "resources.cpu_latency",
     "open_cpu_latency": "resources.cpu_latency",
     "disconnect": "syscalls",
+    "end_edge": "edge_process",
+    "note_edge": "edge_process",
     "DiskKind": "resources.disks",
     "disk_kind": "resources.disks",
     "DiskUsage": "files",

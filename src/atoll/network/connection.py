@@ -24,6 +24,7 @@ class Connection:
         destination: Where the guest wanted to connect.
         address: Where it leads now; what the guest dialled as long as that is not decided.
         kept: The rules by which the edge judges its requests; None if it does not pass through the edge.
+        is_broken: Whether the edge has given it up, so that it is to be reset.
     """
 
     connection_id: str
@@ -31,6 +32,7 @@ class Connection:
     destination: Destination
     address: str
     kept: tuple[int, ...] | None = None
+    is_broken: bool = False
 
 
 async def connect(address: str, port: int) -> socket.socket:

@@ -19,6 +19,7 @@ from atoll.host import Program, RunProgramError, start_program
 from atoll.network.connection import Connection
 from atoll.network.edge_channel import EdgeChannel, Message
 from atoll.network.relay import Relay
+from atoll.network.spending import Spending, Spent
 from atoll.types import EgressDecision, EgressVerdict, Policy, converted
 
 PROTOCOL = 1
@@ -38,10 +39,12 @@ class EdgeProgram:
     Args:
         argv: Returns the program and its arguments.
         config: Returns the authority's certificate and key, and the certificates that verify servers, as PEM.
+        started: Called with the process's pid and start time before it is told anything. An OSError ends it.
     """
 
     argv: Callable[[], tuple[str, ...]]
     config: Callable[[], Mapping[str, str]]
+    started: Callable[[int, int], None] = lambda *_: None
 
 
 @dataclass
@@ -101,6 +104,7 @@ class Inspection:
     def __init__(self, program: EdgeProgram) -> None:
         self._program = program
         self._inspected: dict[str, Inspected] = {}
+        self._spending: dict[str, Spending] = {}
         self._channel: EdgeChannel | None = None
         self._running: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
@@ -123,7 +127,7 @@ class Inspection:
         if known is not None and known.relay is wanted.relay and known.grant == grant:
             known.told, known.unplug = wanted.told, wanted.unplug
             return SandboxInspector(self, known)
-        wanted.version = known.version + 1 if known else 1
+        wanted.version = self._spending.setdefault(wanted.sandbox_id, Spending()).keep(grant.policy)
         wanted.grant = grant
         self._inspected[wanted.sandbox_id] = wanted
         if self._running is None:
@@ -138,6 +142,10 @@ class Inspection:
         if known is not None and known.relay is relay:
             del self._inspected[sandbox_id]
             self._tell({"op": "forget", "sandbox": sandbox_id})
+
+    def erase(self, sandbox_id: str) -> None:
+        """Drop what was counted for a sandbox, which is gone for ever."""
+        self._spending.pop(sandbox_id, None)
 
     async def judge(self, policy: Policy, kept: tuple[int, ...], request: Mapping[str, Any]) -> EgressVerdict:
         """Return what a request would get, by the code that decides about real ones.
@@ -222,8 +230,10 @@ class Inspection:
 
     def _push(self, inspected: Inspected) -> None:
         message = {"op": "policy", "sandbox": inspected.sandbox_id, "version": inspected.version}
+        document = inspected.grant.document() if inspected.grant else {}
+        document["spent"] = self._spending[inspected.sandbox_id].document()
         try:
-            self._require().send_document(message, inspected.grant.document() if inspected.grant else {})
+            self._require().send_document(message, document)
         except OSError as error:
             # It would judge by the policy of before: better that it ends.
             _log.error("the edge takes no policy: %s", error)
@@ -253,6 +263,7 @@ class Inspection:
         ended = asyncio.Event()
         self._channel = EdgeChannel(ours, self._on_message, ended.set)
         try:
+            self._program.started(program.pid, program.start_ticks)
             self._channel.send_document({"op": "config"}, self._program.config())
             async with asyncio.timeout(_READY_S):
                 await _either(self._ready, ended)
@@ -314,11 +325,17 @@ class Inspection:
             self._about_sandbox(op, message)
 
     def _about_sandbox(self, op: str, message: Message) -> None:
+        if op == "spent":  # also of one that has just been forgotten, because it sleeps now
+            if (spending := self._spending.get(message["sandbox"])) is not None:
+                spending.add(message["version"], converted(message["spent"], list[Spent]))
+            return
         inspected = self._inspected.get(message["sandbox"])
         if inspected is None:
             return
         if op == "unplug":
             inspected.unplug(str(message["reason"]))
+        elif op == "reset":
+            inspected.relay.reset_connection(str(message["connection"]))
         elif op == "seen":
             for entry in message["entries"]:
                 try:

@@ -94,10 +94,16 @@ class Relay:
         return await connect(address, connection.destination.port)
 
     def reset_inspected(self) -> None:
-        """Reset the connections that pass through the edge."""
-        for splice, connection in list(self._splices.items()):
-            if connection.kept is not None:
-                splice.reset()
+        """Reset the connections that pass through the edge. A held relay does so at release."""
+        for connection in self._splices.values():
+            connection.is_broken |= connection.kept is not None
+        self._reset_broken()
+
+    def reset_connection(self, connection_id: str) -> None:
+        """Reset a connection that the edge has given up. A held relay does so at release."""
+        for connection in self._connections():
+            connection.is_broken |= connection.connection_id == connection_id
+        self._reset_broken()
 
     def judge_again(self) -> None:
         """Reset the connections that the policy does not allow any more. A held relay does so at release."""
@@ -146,6 +152,16 @@ class Relay:
         self.reset()
         await asyncio.gather(*connecting, return_exceptions=True)
         self._close_refused()
+
+    def _reset_broken(self) -> None:
+        if self._held:
+            return
+        for task, connection in list(self._connecting.items()):
+            if connection.is_broken:
+                task.cancel()
+        for splice, connection in list(self._splices.items()):
+            if connection.is_broken:
+                splice.reset()
 
     def _connections(self) -> list[Connection]:
         return [*self._splices.values(), *self._connecting.values()]
@@ -243,6 +259,8 @@ class Relay:
         return None
 
     def _may_live(self, connection: Connection) -> bool:
+        if connection.is_broken:
+            return False
         verdict = self._egress.again(connection.destination, connection.address)
         if connection.kept is None or verdict.action in ("deny", "unplug"):
             return verdict.action == "allow"

@@ -3,6 +3,9 @@
 Clients run it when the supervisor of a home does not answer. It cuts the networks, freezes the guests, and leaves
 marks, so that the supervisor keeps the sandboxes unplugged when it goes on, or the next one does. It prints what it
 has done, as JSON. It asks nobody: the rows, the namespaces and the control groups are enough.
+
+It also ends the edge, which may have taken what it has not sent on yet. All connections through the edge are reset,
+those of other sandboxes too, and the supervisor starts another edge when it goes on.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from pathlib import Path
 import msgspec
 
 from atoll.engines import engine_kind
-from atoll.errors import AtollError, SandboxNotFoundError
-from atoll.host import CgroupRoot, Home, cgroup_root, find_holder, join_holder, write_atomically
+from atoll.errors import AtollError, HostError, SandboxNotFoundError
+from atoll.host import CgroupRoot, Home, cgroup_root, end_edge, find_holder, join_holder, write_atomically
 from atoll.network import cut, pins_of
 from atoll.protocol import EmergencyUnplugged, error_body
 from atoll.supervisor.state.database import read_without_owner
@@ -68,6 +71,8 @@ class Emergency:
         """Unplug these sandboxes: all networks first."""
         problems: dict[str, list[str]] = {row.sandbox_id: [] for row in rows}
         are_cut = {row.sandbox_id: self._cut(row, problems[row.sandbox_id]) for row in rows}
+        awake = [row for row in rows if row.state not in _ASLEEP or row.sandbox_id in self._wakes]
+        self._end_edge(awake, are_cut, problems)
         cgroups = cgroup_root(self._home) if self._lives else None
         results = []
         for row in rows:
@@ -95,6 +100,19 @@ class Emergency:
             except OSError as error:
                 problems.append(f"its network {link_id} cannot be cut: {error}")
         return row.state in _ASLEEP or not self._lives or (done > 0 and done == len(link_ids))
+
+    def _end_edge(
+        self, rows: Sequence[SandboxRow], are_cut: dict[str, bool], problems: dict[str, list[str]]
+    ) -> None:
+        """End the edge: what it has not sent on of these sandboxes is lost with it."""
+        if not self._lives or not rows:
+            return
+        try:
+            end_edge(self._home)
+        except HostError as error:
+            for row in rows:
+                are_cut[row.sandbox_id] = False
+                problems[row.sandbox_id].append(f"requests that it has sent may still go out: {error}")
 
     def _freeze(
         self, row: SandboxRow, cgroups: CgroupRoot | None, problems: list[str]

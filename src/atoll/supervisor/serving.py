@@ -20,6 +20,7 @@ from atoll.host import (
     edge_path,
     find_holder,
     is_mapped,
+    note_edge,
     open_cpu_latency,
     registry_hosts,
     replace_holder,
@@ -145,7 +146,7 @@ def _edge_program(home: Home) -> EdgeProgram:
             "roots": host_bundle(os.environ),
         }
 
-    return EdgeProgram(lambda: (str(edge_path()), *_edge_user()), config)
+    return EdgeProgram(lambda: (str(edge_path()), *_edge_user()), config, functools.partial(note_edge, home))
 
 
 def _edge_user() -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import json
 import os
 import signal
@@ -18,10 +17,11 @@ from tests.integration.network.test_network_policies import address_of
 from tests.integration.network.testbed import PUBLIC, Guest, NetworkTestbed, serving
 from tests.integration.network.web import Web, browsing, certified, web
 
-from atoll.host import edge_path
+from atoll.host import edge_path, process_alive
 from atoll.network import EdgeProgram, Grant, Inspection
+from atoll.network.spending import Spending
 from atoll.secrets import Authority, home_authority
-from atoll.types import EgressDecision, Inject, Policy, Rule
+from atoll.types import EgressDecision, Inject, Policy, RateLimit, Rule
 
 GOOD, OTHER = "api.example.com", "other.example.com"
 NAMES = {GOOD: PUBLIC, OTHER: PUBLIC}
@@ -160,8 +160,8 @@ async def test_another_protocol_passes_where_a_rule_without_conditions_allows_it
         place.allow(limited)
         with await place.guest.connect(address, port) as connected:
             connected.sendall(b"\x00\x01binary\xff")
-            with contextlib.suppress(ConnectionResetError):
-                assert await asyncio.to_thread(connected.recv, 100) == b""
+            with pytest.raises(ConnectionResetError):
+                await asyncio.to_thread(connected.recv, 100)
 
 
 async def test_an_open_connection_is_judged_by_the_newest_policy(testbed: NetworkTestbed) -> None:
@@ -221,6 +221,78 @@ async def test_when_the_edge_dies_its_connections_end_and_it_is_back_soon(testbe
         raise AssertionError("it is not back")
 
 
+@pytest.mark.parametrize("restarted", ["the edge", "the sandbox"])
+async def test_what_a_limit_has_counted_outlives_the_edge(testbed: NetworkTestbed, restarted: str) -> None:
+    async with place_of(testbed) as (place, served, port):
+        limit = RateLimit(requests=3, per_s=3600, total_bytes=20_000)
+        rule = Rule(hosts=(GOOD,), ports=(port,), protocol="http", limit=limit)
+        place.allow(rule)
+        served.answer = lambda seen: bytes(1000)
+        address = await address_of(place.guest, GOOD)
+        async with browsing(place.guest, address, GOOD, port, place.trusted) as browser:
+            for _ in range(3):
+                assert (await browser.fetch("GET", "/"))[0] == 200
+        spending = place.inspection._spending["s1"]
+        if restarted == "the edge":
+            await eventually(lambda: sum(many for _, many in _requests(spending)) == 3)
+            before = _edge()
+            os.kill(before, signal.SIGKILL)
+            await eventually(lambda: before not in _edges() and _edges())
+        else:  # what the edge has not told yet, it tells when it forgets
+            place.inspection.forget("s1", place.guest.link._relay)
+            await eventually(lambda: sum(many for _, many in _requests(spending)) == 3)
+            place.allow(rule)
+        assert 3000 <= spending.document()[0]["total_bytes"] < 20_000
+        async with browsing(place.guest, address, GOOD, port, place.trusted) as browser:
+            assert (await browser.fetch("GET", "/"))[0] == 429
+        place.inspection.erase("s1")
+        assert place.inspection._spending == {}
+
+
+def _requests(spending: Spending) -> list[list[float]]:
+    return [each for one in spending.document() for each in one["requests"]]
+
+
+async def test_a_guest_that_slept_while_the_edge_died_gets_its_reset_when_it_wakes(
+    testbed: NetworkTestbed,
+) -> None:
+    async with place_of(testbed) as (place, _, _), serving() as port:
+        place.allow(Rule(hosts=(GOOD,), ports=(port,), methods=("GET",)), Rule(hosts=(GOOD,)))
+        with await place.guest.connect(await address_of(place.guest, GOOD), port) as connected:
+            connected.sendall(b"\x00\x01")
+            assert await asyncio.to_thread(connected.recv, 100) == b"\x00\x01"
+            place.guest.link.hold()
+            before = _edge()
+            os.kill(before, signal.SIGKILL)
+            await eventually(lambda: before not in _edges() and _edges())
+            connected.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                connected.recv(100)
+            connected.setblocking(True)
+            place.guest.link.release()
+            with pytest.raises(ConnectionResetError):
+                await asyncio.to_thread(connected.recv, 100)
+
+
+async def test_an_edge_that_nobody_could_find_again_is_told_nothing(testbed: NetworkTestbed) -> None:
+    told: list[tuple[int, int]] = []
+
+    def started(pid: int, ticks: int) -> None:
+        told.append((pid, ticks))
+        raise OSError("no space is left")
+
+    def config() -> dict[str, str]:
+        raise AssertionError("it is told something")
+
+    inspection = Inspection(EdgeProgram(lambda: (str(edge_path()),), config, started))
+    async with testbed.guest(list) as guest:
+        policy = Policy(rules=(Rule(hosts=(GOOD,), ports=(80,), protocol="http"),))
+        guest.link.inspect(inspection, "s1", Grant(policy))
+        await eventually(lambda: told)
+        await inspection.aclose()
+    assert not any(process_alive(pid, ticks) for pid, ticks in told)
+
+
 async def test_a_rule_about_requests_needs_the_edge_and_nothing_passes_without_it(
     testbed: NetworkTestbed,
 ) -> None:
@@ -231,8 +303,12 @@ async def test_a_rule_about_requests_needs_the_edge_and_nothing_passes_without_i
 
 
 def _edge() -> int:
-    """The process of this test's edge: a child of this process."""
+    """The process of this test's edge."""
+    (found,) = _edges()
+    return found
+
+
+def _edges() -> list[int]:
+    """The edges among the children of this process."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    found = [int(pid) for pid in children if "atoll-edge" in Path(f"/proc/{pid}/cmdline").read_text()]
-    assert len(found) == 1
-    return found[0]
+    return [int(pid) for pid in children if "atoll-edge" in Path(f"/proc/{pid}/cmdline").read_text()]

@@ -139,6 +139,11 @@ class EgressControl:
         """Rely on the row of a sandbox from now on, which says that it is unplugged."""
         self._cut.discard(sandbox_id)
 
+    def forget(self, sandbox_id: str) -> None:
+        """Forget what the limits of its rules have counted, as it is gone for ever."""
+        if self._inspection is not None:
+            self._inspection.erase(sandbox_id)
+
     async def judge(
         self, network: EgressPolicy, request: Mapping[str, Any], host: str, port: int
     ) -> EgressVerdict:

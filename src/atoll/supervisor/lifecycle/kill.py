@@ -88,6 +88,7 @@ class Kills:
                 await link.aclose()
         except (AtollError, OSError) as error:
             _log.warning("cannot remove the network of sandbox %s: %s", sandbox.sandbox_id, error)
+        self._sandbox_links.forget(sandbox)
         await erase(self._paths.sandbox(sandbox.sandbox_id))
         await self._registry.forget(sandbox)
         await self._layer_gc.collect()

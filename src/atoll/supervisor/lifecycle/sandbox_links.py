@@ -29,6 +29,10 @@ class SandboxLinks:
             link = await self._links.adopt(sandbox.row.link_id)
         return link
 
+    def forget(self, sandbox: Sandbox) -> None:
+        """Forget what was counted about a sandbox that is gone for ever."""
+        self._egress.forget(sandbox.sandbox_id)
+
     async def take(self, sandbox: Sandbox) -> tuple[Link, bool]:
         """The link that waits for the sandbox and True, or a new link and False. Its policy is set."""
         link = await self.waiting(sandbox)
