@@ -1,13 +1,14 @@
 """Answers the DNS questions of a guest whose policy has rules by name.
 
-A name that no rule allows is refused here and asked nowhere, so no data leaves in its labels. A name that is
-allowed gets an address that stands for it.
+A name that no rule allows does not exist here and is asked nowhere, so no data leaves in its labels. A name
+that is allowed gets an address that stands for it.
 """
 
 from __future__ import annotations
 
 import ipaddress
 
+import dns.edns
 import dns.exception
 import dns.flags
 import dns.message
@@ -38,6 +39,8 @@ _FORWARDED = frozenset(
     }
 )
 _LONGEST_BYTES = 1232
+# An answer with this and the longest name stays below the 512 bytes that every client takes.
+_LONGEST_REASON_BYTES = 160
 _REVERSE = dns.name.from_text("in-addr.arpa.")
 
 
@@ -99,7 +102,7 @@ class NamedAnswers:
             if len(reply.to_wire()) > _LONGEST_BYTES:
                 reply.answer = []
                 why = f"its answer is over {_LONGEST_BYTES} bytes"
-                return self._refuse(reply, name, kind, Verdict("deny", reason=why))
+                return self._refuse(reply, name, kind, Verdict("deny", reason=why), code=dns.rcode.NOERROR)
             return reply
         if question.rdtype == dns.rdatatype.ANY:
             return _failed(reply, dns.rcode.NOTIMP)
@@ -133,12 +136,22 @@ class NamedAnswers:
         return reply
 
     def _refuse(
-        self, reply: dns.message.Message, name: str, kind: str, verdict: Verdict
+        self,
+        reply: dns.message.Message,
+        name: str,
+        kind: str,
+        verdict: Verdict,
+        code: dns.rcode.Rcode = dns.rcode.NXDOMAIN,
     ) -> dns.message.Message:
+        """Say that the name does not exist: musl asks again for five seconds after REFUSED."""
         self._egress.note(verdict, name, 0, "dns", method=kind)
         if verdict.action == "unplug":
             self._egress.unplug(verdict.reason)
-        return _failed(reply, dns.rcode.REFUSED)
+        if reply.edns >= 0:
+            text = verdict.reason.encode()[:_LONGEST_REASON_BYTES].decode(errors="ignore")
+            why = dns.edns.EDEOption(dns.edns.EDECode.BLOCKED, text or None)
+            reply.use_edns(0, payload=_LONGEST_BYTES, options=[why])
+        return _failed(reply, code)
 
 
 def _failed(reply: dns.message.Message, code: int) -> dns.message.Message:

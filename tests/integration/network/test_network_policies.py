@@ -62,11 +62,11 @@ async def test_an_allowed_name_has_an_address_that_stands_for_it_and_leads_to_it
         assert await address_of(guest, GOOD.upper()) == address
 
 
-async def test_a_name_that_no_rule_allows_is_refused_and_asked_nowhere(testbed: NetworkTestbed) -> None:
+async def test_a_name_that_no_rule_allows_does_not_exist_and_is_asked_nowhere(testbed: NetworkTestbed) -> None:
     async with guest_of(testbed, Policy.allow(GOOD)) as (guest, server):
         for name in ("evil.example.net", "c2VjcmV0.evil.example.net", "example.com", f"x.{GOOD}"):
             for kind in ("A", "AAAA", "TXT", "MX", "ANY", "HTTPS"):
-                assert (await lookup(guest, name, kind)).rcode() == dns.rcode.REFUSED
+                assert (await lookup(guest, name, kind)).rcode() == dns.rcode.NXDOMAIN
         assert server.asked == []
 
 
@@ -80,7 +80,7 @@ async def test_a_name_that_leads_to_a_private_address_is_refused_unless_a_rule_o
     testbed: NetworkTestbed,
 ) -> None:
     async with serving() as port, guest_of(testbed, Policy.allow("*.example.com")) as (guest, _):
-        assert (await lookup(guest, "inside.example.com")).rcode() == dns.rcode.REFUSED
+        assert (await lookup(guest, "inside.example.com")).rcode() == dns.rcode.NXDOMAIN
         opened = Policy(rules=(Rule(hosts=("inside.example.com",), addresses=("10.9.0.0/16",)),))
         guest.link.set_policy(opened)
         assert await echoes(guest, await address_of(guest, "inside.example.com"), port)
@@ -138,7 +138,7 @@ async def test_an_exposed_port_of_the_host_is_reached_by_its_own_name_only(testb
             assert await guest.is_reset("127.0.0.1", port)
             assert server.asked == []
             guest.link.set_policy(Policy.allow("*"))
-            assert (await lookup(guest, HOST_NAME)).rcode() == dns.rcode.REFUSED
+            assert (await lookup(guest, HOST_NAME)).rcode() == dns.rcode.NXDOMAIN
             assert await guest.is_reset(address, port)
 
 
@@ -164,7 +164,7 @@ async def test_what_an_observing_policy_lets_through_is_told(testbed: NetworkTes
         guest.link.egress.watch(told.append, lambda _: None)
         assert await echoes(guest, await address_of(guest, "evil.example.net"), port)
         assert [(one.action, one.host, one.observed) for one in told] == [("deny", "evil.example.net", True)]
-        assert (await lookup(guest, "inside.example.com")).rcode() == dns.rcode.REFUSED
+        assert (await lookup(guest, "inside.example.com")).rcode() == dns.rcode.NXDOMAIN
 
 
 async def test_a_refusal_says_why_and_which_rule(testbed: NetworkTestbed) -> None:
@@ -191,7 +191,7 @@ async def test_a_rule_that_unplugs_does_so_at_the_name_and_at_the_address(testbe
     )
     async with guest_of(testbed, policy) as (guest, server):
         guest.link.egress.watch(lambda _: None, reasons.append)
-        assert (await lookup(guest, "evil.example.net")).rcode() == dns.rcode.REFUSED
+        assert (await lookup(guest, "evil.example.net")).rcode() == dns.rcode.NXDOMAIN
         assert await guest.is_reset("203.0.113.9", 443)
         assert reasons == [
             "rule 1 (trap) unplugs at evil.example.net",

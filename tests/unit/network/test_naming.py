@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+import dns.edns
 import dns.flags
 import dns.message
 import dns.rcode
@@ -86,8 +87,8 @@ def test_a_name_that_is_allowed_is_asked_and_no_other_one() -> None:
         assert answer is not None
         return dns.message.from_wire(answer).rcode()
 
-    assert code_of("example.com") == dns.rcode.REFUSED
-    assert code_of("xexample.com") == dns.rcode.REFUSED
+    assert code_of("example.com") == dns.rcode.NXDOMAIN
+    assert code_of("xexample.com") == dns.rcode.NXDOMAIN
     assert nameservers.asked == 0
     assert code_of("a.example.com") == dns.rcode.SERVFAIL  # there is no nameserver
     assert nameservers.asked == 1
@@ -95,3 +96,22 @@ def test_a_name_that_is_allowed_is_asked_and_no_other_one() -> None:
     assert code_of("a.example.com", "HTTPS") == dns.rcode.NOERROR
     assert code_of("a.example.com", "ANY") == dns.rcode.NOTIMP
     assert nameservers.asked == 1
+
+
+def test_a_refusal_says_why_to_those_who_can_hear_it() -> None:
+    answers = _answers(Policy.allow("example.com"), _Nobody())
+
+    def told(name: str, **options: int) -> tuple[int, list[tuple[int, str]]]:
+        query = dns.message.make_query(name, "A", **options)  # type: ignore[arg-type]
+        wire = asyncio.run(answers.answer(query.to_wire()))
+        assert wire is not None
+        assert len(wire) <= 512
+        answer = dns.message.from_wire(wire)
+        errors = [option for option in answer.options if isinstance(option, dns.edns.EDEOption)]
+        return answer.edns, [(error.code, error.text or "") for error in errors]
+
+    assert told("other.example", use_edns=0) == (0, [(15, "no rule allows other.example")])
+    assert told("other.example", use_edns=-1) == (-1, [])
+    assert told("example.com", use_edns=0) == (0, [])
+    longest = ".".join(["x" * 63] * 3 + ["y" * 59])
+    assert told(longest, use_edns=0)[1][0][1].startswith("no rule allows xxx")
