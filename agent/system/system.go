@@ -14,6 +14,8 @@ import (
 // System is the guest below Root; with a Root other than "/" only files are touched.
 type System struct {
 	Root string
+
+	trusted *string
 }
 
 // Identity is what a guest is told about itself; nil leaves a value as it is.

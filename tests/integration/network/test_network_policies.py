@@ -62,7 +62,9 @@ async def test_an_allowed_name_has_an_address_that_stands_for_it_and_leads_to_it
         assert await address_of(guest, GOOD.upper()) == address
 
 
-async def test_a_name_that_no_rule_allows_does_not_exist_and_is_asked_nowhere(testbed: NetworkTestbed) -> None:
+async def test_a_name_that_no_rule_allows_does_not_exist_and_is_asked_nowhere(
+    testbed: NetworkTestbed,
+) -> None:
     async with guest_of(testbed, Policy.allow(GOOD)) as (guest, server):
         for name in ("evil.example.net", "c2VjcmV0.evil.example.net", "example.com", f"x.{GOOD}"):
             for kind in ("A", "AAAA", "TXT", "MX", "ANY", "HTTPS"):

@@ -14,6 +14,7 @@ from atoll.supervisor.idle import Activity, Keeper, may_end_holder, may_leave
 from atoll.supervisor.lifecycle.rollback import next_disk
 from atoll.supervisor.lifecycle.warm_pool import missing
 from atoll.supervisor.logs import read_page
+from atoll.supervisor.machines.identity import branched_init, first_init, woken_init
 from atoll.supervisor.machines.memory_pressure import under_pressure
 from atoll.supervisor.monitors.traffic import wanted
 from atoll.supervisor.settings import Settings, read_settings, restores_for
@@ -21,6 +22,7 @@ from atoll.supervisor.state.database import Database, migrate, migrations
 from atoll.supervisor.state.ids import check_env, check_name, new_id
 from atoll.supervisor.state.rows import SandboxRow, Versions
 from atoll.supervisor.state.transitions import check_action
+from atoll.supervisor.storage.images import ImageFacts
 from atoll.supervisor.storage.programs import Programs
 from atoll.supervisor.storage.trust import certificates, extra_certificates
 from atoll.types import Limits
@@ -275,3 +277,13 @@ def test_a_page_of_logs_never_ends_inside_a_character(tmp_path: Path) -> None:
     log.write_bytes(b"a\xff")
     assert read_page(log, 0).offset == 2
     assert read_page(tmp_path / "none", 5).offset == 5
+
+
+def test_a_guest_is_told_whom_to_trust_whenever_it_begins_or_goes_on() -> None:
+    image = ImageFacts("sha256-0", {}, "user", "/", "of the host\n", (), authority="of the home\n")
+    for row, trusted in (
+        (_row("one"), "of the home\nof the host\n"),
+        (_row("one").but(trust_host_ca=False), "of the home\n"),
+    ):
+        told = [first_init(row, image, "10.254.0.1"), branched_init(row, {}, image), woken_init(row, image)]
+        assert [init.ca_pem for init in told] == [trusted] * 3

@@ -117,7 +117,7 @@ class Clones:
     async def _begin(
         self, row: SandboxRow, plan: RunPlan, env_inside: dict[str, str], link: Link
     ) -> RunningMachine:
-        wanted = branched_init(row, env_inside, self._images.facts(row.image_digest).env)
+        wanted = branched_init(row, env_inside, self._images.facts(row.image_digest))
         running = await self._running_machines.begin(plan, link, wanted)
         try:
             # The guest still considers connections open that belong to its original.

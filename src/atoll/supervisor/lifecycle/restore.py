@@ -98,7 +98,8 @@ class Restores:
             try:
                 await under_way.enter_async_context(waking)
                 plan = self._plans.of(row, checkpoint=checkpoint)
-                running = await self._running_machines.begin(plan, link, woken_init(row))
+                wanted = woken_init(row, self._plans.image(row))
+                running = await self._running_machines.begin(plan, link, wanted)
                 try:
                     if kept:
                         link.release()

@@ -8,7 +8,7 @@ from atoll.supervisor.machines.identity import hostname_of
 from atoll.supervisor.machines.plans import RunPlan, VolumeMount
 from atoll.supervisor.state.paths import Paths
 from atoll.supervisor.state.rows import SandboxRow
-from atoll.supervisor.storage.images import SupervisorImages
+from atoll.supervisor.storage.images import ImageFacts, SupervisorImages
 from atoll.supervisor.tenants.quotas import TeamQuotas
 
 
@@ -37,7 +37,7 @@ class RunPlans:
         """How to run the sandbox of a row. ``read_ahead`` and ``being_written`` are as in ``MachinePlan``."""
         return RunPlan(
             sandbox_id=row.sandbox_id,
-            image=self._images.facts(row.image_digest).lowers,
+            image=self.image(row).lowers,
             stack=row.stack,
             disk=self._paths.disk(row.sandbox_id, row.disk),
             hostname=hostname_of(row),
@@ -50,6 +50,10 @@ class RunPlans:
             engine_disk=row.engine_disk,
             volumes=self._mounts(row),
         )
+
+    def image(self, row: SandboxRow) -> ImageFacts:
+        """What the sandbox of a row takes from its image."""
+        return self._images.facts(row.image_digest)
 
     def _mounts(self, row: SandboxRow) -> tuple[VolumeMount, ...]:
         """The directories that a sandbox mounts, and where, in an order that never changes."""

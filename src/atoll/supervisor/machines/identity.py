@@ -55,8 +55,10 @@ def taken_init(row: SandboxRow, image_env: dict[str, str]) -> GuestInit | None:
     return GuestInit(hostname=row.name, env={**image_env, **row.env} if row.env else None)
 
 
-def branched_init(row: SandboxRow, env_inside: dict[str, str], image_env: dict[str, str]) -> GuestInit:
+def branched_init(row: SandboxRow, env_inside: dict[str, str], image: ImageFacts) -> GuestInit:
     """The settings that a restored copy must not share with its original: identity, random state.
+
+    It trusts what the home trusts today. If it did so before, its agent does nothing about it.
 
     Args:
         env_inside: The sandbox environment in the copy's memory.
@@ -65,11 +67,16 @@ def branched_init(row: SandboxRow, env_inside: dict[str, str], image_env: dict[s
         generation=row.generation,
         hostname=hostname_of(row),
         machine_id=row.machine_uid,
-        env={**image_env, **row.env} if row.env != env_inside else None,
+        env={**image.env, **row.env} if row.env != env_inside else None,
+        ca_pem=image.trusted(host=row.trust_host_ca),
         entropy=secrets.token_bytes(_ENTROPY_BYTES),
     )
 
 
-def woken_init(row: SandboxRow) -> GuestInit:
-    """The settings of a sandbox that continues where it was: it only has to learn that time has passed."""
-    return GuestInit(generation=row.generation, entropy=secrets.token_bytes(_ENTROPY_BYTES))
+def woken_init(row: SandboxRow, image: ImageFacts) -> GuestInit:
+    """The settings of a sandbox that continues where it was: time has passed, and the home may trust others now."""
+    return GuestInit(
+        generation=row.generation,
+        ca_pem=image.trusted(host=row.trust_host_ca),
+        entropy=secrets.token_bytes(_ENTROPY_BYTES),
+    )

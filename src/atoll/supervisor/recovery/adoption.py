@@ -141,7 +141,8 @@ class Adoption:
         checkpoint = self._paths.checkpoint(row.sandbox_id)
         self._egress.govern(running.link, row)
         try:
-            await running.alive(self._agents.first(running.link, woken_init(row)), row.sandbox_id)
+            wanted = woken_init(row, self._plans.image(row))
+            await running.alive(self._agents.first(running.link, wanted), row.sandbox_id)
             await running.link.reset_connections(read_flows(checkpoint))
             # The interrupted wake may not have finished this check.
             await asyncio.to_thread(self._checksums.check, checkpoint, small=False)
