@@ -56,5 +56,5 @@ dist: deps install
 	@scripts/dist
 
 clean:
-	rm -rf .venv dist packaging/base/src/atoll_base/base.* src/atoll/_bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-docs dist packaging/base/src/atoll_base/base.* src/atoll/_bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests bench scripts examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,6 +3,8 @@ puller of images (puller/) and the edge (edge/).
 
 All are static Go programs. A built program is kept in ~/.cache/atoll/build (or ``ATOLL_BUILD_CACHE``) under the hash
 of its sources, so only the first build takes minutes.
+
+``ATOLL_BUILD_MACHINE=aarch64`` builds a wheel for another processor than this one's.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any, NoReturn
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_MACHINE = os.environ.get("ATOLL_BUILD_MACHINE") or platform.machine()
 _LDFLAGS = "-s -w"
 _BUILDS_KEPT = 4
 _LICENSES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "COPYRIGHT*", "PATENTS*")
@@ -35,13 +38,13 @@ class ProgramsHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """See hatchling."""
         root = Path(self.root)
-        machine = platform.machine()
-        if platform.system() != "Linux" or machine not in _ARCHITECTURES:
+        if platform.system() != "Linux" or _MACHINE not in _ARCHITECTURES:
             _stop(
-                f"atoll runs on Linux on {' and '.join(_ARCHITECTURES)}, not on {platform.system()} on {machine}"
+                f"atoll runs on Linux on {' and '.join(_ARCHITECTURES)}, not on {platform.system()} on {_MACHINE}"
             )
         target = root / "src" / "atoll" / "_bin"
         target.mkdir(exist_ok=True)
+        files: dict[Path, Path] = {}
         for name, sources, build in (
             ("runsc", root / "native", _build_runsc),
             ("atoll-agent", root / "agent", _build_agent),
@@ -49,10 +52,18 @@ class ProgramsHook(BuildHookInterface[Any]):
             ("atoll-edge", root / "edge", _build_vendored),
         ):
             program = _cached(name, sources, build, self.app.display_info)
-            _install(program, target / name)
-            _install(_licenses_of(program), target / f"{name}.licenses.txt", mode=0o644)
+            files[target / name] = program
+            files[target / f"{name}.licenses.txt"] = _licenses_of(program)
+        if platform.machine() == _MACHINE:
+            for path, built in files.items():
+                _install(built, path, mode=0o644 if path.suffix else 0o755)
+        else:  # the programs of this processor stay where they are
+            build_data["force_include"] |= {
+                str(built): str(path.relative_to(root / "src")) for path, built in files.items()
+            }
         build_data["pure_python"] = False
-        tags = (f"{kind}_{machine}" for kind in ("manylinux2014", "manylinux_2_17", "musllinux_1_1"))
+        # the programs are static: they need no libc, so the wheel fits the oldest of each
+        tags = (f"{kind}_{_MACHINE}" for kind in ("manylinux2014", "manylinux_2_17", "musllinux_1_1"))
         build_data["tag"] = f"py3-none-{'.'.join(tags)}"
 
 
@@ -128,7 +139,7 @@ def _runsc_version() -> str:
 
 
 def _source_hash(sources: Path) -> str:
-    digest = hashlib.sha256(f"{_runsc_version()} {_LDFLAGS} {platform.machine()}".encode())
+    digest = hashlib.sha256(f"{_runsc_version()} {_LDFLAGS} {_MACHINE}".encode())
     digest.update(Path(__file__).read_bytes())
     for path in _source_files(sources):
         digest.update(f"\0{path.relative_to(sources)}\0{path.stat().st_size}\0".encode())
@@ -164,7 +175,7 @@ def _go(arguments: list[str], directory: Path) -> str:
         "CGO_ENABLED": "0",
         "GOFLAGS": "",
         "GOOS": "linux",
-        "GOARCH": _ARCHITECTURES[platform.machine()],
+        "GOARCH": _ARCHITECTURES[_MACHINE],
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
     }
@@ -178,16 +189,9 @@ def _build_runsc(source: Path, output: Path) -> None:
     _go(["mod", "vendor"], source)
     gvisor = source / "vendor" / "gvisor.dev" / "gvisor"
     _patch(source / "apply.py", gvisor)
-    _go(
-        [
-            "run",
-            "-trimpath",
-            "-mod=vendor",
-            "./fillseccomp",
-            str(gvisor / "runsc"),
-        ],
-        source,
-    )
+    # It asks the kernel of the machine it is for. Without it, runsc compiles its seccomp programs at each start.
+    if platform.machine() == _MACHINE:
+        _go(["run", "-trimpath", "-mod=vendor", "./fillseccomp", str(gvisor / "runsc")], source)
     version = f"-X gvisor.dev/gvisor/runsc/version.version={_runsc_version()}"
     _compile(source, output, "gvisor.dev/gvisor/runsc", f"{_LDFLAGS} {version}", "-mod=vendor")
 

@@ -1,15 +1,21 @@
-"""Values that two languages must share, each written down twice because neither can import the other's."""
+"""Values that two files must share, each written down twice because neither can import the other's."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
+from atoll import __version__
+from atoll.cli.commands.serve import SERVER_PACKAGES
 from atoll.engines import RUNSC_VERSION
 from atoll.network.addresses import GATEWAY_ADDRESS
 from atoll.protocol import AGENT_PORT
 
 ROOT = Path(__file__).resolve().parents[2]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
 def default(flag: str) -> str:
@@ -28,3 +34,11 @@ def test_the_version_of_runsc_has_the_date_of_the_gvisor_that_it_is_built_from()
     pinned = re.search(r"gvisor\.dev/gvisor v0\.0\.0-(\d{8})", (ROOT / "native/go.mod").read_text())
     assert pinned is not None
     assert RUNSC_VERSION.startswith(f"atoll-{pinned[1]}.")
+
+
+def test_the_extra_base_asks_for_the_image_of_the_same_version() -> None:
+    assert EXTRAS["base"] == [f"atoll-base=={__version__}"]
+
+
+def test_serve_looks_for_all_packages_of_its_extra() -> None:
+    assert {Requirement(text).name for text in EXTRAS["server"]} == set(SERVER_PACKAGES)

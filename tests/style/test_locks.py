@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = {"tests": "tests.txt", "dev": "development.txt"}
+LOCKS = {"tests": "tests.txt", "dev": "development.txt", "docs": "docs.txt", "dist": "dist.txt"}
 
 
 def lock(group: str) -> str:
@@ -31,8 +31,11 @@ def asked(group: str) -> list[Requirement]:
         for each in groups[group]
         for text in ([each] if isinstance(each, str) else groups[each["include-group"]])
     ]
-    fixed = [*PROJECT["build-system"]["requires"], *PROJECT["project"]["dependencies"]]
-    return [Requirement(text) for text in (*fixed, *members)]
+    if group == "dist":
+        return [Requirement(text) for text in members]
+    own = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["server"]]
+    build = [] if group == "docs" else PROJECT["build-system"]["requires"]
+    return [Requirement(text) for text in (*own, *build, *members)]
 
 
 @pytest.mark.parametrize("group", LOCKS)
@@ -54,6 +57,6 @@ def test_developers_have_what_the_tests_have() -> None:
 def test_a_lock_has_a_hash_for_each_package_and_names_no_registry(group: str) -> None:
     text = lock(group)
     packages = re.split(r"^(?=[a-z0-9.-]+==)", text, flags=re.MULTILINE)[1:]
-    assert len(packages) == len(versions(group))
+    assert {package.partition("==")[0] for package in packages} == versions(group).keys()
     assert [package for package in packages if "--hash=sha256:" not in package] == []
     assert "://" not in text

@@ -280,11 +280,11 @@ def _check_host() -> None:
     if one_id():
         raise HostError(
             "this user has only one id, and building an image needs many",
-            hint="run: pip install atoll-base, which contains the image; or see `atoll doctor`",
+            hint="run: pip install 'atoll[base]', which contains the image; or see `atoll doctor`",
         )
     missing = [program for program in ("mmdebstrap", "unshare") if not shutil.which(program)]
     if missing:
         raise HostError(
             f"building an image needs {' and '.join(missing)}",
-            hint="run: pip install atoll-base, which contains the image; or: sudo apt install mmdebstrap uidmap",
+            hint="run: pip install 'atoll[base]', which contains the image; or: sudo apt install mmdebstrap uidmap",
         )

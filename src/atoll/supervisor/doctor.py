@@ -126,7 +126,7 @@ def image_finding(home: Home, *, lacks_ids: bool) -> Finding:
         message = (
             "this user cannot build the image base with only one id, and the package atoll-base is missing"
         )
-        return _image("error", message, "pip install atoll-base")
+        return _image("error", message, "pip install 'atoll[base]'")
     if shutil.which(
         "mmdebstrap", path=os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
     ):
@@ -135,7 +135,7 @@ def image_finding(home: Home, *, lacks_ids: bool) -> Finding:
     message = (
         "only Debian's mmdebstrap can build the image base; the package atoll-base contains it, ready to use"
     )
-    return _image("error", message, "sudo apt install mmdebstrap" if debian else "pip install atoll-base")
+    return _image("error", message, "sudo apt install mmdebstrap" if debian else "pip install 'atoll[base]'")
 
 
 def _image(level: Literal["ok", "error"], message: str, remedy: str | None = None) -> Finding:

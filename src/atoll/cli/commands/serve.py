@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 
 import click
 
 from atoll.cli.lazy import Command
+from atoll.errors import HostError
+
+# what only the server imports: the packages of the extra of that name
+SERVER_PACKAGES = ("granian", "httptools", "uvloop", "wsproto")
 
 
 @click.command(
@@ -24,5 +29,10 @@ def command(arguments: tuple[str, ...]) -> None:
     Example:
       atoll serve --help
     """
+    if missing := [name for name in SERVER_PACKAGES if find_spec(name) is None]:
+        raise HostError(
+            f"these packages of the server are not installed: {', '.join(missing)}",
+            hint="run: pip install 'atoll[server]'",
+        )
     # the server is a separate process, with fewer rights than this one needs
     os.execv(sys.executable, [sys.executable, "-P", "-m", "atoll.server", *arguments])
