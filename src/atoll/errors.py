@@ -2,6 +2,7 @@
 
 AtollError                    base: .code .hint .sandbox_id .retryable
 ├─ InvalidSpecError           ValueError: change the request; never retried
+│  └─ ForeignNameError        TypeError, AttributeError: atoll has another word for it
 ├─ UnsupportedError           this engine or host cannot do it; `atoll doctor` says why
 ├─ NotFoundError              LookupError: nothing has that id or name
 │  ├─ SandboxNotFoundError
@@ -110,6 +111,12 @@ class InvalidSpecError(AtollError, ValueError):
     """The request itself is wrong: change it. Sending it again gives the same answer."""
 
     code = "invalid_spec"
+
+
+class ForeignNameError(InvalidSpecError, TypeError, AttributeError):
+    """An argument or attribute has another name here; the hint says which."""
+
+    code = "foreign_name"
 
 
 class UnsupportedError(AtollError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Never, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.sdk._async.egress import AsyncEgress
@@ -20,6 +20,7 @@ from atoll.sdk._async.programs import (
     execute,
     program_of,
 )
+from atoll.sdk._foreign import foreign_argument
 from atoll.sdk._forks import fork_request
 from atoll.sdk._io_async import shielded
 from atoll.types import (
@@ -101,12 +102,15 @@ class AsyncSandbox(AsyncOpening):
         on_stderr: OutputCallback | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         check: bool = False,
+        **foreign: Never,
     ) -> ExecResult:
         """Run a shell line and wait until the shell exits, even if a child goes on in the background.
 
         The shell is killed after 60 seconds unless ``timeout_s`` says otherwise. None means no limit. The
         arguments, effects and errors are those of ``exec``.
         """
+        if foreign:
+            raise foreign_argument(self.run, foreign)
         if not isinstance(line, str):
             raise InvalidSpecError("run takes a shell line", hint="give exec a list of arguments")
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
@@ -126,6 +130,7 @@ class AsyncSandbox(AsyncOpening):
         on_stderr: OutputCallback | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         check: bool = False,
+        **foreign: Never,
     ) -> ExecResult:
         """Run a program and wait for it. ``argv`` goes to execve unchanged, without a shell.
 
@@ -147,6 +152,7 @@ class AsyncSandbox(AsyncOpening):
             max_output_bytes: How many bytes of each stream to keep, the last ones. The result's ``truncated``
                 says if there were more.
             check: Raise ExecFailedError unless the exit code is 0.
+            **foreign: Nothing else.
 
         Raises:
             ExecFailedError: ``check`` is set and the exit code is not 0. ``result`` contains its output.
@@ -156,6 +162,8 @@ class AsyncSandbox(AsyncOpening):
             FileDeniedError: The user may not execute the program.
             InvalidSpecError: ``user`` is unknown, or ``argv`` is empty.
         """
+        if foreign:
+            raise foreign_argument(self.exec, foreign)
         if isinstance(argv, str):
             raise InvalidSpecError("exec takes a list of arguments", hint="give run a shell line")
         collector = Collector(max_output_bytes, on_stdout, on_stderr)
@@ -183,6 +191,7 @@ class AsyncSandbox(AsyncOpening):
         *,
         names: Sequence[str] | None = None,
         lifecycle: Lifecycle | None = None,
+        **foreign: Never,
     ) -> _Sandboxes:
         """Make ``count`` running copies of its memory and disk, all or none. The original goes on running.
 
@@ -194,6 +203,7 @@ class AsyncSandbox(AsyncOpening):
             names: A name for each copy, in order. None leaves the copies unnamed.
             lifecycle: How long the copies may run. None means the original's lifecycle. In either case their
                 leases begin now.
+            **foreign: Nothing else.
 
         Raises:
             InvalidSpecError: ``count`` is out of range, or ``names`` does not hold one valid name for each
@@ -203,6 +213,8 @@ class AsyncSandbox(AsyncOpening):
             NoSpaceError: The disk under the home is full. No copy is made.
             QuotaError: The team's quota allows no more. No copy is made.
         """
+        if foreign:
+            raise foreign_argument(self.fork, foreign)
         body = fork_request(count, names, lifecycle)
 
         def handles(infos: _Infos) -> _Sandboxes:

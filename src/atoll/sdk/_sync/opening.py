@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from atoll.errors import NameTakenError, SandboxNotFoundError
 from atoll.protocol import ResumeRequest
@@ -15,6 +15,7 @@ from atoll.sdk._sync.listing import listed
 from atoll.sdk._sync.reaching import Reaching
 from atoll.sdk._sync.snapshots import snapshot_ref
 from atoll.sdk._deadline import check_timeout
+from atoll.sdk._foreign import foreign_argument, foreign_attribute, made_directly
 from atoll.sdk._io_sync import sleep
 from atoll.sdk._leases import lease_of
 from atoll.sdk._notices import tell_recovery_since
@@ -40,6 +41,16 @@ _LAST_PAUSE_S = 1.0
 
 class Opening(Reaching):
     """Gives the sandbox class its class methods: the ways to a handle, and questions about all sandboxes."""
+
+    if not TYPE_CHECKING:  # a type checker must go on seeing which names there are
+
+        def __new__(cls, *args: Any, **_: Any) -> Self:
+            if not args or not isinstance(args[0], Link):
+                raise made_directly(cls)
+            return super().__new__(cls)
+
+        def __getattr__(self, name: str) -> Any:
+            raise foreign_attribute(self, name)
 
     def __init__(self, link: Link, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
         super().__init__(link, info)
@@ -69,6 +80,7 @@ class Opening(Reaching):
         keep: bool = False,
         within_s: float | None = None,
         on_progress: Callable[[Progress], Any] | None = None,
+        **foreign: Never,
     ) -> Self:
         """Make a sandbox and return it running. The first sandbox of an image also builds or pulls the image.
 
@@ -110,6 +122,7 @@ class Opening(Reaching):
                 sandbox. The pull or build itself continues, so a later call finds more of it done. None
                 waits for up to half an hour.
             on_progress: Called with progress reports while the call takes long.
+            **foreign: Nothing else. A name from elsewhere is refused with atoll's own word for it.
 
         Raises:
             InvalidSpecError: An argument is invalid.
@@ -128,6 +141,8 @@ class Opening(Reaching):
             TeamNotFoundError: There is no such team.
             QuotaError: The team's quota allows no more.
         """
+        if foreign:
+            raise foreign_argument(cls.create, foreign)
         check_timeout(within_s, "within_s")
         spec = SandboxSpec(
             image=image,
@@ -160,7 +175,14 @@ class Opening(Reaching):
         )
 
     @classmethod
-    def connect(cls, id_or_name: str, *, wake: bool = True, timeout_s: float | None = None) -> Self:
+    def connect(
+        cls,
+        id_or_name: str,
+        *,
+        wake: bool = True,
+        timeout_s: float | None = None,
+        **foreign: Never,
+    ) -> Self:
         """Attach to a sandbox and wake it if it sleeps. If it crashed, do what its ``on_crash`` says.
 
         Args:
@@ -169,12 +191,15 @@ class Opening(Reaching):
             timeout_s: Length in seconds of the lease that begins when the sandbox wakes. None means the
                 length in its lifecycle. The lease of a running sandbox is extended to this length, never
                 shortened. At its end the sandbox is killed, or what its lifecycle's ``on_timeout`` says.
+            **foreign: Nothing else.
 
         Raises:
             SandboxNotFoundError: No sandbox has that id or name.
             EngineError: The sandbox could not be woken.
             QuotaError: The team's quota allows no more running sandboxes.
         """
+        if foreign:
+            raise foreign_argument(cls.connect, foreign)
         Lifecycle(timeout_s=timeout_s).check()
         path = f"/v1/sandboxes/{ref(id_or_name)}"
         with closed_on_error(Link()) as link:
@@ -213,6 +238,8 @@ class Opening(Reaching):
             EngineError, QuotaError and those of ``create``: The sandbox could not be woken or made.
         """
         check_text("name", name)
+        if foreign := options.keys() - SandboxOptions.__annotations__:
+            raise foreign_argument(cls.create, dict.fromkeys(sorted(foreign)))
         wait_s = options.get("within_s") or LONG_S
         end, pause_s = time.monotonic() + wait_s, _FIRST_PAUSE_S
         while True:
@@ -253,6 +280,7 @@ class Opening(Reaching):
         metadata: Mapping[str, str] | None = None,
         team: str | None = None,
         limit: int | None = None,
+        **foreign: Never,
     ) -> Iterator[SandboxInfo]:
         """Iterate over the sandboxes of the home, oldest first, page by page, without waking any.
 
@@ -261,6 +289,9 @@ class Opening(Reaching):
             metadata: Only sandboxes with all of these labels.
             team: Only sandboxes of this team.
             limit: How many to return at most; None means all.
+            **foreign: Nothing else.
         """
+        if foreign:
+            raise foreign_argument(cls.list, foreign)
         for info in listed(state, metadata, team, limit):
             yield info

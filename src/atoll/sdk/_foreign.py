@@ -1,0 +1,195 @@
+"""Names that others give to what atoll has, with atoll's word for each: one table, and the errors that use it.
+
+Nothing here is accepted. A name that is almost right is answered with the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from atoll.errors import ForeignNameError
+
+_SUSPENDS = 'lifecycle=Lifecycle(timeout_s=…, on_timeout="suspend")'
+_NETWORK = 'network="none" or network="internet", or a Policy'
+_PROGRAM = {
+    "background": "start(…), which returns a handle at once",
+    "capture_output": "nothing: output is always in the result",
+    "cmd": "the command first, without a name",
+    "command": "the command first, without a name",
+    "detach": "start(…), which returns a handle at once",
+    "env_vars": "env={…}",
+    "environment": "env={…}",
+    "envs": "env={…}",
+    "input": "stdin=…",
+    "pty": "pty(…), which gives a terminal",
+    "request_timeout": "timeout_s=…, in seconds",
+    "shell": "run(…) for a shell line, exec([…]) for a program without one",
+    "text": "nothing: a result has both stdout and stdout_bytes",
+    "timeout": "timeout_s=…, in seconds",
+    "timeoutMs": "timeout_s=…, in seconds",
+    "timeout_ms": "timeout_s=…, in seconds",
+    "tty": "pty(…), which gives a terminal",
+    "work_dir": "cwd=…",
+    "workdir": "cwd=…",
+    "working_dir": "cwd=…",
+}
+ARGUMENTS: Mapping[str, Mapping[str, str]] = {
+    "create": {
+        "allow_internet_access": _NETWORK,
+        "auto_pause": _SUSPENDS,
+        "auto_remove": "keep=True to keep it at the end of `with`; otherwise it is killed there",
+        "auto_stop_interval": _SUSPENDS,
+        "block_network": _NETWORK,
+        "cpu": "limits=Limits(vcpus=…)",
+        "cpus": "limits=Limits(vcpus=…)",
+        "cwd": "cwd=… of run, exec and start",
+        "detach": "keep=True",
+        "disk": "limits=Limits(disk_mib=…)",
+        "disk_mib": "limits=Limits(disk_mib=…)",
+        "encrypted_ports": "sandbox.forward(PORT) or sandbox.dial(PORT)",
+        "env_vars": "env={…}",
+        "environment": "env={…}",
+        "envs": "env={…}",
+        "gpu": "nothing: a sandbox has no GPU",
+        "idle_timeout": _SUSPENDS,
+        "internet": _NETWORK,
+        "labels": "metadata={…}",
+        "lease": "timeout_s=…, in seconds, or lifecycle=Lifecycle(…)",
+        "memory": "limits=Limits(memory_mib=…)",
+        "memory_mb": "limits=Limits(memory_mib=…)",
+        "memory_mib": "limits=Limits(memory_mib=…)",
+        "mounts": 'volumes={"/PATH": "NAME"}',
+        "network_block_all": _NETWORK,
+        "ports": "sandbox.forward(PORT) or sandbox.dial(PORT)",
+        "request_timeout": "within_s=…, in seconds",
+        "secrets": "Secrets.create(…), and a network=Policy(…) that injects them",
+        "snapshot": "from_snapshot=…",
+        "snapshot_id": "from_snapshot=…",
+        "tags": "metadata={…}",
+        "template_id": "template=…",
+        "timeout": "timeout_s=…, in seconds, or lifecycle=Lifecycle(…)",
+        "timeoutMs": "timeout_s=…, in seconds, or lifecycle=Lifecycle(…)",
+        "timeout_ms": "timeout_s=…, in seconds, or lifecycle=Lifecycle(…)",
+        "ttl": "timeout_s=…, in seconds, or lifecycle=Lifecycle(…)",
+        "user": "user=… of run, exec and start",
+        "vcpus": "limits=Limits(vcpus=…)",
+        "workdir": "cwd=… of run, exec and start",
+    },
+    "connect": {
+        "timeout": "timeout_s=…, in seconds",
+        "timeoutMs": "timeout_s=…, in seconds",
+        "timeout_ms": "timeout_s=…, in seconds",
+    },
+    "fork": {
+        "copies": "count=…",
+        "n": "count=…",
+        "name": "names=[…], one for each copy",
+        "timeout": "lifecycle=Lifecycle(timeout_s=…)",
+        "timeout_s": "lifecycle=Lifecycle(timeout_s=…)",
+    },
+    "list": {
+        "labels": "metadata={…}",
+        "query": "state=… and metadata={…}",
+        "status": "state=…",
+    },
+    "run": _PROGRAM,
+    "exec": _PROGRAM,
+    "start": {name: ours for name, ours in _PROGRAM.items() if name not in ("command", "input")},
+    "pty": {name: ours for name, ours in _PROGRAM.items() if name not in ("command", "input", "pty", "tty")},
+}
+"""By call: what others name an argument, and what to give instead."""
+
+ATTRIBUTES: Mapping[str, str] = {
+    "attrs": "info()",
+    "beta_pause": "suspend()",
+    "checkpoint": "snapshot(), and rollback(…) or create(from_snapshot=…)",
+    "clone": "fork()",
+    "commands": "run(…), exec([…]) and start(…); processes() lists what runs",
+    "commit": "snapshot()",
+    "create_snapshot": "snapshot()",
+    "delete": "kill()",
+    "destroy": "kill()",
+    "download": "files.download(…)",
+    "download_file": "files.download(…) or files.read(…)",
+    "exec_run": "exec([…])",
+    "extend_timeout": "set_timeout(…, extend_only=True)",
+    "filesystem": "files",
+    "fs": "files",
+    "get_host": "forward(PORT), which gives an address on 127.0.0.1, or dial(PORT)",
+    "get_info": "info()",
+    "get_metrics": "stats() and stats_history()",
+    "get_url": "forward(PORT), which gives an address on 127.0.0.1, or dial(PORT)",
+    "hibernate": "suspend()",
+    "is_running": 'info().state == "running"',
+    "keep_alive": "set_timeout(…, extend_only=True)",
+    "mkdir": "files.mkdir(…)",
+    "object_id": "id",
+    "open": "files.read(…) and files.write(…)",
+    "poll": "info().state, or processes()",
+    "process": "run(…), exec([…]) and start(…); processes() lists what runs",
+    "read_file": "files.read(…)",
+    "remove": "kill()",
+    "restore": "rollback(…), or create(from_snapshot=…)",
+    "runCode": 'exec(["python3", "-c", …])',
+    "run_code": 'exec(["python3", "-c", …])',
+    "run_command": "run(…) or exec([…])",
+    "sandbox_id": "id",
+    "set_lease": "set_timeout(…)",
+    "setTimeout": "set_timeout(…)",
+    "shell": "run(…), or pty() for a terminal",
+    "shutdown": "suspend() to keep it, kill() to erase it",
+    "snapshot_filesystem": "snapshot()",
+    "state": "info().state",
+    "status": "info().state",
+    "stop": "suspend() to keep it, kill() to erase it",
+    "terminal": "pty()",
+    "terminate": "kill()",
+    "tunnels": "forward(PORT), which gives an address on 127.0.0.1, or dial(PORT)",
+    "unpause": "resume()",
+    "upload": "files.upload(…)",
+    "upload_file": "files.upload(…) or files.write(…)",
+    "write_file": "files.write(…)",
+}
+"""What others name an attribute of a sandbox, and what it is here."""
+
+
+def foreign_argument(call: Callable[..., Any], given: Mapping[str, object]) -> ForeignNameError:
+    """Return the error for arguments that a call does not have: the first one, and what to give instead."""
+    name = next(iter(given))
+    what = call.__name__
+    ours = ARGUMENTS.get(what, {}).get(name)
+    hint = f"give {ours}" if ours else _nearest(name, _parameters(call))
+    return ForeignNameError(f"{what} has no argument {name!r}", hint=hint)
+
+
+def foreign_attribute(thing: object, name: str) -> AttributeError:
+    """Return the error for an attribute that a sandbox does not have."""
+    ours = ATTRIBUTES.get(name)
+    kind = type(thing).__name__
+    if ours is None:
+        return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=thing)
+    return ForeignNameError(f"a {kind} has no {name!r}", hint=f"use {ours}")
+
+
+def made_directly(kind: type) -> ForeignNameError:
+    """Return the error for a sandbox that was not made by ``create`` or ``connect``."""
+    name = kind.__name__
+    return ForeignNameError(
+        f"{name}() makes no sandbox",
+        hint=f'{name}.create() makes one, {name}.connect("NAME") attaches to one',
+    )
+
+
+def _parameters(call: Callable[..., Any]) -> list[str]:
+    from inspect import Parameter, signature
+
+    found = signature(call).parameters.values()
+    return [each.name for each in found if each.kind is not Parameter.VAR_KEYWORD]
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, 1)
+    return f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
