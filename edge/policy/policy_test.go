@@ -286,6 +286,15 @@ func TestOverridesOfMethodsAndPathsAreRemovedWhereTheyCount(t *testing.T) {
 	}
 }
 
+func TestHeadersThatSayWhereARequestEndsHaveNoTwins(t *testing.T) {
+	header := http.Header{"Content_length": {"0"}, "Transfer_Encoding": {"chunked"}, "X_a": {"1"}, "HOST_": {"1"}}
+	if _, err := NewRequest(Parts{
+		Scheme: "https", Method: "POST", Target: "/", Host: "a.x", Header: header,
+	}, Destination{Name: "a.x", Port: 443}, Kept{}); err != nil || fmt.Sprint(header) != "map[HOST_:[1] X_a:[1]]" {
+		t.Errorf("%v, %v", header, err)
+	}
+}
+
 func TestConnectAndTraceAreNeverLetThrough(t *testing.T) {
 	for _, method := range []string{"CONNECT", "TRACE"} {
 		if got := ask(t, rules(t, `{"action":"allow"}`), method+" /", ""); got.Action != "403" {

@@ -191,6 +191,11 @@ func cleanHeaders(header http.Header) {
 	for _, name := range []string{"Proxy-Authorization", "Proxy-Connection", "Http2-Settings", "Keep-Alive", "Host"} {
 		header.Del(name)
 	}
+	for name := range header {
+		if strings.Contains(name, "_") && slices.Contains(fixedHeaders, strings.ToLower(strings.ReplaceAll(name, "_", "-"))) {
+			delete(header, name) // some servers take it for the one that says where a request ends
+		}
+	}
 	if upgrade := header["Upgrade"]; len(upgrade) != 0 && (!upgrades || len(upgrade) > 1 || isOtherHTTP(upgrade[0])) {
 		header.Del("Upgrade")
 	}

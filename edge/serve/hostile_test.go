@@ -334,6 +334,20 @@ func TestAPathWithTwoSlashesIsSentAsAPath(t *testing.T) {
 	expect(t, arrived.all(), `GET a.x //b.x/no ""`)
 }
 
+func TestABodyThatAServerMayNotExpectIsTheLastOfItsConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.policy(inspected)
+	w.server("a.x", func(writer http.ResponseWriter, request *http.Request) {
+		fmt.Fprintf(writer, "%s closes: %v", request.Method, request.Close)
+	})
+	for _, method := range []string{"GET", "DELETE", "OPTIONS"} {
+		expect(t, do(t, w.client(), method, "http://a.x/", "GET /no HTTP/1.1\r\n\r\n").text, method+" closes: true")
+		expect(t, do(t, w.client(), method, "http://a.x/", "").text, method+" closes: false")
+	}
+	expect(t, do(t, w.client(), "POST", "http://a.x/", "x").text, "POST closes: false")
+}
+
 func TestAHandshakeThatIsNotOpenedNamesTheDestination(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -166,6 +166,8 @@ func (x *exchange) rewrite(out *http.Request) {
 	if out.Body == nil {
 		return
 	}
+	// A server that expects no body with this method may take it for the next request on the connection.
+	out.Close = !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, x.in.Method)
 	inner := x.body.whole(out.Body)
 	if x.target.Body != nil {
 		inner = bytes.NewReader(x.target.Body)

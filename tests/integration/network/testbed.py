@@ -171,7 +171,7 @@ def run(test: Callable[..., Awaitable[None]], arguments: dict[str, object]) -> s
 
 
 def _run(test: Callable[..., Awaitable[None]], arguments: dict[str, object]) -> None:
-    _enter_testbed()
+    enter()
     leaks: list[str] = []
     sys.unraisablehook = lambda event: leaks.append(f"{event.exc_value!r} in {event.object!r}")
     before = _held()
@@ -194,7 +194,8 @@ def _held() -> tuple[int, set[str]]:
     return len(os.listdir("/proc/self/fd")), {line.split()[4] for line in mounts}
 
 
-def _enter_testbed() -> None:
+def enter() -> None:
+    """Make this process, which has one thread, root of a testbed's namespaces."""
     uid, gid = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
     flags = _NEW_NET | _NEW_MOUNT | (_NEW_USER if uid else 0)

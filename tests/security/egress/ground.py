@@ -1,0 +1,353 @@
+"""Where the tricks are tried: two guests, the real relay and edge, and a server that takes anything.
+
+One child process has it for all rows, which it tries one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import struct
+import traceback
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import dns.message
+import dns.rdatatype
+from tests.integration.network import testbed
+from tests.integration.network.nameserver import KnownNames, knowing
+from tests.integration.network.testbed import PUBLIC, Guest
+from tests.integration.network.web import certified
+
+from atoll.host import edge_path
+from atoll.network import EdgeProgram, Grant, Inspection, Links
+from atoll.secrets import Authority, home_authority
+from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy
+
+GOOD, OTHER, EVIL = "api.example.com", "other.example.com", "evil.example.net"
+GATEWAY = "10.254.0.1"
+PATIENCE_S = 60.0
+QUIET_S = 0.15
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+class Target:
+    """A server that takes every connection, keeps what came on it, and answers what looks like a request."""
+
+    def __init__(self) -> None:
+        self.greeting = b""
+        self.answer = OK
+        self.echoes = False
+        self.came: list[bytearray] = []
+        self.writers: set[asyncio.StreamWriter] = set()
+        self._news = asyncio.Event()
+
+    def forget(self) -> None:
+        """Begin anew; open connections end."""
+        for writer in self.writers:
+            writer.close()
+        self.greeting, self.answer, self.echoes, self.came = b"", OK, False, []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        mine = bytearray()
+        self.came.append(mine)
+        self.writers.add(writer)
+        answered = 0
+        with contextlib.suppress(ConnectionError, ssl.SSLError, asyncio.CancelledError):
+            writer.write(self.greeting)
+            while data := await reader.read(1 << 16):
+                mine += data
+                self._news.set()
+                if self.echoes:
+                    writer.write(data)
+                for _ in range(_heads(mine) - answered):
+                    answered += 1
+                    writer.write(self.answer)
+        self.writers.discard(writer)
+        writer.close()
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        """Wait until what came is as wanted."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not happened():
+                self._news.clear()
+                await self._news.wait()
+
+
+def _heads(raw: bytes) -> int:
+    """How many heads of requests have ended; none in HTTP/2, which is not answered."""
+    return 0 if raw.startswith(b"PRI ") else raw.count(b"\r\n\r\n") + raw.count(b"\n\n")
+
+
+class Ground:
+    """What a row has."""
+
+    def __init__(self, links: Links, inspection: Inspection, names: KnownNames, authority: Authority) -> None:
+        self._links = links
+        self._inspection = inspection
+        self.names = names
+        self.target = Target()
+        self.port = self.tls_port = 0
+        self.trusted = authority.certificate
+        self.hurries = False
+        self.guest: Guest
+        self.neighbour: Guest
+        self.is_own: Callable[[str], bool] = testbed.nowhere
+        self.told: list[EgressDecision] = []
+        self.unplugged: list[str] = []
+
+    async def begin(self) -> None:
+        """Make the guests anew, which costs some milliseconds."""
+        self.guest = Guest(await self._links.take())
+        self.neighbour = Guest(await self._links.take())
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what happened so far."""
+        self.target.forget()
+        self.names.names = {GOOD: PUBLIC, OTHER: PUBLIC, EVIL: PUBLIC}
+        self.names.asked.clear()
+        self._links.forget_names()
+        self.told.clear()
+        self.unplugged.clear()
+        self.is_own = testbed.nowhere
+
+    async def end(self) -> None:
+        """Remove the guests."""
+        for guest in (self.guest, self.neighbour):
+            await guest.link.aclose()
+
+    def apply(
+        self,
+        policy: EgressPolicy,
+        *,
+        secrets: Mapping[str, str] | None = None,
+        bound: Mapping[str, tuple[str, ...]] | None = None,
+        canaries: tuple[str, ...] = (),
+        guest: Guest | None = None,
+    ) -> None:
+        """Set the policy of a guest."""
+        link = (guest or self.guest).link
+        link.egress.watch(self.told.append, self.unplugged.append)
+        if isinstance(policy, Policy) and policy.rules:
+            grant = Grant(policy, dict(secrets or {}), canaries, dict(bound or {}))
+            link.inspect(self._inspection, link.link_id, grant)
+        link.set_policy(policy)
+
+    def names_change(self, **names: str) -> None:
+        """Let names lead elsewhere from now on; ``good`` and ``evil`` are the names."""
+        known = {"good": GOOD, "other": OTHER, "evil": EVIL}
+        self.names.names |= {known[key]: address for key, address in names.items()}
+        self._links.forget_names()
+
+    async def judge(self, policy: Policy, kept: tuple[int, ...], request: Mapping[str, Any]) -> EgressVerdict:
+        """Ask the edge what a request would get."""
+        return await self._inspection.judge(policy, kept, request)
+
+    async def ask(
+        self, name: str, kind: str = "A", server: str = GATEWAY, *, stream: bool = False
+    ) -> dns.message.Message:
+        """Ask a nameserver."""
+        query = dns.message.make_query(name, kind).to_wire()
+        way = socket.SOCK_STREAM if stream else socket.SOCK_DGRAM
+        with self.guest.socket(kind=way) as asking:
+            await asyncio.to_thread(asking.connect, (server, 53))
+            if not stream:
+                asking.send(query)
+                return dns.message.from_wire(await asyncio.to_thread(asking.recv, 4096))
+            asking.sendall(struct.pack(">H", len(query)) + query)
+            with asking.makefile("rb") as file:
+                (length,) = struct.unpack(">H", await asyncio.to_thread(file.read, 2))
+                return dns.message.from_wire(await asyncio.to_thread(file.read, length))
+
+    async def address(self, name: str = GOOD) -> str:
+        """The address that the guest gets for a name; where it gets none, one that stands for nothing."""
+        answer = await self.ask(name)
+        found = [data for rrset in answer.answer if rrset.rdtype == dns.rdatatype.A for data in rrset]
+        return str(found[0].address) if found else "198.19.255.1"
+
+    async def talk(self, address: str, port: int, *pieces: bytes, guest: Guest | None = None) -> bytes:
+        """Connect, send, and return what comes back until the end; nothing where the connection is refused."""
+        try:
+            with await (guest or self.guest).connect(address, port) as connected:
+                return await asyncio.to_thread(self._exchange, connected, pieces)
+        except OSError:
+            return b""
+
+    async def talk_tls(
+        self, address: str, server_name: str | None, *pieces: bytes, alpn: tuple[str, ...] = ()
+    ) -> bytes:
+        """The same in TLS, to the port for that."""
+        try:
+            with await self.guest.connect(address, self.tls_port) as plain:
+                return await asyncio.to_thread(self._exchange_tls, plain, server_name, pieces, alpn)
+        except OSError:
+            return b""
+
+    def _exchange_tls(
+        self, plain: socket.socket, server_name: str | None, pieces: tuple[bytes, ...], alpn: tuple[str, ...]
+    ) -> bytes:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if alpn:
+            context.set_alpn_protocols(list(alpn))
+        with context.wrap_socket(plain, server_hostname=server_name) as secured:
+            return self._exchange(secured, pieces)
+
+    def _exchange(self, connected: socket.socket, pieces: tuple[bytes, ...]) -> bytes:
+        """Send, and read until the end. When nothing more comes for a moment, the sending side ends."""
+        heard = b""
+        with contextlib.suppress(OSError):
+            for piece in pieces:
+                connected.sendall(piece)
+            if not self.hurries:
+                connected.settimeout(QUIET_S)
+                with contextlib.suppress(TimeoutError):
+                    while data := connected.recv(1 << 16):
+                        heard += data
+                    return heard
+                connected.settimeout(PATIENCE_S)
+            connected.shutdown(socket.SHUT_WR)
+            while data := connected.recv(1 << 16):
+                heard += data
+        return heard
+
+    async def fence(self) -> None:
+        """Return when all that the guest has sent before has arrived wherever it arrives."""
+        await self.ask(GOOD)
+
+    def raw(self) -> bytes:
+        """All that came at the server."""
+        return b"".join(bytes(one) + b"\n\n" for one in self.target.came)
+
+
+@contextmanager
+def without(module: Any, check: str, instead: object) -> Iterator[None]:
+    """Disable a check: what is tried here must get through without it."""
+    kept = getattr(module, check)
+    setattr(module, check, instead)
+    try:
+        yield
+    finally:
+        setattr(module, check, kept)
+
+
+@asynccontextmanager
+async def ground(directory: Path) -> AsyncIterator[Ground]:
+    """Make it all in the namespaces of this process, as the testbed has them."""
+    home, outside = (home_authority(directory / name) for name in ("home.pem", "outside.pem"))
+    certificate = certified(outside, [GOOD, OTHER, EVIL], directory / "server.pem")
+    config = {"ca_certificate": home.certificate, "ca_key": home.key, "roots": outside.certificate}
+    inspection = Inspection(EdgeProgram(lambda: (str(edge_path()),), lambda: config))
+    pins = directory / "pins"
+    pins.mkdir()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    async with knowing({}) as (names, nameserver):
+        made: Ground
+        links = Links(pins, is_own=lambda address: made.is_own(address), nameservers=lambda: [nameserver])
+        made = Ground(links, inspection, names, home)
+        servers = []
+        try:
+            for tls in (None, context):
+                listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+                servers.append(await asyncio.start_server(made.target.serve, sock=listener, ssl=tls))
+            made.port, made.tls_port = (server.sockets[0].getsockname()[1] for server in servers)
+            yield made
+        finally:
+            for server in servers:
+                server.close()
+            made.target.forget()
+            await inspection.aclose()
+            await links.aclose()
+            links.sweep(keep=())
+            await asyncio.sleep(0.05)
+
+
+Work = Callable[[Ground], Awaitable[None]]
+
+
+class Yard:
+    """The child process that has the ground and tries rows by their numbers.
+
+    Args:
+        directory: Its own directory.
+        rows: What a number stands for.
+    """
+
+    def __init__(self, directory: Path, rows: list[Work]) -> None:
+        self._ours, theirs = socket.socketpair()
+        with warnings.catch_warnings():
+            # Of a fork beside other threads, none of which the child needs.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._child = os.fork()
+        if not self._child:
+            self._ours.close()
+            status = 1
+            try:
+                testbed.enter()
+                asyncio.run(_serve(directory, rows, theirs))
+                status = 0
+            except BaseException:
+                theirs.sendall(_framed(traceback.format_exc()))
+            finally:
+                os._exit(status)
+        theirs.close()
+
+    def try_row(self, number: int) -> str:
+        """Try a row. Returns the traceback of its failure, or nothing."""
+        self._ours.sendall(struct.pack(">I", number))
+        return self._reply()
+
+    def close(self) -> str:
+        """End the process. Returns what it left behind, as text."""
+        self._ours.shutdown(socket.SHUT_WR)
+        left = self._reply()
+        self._ours.close()
+        _, status = os.waitpid(self._child, 0)
+        return left or (f"the child ended with {status}" if status else "")
+
+    def _reply(self) -> str:
+        head = self._read(4)
+        return "the child is gone" if len(head) < 4 else self._read(struct.unpack(">I", head)[0]).decode()
+
+    def _read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count and (more := self._ours.recv(count - len(data))):
+            data += more
+        return data
+
+
+def _framed(text: str) -> bytes:
+    data = text.encode(errors="replace")
+    return struct.pack(">I", len(data)) + data
+
+
+async def _serve(directory: Path, rows: list[Work], commands: socket.socket) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    reader, writer = await asyncio.open_connection(sock=commands)
+    async with ground(directory) as made:
+        while command := await reader.read(4):
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await made.begin()
+                    try:
+                        await rows[struct.unpack(">I", command)[0]](made)
+                    finally:
+                        await made.end()
+                told = ""
+            except BaseException:
+                told = traceback.format_exc()
+            writer.write(_framed(told))
+    left = os.listdir("/proc/self/fd")
+    # The event loop has three descriptors of its own.
+    leaked = "" if len(left) <= before + 3 else f"descriptors before: {before}, now: {left}"
+    writer.write(_framed(leaked))
+    await writer.drain()

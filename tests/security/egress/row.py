@@ -1,0 +1,68 @@
+"""A row of the escape table: a trick that works while a check is off, and does not while it is on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from atoll.types import EgressPolicy, Policy, Rule
+from tests.security.egress.ground import EVIL, GOOD, OTHER, Ground
+
+SetUp = Callable[[Ground], AbstractContextManager[None] | None]
+Attempt = Callable[[Ground], Awaitable[bool]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One trick.
+
+    Args:
+        trick: Says what is tried.
+        attempt: Tries it, and returns whether it has reached its target.
+        off: Sets up what lets it through: a policy that allows it, or a check that is disabled.
+        on: Sets up what must stop it.
+    """
+
+    trick: str
+    attempt: Attempt
+    off: SetUp
+    on: SetUp
+
+    async def run(self, ground: Ground) -> None:
+        """Try it both ways."""
+        ground.hurries = True
+        with self.off(ground) or contextlib.nullcontext():
+            reached = await self.attempt(ground)
+        assert reached, "the attempt does not reach its target even where nothing stops it"
+        await ground.end()
+        await ground.begin()
+        ground.hurries = False
+        with self.on(ground) or contextlib.nullcontext():
+            reached = await self.attempt(ground)
+        assert not reached, f"it got through; the server has seen {ground.raw()[:2000]!r}"
+
+
+def under(policy: EgressPolicy) -> SetUp:
+    """Have this policy."""
+    return lambda ground: ground.apply(policy)
+
+
+def allowing(*rules: dict[str, Any], **more: Any) -> SetUp:
+    """Have rules for the good name and the ports of the server, unless they say otherwise."""
+
+    def set_up(ground: Ground) -> None:
+        made = [
+            Rule(**{"hosts": (GOOD,), "ports": (ground.port, ground.tls_port), **parts}) for parts in rules
+        ]
+        ground.apply(Policy(rules=tuple(made)), **more)
+
+    return set_up
+
+
+def unread(ground: Ground) -> None:
+    """Let all of the names through, and look into nothing: what the guest sends arrives as it is."""
+    names = (GOOD, OTHER, EVIL)
+    ground.apply(Policy(rules=(Rule(hosts=names),), passthrough=names))

@@ -1,0 +1,27 @@
+"""The escape table: each trick works where a check is off, and fails where it is on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.security.egress import rows_requests
+from tests.security.egress.ground import Yard
+
+ROWS = [*rows_requests.ROWS]
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    made = Yard(tmp_path_factory.mktemp("yard"), [row.run for row in ROWS])
+    try:
+        yield made
+    finally:
+        left = made.close()
+    assert not left, left
+
+
+@pytest.mark.parametrize("number", range(len(ROWS)), ids=[row.trick for row in ROWS])
+def test_a_trick_works_only_while_its_check_is_off(yard: Yard, number: int) -> None:
+    if failure := yard.try_row(number):
+        pytest.fail(failure, pytrace=False)
