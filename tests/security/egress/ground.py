@@ -20,20 +20,20 @@ from typing import Any
 
 import dns.message
 import dns.rdatatype
-from tests.integration.network import testbed
-from tests.integration.network.nameserver import KnownNames, knowing
-from tests.integration.network.testbed import PUBLIC, Guest
-from tests.integration.network.web import certified
 
 from atoll.host import edge_path
 from atoll.network import EdgeProgram, Grant, Inspection, Links
 from atoll.secrets import Authority, home_authority
 from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy
+from tests.integration.network import testbed
+from tests.integration.network.nameserver import KnownNames, knowing
+from tests.integration.network.testbed import PUBLIC, Guest
+from tests.integration.network.web import certified
 
 GOOD, OTHER, EVIL = "api.example.com", "other.example.com", "evil.example.net"
 GATEWAY = "10.254.0.1"
 PATIENCE_S = 60.0
-QUIET_S = 0.15
+ANSWER_S, QUIET_S = 1.0, 0.1
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -81,7 +81,7 @@ class Target:
                 await self._news.wait()
 
 
-def _heads(raw: bytes) -> int:
+def _heads(raw: bytearray) -> int:
     """How many heads of requests have ended; none in HTTP/2, which is not answered."""
     return 0 if raw.startswith(b"PRI ") else raw.count(b"\r\n\r\n") + raw.count(b"\n\n")
 
@@ -96,18 +96,23 @@ class Ground:
         self.target = Target()
         self.port = self.tls_port = 0
         self.trusted = authority.certificate
-        self.hurries = False
+        self.hurries = self.expects = False
         self.guest: Guest
-        self.neighbour: Guest
+        self._neighbours: list[Guest] = []
         self.is_own: Callable[[str], bool] = testbed.nowhere
         self.told: list[EgressDecision] = []
         self.unplugged: list[str] = []
 
     async def begin(self) -> None:
-        """Make the guests anew, which costs some milliseconds."""
+        """Make the guest anew."""
         self.guest = Guest(await self._links.take())
-        self.neighbour = Guest(await self._links.take())
         self.forget()
+
+    async def neighbour(self) -> Guest:
+        """Make another guest."""
+        made = Guest(await self._links.take())
+        self._neighbours.append(made)
+        return made
 
     def forget(self) -> None:
         """Forget what happened so far."""
@@ -117,12 +122,14 @@ class Ground:
         self._links.forget_names()
         self.told.clear()
         self.unplugged.clear()
+        self.hurries = self.expects = False
         self.is_own = testbed.nowhere
 
     async def end(self) -> None:
         """Remove the guests."""
-        for guest in (self.guest, self.neighbour):
+        for guest in (self.guest, *self._neighbours):
             await guest.link.aclose()
+        self._neighbours.clear()
 
     def apply(
         self,
@@ -160,8 +167,7 @@ class Ground:
         with self.guest.socket(kind=way) as asking:
             await asyncio.to_thread(asking.connect, (server, 53))
             if not stream:
-                asking.send(query)
-                return dns.message.from_wire(await asyncio.to_thread(asking.recv, 4096))
+                return dns.message.from_wire(await asyncio.to_thread(_asked, asking, query))
             asking.sendall(struct.pack(">H", len(query)) + query)
             with asking.makefile("rb") as file:
                 (length,) = struct.unpack(">H", await asyncio.to_thread(file.read, 2))
@@ -202,22 +208,35 @@ class Ground:
             return self._exchange(secured, pieces)
 
     def _exchange(self, connected: socket.socket, pieces: tuple[bytes, ...]) -> bytes:
-        """Send, and read until the end. When nothing more comes for a moment, the sending side ends."""
+        """Send, and read until the end. When nothing more comes for a moment, the sending side ends.
+
+        What is not expected to be answered gets a moment only, which may be too short for a busy host.
+        """
         heard = b""
         with contextlib.suppress(OSError):
             for piece in pieces:
                 connected.sendall(piece)
             if not self.hurries:
-                connected.settimeout(QUIET_S)
+                connected.settimeout(PATIENCE_S if self.expects else ANSWER_S)
                 with contextlib.suppress(TimeoutError):
                     while data := connected.recv(1 << 16):
                         heard += data
+                        connected.settimeout(QUIET_S)
                     return heard
                 connected.settimeout(PATIENCE_S)
             connected.shutdown(socket.SHUT_WR)
             while data := connected.recv(1 << 16):
                 heard += data
         return heard
+
+    async def hear(self, connected: socket.socket, count: int) -> bytes:
+        """What comes, at most so many bytes; nothing at the end, and where nothing can come any more."""
+        if self.hurries:
+            connected.settimeout(QUIET_S)
+        try:
+            return await asyncio.to_thread(connected.recv, count)
+        except TimeoutError:
+            return b""
 
     async def fence(self) -> None:
         """Return when all that the guest has sent before has arrived wherever it arrives."""
@@ -226,6 +245,16 @@ class Ground:
     def raw(self) -> bytes:
         """All that came at the server."""
         return b"".join(bytes(one) + b"\n\n" for one in self.target.came)
+
+
+def _asked(asking: socket.socket, query: bytes) -> bytes:
+    """Ask until an answer comes: a link that has just been made loses what is sent at first."""
+    asking.settimeout(1.0)
+    for _ in range(int(PATIENCE_S)):
+        asking.send(query)
+        with contextlib.suppress(TimeoutError):
+            return asking.recv(4096)
+    raise TimeoutError
 
 
 @contextmanager
@@ -259,6 +288,7 @@ async def ground(directory: Path) -> AsyncIterator[Ground]:
             for tls in (None, context):
                 listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
                 servers.append(await asyncio.start_server(made.target.serve, sock=listener, ssl=tls))
+            await links.start()
             made.port, made.tls_port = (server.sockets[0].getsockname()[1] for server in servers)
             yield made
         finally:

@@ -34,7 +34,7 @@ def readings(raw: bytes, framing: Framing = "chunks", host: Host = "url") -> lis
         framing: What says where a body ends if several things do.
         host: Which host counts if there are several.
     """
-    found = []
+    found: list[Reading] = []
     while True:
         raw = raw.lstrip(b"\r\n")
         line, newline, raw = raw.partition(b"\n")

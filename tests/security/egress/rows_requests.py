@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.security.egress.ground import EVIL, GOOD, Ground
 from tests.security.egress.gullible import Framing, Host, Reading, readings
-from tests.security.egress.row import Row, SetUp, allowing, unread
+from tests.security.egress.row import Row, SetUp, allowing, plain, unread
 
 _HOST = f"Host: {GOOD}\r\n".encode()
 _NO = b"GET /no HTTP/1.1\r\n" + _HOST + b"\r\n"
@@ -35,7 +35,7 @@ def _row(
             forbidden(one) for raw in ground.target.came for one in readings(bytes(raw), framing, host)
         )
 
-    return Row(trick, attempt, unread, on)
+    return Row(trick, attempt, unread, on, plain)
 
 
 def _post(headers: bytes, body: bytes) -> bytes:
@@ -209,8 +209,8 @@ _OUT_OF_OK = (
     "/ok/../no%00.png", "/ok//../../no", "/ok/x/.;/../../no", "/ok/..//no", "/ok/%c0%ae%c0%ae/no", "/ok/..%255cno",
 )  # fmt: skip
 _INTO_NO = (
-    "/NO", "/%6eo", "/%6E%6F", "//no", "/./no", "/x/../no", "/no;x=1", "/;/no", "/%256eo", "/no%00", "/no%2Fx", "/%2fno",
-    "/no%3bx", "/\\no", "/x%2f..%2fno", "/%2e/no", "/NO/%2e%2e/no/x",
+    "/NO", "/%6eo", "/%6E%6F", "//no", "/./no", "/x/../no", "/no;x=1", "/;/no", "/%256eo", "/no%00", "/no%2Fx",
+    "/%2fno", "/no%3bx", "/\\no", "/x%2f..%2fno", "/%2e/no", "/NO/%2e%2e/no/x",
 )  # fmt: skip
 
 

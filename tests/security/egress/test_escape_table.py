@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.security.egress import rows_requests
+
+from tests.security.egress import rows_bodies, rows_requests, rows_tls
 from tests.security.egress.ground import Yard
 
-ROWS = [*rows_requests.ROWS]
+ROWS = [*rows_requests.ROWS, *rows_tls.ROWS, *rows_bodies.ROWS]
 
 
 @pytest.fixture(scope="module")
