@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 _BOUND_S = 300.0
 
 
 @contextlib.contextmanager
-def names_on(port: int) -> Iterator[str]:
-    """The address of a CONNECT proxy that takes every host to `port` here; clients know it as HTTPS_PROXY."""
+def names_on(port: int | Mapping[int, int], heads: list[bytes] | None = None) -> Iterator[str]:
+    """The address of a CONNECT proxy that takes every host to `port` here; clients know it as HTTPS_PROXY.
+
+    `port` may say which port here stands for which one of the hosts. What clients ask is added to `heads`.
+    """
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     threads: list[threading.Thread] = []
     sockets: list[socket.socket] = []
@@ -22,7 +25,9 @@ def names_on(port: int) -> Iterator[str]:
             while True:
                 near, _ = listener.accept()
                 sockets.append(near)
-                thread = threading.Thread(target=_join, args=(near, port, sockets))
+                thread = threading.Thread(
+                    target=_join, args=(near, port, sockets, [] if heads is None else heads)
+                )
                 threads.append(thread)
                 thread.start()
 
@@ -41,7 +46,9 @@ def names_on(port: int) -> Iterator[str]:
             thread.join()
 
 
-def _join(near: socket.socket, port: int, sockets: list[socket.socket]) -> None:
+def _join(
+    near: socket.socket, port: int | Mapping[int, int], sockets: list[socket.socket], heads: list[bytes]
+) -> None:
     with near, contextlib.suppress(OSError):
         near.settimeout(_BOUND_S)
         head = b""
@@ -50,7 +57,10 @@ def _join(near: socket.socket, port: int, sockets: list[socket.socket]) -> None:
             if not piece:
                 return
             head += piece
-        with socket.create_connection(("127.0.0.1", port), timeout=_BOUND_S) as far:
+        heads.append(head)
+        asked = int(head.split()[1].rpartition(b":")[2])
+        here = port if isinstance(port, int) else port[asked]
+        with socket.create_connection(("127.0.0.1", here), timeout=_BOUND_S) as far:
             sockets.append(far)
             near.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             back = threading.Thread(target=_pump, args=(far, near))

@@ -10,7 +10,7 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def own_parents() -> set[int]:
     return pids
 
 
-def leaks(home: Path) -> list[str]:
+def leaks(home: Path, searched: Sequence[bytes] = SEARCHED) -> list[str]:
     """Files of the home, and command lines and environments on the host, that have a value in any form."""
     places = [path for path in home.rglob("*") if path.is_file() and not path.is_relative_to(home / "images")]
     places += [
@@ -53,7 +53,7 @@ def leaks(home: Path) -> list[str]:
     for place in places:
         with contextlib.suppress(OSError):
             data = place.read_bytes()
-            found += [f"{place}: {form!r}" for form in SEARCHED if form in data]
+            found += [f"{place}: {form!r}" for form in searched if form in data]
     return found
 
 

@@ -240,6 +240,11 @@ def test_what_a_sandbox_may_reach_is_told_as_it_was_given_and_an_update_replaces
         assert told is not None
         assert told["deny_out"] == ["192.0.2.7"]
         assert not {"allow_out", "rules"} & set(told)
+        proxy: Any = {"address": "proxy.example.com:1080", "username": "ann", "password": "pr0xy-3141592653"}
+        sandbox.update_network({"egress_proxy": proxy})
+        told = sandbox.get_info().network
+        assert told is not None
+        assert told["egress_proxy"] == {"address": "proxy.example.com:1080", "username": "ann"}
         with pytest.raises(e2b.SandboxException, match="400.*ALL_TRAFFIC"):
             sandbox.update_network({"allow_out": ["example.com"]})
         assert sandbox.get_info().network == told
@@ -299,7 +304,7 @@ def test_a_fork_is_not_what_an_earlier_request_with_its_originals_key_has_made(s
         ({"network": {"deny_out": ["example.com"]}}, "400: invalid denied CIDR example.com"),
         ({"network": {"allow_out": ["example.com"]}}, "400: When specifying allowed domains"),
         ({"network": {"https_ports": [8443]}}, "501: .*httpsPorts"),
-        ({"network": {"egress_proxy": {"address": "p.example:1080"}}}, "501: .*proxy"),
+        ({"network": {"egress_proxy": {"address": "p.example:1080", "tls": True}}}, "501: TLS to the egress"),
         ({"network": {"egress_proxy": {"address": "10.0.0.1:1080"}}}, "400: invalid egress proxy address"),
         (
             {"iam": {"tokens": {"a": {"audience": "b", "token_type": "JWT-SVID"}}}},

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from atoll.network.egress import Destination
 from atoll.network.flows import Flow
 from atoll.network.splice import tune
+from atoll.types import UpstreamProxy
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -22,16 +23,19 @@ class Connection:
         connection_id: Tells it from others of its guest.
         flow: How the guest's network stack knows it.
         destination: Where the guest wanted to connect.
-        address: Where it leads now; what the guest dialled as long as that is not decided.
+        address: Where it leads now; what the guest dialled as long as that is not decided. None if a proxy
+            resolves the name.
         kept: The rules by which the edge judges its requests; None if it does not pass through the edge.
+        via: The proxy that connects; None if the host itself does.
         is_broken: Whether the edge has given it up, so that it is to be reset.
     """
 
     connection_id: str
     flow: Flow
     destination: Destination
-    address: str
+    address: str | None
     kept: tuple[int, ...] | None = None
+    via: UpstreamProxy | None = None
     is_broken: bool = False
 
 

@@ -8,13 +8,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from atoll.network.names import NameTable, is_synthetic
 from atoll.network.resolver import ResolveError, Resolver
+from atoll.network.upstream import PROXY_TIMEOUT_S, connect_through
 from atoll.policy import Judge, Verdict, closed, plain
-from atoll.types import HOST_NAME, Action, EgressDecision, Policy, Scheme
+from atoll.types import HOST_NAME, Action, EgressDecision, Policy, Scheme, UpstreamProxy
 
 LOOPBACK = "127.0.0.1"
 _NO_NAME = Verdict("deny", reason="the address stands for no name: resolve the name again")
+_UNRESOLVED = Verdict("deny", reason="a proxy connected to it, and the policy has none for it now")
 _ALLOWED = Verdict("allow")
 _NOTHING = Judge(Policy())
 
@@ -43,10 +47,12 @@ class Outside:
     Args:
         resolver: Resolves names for the host's connections.
         is_own: Whether an address belongs to this host.
+        proxy_timeout_s: How long an upstream proxy may take to connect.
     """
 
     resolver: Resolver
     is_own: Callable[[str], bool]
+    proxy_timeout_s: float = PROXY_TIMEOUT_S
 
 
 class Egress:
@@ -61,6 +67,7 @@ class Egress:
         self.names = names
         self._outside = outside
         self._judge: Judge | None = None
+        self._proxy: UpstreamProxy | None = None
         self._is_cut = False
         self.told: Callable[[EgressDecision], None] = _forget
         self.unplug: Callable[[str], None] = _forget
@@ -73,6 +80,9 @@ class Egress:
     def set(self, policy: Policy | None) -> None:
         """Decide by this policy from now on. None is everything public, without rules."""
         self._judge = None if policy is None else Judge(policy)
+        proxy = policy.proxy if policy is not None else None
+        # Without the names that it is for: a connection need not end because another name is added.
+        self._proxy = msgspec.structs.replace(proxy, hosts=()) if proxy is not None else None
 
     def cut(self, is_cut: bool) -> None:
         """Allow nothing, whatever the policy says. False lets the policy decide again."""
@@ -93,12 +103,38 @@ class Egress:
             return self._address(destination)
         return None
 
-    async def decide(self, destination: Destination) -> tuple[Verdict, str]:
-        """Decide about a connection. The address is the one to connect to if it is not denied."""
+    def proxy_for(self, destination: Destination) -> UpstreamProxy | None:
+        """Return the proxy through which a destination is reached; None if the host connects to it itself."""
+        if self.judge is None or not self.judge.proxied(destination.name):
+            return None
+        return self._proxy
+
+    async def connect_through(self, proxy: UpstreamProxy, destination: Destination) -> socket.socket:
+        """Have a proxy connect to a destination. The caller owns the socket.
+
+        Raises:
+            ProxyError: It does not.
+        """
+        return await connect_through(
+            proxy,
+            destination.host,
+            destination.port,
+            resolver=self._outside.resolver,
+            is_own=self._outside.is_own,
+            timeout_s=self._outside.proxy_timeout_s,
+        )
+
+    async def decide(self, destination: Destination) -> tuple[Verdict, str | None]:
+        """Decide about a connection.
+
+        The address is the one to connect to if it is not denied, and None if a proxy resolves the name.
+        """
         verdict = self.at_once(destination)
         if verdict is not None:
             return verdict, destination.address
         name = destination.name or ""
+        if self.judge is not None and self.judge.proxied(name):
+            return self.judge.connection(name, None, destination.port), None
         if self.judge is None:  # the policy was changed since the name was asked for
             return await self._public(name)
         if name == HOST_NAME:
@@ -110,12 +146,14 @@ class Egress:
         verdicts = [(self._of(name, address, destination.port), address) for address in addresses]
         return next((found for found in verdicts if found[0].action != "deny"), verdicts[0])
 
-    def again(self, destination: Destination, address: str) -> Verdict:
+    def again(self, destination: Destination, address: str | None) -> Verdict:
         """Decide again about an open connection to an address, after the policy has changed."""
         if destination.name is None:
             return self._address(destination)
-        if self.judge is None:
-            return self._internet(address)
+        if self.judge is not None and self.judge.proxied(destination.name):
+            return self.judge.connection(destination.name, None, destination.port)
+        if address is None:
+            return _UNRESOLVED
         return self._of(destination.name, address, destination.port)
 
     def name(self, name: str) -> Verdict:
@@ -127,6 +165,10 @@ class Egress:
         if self.judge is None:
             return closed(plain(address)) is None
         return self.judge.knows_address(name, address)
+
+    def may_resolve(self, name: str) -> bool:
+        """Whether the host may ask for this plain name, which no proxy resolves."""
+        return self.judge is None or not self.judge.proxied(name)
 
     def looks_into(self, name: str) -> bool:
         """Whether a connection to this plain name must show that it asks for that name."""

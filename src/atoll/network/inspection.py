@@ -195,7 +195,7 @@ class Inspection:
             "version": inspected.version,
             "connection": connection.connection_id,
             "name": destination.name,
-            "address": connection.address,
+            "address": connection.address or "",
             "port": destination.port,
             "rules": connection.kept,
         }

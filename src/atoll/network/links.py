@@ -17,6 +17,7 @@ from atoll.network.egress import Outside, is_this_host
 from atoll.network.link import Link
 from atoll.network.resolver import Resolver
 from atoll.network.resolvers import HostNameservers
+from atoll.network.upstream import PROXY_TIMEOUT_S
 
 SPARES = 2
 # A short-term shortage in this process; what it asked for exists all the same.
@@ -31,6 +32,7 @@ class Links:
         pins: An existing directory, in this process's mount namespace, where namespaces are pinned.
         is_own: Whether an address is one of this host's own, which only a rule of its range opens.
         nameservers: Returns the nameservers for the guests' questions; None means the host's own.
+        proxy_timeout_s: How long an upstream proxy may take to connect.
     """
 
     def __init__(
@@ -39,10 +41,11 @@ class Links:
         *,
         is_own: Callable[[str], bool] = is_this_host,
         nameservers: Nameservers | None = None,
+        proxy_timeout_s: float = PROXY_TIMEOUT_S,
     ) -> None:
         self._directory = pins
         self._nameservers = nameservers or HostNameservers()
-        self._outside = Outside(Resolver(self._nameservers), is_own)
+        self._outside = Outside(Resolver(self._nameservers), is_own, proxy_timeout_s)
         self._links: dict[str, Link] = {}
         self._spares: deque[Link] = deque()
         self._making: set[str] = set()

@@ -95,7 +95,7 @@ class NamedAnswers:
     ) -> dns.message.Message:
         if question.rdtype == dns.rdatatype.A:
             return await self._address(reply, question, name)
-        if question.rdtype in _FORWARDED and name != HOST_NAME:
+        if question.rdtype in _FORWARDED and self._may_resolve(name):
             answer = await self._resolver.message(name, question.rdtype)
             reply.set_rcode(answer.rcode())
             reply.answer = answer.answer
@@ -112,7 +112,7 @@ class NamedAnswers:
     async def _address(
         self, reply: dns.message.Message, question: dns.rrset.RRset, name: str
     ) -> dns.message.Message:
-        if name != HOST_NAME:
+        if self._may_resolve(name):
             addresses = await self._resolver.addresses(name)
             if not any(self._egress.may_lead_to(name, address) for address in addresses):
                 why = f"it leads to {addresses[0]}, which no rule opens"
@@ -122,6 +122,10 @@ class NamedAnswers:
             return _failed(reply, dns.rcode.SERVFAIL)
         reply.answer = [dns.rrset.from_text(question.name, _TTL_S, "IN", "A", address)]
         return reply
+
+    def _may_resolve(self, name: str) -> bool:
+        # A proxy resolves its names itself, and nobody else is to learn them.
+        return name != HOST_NAME and self._egress.may_resolve(name)
 
     def _reverse(self, reply: dns.message.Message, question: dns.rrset.RRset) -> dns.message.Message:
         labels = question.name.relativize(_REVERSE).labels

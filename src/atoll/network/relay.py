@@ -14,6 +14,7 @@ from atoll.network.connection import Connection, connect
 from atoll.network.egress import Egress
 from atoll.network.flows import Flow
 from atoll.network.gate import Gate, Passage
+from atoll.network.handshake import ProxyError
 from atoll.network.pace import Pace
 from atoll.network.room import Room
 from atoll.network.splice import Splice, tune
@@ -91,7 +92,9 @@ class Relay:
             raise PermissionError(verdict.reason)
         if _kept_by(verdict) != connection.kept:
             raise PermissionError("the name leads elsewhere now, where other rules decide")
-        return await connect(address, connection.destination.port)
+        if self._egress.proxy_for(connection.destination) != connection.via:
+            raise PermissionError("the policy has another proxy for it now")
+        return await self._connect(connection, address, verdict)
 
     def reset_inspected(self) -> None:
         """Reset the connections that pass through the edge. A held relay does so at release."""
@@ -180,6 +183,7 @@ class Relay:
         destination = self._egress.destination(flow.address, flow.port)
         verdict = self._egress.at_once(destination)
         connection = Connection(f"c{next(_numbers)}", flow, destination, flow.address)
+        connection.via = self._egress.proxy_for(destination)
         if verdict is not None and verdict.action in ("deny", "unplug"):
             self._egress.note(verdict, destination.host, destination.port, "tcp")
             return self._end(guest, verdict)
@@ -204,7 +208,7 @@ class Relay:
             return await self._inspect(guest, connection, verdict.kept)
         if verdict.action != "allow":
             raise _RefusedError(verdict)
-        remote = await connect(connection.address, destination.port)
+        remote = await self._connect(connection, connection.address, verdict)
         splice = self._splice(guest, remote)
         if destination.name is not None and self._egress.looks_into(destination.name):
             gate = Gate(
@@ -212,6 +216,19 @@ class Relay:
             )
             splice.close_gate(gate)
         return splice
+
+    async def _connect(self, connection: Connection, address: str | None, verdict: Verdict) -> socket.socket:
+        destination = connection.destination
+        if connection.via is None:
+            return await connect(address or "", destination.port)
+        try:
+            return await self._egress.connect_through(connection.via, destination)
+        except ProxyError as error:
+            why = "the upstream proxy does not connect"
+            failed = Verdict("deny", verdict.rule, reason=f"{why}: {error}")
+            self._egress.note(failed, destination.host, destination.port, "tcp")
+            # The guest may read this, and need not know where the proxy is.
+            raise ConnectionError(why) from None
 
     def _splice(self, guest: socket.socket, remote: socket.socket) -> Splice:
         splice = Splice(guest, remote, self._room, lambda: self._forget(splice))
@@ -259,7 +276,7 @@ class Relay:
         return None
 
     def _may_live(self, connection: Connection) -> bool:
-        if connection.is_broken:
+        if connection.is_broken or connection.via != self._egress.proxy_for(connection.destination):
             return False
         verdict = self._egress.again(connection.destination, connection.address)
         if connection.kept is None or verdict.action in ("deny", "unplug"):

@@ -4,6 +4,16 @@ from atoll.policy.check import check_policy
 from atoll.policy.hosts import matches_host, plain_host, plain_pattern
 from atoll.policy.judge import Judge, Verdict, rule_name
 from atoll.policy.presets import policy_of
+from atoll.policy.proxies import (
+    SEALED,
+    ProxyAddress,
+    is_sealed,
+    login_of,
+    masked,
+    proxy_address,
+    with_password,
+    within,
+)
 from atoll.policy.ranges import CLOSED, closed, plain
 from atoll.policy.schema import schema
 from atoll.policy.shadow import shadowed
@@ -12,11 +22,16 @@ from atoll.policy.text import policy_from_json, policy_from_toml, to_toml
 
 __all__ = [
     "CLOSED",
+    "SEALED",
     "Judge",
+    "ProxyAddress",
     "Suggestion",
     "Verdict",
     "check_policy",
     "closed",
+    "is_sealed",
+    "login_of",
+    "masked",
     "matches_host",
     "plain",
     "plain_host",
@@ -24,9 +39,12 @@ __all__ = [
     "policy_from_json",
     "policy_from_toml",
     "policy_of",
+    "proxy_address",
     "rule_name",
     "schema",
     "shadowed",
     "suggest",
     "to_toml",
+    "with_password",
+    "within",
 ]

@@ -7,13 +7,22 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from atoll.errors import InvalidSpecError
-from atoll.policy.hosts import ANY, plain_pattern
+from atoll.policy.hosts import ANY, plain_host, plain_pattern
 from atoll.policy.judge import rule_name
 from atoll.policy.masks import Names
-from atoll.policy.ports import LAST_PORT, port_ranges
-from atoll.policy.ranges import carries_ipv4, network_of, never_open, only_closed, touches_closed
+from atoll.policy.ports import port_ranges
+from atoll.policy.proxies import is_loopback_name, is_sealed, proxy_address, within
+from atoll.policy.ranges import (
+    carries_ipv4,
+    closed,
+    network_of,
+    never_open,
+    only_closed,
+    plain,
+    touches_closed,
+)
 from atoll.policy.shadow import shadowed
-from atoll.types import Inject, Policy, RateLimit, Rule
+from atoll.types import HOST_NAME, Inject, Policy, RateLimit, Rule, UpstreamProxy
 
 MOST_RULES = 1000
 MOST_PATTERNS = 1000
@@ -22,7 +31,6 @@ MOST_COUNTED = 10**15
 LONGEST_TEXT = 2048
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_PROXY = re.compile(r"(http|socks5)://([^\s/@]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/@:\[\]]+):(?P<port>[0-9]{1,5})/?")
 # A tab is the one control character that a header may have.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # The bits of an IPv6 range that carries IPv4 addresses.
@@ -107,11 +115,12 @@ def _whole_faults(policy: Policy) -> Iterator[Fault]:
         yield Fault(f"the policy has {len(policy.rules)} rules", f"the most are {MOST_RULES}: use patterns")
     count = sum(map(pattern_count, policy.rules)) + len(policy.passthrough)
     if policy.proxy is not None:
-        count += len(policy.proxy.hosts)
+        count += len(policy.proxy.hosts) + len(policy.proxy.addresses)
     if count > MOST_PATTERNS_IN_ALL:
         yield Fault(f"the policy has {count} patterns", f"the most are {MOST_PATTERNS_IN_ALL}")
 
 
+_RANGE_HINT = "give one such as 10.1.0.0/16"
 _NAME_HINT = "give a name, *.NAME for every name below it, or *"
 _Fault = tuple[str, str]
 
@@ -135,7 +144,7 @@ def _address_faults(rule: Rule) -> Iterator[_Fault]:
         try:
             network = network_of(text)
         except ValueError:
-            yield f"{text!r} is no range of addresses", "give one such as 10.1.0.0/16"
+            yield f"{text!r} is no range of addresses", _RANGE_HINT
             return
         if carries_ipv4(network) and network.prefixlen >= _CARRIED_BITS:
             yield f"{text} stands for IPv4 addresses", "give the range of IPv4"
@@ -242,12 +251,70 @@ def _condition_faults(rule: Rule) -> Iterator[_Fault]:
 def _proxy_faults(policy: Policy) -> Iterator[Fault]:
     if policy.proxy is None:
         return
-    found = _PROXY.fullmatch(policy.proxy.url)
-    if found is None or not 1 <= int(found["port"]) <= LAST_PORT:
-        # The address is not shown: it may have a password.
-        yield Fault(
-            "the proxy's address is invalid", "give http://HOST:PORT or socks5://USER:PASSWORD@HOST:PORT"
-        )
-    for pattern in policy.proxy.hosts:
+    proxy = policy.proxy
+    for pattern in proxy.hosts:
         if plain_pattern(pattern) is None:
             yield Fault(f"the proxy has {pattern!r}, which is no host name", _NAME_HINT)
+    for text in proxy.addresses:
+        try:
+            network_of(text)
+        except ValueError:
+            yield Fault(f"the proxy has {text!r}, which is no range of addresses", _RANGE_HINT)
+            return
+    try:
+        place = proxy_address(proxy)
+        if is_sealed(proxy):
+            raise ValueError("its password is one that is stored sealed")
+    except ValueError as error:
+        yield Fault(
+            f"the proxy's address is invalid: {error}",
+            "give http://HOST:PORT or socks5://USER:PASSWORD@HOST:PORT",
+        )
+        return
+    yield from _place_faults(place.host, proxy.addresses)
+    yield from _unresolved_faults(policy, proxy)
+
+
+def _place_faults(host: str, addresses: tuple[str, ...]) -> Iterator[Fault]:
+    """What is wrong with where a proxy is, as far as its name or address tells."""
+    if plain_host(host) is None:
+        why = closed(plain(host))
+        if why is not None and not within(host, addresses):
+            yield Fault(f"the proxy is at {host}, which is {why}", f'open it with addresses = ["{host}"]')
+    elif host == HOST_NAME or is_loopback_name(host):
+        yield Fault(
+            f"the proxy is at {host}, which has no address here",
+            'give 127.0.0.1, and addresses = ["127.0.0.1"]',
+        )
+
+
+def _unresolved_faults(policy: Policy, proxy: UpstreamProxy) -> Iterator[Fault]:
+    """Rules about addresses of names that the proxy resolves, where nobody here sees what they lead to."""
+    hint = "leave the rule's addresses out, or give the proxy hosts that the rule does not have"
+    for number, rule in enumerate(policy.rules):
+        if not rule.addresses:
+            continue
+        if rule.action == "allow":
+            if rule.hosts and all(_through(proxy, host) for host in rule.hosts):
+                text = "can never match: the proxy resolves its hosts, so their addresses are not known"
+                yield Fault(f"{rule_name(policy, number)} {text}", hint, number)
+        elif not rule.hosts or any(_meets(proxy, host) for host in rule.hosts):
+            text = "refuses addresses of names that the proxy resolves, so they are not known"
+            yield Fault(f"{rule_name(policy, number)} {text}", hint, number)
+
+
+def _through(proxy: UpstreamProxy, host: str) -> bool:
+    """Whether the proxy connects to every name that a pattern matches."""
+    return not proxy.hosts or _cover(proxy.hosts, host)
+
+
+def _meets(proxy: UpstreamProxy, host: str) -> bool:
+    """Whether the proxy connects to some name that a pattern matches."""
+    return _through(proxy, host) or any(_cover((host,), one) for one in proxy.hosts)
+
+
+def _cover(patterns: tuple[str, ...], host: str) -> bool:
+    names = Names()
+    for pattern in patterns:
+        names.add(pattern, 1)
+    return bool(names.covering(plain_pattern(host) or ANY))

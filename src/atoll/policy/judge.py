@@ -12,6 +12,7 @@ from typing import Literal
 from atoll.policy.hosts import plain_host
 from atoll.policy.masks import Mask, Names, RuleIndex, mask_of, members
 from atoll.policy.ports import LAST_PORT
+from atoll.policy.proxies import is_loopback_name, local_name, proxied
 from atoll.policy.ranges import closed, plain
 from atoll.types import HOST_NAME, Policy
 
@@ -65,6 +66,11 @@ class Judge:
             return Verdict("deny", reason=f"{name[:80]!r} is no host name")
         index = self._index
         named = index.named(text)
+        hard = _THIS_HOST if text == HOST_NAME else ""
+        if self.proxied(text):
+            why_local = local_name(text)
+            named = index.unresolved(text, local=why_local is not None)
+            hard = f"{text} is {why_local}" if why_local else ""
         shuts = self._shuts & index.anywhere
         leading = _until(named, shuts)
         allowing = leading & index.allows
@@ -72,7 +78,7 @@ class Judge:
             return Verdict("allow")
         if allowing:
             return Verdict("deny", reason=f"no rule allows {text}")
-        return self._verdict(leading & shuts, text, hard="" if text != HOST_NAME else _THIS_HOST)
+        return self._verdict(leading & shuts, text, hard=hard)
 
     def knows_name(self, name: str) -> bool:
         """Whether a guest may resolve this name: some port of it may be reached, or going there unplugs."""
@@ -92,12 +98,17 @@ class Judge:
         """Whether a connection to this plain name must show that it asks for that name, and no other one."""
         return not self._observes and name != HOST_NAME and not self._passed.of(name)
 
-    def connection(self, name: str | None, address: str, port: int) -> Verdict:
+    def proxied(self, name: str | None) -> bool:
+        """Whether a proxy connects to this plain name; None is an address for which there is no name."""
+        return proxied(self.policy.proxy, name)
+
+    def connection(self, name: str | None, address: str | None, port: int) -> Verdict:
         """Decide about a connection.
 
         Args:
             name: The name that the guest asked for; None if it gave an address.
-            address: What the name was resolved to, or the address that the guest gave.
+            address: What the name was resolved to, or the address that the guest gave. None if a proxy
+                resolves the name.
             port: The port of the destination.
         """
         if not 0 < port <= LAST_PORT:
@@ -105,6 +116,8 @@ class Judge:
         text = None if name is None else plain_host(name)
         if name is not None and text is None:
             return Verdict("deny", reason=f"{name[:80]!r} is no host name")
+        if address is None:
+            return self._unresolved(text or "", port)
         try:
             parsed = plain(address)
         except ValueError:
@@ -119,6 +132,17 @@ class Judge:
             found &= ~index.inspects
         hard = f"{address} is {why_closed}" if why_closed else ""
         return self._verdict(_until(found, ~index.inspects), f"{text or address}:{port}", hard=hard)
+
+    def _unresolved(self, name: str, port: int) -> Verdict:
+        if is_loopback_name(name):
+            return Verdict("deny", reason=f"{name} is the proxy's own computer")
+        why_local = local_name(name)
+        index = self._index
+        found = index.unresolved(name, local=why_local is not None) & index.at_ports(port, port)
+        if self._passed.of(name):
+            found &= ~index.inspects
+        hard = f"{name} is {why_local}" if why_local else ""
+        return self._verdict(_until(found, ~index.inspects), f"{name}:{port}", hard=hard)
 
     def _verdict(self, kept: Mask, destination: str, *, hard: str) -> Verdict:
         """Decide by the rules that match. ``hard`` says why nobody gets there whom no rule allows to."""

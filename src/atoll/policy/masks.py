@@ -61,6 +61,10 @@ class Names:
         """The rules that have this plain name itself."""
         return self._exact.get(name, 0)
 
+    def specifically(self, name: str) -> Mask:
+        """The rules that have this plain name, or what it is below, and not just ``*``."""
+        return self.exactly(name) | self._above(name)
+
     def covering(self, pattern: str) -> Mask:
         """The rules that match every name that a plain pattern matches."""
         if pattern == ANY:
@@ -165,6 +169,15 @@ class RuleIndex:
         """The rules whose ranges have an address. If that is ``closed``, only those that open it may allow it."""
         found = (self._closed if closed else self._public).around(address, address.max_prefixlen)
         return found | (self.anywhere & ~self.allows if closed else self.anywhere)
+
+    def unresolved(self, name: str, *, local: bool) -> Mask:
+        """The rules that decide about a plain name whose address is not known.
+
+        It may lie in a range that a rule refuses, and no rule that opens a range opens it. If the name is
+        ``local``, only rules that name it may allow it.
+        """
+        found = self.named(name) & (self.anywhere | ~self.allows)
+        return found & (~self.allows | self._names.specifically(name)) if local else found
 
     def covering_range(self, network: Network) -> Mask:
         """The rules that match every address of a range."""

@@ -64,6 +64,7 @@ from atoll.supervisor.storage.verify import Verification
 from atoll.supervisor.storage.volumes import Volumes
 from atoll.supervisor.tenants.disk_usage import TeamDiskUsage
 from atoll.supervisor.tenants.keys import Keys
+from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
 from atoll.supervisor.tenants.quotas import TeamQuotas
 from atoll.supervisor.tenants.secrets import Secrets
 from atoll.supervisor.tenants.teams import Teams
@@ -221,6 +222,7 @@ class Tenants:
         self.keys = Keys(state.database, home.keys, self.teams, unix_s)
         source = Keyring(home.path) if settings.secrets_keyring == "on" else KeyFile(home.secrets_key)
         self.secrets = Secrets(state.database, home.secrets, source, unix_s)
+        self.proxy_passwords = ProxyPasswords(self.secrets.vault)
         self.image_release = ImageRelease(storage.images, machines.pool)
         disks = TeamDiskUsage(
             state.registry,
@@ -261,6 +263,7 @@ class Steps:
         self.egress = EgressControl(
             registry=registry,
             secrets=tenants.secrets,
+            passwords=tenants.proxy_passwords,
             decisions=state.decisions,
             alarms=state.alarms,
             inspection=rooms.inspection,

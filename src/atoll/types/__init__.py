@@ -3,6 +3,7 @@
 from atoll.types.decoding import converted, from_json, msgpack_reader
 from atoll.types.egress import (
     HOST_NAME,
+    PASSWORD_MASK,
     Action,
     EgressDecision,
     EgressPolicy,
@@ -79,8 +80,9 @@ __all__ = [
     "BUILD_ATTRIBUTE",
     "DEFAULT_TAG",
     "HOST_NAME",
-    "Action",
     "OWN_ATTRIBUTES",
+    "PASSWORD_MASK",
+    "Action",
     "SECRET_BYTES_MOST",
     "BuildInfo",
     "BuildLine",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -15,6 +16,11 @@ Preset = Literal["none", "packages", "web-read-only", "internet"]
 Action = Literal["allow", "deny", "unplug"]
 Protocol = Literal["tcp", "http"]
 Place = Literal["header", "basic", "query", "path", "json"]
+
+PASSWORD_MASK = "***"
+"""Stands for the password of a proxy where a policy is shown."""
+
+_SCHEME = re.compile(r"[a-z0-9+.-]*://")
 
 HOST_NAME = "host.atoll.internal"
 """The name under which a rule exposes ports of the host's loopback interface to a sandbox."""
@@ -164,15 +170,38 @@ class Rule(
 class UpstreamProxy(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A proxy between the host and the outside.
+    """A proxy between the host and the outside. It resolves the names that are reached through it.
 
     Args:
-        url: ``http://`` or ``socks5://``, with a port, and with a user and password if it wants them.
-        hosts: Names to be reached through it. Empty means all.
+        url: ``http://`` (CONNECT) or ``socks5://``, with a port, and with a user and password if it wants them.
+            The password is stored sealed and shown as ``***``, which stands for it when a policy is set again.
+        hosts: Names to be reached through it. Empty means all names and addresses.
+        addresses: Ranges, not public, in which the proxy itself may be. It is refused in any other such range.
     """
 
     url: str
     hosts: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+    def masked(self) -> UpstreamProxy:
+        """Return it with ``***`` for the password."""
+        before, at, place = self.url.rpartition("@")
+        scheme = _SCHEME.match(before)
+        begin = scheme.end() if scheme else 0
+        user, colon, _ = before[begin:].partition(":")
+        return (
+            msgspec.structs.replace(self, url=f"{before[:begin]}{user}:{PASSWORD_MASK}@{place}")
+            if colon
+            else self
+        )
+
+    def __repr__(self) -> str:
+        return f"UpstreamProxy({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        shown = self.masked()
+        values = [(name, getattr(shown, name)) for name in self.__struct_fields__]
+        return [(name, value) for name, value in values if value]
 
 
 class Policy(

@@ -100,9 +100,11 @@ class NetworkTestbed:
         self.private = PRIVATE
 
     @asynccontextmanager
-    async def links(self, nameservers: Nameservers = list) -> AsyncIterator[Links]:
+    async def links(
+        self, nameservers: Nameservers = list, *, proxy_timeout_s: float = PATIENCE_S
+    ) -> AsyncIterator[Links]:
         """Run links without prestarted machines; all of them are gone at the end."""
-        links = Links(self.pins, is_own=nowhere, nameservers=nameservers)
+        links = Links(self.pins, is_own=nowhere, nameservers=nameservers, proxy_timeout_s=proxy_timeout_s)
         try:
             yield links
         finally:

@@ -176,13 +176,19 @@ def test_hosts_that_are_passed_through_are_patterns_of_names() -> None:
 def test_an_invalid_proxy_is_refused_without_showing_its_password(url: str) -> None:
     with pytest.raises(InvalidSpecError) as raised:
         check_policy(Policy(proxy=UpstreamProxy(url=url)))
-    assert raised.value.message == "the proxy's address is invalid"
+    assert raised.value.message.startswith("the proxy's address is invalid: ")
+    assert "word" not in raised.value.message
     assert raised.value.hint == "give http://HOST:PORT or socks5://USER:PASSWORD@HOST:PORT"
 
 
 @pytest.mark.parametrize(
     "url",
-    ["http://proxy:3128", "http://user:p:w@proxy.example:3128/", "socks5://[::1]:1080", "http://10.0.0.1:1"],
+    [
+        "http://proxy:3128",
+        "http://user:p:w@proxy.example:3128/",
+        "socks5://[2001:db8::1]:1080",
+        "http://8.8.8.8:1",
+    ],
 )
 def test_a_proxy_is_http_or_socks5_with_a_port(url: str) -> None:
     check_policy(Policy(proxy=UpstreamProxy(url=url, hosts=("*.example",))))

@@ -120,7 +120,7 @@ def test_a_long_list_is_written_line_by_line() -> None:
         ('["git.example"]', '["packages.example"]\nmethods = ["GET"]\nports = [80]#', None),
         ("mode =", "modus =", "Object contains unknown field `modus`"),
         ('"observe"', '"watch"', "Invalid enum value 'watch' - at `$.mode`"),
-        ("proxy:3128", "proxy", "the proxy's address is invalid"),
+        ("proxy:3128", "proxy", "the proxy's address is invalid: it is no URL of a proxy"),
         (
             "[proxy]",
             "[proxy",

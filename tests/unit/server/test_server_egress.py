@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from atoll.policy import Judge, check_policy, closed, matches_host, plain
+from atoll.policy import Judge, check_policy, closed, masked, matches_host, plain
 from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.attributes import Attributes
 from atoll.server.e2b.egress import egress_of, mask_of
@@ -152,6 +152,50 @@ def test_a_proxy_is_in_the_policy_with_its_credentials() -> None:
     alone = policy(egressProxy={"address": "[2606:4700::1]:1080", "tls": {"enabled": False}})
     assert alone.proxy is not None
     assert alone.proxy.url == "socks5://[2606:4700::1]:1080"
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_policy_behind_a_proxy_is_one_that_can_be_enforced_or_is_refused(seed: int) -> None:
+    chance = random.Random(seed)
+    names = some(chance, PATTERNS, 4)
+    given: dict[str, Any] = {
+        "allowOut": names + some(chance, RANGES, 3),
+        "denyOut": some(chance, RANGES, 2) + ([EVERYTHING] if names or chance.random() < 0.5 else []),
+        "rules": {host: changing({"x-rule": host}) for host in some(chance, PATTERNS, 4)},
+        "egressProxy": {"address": "proxy.example.com:1080"},
+    }
+    try:
+        made = egress_of(network(**given), None, (LAN,))
+    except Refusal as refusal:
+        assert (refusal.status, EVERYTHING in given["denyOut"]) == (501, False)
+        return
+    if made == "none":
+        return
+    assert isinstance(made, Policy)
+    check_policy(made)
+    judge = Judge(made)
+    for name in (one for one in NAMES if "." in one):
+        allowed = EVERYTHING not in given["denyOut"] or EVERYTHING in given["allowOut"]
+        expected = allowed or any(matches_host(one, name) for one in names)
+        assert (judge.connection(name, None, 443).action != "deny") == expected, (given, name)
+
+
+def test_a_proxys_password_is_not_told_and_another_proxy_is_not_taken_for_the_one_that_was_given() -> None:
+    proxy = {"address": "proxy.example.com:1080", "username": "ann", "password": "s3cr3t"}
+    given: dict[str, Any] = {"egressProxy": proxy}
+    kept = kept_network(network(**given))
+    assert "s3cr3t" not in str(kept)
+    made = masked(policy(**given))
+    info = sandbox(1, network=made)
+    told = told_network(info, Attributes(template="base", network=kept), ())
+    assert told.egress_proxy is not None
+    assert (told.egress_proxy.address, told.egress_proxy.username, told.egress_proxy.password) == (
+        "proxy.example.com:1080",
+        "ann",
+        None,
+    )
+    other = sandbox(2, network=policy(egressProxy={"address": "other.example.com:1080"}))
+    assert told_network(other, Attributes(template="base", network=kept), ()).egress_proxy is None
 
 
 WRONG: list[tuple[dict[str, Any], int, str]] = [

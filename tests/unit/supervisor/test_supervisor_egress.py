@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from atoll.network import Grant
 from atoll.supervisor.lifecycle.egress_control import EgressControl
+from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
 from atoll.types import Inject, Policy, Rule
 from tests.unit.supervisor.fakes import FakeLink, FakeLinks
 from tests.unit.supervisor.harness import Harness, with_harness
@@ -35,6 +36,7 @@ def control(harness: Harness, known: list[Any]) -> EgressControl:
     return EgressControl(
         registry=cast(Any, SimpleNamespace(sandboxes=lambda: listed)),
         secrets=harness.system.secrets,
+        passwords=ProxyPasswords(harness.system.secrets.vault),
         decisions=cast(Any, None),
         alarms=cast(Any, None),
         inspection=cast(Any, object()),

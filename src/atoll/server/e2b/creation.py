@@ -17,7 +17,7 @@ from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.attributes import IDEMPOTENCY, Attributes, read
 from atoll.server.e2b.egress import egress_of, mask_of
 from atoll.server.e2b.idempotency import KEEP_S, Idempotency
-from atoll.server.e2b.network_views import kept_network
+from atoll.server.e2b.network_views import kept_network, without_password
 from atoll.server.e2b.sandbox_lookup import all_of
 from atoll.server.e2b.template_source import TemplateSource, missing_template, source_of
 from atoll.server.e2b.transforms import NO_IDENTITY
@@ -146,4 +146,7 @@ def _volumes(asked: NewSandbox) -> dict[str, str]:
 
 
 def _fingerprint(asked: NewSandbox, default_s: int) -> str:
+    # It is stored in the clear, and a short password could be guessed from it.
+    if asked.network is not None:
+        asked = msgspec.structs.replace(asked, network=without_password(asked.network))
     return hashlib.sha256(msgspec.json.encode((asked, default_s), order="deterministic")).hexdigest()[:32]

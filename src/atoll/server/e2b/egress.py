@@ -46,7 +46,10 @@ def egress_of(
         return "none"
     if places == Destinations() and not changes and proxy is None:
         return "internet"
-    return Policy(rules=tuple(_rules(places, changes)), proxy=proxy)
+    if proxy is not None and places.denied:
+        # the proxy resolves names, so nobody here knows which of them lead there
+        raise Refusal(501, "denyOut of less than everything is not supported beside an egressProxy")
+    return Policy(rules=tuple(_rules(places, changes, resolved=proxy is None)), proxy=proxy)
 
 
 def mask_of(network: Network | None) -> str | None:
@@ -61,8 +64,8 @@ def mask_of(network: Network | None) -> str | None:
     return mask or None
 
 
-def _rules(places: Destinations, changes: Sequence[Change]) -> Iterator[Rule]:
-    """Return the rules, each of which can match.
+def _rules(places: Destinations, changes: Sequence[Change], *, resolved: bool) -> Iterator[Rule]:
+    """Return the rules, each of which can match. Only where names are ``resolved`` here, have they addresses.
 
     A change never grants access. So there is one rule for it in each place where a later rule allows: among the
     allowed names, among the allowed addresses, and in the rest.
@@ -82,9 +85,9 @@ def _rules(places: Destinations, changes: Sequence[Change]) -> Iterator[Rule]:
         if hosts:
             yield change.rule(tuple(hosts))
     # no rule of a name alone leads to addresses that are not public
-    for addresses in _parts(places.private):
+    for addresses in _parts(places.private) if resolved else ():
         yield from (change.rule((change.host,), addresses) for change in changes)
-    for addresses in _parts(places.public):
+    for addresses in _parts(places.public) if resolved else ():
         yield from (change.rule((change.host,), addresses) for change in everywhere)
     names = tuple(name for name in places.names if not _covered(name, plain_names))
     if names:

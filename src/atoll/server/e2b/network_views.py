@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from atoll.policy import login_of
 from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.attributes import Attributes
 from atoll.server.e2b.destinations import EVERYTHING, Range
 from atoll.server.e2b.egress import egress_of
 from atoll.server.e2b.wire import Network
-from atoll.types import EgressPolicy, Policy, Rule, SandboxInfo, from_json
+from atoll.types import EgressPolicy, Policy, SandboxInfo, from_json
 
 # The supervisor stores 64 KiB of attributes.
 _CHARS_MOST = 60_000
@@ -25,16 +26,22 @@ def kept_network(network: Network | None) -> str | None:
     """
     if network is None:
         return None
-    proxy = network.egress_proxy
-    if proxy is not None:
-        proxy = msgspec.structs.replace(proxy, password=None)
     kept = msgspec.structs.replace(
-        network, allow_public_traffic=None, mask_request_host=None, egress_proxy=proxy
+        without_password(network), allow_public_traffic=None, mask_request_host=None
     )
     text = msgspec.json.encode(kept).decode()
     if len(text) > _CHARS_MOST:
         raise Refusal(400, f"the network has more than {_CHARS_MOST} characters")
     return text
+
+
+def without_password(network: Network) -> Network:
+    """Return a network without the password of its proxy, which is stored nowhere but in the policy."""
+    if network.egress_proxy is None:
+        return network
+    return msgspec.structs.replace(
+        network, egress_proxy=msgspec.structs.replace(network.egress_proxy, password=None)
+    )
 
 
 def told_network(info: SandboxInfo, attributes: Attributes, opened: Sequence[Range]) -> Network:
@@ -58,7 +65,7 @@ def _given(network: EgressPolicy, attributes: Attributes, opened: Sequence[Range
         compiled = egress_of(given, attributes.internet, opened)
     except (msgspec.MsgspecError, Refusal):
         return None  # another version of the server stored it
-    if _direct(compiled) != _direct(network):
+    if _compared(compiled) != _compared(network):
         return None
     flags = (attributes.internet, given.allow_internet_access)
     denied = given.deny_out or []
@@ -67,12 +74,12 @@ def _given(network: EgressPolicy, attributes: Attributes, opened: Sequence[Range
     return given
 
 
-def _direct(network: EgressPolicy) -> EgressPolicy:
-    """Return a policy without its proxy, whose password is not stored."""
-    if not isinstance(network, Policy):
+def _compared(network: EgressPolicy) -> EgressPolicy:
+    """Return a policy without the password of its proxy, which is told nobody."""
+    if not isinstance(network, Policy) or network.proxy is None:
         return network
-    direct = msgspec.structs.replace(network, proxy=None)
-    return "internet" if direct == Policy(rules=(Rule(name="the rest"),)) else direct
+    without, _ = login_of(network.proxy)
+    return msgspec.structs.replace(network, proxy=msgspec.structs.replace(network.proxy, url=without))
 
 
 def _described(network: EgressPolicy) -> Network:

@@ -82,6 +82,11 @@ class Creation:
         check_spec(spec)
         if spec.network is not None:
             self._egress.check(spec.network, spec.team)
+            before = None
+            if spec.from_snapshot is not None:
+                before = self._registry.snapshot(spec.from_snapshot).network
+            network = await self._egress.storable(spec.network, spec.team, before)
+            spec = msgspec.structs.replace(spec, network=network)
         volumes = self._volumes_of(spec)
         held = self._registry.pins.during(*volumes.values())
         with self._registry.reserve_sandbox_name(spec.name), held:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.decisions import DecisionLog
     from atoll.supervisor.state.registry import Registry
     from atoll.supervisor.state.rows import SandboxRow
+    from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
     from atoll.supervisor.tenants.secrets import Secrets
 
 # Judged where a name has not been resolved: an address that is public, and that nobody has.
@@ -32,6 +33,7 @@ class EgressControl:
     Args:
         registry: The sandboxes, whose links learn of a changed secret.
         secrets: The secrets that rules put into requests, and the canaries.
+        passwords: Seals and opens the passwords of upstream proxies.
         decisions: Keeps what is decided.
         alarms: Has sandboxes unplugged.
         inspection: Judges requests; None where nothing can.
@@ -43,6 +45,7 @@ class EgressControl:
         *,
         registry: Registry,
         secrets: Secrets,
+        passwords: ProxyPasswords,
         decisions: DecisionLog,
         alarms: Alarms,
         inspection: Inspection | None,
@@ -50,6 +53,7 @@ class EgressControl:
     ) -> None:
         self._registry = registry
         self._secrets = secrets
+        self._passwords = passwords
         secrets.follow(self._secret_changed)
         self._decisions = decisions
         self._alarms = alarms
@@ -65,16 +69,11 @@ class EgressControl:
         Raises:
             InvalidSpecError: A rule is invalid, can never match, or sends a secret where it may not go.
             SecretNotFoundError: The team has no secret of a name.
-            UnsupportedError: It has a proxy, which is not there yet; or rules about requests, and nothing here
-                can judge them; or the registries of packages are not known.
+            UnsupportedError: It has rules about requests, and nothing here can judge them; or the registries of
+                packages are not known.
         """
         if isinstance(network, Policy):
             check_policy(network)
-            if network.proxy is not None:
-                # to connect directly instead would be more than the policy says
-                raise UnsupportedError(
-                    "this supervisor cannot connect through a proxy", hint="leave `proxy` out of the policy"
-                )
             for rule in network.rules:
                 for inject in rule.inject:
                     self._secrets.check_hosts(team, inject.secret, rule.hosts)
@@ -88,6 +87,20 @@ class EgressControl:
             raise UnsupportedError(
                 "this supervisor cannot look into requests", hint="use rules of names and ports only"
             )
+
+    async def storable(
+        self, network: EgressPolicy, team: str | None, before: EgressPolicy | None = None
+    ) -> EgressPolicy:
+        """Return a checked policy as its row has it: the password of its proxy is sealed.
+
+        Args:
+            before: The policy that it replaces, as it is stored.
+
+        Raises:
+            InvalidSpecError: The password is masked, and ``before`` has none for that proxy and user.
+            HostError: The key of the secrets cannot be made or used.
+        """
+        return await self._passwords.seal(network, team, before)
 
     def govern(self, link: Link, row: SandboxRow) -> None:
         """Let the sandbox of a row reach by its link what the row says, and note what is decided.
@@ -103,11 +116,12 @@ class EgressControl:
         )
         if row.unplugged is not None or sandbox_id in self._cut:
             link.cut()
-        rules = self._rules(row.network)
+        network = self._passwords.open(row.network, row.team)
+        rules = self._rules(network)
         # A rule by name needs the edge for plain HTTP, where each request says which host it is for.
         if self._inspection is not None and rules is not None and rules.rules:
             link.inspect(self._inspection, sandbox_id, self._grant(rules, row.team))
-        link.set_policy(row.network, self._registries_for(row.network))
+        link.set_policy(network, self._registries_for(network))
 
     def cut(self, sandbox_id: str) -> None:
         """Let nothing pass to or from a sandbox any more, on any link that it has or gets, until ``mend``.
@@ -161,8 +175,9 @@ class EgressControl:
         if rules is None:
             return EgressVerdict(action="allow", reason="every public address is allowed")
         name = plain_host(host)
+        judge = Judge(rules)
         address = _LOOPBACK if name == HOST_NAME else _SOME_ADDRESS if name else host
-        verdict = Judge(rules).connection(name, address, port)
+        verdict = judge.connection(name, None if name and judge.proxied(name) else address, port)
         if verdict.action != "inspect" or self._inspection is None:
             action = "deny" if verdict.observed or verdict.action == "inspect" else verdict.action
             return EgressVerdict(

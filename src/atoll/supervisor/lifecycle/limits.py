@@ -100,6 +100,7 @@ class LimitChanges:
             kept = {**row.attributes, **attributes}
             told = {name: value for name, value in kept.items() if value is not None}
             check_metadata(told, "attributes")
+            network = await self._egress.storable(network, row.team, row.network)
             # Revoked before the row changes and granted only after: it never has more than the row allows.
             if running is not None and network == "none":
                 running.link.set_policy(network)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from atoll.policy import masked
 from atoll.types import (
     BuildInfo,
     EgressPolicy,
@@ -26,6 +27,8 @@ from atoll.types import (
     Unplugged,
     VolumeInfo,
 )
+
+_TOLD_APART = ("limits_in_force", "network")
 
 OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollback", "stop"]
 
@@ -115,8 +118,10 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
 
     def info(self) -> SandboxInfo:
         """The information for clients."""
-        names = (name for name in SandboxInfo.__struct_fields__ if name != "limits_in_force")
-        return SandboxInfo(**{name: getattr(self, name) for name in names})
+        values = {
+            name: getattr(self, name) for name in SandboxInfo.__struct_fields__ if name not in _TOLD_APART
+        }
+        return SandboxInfo(**values, network=masked(self.network))
 
     def but(self, **changes: object) -> SandboxRow:
         """The same row with some fields changed."""

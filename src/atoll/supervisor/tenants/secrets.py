@@ -56,7 +56,7 @@ class Secrets:
         await erase_unknown(self._directory, self._rows)
         if self._rows:
             try:
-                await asyncio.to_thread(self._opened)
+                await asyncio.to_thread(self.vault)
             except HostError as error:
                 _log.warning("no secret can be used: %s", error)
 
@@ -131,6 +131,19 @@ class Secrets:
                     f"the secret {name!r} may not be sent to {host!r}", hint=f"it is for {', '.join(bound)}"
                 )
 
+    def vault(self, *, may_create: bool = False) -> Vault:
+        """Return what seals and opens with the home's key. This may ask a keyring, which may take 10 s.
+
+        Args:
+            may_create: Whether a missing key is made, unless there are secrets, which it would not open.
+
+        Raises:
+            HostError: The key is missing, or cannot be used.
+        """
+        if self._vault is None:
+            self._vault = open_vault(self._source, may_create=may_create and not self._rows)
+        return self._vault
+
     async def create(
         self,
         name: str,
@@ -164,8 +177,7 @@ class Secrets:
         )
         async with self._lock:
             self._check_free(row.name, team)
-            may_create = not self._rows
-            vault = await asyncio.to_thread(self._opened, may_create=may_create)
+            vault = await asyncio.to_thread(self.vault, may_create=True)
             row = row.but(sealed=vault.seal(value, _belonging(row)))
             directory = self._directory / row.secret_id
             try:
@@ -199,7 +211,7 @@ class Secrets:
             raise InvalidSpecError("nothing of the secret changes", hint="give a value, hosts or metadata")
         async with self._lock:
             row = self._row(ref, team)
-            vault = await asyncio.to_thread(self._opened)
+            vault = await asyncio.to_thread(self.vault)
             value = vault.open(row.sealed, _belonging(row)) if value is None else check_secret_value(value)
             row = row.but(
                 hosts=row.hosts if hosts is None else _checked_hosts(hosts),
@@ -245,13 +257,8 @@ class Secrets:
             except Exception as error:  # the secret is changed, whatever comes of that
                 _log.error("a change of secret %s was not followed: %s", row.secret_id, type(error).__name__)
 
-    def _opened(self, *, may_create: bool = False) -> Vault:
-        if self._vault is None:
-            self._vault = open_vault(self._source, may_create=may_create)
-        return self._vault
-
     def _value(self, row: SecretRow) -> str:
-        return self._opened().open(row.sealed, _belonging(row))
+        return self.vault().open(row.sealed, _belonging(row))
 
     def _of(self, team: str | None) -> Iterable[SecretRow]:
         return (row for row in self._rows.values() if row.team == team)

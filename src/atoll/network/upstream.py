@@ -1,0 +1,130 @@
+"""Connects through an upstream proxy, which is not trusted: its answers are bounded, and so is its time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+
+from atoll.network.handshake import Exactly, Handshake, ProxyError, Send, Until, handshake
+from atoll.network.resolver import ResolveError, Resolver
+from atoll.network.splice import tune
+from atoll.policy import closed, is_sealed, plain, plain_host, proxy_address, within
+from atoll.types import UpstreamProxy
+
+# It has to resolve and connect itself.
+PROXY_TIMEOUT_S = 20.0
+_PEEKED_BYTES = 4096
+
+
+async def connect_through(
+    proxy: UpstreamProxy,
+    host: str,
+    port: int,
+    *,
+    resolver: Resolver,
+    is_own: Callable[[str], bool],
+    timeout_s: float = PROXY_TIMEOUT_S,
+) -> socket.socket:
+    """Have a proxy connect to a host, by its name or its address. The caller owns the socket.
+
+    Args:
+        resolver: Resolves the proxy's own name.
+        is_own: Whether an address belongs to this host.
+        timeout_s: How long the proxy may take in all.
+
+    Raises:
+        ProxyError: The proxy may not be where it is, cannot be reached, refuses, lies, or takes too long.
+    """
+    if is_sealed(proxy):
+        raise ProxyError("its password cannot be opened: set the policy again, with the password")
+    place = proxy_address(proxy)
+    try:
+        async with asyncio.timeout(timeout_s):
+            address = await _address_of(place.host, proxy, resolver, is_own)
+            remote = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+            with contextlib.ExitStack() as failed:
+                failed.callback(remote.close)
+                tune(remote)
+                await asyncio.get_running_loop().sock_connect(remote, (address, place.port))
+                await _follow(handshake(place, host, port), remote)
+                failed.pop_all()
+            return remote
+    except TimeoutError:
+        raise ProxyError(f"it gives no answer within {timeout_s:g} s") from None
+    except EOFError:
+        raise ProxyError("it ends the connection") from None
+    except ProxyError:
+        raise
+    except OSError as error:
+        raise ProxyError(f"it cannot be reached: {os.strerror(error.errno or 0)}") from None
+
+
+async def _address_of(
+    host: str, proxy: UpstreamProxy, resolver: Resolver, is_own: Callable[[str], bool]
+) -> str:
+    try:
+        addresses = [host] if plain_host(host) is None else await resolver.addresses(host)
+    except ResolveError:
+        raise ProxyError("its name cannot be resolved") from None
+    refusals = []
+    for address in addresses:
+        why = closed(plain(address)) or ("this host" if is_own(address) else None)
+        if why is None or within(address, proxy.addresses):
+            return address
+        refusals.append(f"it is at {address}, which is {why}")
+    raise ProxyError(f"{refusals[0]}, and its `addresses` do not open it")
+
+
+async def _follow(steps: Handshake, remote: socket.socket) -> None:
+    data = b""
+    while True:
+        try:
+            step = steps.send(data) if data else next(steps)
+        except StopIteration:
+            return
+        if isinstance(step, Send):
+            await asyncio.get_running_loop().sock_sendall(remote, step.data)
+            data = b""
+        elif isinstance(step, Exactly):
+            data = await _exactly(remote, step.count)
+        else:
+            data = await _until(remote, step)
+
+
+async def _exactly(remote: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = await asyncio.get_running_loop().sock_recv(remote, count - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+async def _until(remote: socket.socket, wanted: Until) -> bytes:
+    """Receive up to an end, and not a byte more: what follows may be handed to another process."""
+    data = b""
+    while not data.endswith(wanted.end):
+        if len(data) >= wanted.most:
+            raise ProxyError("its answer is too long")
+        await _readable(remote)
+        peeked = remote.recv(min(_PEEKED_BYTES, wanted.most - len(data)), socket.MSG_PEEK)
+        if not peeked:
+            raise EOFError
+        at = (data + peeked).find(wanted.end)
+        count = len(peeked) if at < 0 else at + len(wanted.end) - len(data)
+        data += remote.recv(count)
+    return data
+
+
+async def _readable(remote: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(remote, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(remote)

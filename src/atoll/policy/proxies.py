@@ -1,0 +1,137 @@
+"""Addresses of upstream proxies, and the names that are reached through one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, cast
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from atoll.policy.hosts import matches_host, plain_host, plain_pattern
+from atoll.policy.ports import LAST_PORT
+from atoll.policy.ranges import network_of, plain
+from atoll.types import HOST_NAME, EgressPolicy, Policy, UpstreamProxy
+
+LONGEST_WORD_BYTES = 255
+SEALED = "atoll-sealed."
+"""What a password begins with that is stored: it is of no use before it is opened."""
+_URL = re.compile(
+    r"(?P<scheme>http|socks5)://((?P<user>[^\s/@:]+)(:(?P<password>[^\s/@]*))?@)?"
+    r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s/@:\[\]]+):(?P<port>[0-9]{1,5})/?"
+)
+_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
+# Names that mean something in one network only. Who resolves them behind a proxy, does so in the proxy's network.
+_LOCAL = ("corp", "home", "home.arpa", "internal", "intranet", "lan", "local", "localdomain", "private")
+
+
+@dataclass(frozen=True)
+class ProxyAddress:
+    """Where a proxy is, and as whom to use it. Without a user it wants none."""
+
+    scheme: Literal["http", "socks5"]
+    host: str
+    port: int
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+def proxy_address(proxy: UpstreamProxy) -> ProxyAddress:
+    """Return what a proxy's URL says.
+
+    Raises:
+        ValueError: It is not the URL of a proxy. The text does not show it, because it may have a password.
+    """
+    found = _found(proxy.url)
+    host = found["host"]
+    try:
+        host = plain_host(host) or str(plain(host.strip("[]")))
+    except ValueError:
+        raise ValueError(f"{host[:80]!r} is no name and no address") from None
+    port = int(found["port"])
+    if not 0 < port <= LAST_PORT:
+        raise ValueError("its port is invalid")
+    user, password = (_word(found[name] or "") for name in ("user", "password"))
+    if found["scheme"] == "http" and ":" in user:
+        raise ValueError("its user has a colon")
+    return ProxyAddress(cast(Literal["http", "socks5"], found["scheme"]), host, port, user, password)
+
+
+def login_of(proxy: UpstreamProxy) -> tuple[str, str | None]:
+    """Return where a proxy is and as whom to use it, as one text, and the password as it is written."""
+    found = _found(proxy.url)
+    user = f"{found['user']}@" if found["user"] else ""
+    return f"{found['scheme']}://{user}{found['host'].lower()}:{found['port']}", found["password"]
+
+
+def is_sealed(proxy: UpstreamProxy) -> bool:
+    """Whether the password of a proxy is the sealed one that is stored."""
+    password = _found(proxy.url)["password"]
+    return password is not None and password.startswith(SEALED)
+
+
+def with_password(proxy: UpstreamProxy, written: str) -> UpstreamProxy:
+    """Return a proxy with another password, written as it stands in a URL, in place of its own."""
+    place, old = login_of(proxy)
+    if old is None:
+        return proxy
+    head, _, tail = place.rpartition("@")
+    return msgspec.structs.replace(proxy, url=f"{head}:{written}@{tail}")
+
+
+def masked(network: EgressPolicy) -> EgressPolicy:
+    """Return a policy as it may be shown: without its proxy's password."""
+    if not isinstance(network, Policy) or network.proxy is None:
+        return network
+    return msgspec.structs.replace(network, proxy=network.proxy.masked())
+
+
+def proxied(proxy: UpstreamProxy | None, name: str | None) -> bool:
+    """Whether a plain name, or an address for which there is none, is reached through a proxy."""
+    if proxy is None or name == HOST_NAME:
+        return False
+    if not proxy.hosts:
+        return True
+    return name is not None and any(matches_host(plain_pattern(one) or "", name) for one in proxy.hosts)
+
+
+def local_name(name: str) -> str | None:
+    """Return why a plain name may mean something else in each network; None if it does not."""
+    if "." not in name:
+        return "a name without a dot, which each network has its own of"
+    if any(name.endswith(f".{suffix}") or name == suffix for suffix in _LOCAL):
+        return "a name of local networks"
+    return None
+
+
+def is_loopback_name(name: str) -> bool:
+    """Whether a plain name means the computer that resolves it."""
+    return name.split(".")[-1] in ("localhost", "localdomain")
+
+
+def within(address: str, ranges: Sequence[str]) -> bool:
+    """Whether an address is in one of these ranges."""
+    return any(plain(address) in network_of(text) for text in ranges)
+
+
+def _found(url: str) -> re.Match[str]:
+    found = _URL.fullmatch(url)
+    if found is None:
+        raise ValueError("it is no URL of a proxy")
+    return found
+
+
+def _word(written: str) -> str:
+    if _ESCAPE.search(written):
+        raise ValueError("its user or password has a % that begins no %XX")
+    try:
+        word = unquote_to_bytes(written).decode()
+    except UnicodeDecodeError:
+        raise ValueError("its user or password is no UTF-8") from None
+    if len(word.encode()) > LONGEST_WORD_BYTES or not word.isprintable():
+        raise ValueError(
+            f"its user or password has more than {LONGEST_WORD_BYTES} bytes, or a control character"
+        )
+    return word
