@@ -117,5 +117,6 @@ def test_doctor_finds_this_machine_fit_and_gc_finds_nothing(play: str) -> None:
     done = atoll("doctor", "--json")
     assert done.returncode == 0, done.stdout.decode()
     assert json.loads(done.stdout)["fit"] is True
+    assert said("doctor").splitlines()[-1].startswith("next: atoll run -- ")
     assert json.loads(said("gc", "--json")) == []
     assert "base" in said("image", "ls")

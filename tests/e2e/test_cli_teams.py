@@ -12,8 +12,8 @@ from atoll import Keys, Teams
 
 
 def test_an_operator_makes_a_team_a_key_and_ends_both(home: Path) -> None:
-    assert said("team", "create", "reef", "--running", "2", "--memory", "1048576", "--timeout", "2h") == (
-        "reef --running 2 --memory 1048576 --timeout 7200"
+    assert said("team", "create", "reef", "--running", "2", "--memory", "1048576", "--lease", "2h") == (
+        "reef --running 2 --memory 1048576 --lease 7200"
     )
     key = said("key", "create", "reef", "--name", "laptop", "--expires", "90d")
     assert re.fullmatch("e2b_[0-9a-f]{40}", key)
@@ -22,7 +22,7 @@ def test_an_operator_makes_a_team_a_key_and_ends_both(home: Path) -> None:
     assert (listed["name"], "key" in listed, "hash" in listed) == ("laptop", False, False)
     assert key not in said("key", "ls")
     assert said("team", "set", "reef", "--memory", "off", "--disk", "100") == (
-        "reef --running 2 --disk 100 --timeout 7200"
+        "reef --running 2 --disk 100 --lease 7200"
     )
     told = json.loads(said("team", "info", "reef", "--json"))
     assert (told["quotas"], told["use"]["running"]) == (
@@ -41,7 +41,7 @@ def test_an_operator_makes_a_team_a_key_and_ends_both(home: Path) -> None:
     refused = atoll("create", "--team", "reef")
     assert (refused.returncode, refused.stdout) == (125, b"")
     assert b"sandboxes of team 'reef' need a lease of at most 7200 seconds" in refused.stderr
-    assert b"--timeout 2h" in refused.stderr
+    assert b"--lease 2h" in refused.stderr
     assert b"Lifecycle(timeout_s=7200)" in refused.stderr
     assert atoll("run", "--team", "reef", "--lease", "3h", "true").returncode == 125
     assert said("run", "--team", "reef", "--lease", "1h", "echo", "leased") == "leased"

@@ -32,7 +32,7 @@ _SHELL_BEFORE = {
     "files-and-processes": "atoll create --name work && atoll exec work -- mkdir /workspace/results",
     "secrets": "echo a token > mail.token",
     "states-and-snapshots": "atoll create --name work && atoll snapshot create work --name ready",
-    "teams": "atoll team create reef --timeout 24h",
+    "teams": "atoll team create reef --lease 24h",
 }
 
 

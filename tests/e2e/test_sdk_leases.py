@@ -214,18 +214,18 @@ def test_the_command_line_makes_shows_and_moves_leases(module_home: Path) -> Non
         assert answer.exit_code == 0, answer.output
         return answer.output
 
-    options = ("--timeout", "2h", "--on-timeout", "suspend", "--no-auto-resume")
+    options = ("--lease", "2h", "--on-lease-end", "suspend", "--no-auto-resume")
     made = json.loads(ask("create", "--name", "leased", "--json", *options))
     assert made["lifecycle"] == {"timeout_s": 7200.0, "on_timeout": "suspend", "auto_resume": False}
     assert "ENDS IN" in ask("ls")
     assert "1 h" in ask("ls")
     assert "then suspend; only `atoll resume` wakes it" in ask("info", "leased")
-    assert json.loads(ask("timeout", "leased", "off", "--json"))["ends_at"] is None
+    assert json.loads(ask("lease", "leased", "off", "--json"))["ends_at"] is None
     ask("suspend", "leased", "--no-memory")
     assert "only its disk" in ask("info", "leased")
     refused = CliRunner().invoke(atoll, ["exec", "leased", "true"])
     assert "only `resume` wakes it" in str(refused.exception)
-    ask("resume", "leased", "--timeout", "30m")
+    ask("resume", "leased", "--lease", "30m")
     assert "29 min" in ask("ls")
-    assert CliRunner().invoke(atoll, ["timeout", "leased", "soon"]).exit_code == 2
+    assert CliRunner().invoke(atoll, ["lease", "leased", "soon"]).exit_code == 2
     ask("kill", "leased")

@@ -7,49 +7,72 @@ import click
 from atoll.cli.lazy import LazyGroup
 from atoll.version import __version__
 
-COMMANDS = {
-    "attach": "Attach to a program that runs in a sandbox.",
-    "completion": "Print the completion script of a shell.",
-    "cp": "Copy files and directories in and out.",
-    "create": "Create a sandbox and print its id.",
-    "doctor": "Find what keeps sandboxes from running here.",
-    "exec": "Run a program in a sandbox.",
-    "fork": "Create running copies of a sandbox.",
-    "gc": "Show and remove what a crash left behind.",
-    "image": "List, build and delete images.",
-    "info": "Show everything about one sandbox.",
-    "key": "Create, list and revoke API keys.",
-    "kill": "End sandboxes and erase them.",
-    "limits": "Change what a sandbox may use.",
-    "logs": "Show what a sandbox logged.",
-    "ls": "List sandboxes.",
-    "mcp": "Give a model computers of its own, by the Model Context Protocol.",
-    "pause": "Freeze sandboxes in memory.",
-    "policy": "Set what a sandbox may reach, test it, and see what was decided.",
-    "port": "Forward a port of this machine to a sandbox.",
-    "replug": "Give unplugged sandboxes their network back.",
-    "resume": "Wake paused or suspended sandboxes.",
-    "rollback": "Roll a sandbox back to a snapshot.",
-    "run": "Run a program in a new sandbox, then kill it.",
-    "secret": "Create, list, update and delete secrets.",
-    "serve": "Serve the E2B API to other programs and machines.",
-    "shell": "Open a terminal in a sandbox.",
-    "snapshot": "Create, list and delete snapshots.",
-    "stats": "Show what sandboxes use.",
-    "stop": "Suspend everything and stop the supervisor.",
-    "suspend": "Put sandboxes to sleep on disk.",
-    "team": "Create, change and delete teams and their quotas.",
-    "timeout": "Set how long a sandbox may run.",
-    "template": "Build, list and delete templates.",
-    "unplug": "Cut sandboxes off and freeze them.",
-    "volume": "Create, list and delete volumes.",
+SECTIONS = {
+    "Run programs": {
+        "run": "Run a program in a new sandbox, then kill it.",
+        "exec": "Run a program in a sandbox.",
+        "shell": "Open a terminal in a sandbox.",
+        "attach": "Attach to a program that runs in a sandbox.",
+        "cp": "Copy files and directories in and out.",
+        "port": "Forward a port of this machine to a sandbox.",
+    },
+    "Sandboxes": {
+        "create": "Create a sandbox and print its id.",
+        "ls": "List sandboxes.",
+        "info": "Show everything about one sandbox.",
+        "logs": "Show what a sandbox logged.",
+        "stats": "Show what sandboxes use.",
+        "limits": "Change what a sandbox may use.",
+        "lease": "Set how long a sandbox may run.",
+        "kill": "End sandboxes and erase them.",
+    },
+    "Sleep, copies and going back": {
+        "pause": "Freeze sandboxes in memory.",
+        "suspend": "Put sandboxes to sleep on disk.",
+        "resume": "Wake paused or suspended sandboxes.",
+        "fork": "Create running copies of a sandbox.",
+        "snapshot": "Create, list and delete snapshots.",
+        "rollback": "Roll a sandbox back to a snapshot.",
+    },
+    "What they may reach": {
+        "policy": "Set what a sandbox may reach, test it, and see what was decided.",
+        "secret": "Create, list, update and delete secrets.",
+        "unplug": "Cut sandboxes off and freeze them.",
+        "replug": "Give unplugged sandboxes their network back.",
+    },
+    "What they start from, and storage": {
+        "image": "List, build and delete images.",
+        "template": "Build, list and delete templates.",
+        "volume": "Create, list and delete volumes.",
+    },
+    "For other programs and people": {
+        "mcp": "Give a model computers of its own, by the Model Context Protocol.",
+        "serve": "Serve the E2B API to other programs and machines.",
+        "team": "Create, change and delete teams and their quotas.",
+        "key": "Create, list and revoke API keys.",
+    },
+    "This machine": {
+        "doctor": "Find what keeps sandboxes from running here.",
+        "gc": "Show and remove what a crash left behind.",
+        "stop": "Suspend everything and stop the supervisor.",
+        "completion": "Print the completion script of a shell.",
+    },
 }
+COMMANDS = {name: text for section in SECTIONS.values() for name, text in section.items()}
+GREETING = f"""atoll {__version__}: whole computers that remember, for AI agents.
+
+  atoll doctor                             find what keeps sandboxes from running here
+  atoll run -- python3 -c 'print(6 * 7)'   run a program in a new sandbox
+  atoll create --name work                 make one that stays; `atoll shell work` opens it
+
+`atoll --help` lists all commands, `atoll COMMAND --help` shows an example of each."""
 
 
 @click.group(
     cls=LazyGroup,
     package="atoll.cli.commands",
-    commands_and_help=COMMANDS,
+    sections=SECTIONS,
+    greeting=GREETING,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="atoll", message="%(prog)s %(version)s")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from atoll.cli.failures import READER_LEFT, Failure
+from atoll.cli.foreign import foreign_command, in_our_words
 from atoll.errors import AtollError, InvalidSpecError
 
 
@@ -20,6 +21,7 @@ def with_examples(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _told(error: click.UsageError, ctx: click.Context, *, as_json: bool) -> Exception:
+    error = in_our_words(error, ctx.command_path.partition(" ")[2])
     if not as_json:
         return error
     return Failure(
@@ -78,27 +80,49 @@ class LazyGroup(Group):
 
     Args:
         package: The package with the commands: command ``x`` is ``command`` in the module ``PACKAGE.x``.
-        commands_and_help: First line of help by name.
+        sections: First line of help by name, by the title under which the help lists them.
+        greeting: What is printed without arguments.
     """
 
-    def __init__(self, *, package: str, commands_and_help: Mapping[str, str], **settings: Any) -> None:
+    def __init__(
+        self, *, package: str, sections: Mapping[str, Mapping[str, str]], greeting: str, **settings: Any
+    ) -> None:
         super().__init__(**settings)
         self._package = package
-        self._help = commands_and_help
+        self._sections = sections
+        self._greeting = greeting
+        self._names = {name for section in sections.values() for name in section}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the command's name from the arguments. Without arguments, print the greeting and exit."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(self._greeting)
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, sorted."""
-        return sorted(self._help)
+        return sorted(self._names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command. Returns None if no command has that name."""
-        if cmd_name not in self._help:
+        if cmd_name not in self._names:
             return None
         module = importlib.import_module(f"{self._package}.{cmd_name}")
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name. A name from elsewhere is answered with atoll's own."""
+        if not ctx.resilient_parsing and not args[0].startswith("-") and args[0] not in self._names:
+            raise click.UsageError(foreign_command(args[0], self.list_commands(ctx)), ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self._help[name]) for name in self.list_commands(ctx)])
+        """Write the lists of commands without importing any."""
+        widest = max(map(len, self._names))
+        for title, commands in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), text) for name, text in commands.items()])

@@ -48,21 +48,22 @@ def lifecycle_options(command: F) -> F:
     for add in (
         click.option("--no-auto-resume", is_flag=True, help="Once it sleeps, only `atoll resume` wakes it."),
         click.option(
-            "--wake-timeout",
+            "--wake-lease",
             "wake_timeout_s",
             type=Length(),
             metavar="LENGTH",
-            help="Length of the lease that it gets when a use wakes it; default: that of --timeout.",
+            help="Length of the lease that it gets when a use wakes it; default: that of --lease.",
         ),
         click.option(
-            "--on-timeout",
+            "--on-lease-end",
+            "on_timeout",
             type=click.Choice(["kill", "suspend", "stop"]),
             default="kill",
             show_default=True,
             help="What the end of its lease does; stop keeps only its disk.",
         ),
         click.option(
-            "--timeout",
+            "--lease",
             "timeout_s",
             type=Length(),
             metavar="LENGTH",

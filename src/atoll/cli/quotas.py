@@ -56,7 +56,7 @@ _OPTIONS: tuple[tuple[str, str, click.ParamType, str, str], ...] = (  # type: ig
     ("--memory", "memory_mib", _COUNT, "MIB", "Memory of all running sandboxes together."),
     ("--disk", "disk_mib", _COUNT, "MIB", "Disk of all sandboxes, snapshots, volumes and images together."),
     ("--builds", "builds", _COUNT, "N", "Template builds at a time."),
-    ("--timeout", "timeout_s", _MostLength(), "LENGTH", "The longest lease, like 90s, 10m or 2h."),
+    ("--lease", "timeout_s", _MostLength(), "LENGTH", "The longest lease, like 90s, 10m or 2h."),
     ("--requests", "requests_s", _AMOUNT, "N", "Requests per second to a server."),
 )
 

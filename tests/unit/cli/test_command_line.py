@@ -11,7 +11,7 @@ from atoll.cli.commands.cp import Inside, parse
 from atoll.cli.failures import Failure, failure_line
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 
-WITHOUT_JSON = {"serve", "completion", "shell"}
+WITHOUT_JSON = {"serve", "completion", "shell", "mcp"}
 
 
 def every_command() -> list[tuple[str, click.Command]]:
@@ -93,7 +93,7 @@ def test_a_wrong_command_line_is_one_line_and_code_125(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["run", "--timeout"], ["exec", "--timeout"], ["create", "--lifetime"], ["create", "--timeout"]],
+    [["run", "--timeout"], ["exec", "--timeout"], ["create", "--lifetime"], ["create", "--lease"]],
 )
 def test_every_length_is_seconds_or_a_number_with_its_unit(arguments: list[str]) -> None:
     command = atoll.get_command(click.Context(atoll), arguments[0])
@@ -143,7 +143,7 @@ def test_a_failure_of_a_command_with_json_is_json() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["create", "--timeout", "abc", "--json"], "'abc' is not a length of time"),
+        (["create", "--lease", "abc", "--json"], "'abc' is not a length of time"),
         (["create", "--json", "--nonsense"], "--nonsense"),
         (["info", "--json"], "SANDBOX"),
         (["exec", "--json", "work", "--"], "ARGV"),
@@ -181,8 +181,8 @@ def test_json_that_a_program_was_to_get_is_not_ours(
 @pytest.mark.parametrize(
     ("name", "text", "shown"),
     [
-        ("resume", "timeout_s is 2e+09", "--timeout is 2e+09"),
-        ("create", "wake_timeout_s and timeout_s", "--wake-timeout and --timeout"),
+        ("resume", "timeout_s is 2e+09", "--lease is 2e+09"),
+        ("create", "wake_timeout_s and timeout_s", "--wake-lease and --lease"),
         ("create", "Lifecycle(timeout_s=60)", "Lifecycle(timeout_s=60)"),
         ("create", "the limit vcpus is 0", "the limit --cpus is 0"),
         ("limits", "accept that with best_effort", "accept that with --best-effort"),

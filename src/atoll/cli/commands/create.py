@@ -22,14 +22,14 @@ from atoll.cli.spec import wanted
 @env_option
 @json_option
 def command(as_json: bool, **options: Any) -> None:
-    r"""Create a sandbox and print its id. It lives until you kill it, unless --timeout says otherwise.
+    r"""Create a sandbox and print its id. It lives until you kill it, unless --lease says otherwise.
 
     \b
     Example:
       atoll create --name work --env LANG=C.UTF-8
       atoll create --from-snapshot ready
       atoll create --volume data:/data
-      atoll create --timeout 1h --on-timeout suspend
+      atoll create --lease 1h --on-lease-end suspend
     """
     given = {**wanted(options), "lifecycle": lifecycle(options)}
     with killed_if_stopped() as made:

@@ -9,6 +9,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.text import plain
+from atoll.protocol import DoctorReport
 
 SIGNS = {"ok": "ok      ", "note": "note    ", "warning": "warning ", "error": "ERROR   "}
 
@@ -33,4 +34,16 @@ def command(ctx: click.Context, as_json: bool) -> None:
             click.echo(f"{SIGNS[finding.level]}{plain(finding.name)}: {plain(finding.message)}")
             if finding.remedy:
                 click.echo(f"        to fix it: {plain(finding.remedy)}")
+        click.echo(f"next: {next_step(report)}")
     ctx.exit(0 if report.fit else 1)
+
+
+def next_step(report: DoctorReport) -> str:
+    """Return what to do after a check of this machine."""
+    levels = {finding.level for finding in report.findings}
+    if not report.fit or "error" in levels:
+        return "fix what is marked ERROR, then run `atoll doctor` again"
+    run = "atoll run -- python3 -c 'print(6 * 7)'"
+    if "warning" in levels:
+        return f"{run} works; a warning says what would work better"
+    return run

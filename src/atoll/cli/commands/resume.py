@@ -16,7 +16,7 @@ from atoll.types import SandboxInfo
 @click.command(name="resume", cls=Command)
 @sandboxes_argument
 @click.option(
-    "--timeout", "timeout_s", type=Length(), metavar="LENGTH", help="How long it may run from now on."
+    "--lease", "timeout_s", type=Length(), metavar="LENGTH", help="How long it may run from now on."
 )
 @click.option("--no-memory", is_flag=True, help="Drop its memory and boot it from its disk.")
 @json_option

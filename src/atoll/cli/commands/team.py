@@ -34,7 +34,7 @@ def create_team(name: str, as_json: bool, **options: Any) -> None:
 
     \b
     Example:
-      atoll team create reef --running 20 --cpus 8 --memory 16384 --timeout 24h
+      atoll team create reef --running 20 --cpus 8 --memory 16384 --lease 24h
       atoll key create reef --name laptop
     """
     _show(Teams.create(name, changed(Quotas(), options)), as_json)

@@ -77,7 +77,7 @@ def check_lease(team: str, quotas: Quotas, lifecycle: Lifecycle) -> None:
     if first_s is None:
         raise QuotaError(
             f"sandboxes of team {team!r} need a lease of at most {most_s:.10g} seconds",
-            hint=f"give one: `atoll create --timeout {_length(most_s)}` or `atoll run --lease`, in the SDK "
+            hint=f"give one: `atoll create --lease {_length(most_s)}` or `atoll run --lease`, in the SDK "
             f"`lifecycle=Lifecycle(timeout_s={most_s:.10g})`",
         )
     if first_s > most_s or (woken_s is not None and woken_s > most_s):

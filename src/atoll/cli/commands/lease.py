@@ -1,4 +1,4 @@
-"""``atoll timeout``."""
+"""``atoll lease``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atoll.cli.output import show_json
 from atoll.cli.sandboxes import held
 
 
-@click.command(name="timeout", cls=Command)
+@click.command(name="lease", cls=Command)
 @sandbox_argument
 @click.argument("length", metavar="LENGTH", type=Length())
 @click.option("--extend-only", is_flag=True, help="Never shorten the lease.")
@@ -19,12 +19,12 @@ from atoll.cli.sandboxes import held
 def command(sandbox: str, length: float | None, extend_only: bool, as_json: bool) -> None:
     r"""Make a sandbox's lease end LENGTH from now: 90s, 10m, 2h, 1d; off removes the lease.
 
-    What happens at its end was set when the sandbox was made (--on-timeout). 0 ends the lease now.
+    What happens at its end was set when the sandbox was made (--on-lease-end). 0 ends the lease now.
 
     \b
     Example:
-      atoll timeout work 30m
-      atoll timeout work off
+      atoll lease work 30m
+      atoll lease work off
     """
     with held(sandbox) as found:
         info = found.set_timeout(length, extend_only=extend_only)

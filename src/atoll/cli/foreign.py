@@ -1,0 +1,142 @@
+"""Commands and options of other tools, with atoll's word for each: one table, and the errors that use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+import click
+
+_KILL = "`atoll kill NAME` ends a sandbox and erases it"
+_SHELL = "`atoll shell NAME` opens a terminal"
+COMMANDS: Mapping[str, str] = {
+    "bash": _SHELL,
+    "branch": "`atoll fork NAME` makes a running copy",
+    "build": "`atoll template build DIR` builds a Dockerfile, `atoll image build` the image base",
+    "checkpoint": "`atoll snapshot create NAME` stores its memory and disk",
+    "clone": "`atoll fork NAME` makes a running copy",
+    "commit": "`atoll snapshot create NAME` stores its memory and disk",
+    "connect": _SHELL,
+    "delete": _KILL,
+    "destroy": _KILL,
+    "down": "`atoll suspend NAME` puts one to sleep, `atoll stop` all of them",
+    "extend": "`atoll lease NAME LENGTH` sets how long it may run",
+    "forward": "`atoll port NAME PORT` forwards a port",
+    "health": "`atoll doctor` checks this machine",
+    "help": "`atoll --help`, and `atoll COMMAND --help`",
+    "hibernate": "`atoll suspend NAME` puts it to sleep on disk",
+    "images": "`atoll image ls` lists images",
+    "inspect": "`atoll info NAME` shows everything about a sandbox",
+    "keys": "`atoll key ls` lists keys",
+    "launch": "`atoll create` makes a sandbox",
+    "list": "`atoll ls` lists sandboxes",
+    "new": "`atoll create` makes a sandbox",
+    "ports": "`atoll port NAME PORT` forwards a port",
+    "proxy": "`atoll port NAME PORT` forwards a port",
+    "prune": "`atoll gc` shows what a crash left behind",
+    "ps": "`atoll ls` lists sandboxes, `atoll attach --list NAME` the programs in one",
+    "pull": "`atoll image pull REFERENCE` pulls an image",
+    "remove": _KILL,
+    "restart": "`atoll suspend --no-memory NAME` ends its processes; its next use boots it",
+    "restore": "`atoll rollback NAME SNAPSHOT`, or `atoll create --from-snapshot SNAPSHOT`",
+    "rm": _KILL,
+    "rmi": "`atoll image delete NAME` deletes an image",
+    "secrets": "`atoll secret ls` lists secrets",
+    "sh": _SHELL,
+    "sleep": "`atoll suspend NAME` puts it to sleep on disk",
+    "snapshots": "`atoll snapshot ls` lists snapshots",
+    "spawn": "`atoll create` makes a sandbox",
+    "ssh": _SHELL,
+    "start": "`atoll resume NAME` wakes a sandbox, `atoll create` makes one",
+    "status": "`atoll ls` lists sandboxes, `atoll info NAME` shows one",
+    "teams": "`atoll team ls` lists teams",
+    "templates": "`atoll template ls` lists templates",
+    "terminate": _KILL,
+    "timeout": "`atoll lease NAME LENGTH` sets how long it may run",
+    "unpause": "`atoll resume NAME` wakes it",
+    "up": "`atoll create` makes a sandbox",
+    "version": "`atoll --version`",
+    "volumes": "`atoll volume ls` lists volumes",
+    "wake": "`atoll resume NAME` wakes it; any use does that too",
+}
+"""What others name a command, and what to type instead."""
+
+_INPUT = "standard input is passed on anyway; for a terminal, give -t"
+_LEASE = "the lease of a sandbox is --lease"
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "create": {
+        "--cpu": "give --cpus",
+        "--detach": "a sandbox from `atoll create` stays",
+        "--label": "give --metadata KEY=VALUE",
+        "--on-timeout": "give --on-lease-end",
+        "--publish": "`atoll port NAME PORT` forwards a port",
+        "--timeout": _LEASE,
+        "--ttl": _LEASE,
+        "--wake-timeout": "give --wake-lease",
+        "-d": "a sandbox from `atoll create` stays",
+        "-i": "`atoll shell NAME` opens a terminal in it",
+        "-m": "give --memory, in MiB",
+        "-p": "`atoll port NAME PORT` forwards a port",
+        "-t": "`atoll shell NAME` opens a terminal in it",
+        "-v": "give --volume NAME:/PATH",
+    },
+    "exec": {
+        "--detach": "give `sh -c 'PROGRAM &'`; its output is lost",
+        "--interactive": _INPUT,
+        "--tty": "give -t",
+        "--workdir": "give --cwd",
+        "-d": "give `sh -c 'PROGRAM &'`; its output is lost",
+        "-i": _INPUT,
+        "-u": "give --user",
+        "-w": "give --cwd",
+    },
+    "kill": {"--force": "`atoll kill` always ends it", "-f": "`atoll kill` always ends it"},
+    "ls": {"--all": "it lists all sandboxes, asleep or not", "-a": "it lists all sandboxes, asleep or not"},
+    "resume": {"--timeout": _LEASE},
+    "run": {
+        "--detach": "--keep leaves the sandbox, and `atoll attach` shows what runs in it",
+        "--interactive": _INPUT,
+        "--publish": "`atoll port NAME PORT` forwards a port of a sandbox that stays (--keep)",
+        "--rm": "the sandbox is killed at the end unless --keep is given",
+        "--tty": "give -t",
+        "--ttl": _LEASE,
+        "--workdir": "give --cwd",
+        "-d": "--keep leaves the sandbox, and `atoll attach` shows what runs in it",
+        "-i": _INPUT,
+        "-m": "give --memory, in MiB",
+        "-p": "`atoll port NAME PORT` forwards a port of a sandbox that stays (--keep)",
+        "-u": "give --user",
+        "-v": "give --volume NAME:/PATH",
+        "-w": "give --cwd",
+    },
+    "team create": {"--timeout": "the longest lease is --lease"},
+    "team set": {"--timeout": "the longest lease is --lease"},
+}
+"""By command: what others name an option, and what to give instead."""
+
+_NAMES = {"stop": "`atoll suspend NAME` puts one sandbox to sleep, `atoll kill NAME` ends it"}
+_UNEXPECTED = "Got unexpected extra argument"
+
+
+def foreign_command(name: str, known: Iterable[str]) -> str:
+    """Return what is said of a command that atoll does not have."""
+    close = get_close_matches(name, list(known), 1)
+    ours = COMMANDS.get(name) or (f"did you mean `atoll {close[0]}`?" if close else None)
+    return f"no such command {name!r}{f': {ours}' if ours else ''}"
+
+
+def in_our_words(error: click.UsageError, command: str) -> click.UsageError:
+    """Return an error with atoll's word for what was given, if there is one.
+
+    Args:
+        error: What click says.
+        command: The command's path without ``atoll``, like ``image ls``.
+    """
+    ours = None
+    if isinstance(error, click.NoSuchOption):
+        ours = OPTIONS.get(command, {}).get(error.option_name)
+    elif error.message.startswith(_UNEXPECTED):
+        ours = _NAMES.get(command)
+    if ours is None:
+        return error
+    return click.UsageError(f"{error.message.rstrip('.')}: {ours}", error.ctx)
