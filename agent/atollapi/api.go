@@ -47,6 +47,8 @@ func (a *API) Register(mux *http.ServeMux) {
 		"GET /atoll/file":                    a.readFile,
 		"PUT /atoll/file":                    a.writeFile,
 		"POST /atoll/files":                  a.files,
+		"PUT /atoll/files":                   a.writeFiles,
+		"POST /atoll/search":                 a.search,
 		"GET /atoll/tree":                    a.readTree,
 		"PUT /atoll/tree":                    a.writeTree,
 		"GET /atoll/watch":                   a.watch,

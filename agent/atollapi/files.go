@@ -3,9 +3,11 @@ package atollapi
 import (
 	"net/http"
 	"strconv"
+	"strings"
 
 	"atoll/agent/fault"
 	"atoll/agent/files"
+	"atoll/agent/search"
 	"atoll/agent/user"
 )
 
@@ -41,7 +43,11 @@ func (a *API) writeFile(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	file, err := work.Write(path, mode, r.Body)
+	write := work.Write
+	if r.URL.Query().Get("whole") == "true" {
+		write = work.WriteWhole
+	}
+	file, err := write(path, mode, r.Body)
 	if err != nil {
 		return err
 	}
@@ -62,13 +68,18 @@ func queryMode(r *http.Request) (int, error) {
 }
 
 type filesRequest struct {
-	Op      string `json:"op"`
-	Path    string `json:"path"`
-	To      string `json:"to"`
-	Depth   int    `json:"depth"`
-	Parents bool   `json:"parents"`
-	Follow  bool   `json:"follow"`
-	User    string `json:"user"`
+	Op        string `json:"op"`
+	Path      string `json:"path"`
+	To        string `json:"to"`
+	Depth     int    `json:"depth"`
+	Parents   bool   `json:"parents"`
+	Follow    bool   `json:"follow"`
+	User      string `json:"user"`
+	Pattern   string `json:"pattern"`
+	Hidden    bool   `json:"hidden"`
+	Mode      *int   `json:"mode"`
+	Owner     string `json:"owner"`
+	Recursive bool   `json:"recursive"`
 }
 
 func (a *API) files(w http.ResponseWriter, r *http.Request) error {
@@ -102,7 +113,7 @@ func (a *API) operate(work files.Work, path string, request *filesRequest) (map[
 	case "mkdir":
 		file, err := work.MakeDirectory(path, request.Parents)
 		return map[string]any{"file": file}, err
-	case "move":
+	case "move", "copy":
 		if request.To == "" {
 			return nil, fault.New(fault.Invalid, "to is empty")
 		}
@@ -110,12 +121,50 @@ func (a *API) operate(work files.Work, path string, request *filesRequest) (map[
 		if err != nil {
 			return nil, err
 		}
-		file, err := work.Move(path, to, request.Parents)
+		bring := work.Move
+		if request.Op == "copy" {
+			bring = work.Copy
+		}
+		file, err := bring(path, to, request.Parents)
 		return map[string]any{"file": file}, err
+	case "glob":
+		glob, err := search.NewGlob(request.Pattern, false)
+		if err != nil {
+			return nil, err
+		}
+		hidden := request.Hidden || strings.Contains("/"+request.Pattern, "/.")
+		found, err := work.Glob(path, glob.Match, files.GlobDepth(request.Pattern), hidden)
+		return map[string]any{"files": found}, err
+	case "chmod":
+		if request.Mode == nil || *request.Mode < 0 || *request.Mode > 0o7777 {
+			return nil, fault.New(fault.Invalid, "mode is missing, or is none")
+		}
+		return map[string]any{}, work.Chmod(path, uint32(*request.Mode), request.Recursive)
+	case "chown":
+		owner, err := work.Users.Lookup(request.Owner)
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{}, work.Chown(path, owner, request.Recursive)
 	case "remove":
 		return map[string]any{}, work.Remove(path)
 	}
 	return nil, fault.New(fault.Invalid, "there is no operation %q", request.Op)
+}
+
+// writeFiles makes the files of a tar whose names are paths, each as a whole or not at all.
+func (a *API) writeFiles(w http.ResponseWriter, r *http.Request) error {
+	account, err := a.Settings.Account(r.URL.Query().Get("user"))
+	if err != nil {
+		return err
+	}
+	work := files.Work{Account: account, Users: a.Settings.Users}
+	written, err := work.WriteMany(r.Body, func(path string) (string, error) { return a.resolve(account, path) })
+	if err != nil {
+		return err
+	}
+	answer(w, http.StatusOK, map[string]any{"files": written})
+	return nil
 }
 
 func (a *API) readTree(w http.ResponseWriter, r *http.Request) error {

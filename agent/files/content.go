@@ -129,7 +129,7 @@ func copyAcross(path, to string) error {
 	case info.Mode().IsRegular():
 		return copyRegular(path, to, info)
 	}
-	return fault.New(fault.FileFailed, "%s is a special file and cannot move to another file system", path)
+	return fault.New(fault.FileFailed, "%s is a special file, which cannot be copied", path)
 }
 
 func copyDirectory(path, to string, info fs.FileInfo) error {

@@ -23,6 +23,7 @@ const (
 	Stderr   byte = 'e'
 	Terminal byte = 't'
 	Watch    byte = 'w'
+	Match    byte = 'm'
 	Alive    byte = 'k'
 	End      byte = 'x'
 )
@@ -71,6 +72,9 @@ func (w *Writer) SendJSON(kind byte, value any) error {
 	}
 	return w.send(kind, payload)
 }
+
+// SendRaw writes a frame with such a payload.
+func (w *Writer) SendRaw(kind byte, payload []byte) error { return w.send(kind, payload) }
 
 // SendAlive writes the frame that says nothing.
 func (w *Writer) SendAlive() error { return w.send(Alive, nil) }

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from atoll import errors
 from atoll.errors import AgentError, AtollError
-from atoll.types import FileInfo, MemoryKill, ProcessInfo, TerminalSize, from_json
+from atoll.types import FileInfo, MemoryKill, ProcessInfo, SearchMatch, TerminalSize, from_json
 
 _Value = TypeVar("_Value")
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -39,6 +39,10 @@ _HINT_OF = {
     "shell_missing": "use `exec`, which runs a program without a shell",
     "no_space": "remove files inside, or free disk under the home",
 }
+_OLDER = "the sandbox's guest agent is of an older atoll, which cannot do this"
+_OLDER_HINT = (
+    "a checkpoint keeps its agent; `suspend(memory=False)` and a use start the sandbox with this one"
+)
 
 
 class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +67,16 @@ class AgentStats(msgspec.Struct, frozen=True, kw_only=True):
     processes: _Count
     memory_bytes: _Count = 0
     generation: _Count = 0
+
+
+class SearchEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a search ended; ``error`` is the agent's own failure with it."""
+
+    files: _Count = 0
+    matches: _Count = 0
+    unreadable: _Count = 0
+    truncated: bool = False
+    error: Annotated[str, Meta(max_length=65536)] = ""
 
 
 class _ErrorBody(msgspec.Struct):
@@ -118,9 +132,16 @@ def error_from(status: int, body: bytes) -> AtollError:
         told = decoded(body, _ErrorBody)
     except AgentError:
         told = _ErrorBody()
+    if _is_unknown(status, told):
+        return errors.UnsupportedError(_OLDER, hint=_OLDER_HINT)
     message = told.message[:_MESSAGE_CHARS] or f"the guest agent answered with status {status}"
     kind = _CLASS_OF.get(told.code, AgentError)
     return kind(message, hint=_HINT_OF.get(told.code))
+
+
+def _is_unknown(status: int, told: _ErrorBody) -> bool:
+    """Tell whether the agent says that it lacks what was asked: a route, or an operation on files."""
+    return told.code == "invalid" and (status == 404 or told.message.startswith("there is no operation "))
 
 
 def file_from(body: bytes) -> FileInfo:
@@ -131,6 +152,16 @@ def file_from(body: bytes) -> FileInfo:
 def files_from(body: bytes) -> list[FileInfo]:
     """Read the list of a directory."""
     return decoded(body, _FilesAnswer).files
+
+
+def matches_from(payload: bytes) -> list[SearchMatch]:
+    """Read the matches in a frame of a search."""
+    return decoded(payload, list[SearchMatch])
+
+
+def search_end_from(payload: bytes) -> SearchEnd:
+    """Return how a search ended, from its last frame."""
+    return decoded(payload, SearchEnd)
 
 
 def unpacked_from(body: bytes) -> int:

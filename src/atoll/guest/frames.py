@@ -14,7 +14,7 @@ from atoll.types import WatchEvent
 FRAME_LIMIT_BYTES = 65536
 _HEAD_BYTES = 5
 _KEPT_MOST_BYTES = 4 << 20
-_KINDS = {byte: chr(byte) for byte in b"soetwkx"}
+_KINDS = {byte: chr(byte) for byte in b"soetwmkx"}
 
 
 class Frame(NamedTuple):

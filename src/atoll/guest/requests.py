@@ -14,7 +14,7 @@ _JSON = (("content-type", "application/json"),)
 _TEXT_HINT = "names and arguments are UTF-8; other bytes go through stdin, files, or whole directories"
 _BYTES = (("content-type", "application/octet-stream"),)
 
-FileOp = Literal["stat", "list", "mkdir", "move", "remove"]
+FileOp = Literal["stat", "list", "mkdir", "move", "copy", "remove", "glob", "chmod", "chown"]
 
 
 class GuestRequest(msgspec.Struct, frozen=True):
@@ -134,12 +134,42 @@ def get_file(path: GuestPath, user: str | None) -> GuestRequest:
     return GuestRequest("GET", _query("/atoll/file", path=path_text(path), user=user))
 
 
-def put_file(path: GuestPath, user: str | None, *, mode: int | None, body: bytes | None) -> GuestRequest:
-    """Write a file and make its parents. A ``mode`` of None takes the agent's default."""
+def put_file(
+    path: GuestPath, user: str | None, *, mode: int | None, body: bytes | None, whole: bool = False
+) -> GuestRequest:
+    """Write a file and make its parents. A ``mode`` of None takes the agent's default.
+
+    With ``whole`` readers see all of the old content or all of the new; older agents write in place.
+    """
     mode_text = None if mode is None else f"{mode & 0o7777:o}"
-    return GuestRequest(
-        "PUT", _query("/atoll/file", path=path_text(path), user=user, mode=mode_text), _BYTES, body
-    )
+    replaced = "true" if whole else None
+    target = _query("/atoll/file", path=path_text(path), user=user, mode=mode_text, whole=replaced)
+    return GuestRequest("PUT", target, _BYTES, body)
+
+
+def put_files(user: str | None) -> GuestRequest:
+    """Write the files of a tar, sent as a stream, whose names are paths; a mode of 0 is none."""
+    target = _query("/atoll/files", user=user)
+    return GuestRequest("PUT", target, (("content-type", "application/x-tar"),), None)
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to search for, where, and how much of it to tell. ``pattern`` is RE2, or with ``literal`` a text."""
+
+    pattern: str
+    path: str
+    max_matches: int
+    max_bytes: int
+    literal: bool = False
+    ignore_case: bool = False
+    globs: tuple[str, ...] = ()
+    hidden: bool = False
+    user: str | None = None
+
+
+def search_files(search: Search) -> GuestRequest:
+    """Search files for a pattern; the answer is a stream of frames."""
+    return _post("/atoll/search", search)
 
 
 class _FilesBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -149,7 +179,36 @@ class _FilesBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     depth: int | None = None
     parents: bool = False
     follow: bool = False
+    pattern: str | None = None
+    hidden: bool = False
+    mode: int | None = None
+    owner: str | None = None
+    recursive: bool = False
     user: str | None = None
+
+
+def glob_files(path: GuestPath, pattern: str, *, hidden: bool, user: str | None) -> GuestRequest:
+    """List what lies below a directory and has a path, from there, that matches."""
+    return _post(
+        "/atoll/files",
+        _FilesBody(op="glob", path=path_text(path), pattern=pattern, hidden=hidden, user=user),
+    )
+
+
+def change_mode(path: GuestPath, mode: int, *, recursive: bool, user: str | None) -> GuestRequest:
+    """Set permission bits."""
+    return _post(
+        "/atoll/files",
+        _FilesBody(op="chmod", path=path_text(path), mode=mode, recursive=recursive, user=user),
+    )
+
+
+def change_owner(path: GuestPath, owner: str, *, recursive: bool, user: str | None) -> GuestRequest:
+    """Give a file to ``USER`` or ``USER:GROUP``."""
+    return _post(
+        "/atoll/files",
+        _FilesBody(op="chown", path=path_text(path), owner=owner, recursive=recursive, user=user),
+    )
 
 
 def files_request(

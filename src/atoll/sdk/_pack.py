@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from atoll.sdk._bytes import CHUNK_BYTES
+from atoll.sdk._bytes import CHUNK_BYTES, sliced
 
 Entry = tuple[str, str, os.stat_result]
 _BLOCK = 512
@@ -111,3 +111,22 @@ def _file(path: str, header: bytes, size: int) -> Iterator[tuple[bytes, int]]:
             yield piece, len(piece)
     if size % _BLOCK:
         yield bytes(_BLOCK - size % _BLOCK), 0
+
+
+def packed_files(files: Iterable[tuple[str, bytes]], mode: int) -> Iterator[bytes]:
+    """Pack files that are in memory, by their names, as a pax tar in pieces that suit sockets."""
+    import tarfile
+
+    gathered, size = [], 0
+    for name, data in files:
+        info = tarfile.TarInfo(name)
+        info.mode, info.size = mode, len(data)
+        head = info.tobuf(tarfile.PAX_FORMAT)
+        padding = bytes(-len(data) % _BLOCK)
+        for piece in (head, *(sliced(data) if len(data) > CHUNK_BYTES else (data,)), padding):
+            gathered.append(piece)
+            size += len(piece)
+            if size >= CHUNK_BYTES:
+                yield b"".join(gathered)
+                gathered, size = [], 0
+    yield b"".join(gathered) + bytes(2 * _BLOCK)

@@ -18,7 +18,7 @@ from atoll.types.egress import (
     UpstreamProxy,
     check_network,
 )
-from atoll.types.files import FileInfo, FileKind, WatchEvent, WatchKind
+from atoll.types.files import FileInfo, FileKind, SearchMatch, SearchResult, WatchEvent, WatchKind
 from atoll.types.given import (
     GuestPath,
     as_json,
@@ -129,6 +129,8 @@ __all__ = [
     "SandboxState",
     "SandboxStats",
     "Scheme",
+    "SearchMatch",
+    "SearchResult",
     "SecretInfo",
     "Service",
     "SnapshotInfo",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
@@ -33,3 +34,44 @@ class WatchEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: WatchKind
     path: str
+
+
+class SearchMatch(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
+    """A line in which ``search`` found its pattern.
+
+    ``line`` and ``column`` count from 1, columns in characters. ``text`` is the line; of one longer than
+    1,000 bytes it is the part around the match, and ``cut`` is set.
+    """
+
+    path: Annotated[str, Meta(max_length=8192)]
+    line: Annotated[int, Meta(ge=1, le=1 << 53)]
+    column: Annotated[int, Meta(ge=1, le=1 << 53)]
+    text: Annotated[str, Meta(max_length=4096)]
+    cut: bool = False
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``search`` found, by path and line. Iterating over it gives the matches.
+
+    ``truncated`` means that there are more matches than asked for; which of them are here is left to chance.
+    ``unreadable_files`` are those that the user may not read.
+    """
+
+    matches: list[SearchMatch]
+    files_searched: int = 0
+    unreadable_files: int = 0
+    truncated: bool = False
+
+    def __iter__(self) -> Iterator[SearchMatch]:
+        return iter(self.matches)
+
+    def __len__(self) -> int:
+        return len(self.matches)
+
+    def __repr__(self) -> str:
+        more = " and more" if self.truncated else ""
+        return f"<SearchResult: {len(self.matches)} matches{more} in {self.files_searched} files>"
+
+    def __str__(self) -> str:
+        """``PATH:LINE:TEXT`` for each match, as grep prints it."""
+        return "\n".join(f"{match.path}:{match.line}:{match.text}" for match in self.matches)

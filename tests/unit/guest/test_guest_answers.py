@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from atoll import errors
-from atoll.guest import error_from, file_from, files_from, processes_from, stats_from
+from atoll.guest import (
+    error_from,
+    file_from,
+    files_from,
+    matches_from,
+    processes_from,
+    search_end_from,
+    stats_from,
+)
 
 FILE = (
     b'{"name": "a", "path": "/a", "kind": "file", "size_bytes": 1, "mode": 420, "owner": "user", "group": "user",'
@@ -31,9 +39,25 @@ FILE = (
     ],
 )
 def test_each_code_of_the_agent_becomes_one_class(code: str, kind: type[Exception]) -> None:
-    error = error_from(404, b'{"code": "%s", "message": "what, which"}' % code.encode())
+    error = error_from(400, b'{"code": "%s", "message": "what, which"}' % code.encode())
     assert isinstance(error, kind)
     assert error.message == "what, which"
+
+
+def test_an_agent_that_lacks_a_route_or_an_operation_is_an_older_one() -> None:
+    for status, message in (
+        (404, "there is no route POST /atoll/search"),
+        (400, "there is no operation copy"),
+    ):
+        error = error_from(status, b'{"code": "invalid", "message": "%s"}' % message.encode())
+        assert isinstance(error, errors.UnsupportedError)
+    assert isinstance(error_from(400, b'{"code": "invalid", "message": "x"}'), errors.InvalidSpecError)
+
+
+def test_a_search_is_read_into_values() -> None:
+    (match,) = matches_from(b'[{"path": "/a", "line": 1, "column": 2, "text": "x"}]')
+    assert (match.path, match.line, match.column, match.text, match.cut) == ("/a", 1, 2, "x", False)
+    assert search_end_from(b'{"files": 3, "truncated": true}').files == 3
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"\xff\xfe", b'{"code": 7}', b'{"message": null}'])

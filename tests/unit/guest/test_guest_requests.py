@@ -9,19 +9,26 @@ import pytest
 from atoll.errors import InvalidSpecError
 from atoll.guest import (
     GuestInit,
+    GuestRequest,
     Program,
+    Search,
+    change_mode,
+    change_owner,
     files_request,
     flush,
     get_file,
     get_tree,
+    glob_files,
     health,
     init,
     list_processes,
     loopback,
     process_output,
     put_file,
+    put_files,
     put_tree,
     resize_process,
+    search_files,
     signal_process,
     start_process,
     stats,
@@ -36,6 +43,26 @@ def test_what_is_absent_is_not_sent() -> None:
     assert msgspec.json.decode(start_process(Program(line="true")).body or b"") == {"line": "true"}
     assert msgspec.json.decode(init(GuestInit(hostname="a")).body or b"") == {"hostname": "a"}
     assert msgspec.json.decode(files_request("stat", "a").body or b"") == {"op": "stat", "path": "a"}
+
+
+def test_what_is_done_to_files_is_sent_as_one_body() -> None:
+    def body(request: GuestRequest) -> object:
+        return msgspec.json.decode(request.body or b"")
+
+    assert body(glob_files("a", "*", hidden=False, user=None)) == {"op": "glob", "path": "a", "pattern": "*"}
+    assert body(change_mode("a", 0, recursive=True, user="root")) == {
+        "op": "chmod",
+        "path": "a",
+        "mode": 0,
+        "recursive": True,
+        "user": "root",
+    }
+    owner = body(change_owner("a", "user:users", recursive=False, user=None))
+    assert owner == {"op": "chown", "path": "a", "owner": "user:users"}
+    search = Search(pattern="x", path=".", max_matches=1, max_bytes=2)
+    assert body(search_files(search)) == {"pattern": "x", "path": ".", "max_matches": 1, "max_bytes": 2}
+    assert put_files("a b").target == "/atoll/files?user=a%20b"
+    assert put_file("a", None, mode=None, body=None, whole=True).target == "/atoll/file?path=a&whole=true"
 
 
 def test_a_terminal_is_sent_with_its_size() -> None:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from atoll.errors import EditError, FileError, FileMissingError, NotADirectoryInSandboxError
-from atoll.guest import file_from, files_from, files_request, get_file, put_file, watch
-from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames, bytes_of
-from atoll.sdk._async.http import Upload
+from atoll.errors import FileMissingError, NotADirectoryInSandboxError
+from atoll.guest import (
+    Search,
+    change_mode,
+    change_owner,
+    file_from,
+    files_from,
+    files_request,
+    glob_files,
+    watch,
+)
+from atoll.sdk._async.agent import SILENCE_S, AsyncFrames
+from atoll.sdk._async.contents import AsyncContents
+from atoll.sdk._async.searching import MATCHES_BYTES, globs_of, searched
 from atoll.sdk._async.watch import AsyncWatch
-from atoll.sdk._bytes import CHUNK_BYTES, GIB, MIB, as_bytes, sliced
 from atoll.sdk._deadline import Deadline, check_timeout
-from atoll.sdk._edits import edited
-from atoll.types import FileInfo, GuestPath, check_number, local_path, path_text
+from atoll.types import FileInfo, GuestPath, SearchResult, check_number, check_text, local_path, path_text
 
 # For calls that may touch many files.
 _LONG_S = 600.0
@@ -23,7 +31,7 @@ _Files = list[FileInfo]
 TreeProgress = Callable[[int, int | None], Any]
 
 
-class AsyncFiles:
+class AsyncFiles(AsyncContents):
     """Reads and writes the files of one sandbox. Relative paths start at the user's home, and ``~`` means it.
 
     Every method acts with the rights of ``user`` (None: the sandbox's default user), and new files belong to
@@ -31,110 +39,6 @@ class AsyncFiles:
     directory). It may also raise NoSpaceError when the disk is full, InvalidSpecError for an unknown user,
     and what every use of a sandbox raises: SandboxCrashedError, SandboxNotFoundError, StateError.
     """
-
-    def __init__(self, agent: AsyncAgent) -> None:
-        self._agent = agent
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of sandbox {self._agent.sandbox_id}>"
-
-    async def read(self, path: GuestPath, *, user: str | None = None, max_bytes: int = GIB) -> str:
-        """Return a file's text, decoded as UTF-8 with bad bytes replaced.
-
-        Raises:
-            FileMissingError: There is no such file.
-            FileError: The file has more than ``max_bytes``. ``read_stream`` reads files of any size.
-        """
-        return (await self.read_bytes(path, user=user, max_bytes=max_bytes)).decode("utf-8", "replace")
-
-    async def read_bytes(self, path: GuestPath, *, user: str | None = None, max_bytes: int = GIB) -> bytes:
-        """Return a file's bytes.
-
-        Raises:
-            FileMissingError: There is no such file.
-            FileError: The file has more than ``max_bytes``. ``read_stream`` reads files of any size.
-        """
-        check_number("max_bytes", max_bytes, least=0, hint="give the most bytes to read")
-        read = bytearray()
-        async for piece in self.read_stream(path, user=user):
-            if len(read) + len(piece) > max_bytes:
-                raise FileError(
-                    f"{path} has more than {max_bytes} bytes",
-                    hint="use read_stream, or give max_bytes",
-                    sandbox_id=self._agent.sandbox_id,
-                )
-            read += piece
-        return bytes(read)
-
-    async def read_stream(self, path: GuestPath, *, user: str | None = None) -> AsyncIterator[bytes]:
-        """Iterate over a file's bytes in pieces of at most 64 KiB, in constant memory.
-
-        Raises:
-            FileMissingError: There is no such file. The first step of the iteration raises this.
-        """
-        answer = await self._agent.open(get_file(path, user), Deadline(None, silence_s=SILENCE_S))
-        async for piece in bytes_of(answer):
-            yield piece
-
-    async def write(
-        self, path: GuestPath, data: bytes | str | Upload, *, mode: int | None = None, user: str | None = None
-    ) -> FileInfo:
-        """Make ``data`` the content of a file, and make the missing directories above it.
-
-        Args:
-            path: The file's path. An existing file is replaced.
-            data: Text (as UTF-8), bytes, a file opened for reading, or an iterable of pieces.
-            mode: Permission bits; None keeps those of an existing file and gives 0o644 to a new one.
-            user: The user whose rights apply.
-
-        Raises:
-            FileDeniedError: ``user`` may not write there.
-            IsADirectoryInSandboxError: ``path`` is a directory.
-            NoSpaceError: The disk is full.
-        """
-        if mode is not None:
-            check_number(
-                "mode", mode, least=0, most=0o7777, whole=True, hint="give permission bits, like 0o644"
-            )
-        if not isinstance(data, (str, bytes, bytearray, memoryview)):
-            request = put_file(path, user, mode=mode, body=None)
-            return file_from(await self._agent.call(request, body=data, timeout_s=None))
-        content = as_bytes(data)
-        if len(content) <= CHUNK_BYTES:
-            # sent in one packet with the request's head, which wakes the agent only once
-            request = put_file(path, user, mode=mode, body=content)
-            return file_from(await self._agent.call(request, timeout_s=None))
-        request = put_file(path, user, mode=mode, body=None)
-        body, length = sliced(content), len(content)
-        return file_from(await self._agent.call(request, body=body, length=length, timeout_s=None))
-
-    async def edit(
-        self, path: GuestPath, old: str, new: str, *, user: str | None = None, max_bytes: int = 64 * MIB
-    ) -> FileInfo:
-        """Replace ``old``, which must be in the file exactly once, by ``new``.
-
-        Mode and owner stay, and so does every other byte. The file is read and then written, so a change that
-        is made inside between the two is lost.
-
-        Args:
-            path: The file's path.
-            old: Text of the file; it may have several lines.
-            new: The text for its place; an empty one removes ``old``.
-            user: The user whose rights apply.
-            max_bytes: The size of the largest file to edit.
-
-        Raises:
-            EditError: ``old`` is not there, or more than once. The message says where, or what is near.
-            FileMissingError: There is no such file.
-            FileError: The file has more than ``max_bytes``.
-        """
-        content = await self.read_bytes(path, user=user, max_bytes=max_bytes)
-        try:
-            changed = edited(path_text(path), content, old, new)
-        except EditError as error:
-            error.sandbox_id = self._agent.sandbox_id
-            raise
-        return await self.write(path, changed, user=user)
 
     async def list(self, path: GuestPath = ".", *, depth: int = 1, user: str | None = None) -> _Files:
         """List a directory down to ``depth`` levels, in lexical order; at most 100,000 entries.
@@ -199,6 +103,151 @@ class AsyncFiles:
         request = files_request("move", path, to=to, user=user)
         await self._agent.call(request, timeout_s=timeout_s, slow=True)
         return await self.stat(to, user=user)
+
+    async def copy(
+        self, path: GuestPath, to: GuestPath, *, timeout_s: float | None = _LONG_S, user: str | None = None
+    ) -> FileInfo:
+        """Copy a file, or a directory with all its content, inside the sandbox; missing directories are made.
+
+        The copy appears when it is complete, keeps permission bits and times, and belongs to ``user``.
+        Symbolic links stay links. A file that has the new name is replaced, a directory is not.
+
+        Args:
+            path: The file or directory.
+            to: The name of the copy.
+            timeout_s: Seconds to wait; None means as long as it takes. After that, the work goes on inside.
+            user: The user whose rights apply.
+
+        Raises:
+            FileMissingError: There is nothing at ``path``.
+            FileTakenError: ``to`` is a directory.
+            DeadlineError: It takes longer than ``timeout_s``.
+            UnsupportedError: The sandbox's guest agent is of an older atoll.
+        """
+        check_timeout(timeout_s)
+        request = files_request("copy", path, to=to, parents=True, user=user)
+        return file_from(await self._agent.call(request, timeout_s=timeout_s, slow=True))
+
+    async def chmod(
+        self, path: GuestPath, mode: int, *, recursive: bool = False, user: str | None = None
+    ) -> None:
+        """Set the permission bits of a file or directory.
+
+        Args:
+            path: The file or directory; of a symbolic link, what it leads to.
+            mode: The bits, like ``0o755``.
+            recursive: Set them on all that is in the directory too, but not through symbolic links.
+            user: The user whose rights apply.
+
+        Raises:
+            FileMissingError: Nothing has that path.
+            FileDeniedError: ``user`` does not own it.
+            UnsupportedError: The sandbox's guest agent is of an older atoll.
+        """
+        hint = "give permission bits, like 0o644"
+        check_number("mode", mode, least=0, most=0o7777, whole=True, hint=hint)
+        request = change_mode(path, mode, recursive=recursive, user=user)
+        await self._agent.call(request, timeout_s=_LONG_S, slow=True)
+
+    async def chown(
+        self, path: GuestPath, owner: str, *, recursive: bool = False, user: str | None = None
+    ) -> None:
+        """Give a file or directory to another user.
+
+        Args:
+            path: The file or directory; a symbolic link is given away itself.
+            owner: ``USER`` or ``USER:GROUP``, names or numbers. Without a group, it is the user's own.
+            recursive: Give away all that is in the directory too, but nothing through symbolic links.
+            user: The user whose rights apply. Hardly anyone but ``"root"`` may do this. Relative paths start
+                at this user's home.
+
+        Raises:
+            FileMissingError: Nothing has that path.
+            FileDeniedError: ``user`` may not do that.
+            InvalidSpecError: There is no such user or group.
+            UnsupportedError: The sandbox's guest agent is of an older atoll.
+        """
+        check_text("owner", owner)
+        request = change_owner(path, owner, recursive=recursive, user=user)
+        await self._agent.call(request, timeout_s=_LONG_S, slow=True)
+
+    async def glob(
+        self, pattern: str, path: GuestPath = ".", *, hidden: bool = False, user: str | None = None
+    ) -> _Files:
+        """Find files and directories by their path below a directory, in lexical order.
+
+        Symbolic links are not followed. Directories that the user may not read are left out.
+
+        Args:
+            pattern: ``*`` and ``?`` stay within a name, ``**`` crosses directories, ``[a-z]`` and ``{a,b}``
+                choose: ``src/**/*.{ts,tsx}``. ``*.py`` finds only files directly in ``path``.
+            path: The directory.
+            hidden: Also names that begin with a dot. Without it, they are found where the pattern names them.
+            user: The user whose rights apply.
+
+        Raises:
+            InvalidSpecError: The pattern is invalid.
+            FileMissingError: There is no such directory.
+            FileError: More than 100,000 entries match.
+            UnsupportedError: The sandbox's guest agent is of an older atoll.
+        """
+        check_text("pattern", pattern)
+        request = glob_files(path, pattern, hidden=hidden, user=user)
+        return files_from(await self._agent.call(request, timeout_s=_LONG_S, repeatable=True, slow=True))
+
+    async def search(
+        self,
+        pattern: str,
+        path: GuestPath = ".",
+        *,
+        glob: str | Sequence[str] | None = None,
+        literal: bool = False,
+        ignore_case: bool = False,
+        hidden: bool = False,
+        max_matches: int = 1000,
+        timeout_s: float | None = 60.0,
+        user: str | None = None,
+    ) -> SearchResult:
+        """Search the text of files for a pattern, line by line, inside the sandbox and on all its processors.
+
+        Binary files, symbolic links and what the user may not read are left out, as are ``/proc``, ``/sys``
+        and ``/dev`` unless the search begins in them.
+
+        Args:
+            pattern: A regular expression (RE2: no backreferences or lookaround). A match is within one line.
+            path: The directory, or one file.
+            glob: Only files that match one of these: ``*.py`` at any depth, ``src/**`` from ``path``. Files
+                and directories that match one with ``!`` before it are left out: ``!node_modules``.
+            literal: Take the pattern as plain text.
+            ignore_case: Take upper and lower case as the same.
+            hidden: Also search what has a name that begins with a dot.
+            max_matches: How many matches to return at most, up to 100,000. Together their paths and texts have
+                8 MiB at most. The result's ``truncated`` says if there were more.
+            timeout_s: Seconds until the search is given up; None means no limit.
+            user: The user whose rights apply.
+
+        Raises:
+            InvalidSpecError: The pattern or a glob is invalid.
+            FileMissingError: Nothing has that path.
+            DeadlineError: The search took longer than ``timeout_s``.
+            UnsupportedError: The sandbox's guest agent is of an older atoll.
+        """
+        check_text("pattern", pattern)
+        hint = "give how many matches to return, from 1 to 100,000"
+        check_number("max_matches", max_matches, least=1, most=100_000, whole=True, hint=hint)
+        check_timeout(timeout_s)
+        wanted = Search(
+            pattern=pattern,
+            path=path_text(path),
+            max_matches=max_matches,
+            max_bytes=MATCHES_BYTES,
+            literal=literal,
+            ignore_case=ignore_case,
+            globs=globs_of(glob),
+            hidden=hidden,
+            user=user,
+        )
+        return await searched(self._agent, wanted, timeout_s)
 
     async def delete(
         self, path: GuestPath, *, timeout_s: float | None = _LONG_S, user: str | None = None
