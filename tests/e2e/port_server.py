@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import socket
+import ssl
 import sys
 import threading
 from typing import BinaryIO
@@ -91,12 +92,22 @@ def websocket(connection: socket.socket, file: BinaryIO, named: dict[str, str]) 
             return
 
 
+def accepted(connection: socket.socket, context: ssl.SSLContext | None) -> None:
+    if context is not None:
+        connection = context.wrap_socket(connection, server_side=True)
+    serve(connection)
+
+
 def main() -> None:
     listener = socket.create_server(("0.0.0.0", int(sys.argv[1])), backlog=128)
+    context = None
+    if len(sys.argv) > 2:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(sys.argv[2])
     print("listening", flush=True)
     while True:
         connection, _ = listener.accept()
-        threading.Thread(target=serve, args=(connection,), daemon=True).start()
+        threading.Thread(target=accepted, args=(connection, context), daemon=True).start()
 
 
 main()

@@ -15,10 +15,12 @@ from e2b import Sandbox as RemoteSandbox
 from packaging.version import Version
 from tests.e2e.listening import until_listening
 from tests.e2e.server import Server
+from tests.integration.network.web import certified
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Request, TextMessage
 
 from atoll import Lifecycle, Sandbox
+from atoll.secrets import home_authority
 from atoll.server.tokens import Tokens, read_secret
 
 BOUND_S = 120.0
@@ -26,9 +28,9 @@ PORT = 8000
 AGENT = 49983
 
 
-def start_port_server(box: Sandbox) -> None:
+def start_port_server(box: Sandbox, *certificate: str) -> None:
     box.files.write("/tmp/port_server.py", (Path(__file__).parent / "port_server.py").read_bytes())
-    box.start(["python3", "/tmp/port_server.py", str(PORT)])
+    box.start(["python3", "/tmp/port_server.py", str(PORT), *certificate])
     until_listening(box, PORT)
 
 
@@ -201,6 +203,39 @@ def test_private_ports_need_the_traffic_token(server: Server, module_home: Path)
             assert token not in told
             assert f"host: inside-{PORT}.test" in told
             assert client.get("/health", headers={"e2b-sandbox-port": str(AGENT)}).status_code == 204
+
+
+def test_ports_that_speak_https_are_reached_in_tls(server: Server, module_home: Path, tmp_path: Path) -> None:
+    certificate = certified(home_authority(tmp_path / "ca.pem"), ["other.example"], tmp_path / "server.pem")
+    with Sandbox.create(team="default", attributes={"e2b_https_ports": f"{PORT} {AGENT + 1}"}) as secure:
+        secure.files.write("/tmp/server.pem", certificate.read_bytes())
+        start_port_server(secure, "/tmp/server.pem")
+        secure.start(["python3", "-m", "http.server", str(AGENT + 1)])
+        until_listening(secure, AGENT + 1)
+        with httpx.Client(
+            base_url=server.url, headers=headers_of(secure.id, PORT), timeout=BOUND_S
+        ) as client:
+            assert [client.get("/plain").text for _ in range(3)] == ["plain"] * 3
+            assert client.get("/chunks").text == "onetwo"
+            assert client.get("/old").text == "until the end"
+            assert "GET /request" in client.get("/request").text
+            with pytest.raises(httpx.RemoteProtocolError):
+                client.get("/cut")
+            plain = client.get("/", headers={"e2b-sandbox-port": str(AGENT + 1)})
+            assert plain.status_code == 502
+            assert "does not answer in TLS" in plain.json()["message"]
+            closed = client.get("/", headers={"e2b-sandbox-port": "9"})
+            assert closed.json()["message"] == "The sandbox is running but port is not open"
+        opened = Socket(server, secure, "/socket")
+        with opened.raw:
+            assert isinstance(opened.next(), AcceptConnection)
+            opened.send(BytesMessage(data=b"x" * 60_000))
+            answer = b""
+            while len(answer) < 60_000:
+                event = opened.next()
+                assert isinstance(event, BytesMessage)
+                answer += event.data
+            assert answer == b"x" * 60_000
 
 
 def test_a_sandbox_that_says_so_needs_no_token(server: Server) -> None:

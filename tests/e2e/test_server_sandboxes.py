@@ -223,9 +223,11 @@ def test_what_a_sandbox_may_reach_is_told_as_it_was_given_and_an_update_replaces
         "deny_out": ["0.0.0.0/0"],
         "rules": rules,
     }
+    given["https_ports"] = [9443, 8443]
     with killed(Sandbox.create(timeout=600, network=given)) as sandbox:
         told = sandbox.get_info().network
         assert told is not None
+        assert told["https_ports"] == [8443, 9443]
         assert {name: told.get(name) for name in ("allow_out", "deny_out", "rules")} == {
             "allow_out": ["api.example.com", "192.0.2.0/24"],
             "deny_out": ["0.0.0.0/0"],
@@ -245,6 +247,7 @@ def test_what_a_sandbox_may_reach_is_told_as_it_was_given_and_an_update_replaces
         told = sandbox.get_info().network
         assert told is not None
         assert told["egress_proxy"] == {"address": "proxy.example.com:1080", "username": "ann"}
+        assert told["https_ports"] == [8443, 9443]
         with pytest.raises(e2b.SandboxException, match="400.*ALL_TRAFFIC"):
             sandbox.update_network({"allow_out": ["example.com"]})
         assert sandbox.get_info().network == told
@@ -303,7 +306,7 @@ def test_a_fork_is_not_what_an_earlier_request_with_its_originals_key_has_made(s
         ({"envs": {"not a name": "x"}}, "400: .*not a name"),
         ({"network": {"deny_out": ["example.com"]}}, "400: invalid denied CIDR example.com"),
         ({"network": {"allow_out": ["example.com"]}}, "400: When specifying allowed domains"),
-        ({"network": {"https_ports": [8443]}}, "501: .*httpsPorts"),
+        ({"network": {"https_ports": [49983]}}, "400: invalid port 49983"),
         ({"network": {"egress_proxy": {"address": "p.example:1080", "tls": True}}}, "501: TLS to the egress"),
         ({"network": {"egress_proxy": {"address": "10.0.0.1:1080"}}}, "400: invalid egress proxy address"),
         (

@@ -213,7 +213,7 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
     ),
     ({"dnsServers": ["::1"]}, 400, "invalid DNS server"),
     ({"httpsPorts": [0]}, 400, "invalid port 0"),
-    ({"httpsPorts": [8443]}, 501, "httpsPorts"),
+    ({"httpsPorts": [49983]}, 400, "invalid port 49983"),
     *(
         ({"egressProxy": {"address": address}}, 400, "invalid egress proxy address")
         for address in (

@@ -11,6 +11,7 @@ from atoll.types import OWN_ATTRIBUTES
 SECURE = "e2b_secure"
 PUBLIC_TRAFFIC = "e2b_public_traffic"
 MASK_HOST = "e2b_mask_host"
+HTTPS_PORTS = "e2b_https_ports"
 TEMPLATE = "e2b_template"
 ALIAS = "e2b_alias"
 # This key starts with the prefix that forks do not inherit, because that request did not make the fork.
@@ -29,6 +30,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
         secure: The guest agent asks for an access token.
         public_traffic: Ports other than the agent's ask for no token.
         mask_host: What programs inside see as the host of requests; None means the real one.
+        https_ports: Ports on which servers inside speak HTTPS.
         internet: Whether the creator asked for the internet or for none; None means neither.
         network: What clients said it may reach, as JSON; None means that they said nothing.
         idempotency: The key of the request that made the sandbox, and what it asked for.
@@ -39,6 +41,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     secure: bool = True
     public_traffic: bool = True
     mask_host: str | None = None
+    https_ports: tuple[int, ...] = ()
     internet: bool | None = None
     network: str | None = None
     idempotency: str | None = None
@@ -53,6 +56,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
         optional = {
             ALIAS: self.alias,
             MASK_HOST: self.mask_host,
+            HTTPS_PORTS: " ".join(map(str, self.https_ports)) or None,
             INTERNET: flag_of(self.internet),
             NETWORK: self.network,
             IDEMPOTENCY: self.idempotency,
@@ -77,6 +81,7 @@ def read(kept: Mapping[str, str], image: str) -> Attributes:
         secure=kept.get(SECURE) != _NO,
         public_traffic=kept.get(PUBLIC_TRAFFIC) != _NO,
         mask_host=kept.get(MASK_HOST),
+        https_ports=tuple(map(int, kept.get(HTTPS_PORTS, "").split())),
         internet=None if internet is None else internet == _YES,
         network=kept.get(NETWORK),
         idempotency=kept.get(IDEMPOTENCY),

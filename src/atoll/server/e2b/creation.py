@@ -131,6 +131,7 @@ def _attributes(asked: NewSandbox, source: TemplateSource, secure: bool, mark: s
         secure=secure,
         public_traffic=public,
         mask_host=mask_of(network),
+        https_ports=tuple(sorted({*(network.https_ports or ())})) if network is not None else (),
         internet=asked.allow_internet_access,
         network=kept_network(network),
         idempotency=mark,

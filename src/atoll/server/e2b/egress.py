@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import quote
 
 from atoll.policy import closed, plain, plain_host
+from atoll.protocol import AGENT_PORT
 from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.destinations import Destinations, Range, destinations_of
 from atoll.server.e2b.transforms import Change, changes_of, covers
@@ -145,7 +146,5 @@ def _check(asked: Network) -> None:
         except ValueError:
             raise Refusal(400, f"invalid DNS server {server}") from None
     for port in asked.https_ports or ():
-        if not 1 <= port <= 65_535:
+        if not 1 <= port <= 65_535 or port == AGENT_PORT:
             raise Refusal(400, f"invalid port {port}")
-    if asked.https_ports:
-        raise Refusal(501, "httpsPorts are not supported by this server yet")

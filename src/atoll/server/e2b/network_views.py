@@ -27,7 +27,7 @@ def kept_network(network: Network | None) -> str | None:
     if network is None:
         return None
     kept = msgspec.structs.replace(
-        without_password(network), allow_public_traffic=None, mask_request_host=None
+        without_password(network), allow_public_traffic=None, mask_request_host=None, https_ports=None
     )
     text = msgspec.json.encode(kept).decode()
     if len(text) > _CHARS_MOST:
@@ -52,6 +52,7 @@ def told_network(info: SandboxInfo, attributes: Attributes, opened: Sequence[Ran
         told,
         allow_public_traffic=attributes.public_traffic,
         mask_request_host=attributes.mask_host,
+        https_ports=list(attributes.https_ports) or None,
         allow_internet_access=None,
     )
 

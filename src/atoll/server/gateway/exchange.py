@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from starlette.types import Message, Receive, Send
 
 from atoll.errors import AtollError
-from atoll.server.gateway.connections import Connection, ConnectionPool
+from atoll.server.gateway.connection_pool import ConnectionPool
+from atoll.server.gateway.connections import Connection
 from atoll.server.gateway.headers import Headers, to_client
 from atoll.server.gateway.rejections import Rejection, rejection_of
 from atoll.server.gateway.request import GatewayRequest

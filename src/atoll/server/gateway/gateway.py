@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from atoll.errors import AtollError
 from atoll.server.auth.access_log import note
 from atoll.server.gateway.authorization import authorized
-from atoll.server.gateway.connections import ConnectionPool
+from atoll.server.gateway.connection_pool import ConnectionPool
 from atoll.server.gateway.exchange import CutError, Exchange
 from atoll.server.gateway.hosts import BadHostError, Target, named, route
 from atoll.server.gateway.rejections import Rejection, rejection_of

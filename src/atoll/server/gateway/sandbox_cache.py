@@ -27,6 +27,7 @@ class CachedSandbox:
         template: The template it was made from, as clients know it.
         mask_host: What servers inside see as ``Host``, with ``${PORT}`` for the port; None means what the
             client sent.
+        https_ports: Ports on which servers inside speak HTTPS.
     """
 
     handle: AsyncSandbox
@@ -35,6 +36,7 @@ class CachedSandbox:
     traffic_token: str | None
     template: str
     mask_host: str | None
+    https_ports: frozenset[int]
 
     async def dial(self, port: int) -> socket.socket:
         """Connect to one of the sandbox's ports. A sleeping sandbox wakes first, if its owner wants that."""
@@ -89,4 +91,5 @@ class SandboxCache:
             ),
             template=told.get("e2b_template", info.image),
             mask_host=told.get("e2b_mask_host"),
+            https_ports=frozenset(map(int, told.get("e2b_https_ports", "").split())),
         )

@@ -23,7 +23,8 @@ from wsproto.events import (
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from atoll.errors import AtollError
-from atoll.server.gateway.connections import Connection, ConnectionPool
+from atoll.server.gateway.connection_pool import ConnectionPool
+from atoll.server.gateway.connections import Connection
 from atoll.server.gateway.headers import to_client
 from atoll.server.gateway.rejections import Rejection, rejection_of
 from atoll.server.gateway.request import GatewayRequest
