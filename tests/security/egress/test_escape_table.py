@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.security.egress import rows_bodies, rows_requests, rows_tls
+from tests.security.egress import rows_bodies, rows_lasting, rows_places, rows_requests, rows_tls
 from tests.security.egress.ground import Yard
 
-ROWS = [*rows_requests.ROWS, *rows_tls.ROWS, *rows_bodies.ROWS]
+ROWS = [*rows_requests.ROWS, *rows_tls.ROWS, *rows_bodies.ROWS, *rows_places.ROWS, *rows_lasting.ROWS]
 
 
 @pytest.fixture(scope="module")
