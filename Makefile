@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml hatch_build.py scripts/venv scripts/locks/development.txt $(shell find agent edge native puller -type f 2>/dev/null)
 
-.PHONY: help deps install demo test check lock native-check soak bench dist clean
+.PHONY: help deps install demo test check lock native-check soak bench dist docs clean
 
 help:
 	@echo "make demo    an agent's computer that works, sleeps, wakes, forks and rolls back"
@@ -14,6 +14,7 @@ help:
 	@echo "make soak    crashes at random moments, then at every step of every operation, then a hundred real programs (hours)"
 	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
 	@echo "make dist    the wheels of atoll and of atoll-base (the ready-made image), in dist/"
+	@echo "make docs    the site of the documentation, in dist/docs; needs nothing but Python"
 	@echo "make clean   remove what was built (the home with your sandboxes stays)"
 
 deps:
@@ -36,6 +37,7 @@ test:
 	@scripts/stage "Debian packages" scripts/deps tests
 	@scripts/stage "install" $(MAKE) --no-print-directory install
 	@scripts/stage "check" $(MAKE) --no-print-directory check
+	@scripts/stage "docs" $(MAKE) --no-print-directory docs
 	@scripts/test-all
 
 lock:
@@ -54,6 +56,9 @@ bench: deps install
 
 dist: deps install
 	@scripts/dist
+
+docs:
+	@PYTHON=$(PYTHON) scripts/docs
 
 clean:
 	rm -rf .venv .venv-docs dist packaging/base/src/atoll_base/base.* src/atoll/_bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+_DIRECTORIES = ("guide", "cookbook", "coming-from")
+PAGES = [
+    ROOT / "README.md",
+    *(page for name in _DIRECTORIES for page in sorted((ROOT / "docs" / name).glob("*.md"))),
+    ROOT / "docs" / "reference" / "errors.md",
+]
 _BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<why>[^\n]+) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```", re.M | re.S
 )

@@ -7,6 +7,7 @@ import msgspec
 from bench.__main__ import GROUPS
 from tests.compat import refused
 
+from atoll.errors import AtollError
 from atoll.policy import schema
 from atoll.types import Inject, Mcp, Policy, RateLimit, Rule, UpstreamProxy
 
@@ -81,3 +82,15 @@ def test_every_key_of_a_policy_is_in_the_reference() -> None:
     keys = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/reference/policy.md").read_text(), re.MULTILINE))
     kinds = (Policy, Rule, Inject, Mcp, RateLimit, UpstreamProxy)
     assert keys == {field.name for kind in kinds for field in msgspec.structs.fields(kind)}
+
+
+def test_the_page_of_errors_has_each_code_its_class_and_whether_to_try_again() -> None:
+    def below(kind: type[AtollError]) -> Iterator[type[AtollError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from below(child)
+
+    text = (ROOT / "docs/reference/errors.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (yes|no) \|", text, re.MULTILINE)
+    own = [kind for kind in below(AtollError) if kind.__module__ == AtollError.__module__]
+    assert rows == [(kind.code, kind.__name__, "yes" if kind.retryable else "no") for kind in own]

@@ -1,0 +1,4 @@
+"""Builds the documentation's site.
+
+`make docs` runs `python -m docsite` in an environment with scripts/locks/docs.txt.
+"""
