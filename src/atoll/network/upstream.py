@@ -48,18 +48,16 @@ async def connect_through(
             with contextlib.ExitStack() as failed:
                 failed.callback(remote.close)
                 tune(remote)
-                await asyncio.get_running_loop().sock_connect(remote, (address, place.port))
+                await _connect(remote, (address, place.port))
                 await _follow(handshake(place, host, port), remote)
                 failed.pop_all()
             return remote
     except TimeoutError:
         raise ProxyError(f"it gives no answer within {timeout_s:g} s") from None
-    except EOFError:
-        raise ProxyError("it ends the connection") from None
     except ProxyError:
         raise
-    except OSError as error:
-        raise ProxyError(f"it cannot be reached: {os.strerror(error.errno or 0)}") from None
+    except (EOFError, OSError):
+        raise ProxyError("it ends the connection") from None
 
 
 async def _address_of(
@@ -76,6 +74,15 @@ async def _address_of(
             return address
         refusals.append(f"it is at {address}, which is {why}")
     raise ProxyError(f"{refusals[0]}, and its `addresses` do not open it")
+
+
+async def _connect(remote: socket.socket, place: tuple[str, int]) -> None:
+    try:
+        await asyncio.get_running_loop().sock_connect(remote, place)
+    except TimeoutError:  # the kernel's own, which is an OSError
+        raise
+    except OSError as error:
+        raise ProxyError(f"it cannot be reached: {os.strerror(error.errno or 0)}") from None
 
 
 async def _follow(steps: Handshake, remote: socket.socket) -> None:
