@@ -14,6 +14,7 @@ from bench import (
     create,
     density,
     disks,
+    egress,
     footprint,
     forks,
     gateway,
@@ -44,6 +45,7 @@ GROUPS = {
     "interactive": interactive,
     "leases": leases,
     "gateway": gateway,
+    "egress": egress,
     "unplug": unplug,
 }
 RESULTS = Path(__file__).parent / "results.json"

@@ -43,6 +43,7 @@ class EdgeChannel:
         self._waiting: deque[tuple[bytes, int | None]] = deque()
         self._loop = asyncio.get_running_loop()
         self._open = True
+        self._is_full = False
         self._loop.add_reader(channel, self._on_readable)
 
     def send(self, message: Message, fd: int | None = None) -> None:
@@ -116,12 +117,15 @@ class EdgeChannel:
             try:
                 self._channel.sendmsg([data], passed)
             except BlockingIOError:
+                self._is_full = True
                 return self._loop.add_writer(self._channel, self._on_writable)
             except OSError:  # it ends: reading tells
                 break
             self._waiting.popleft()
             _close(fd)
-        self._loop.remove_writer(self._channel)
+        if self._is_full:
+            self._is_full = False
+            self._loop.remove_writer(self._channel)
         return None
 
 

@@ -182,9 +182,10 @@ class Inspection:
         Raises:
             OSError: The edge does not run.
         """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_START_S):
-                await self._ready.wait()
+        if not self._ready.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_START_S):
+                    await self._ready.wait()
         channel = self._require()
         kept, given = socket.socketpair()
         kept.setblocking(False)

@@ -10,6 +10,8 @@ from atoll.network.room import Room
 
 _BUFFER_BYTES = 1 << 18
 _TURNS = 4
+# Who sends less at once seldom has sent more by the time that this is passed on.
+_SHORT_BYTES = 1 << 14
 
 # One for all pumps: it is empty between two turns of the event loop.
 _buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -36,6 +38,9 @@ class Pump:
     ) -> None:
         self._source = source
         self._target = target
+        # The loop looks sockets up by these, and describes a socket that it does not know yet at some length.
+        self._source_fd = source.fileno()
+        self._target_fd = target.fileno()
         self._room = room
         self._ended = ended
         self._loop = asyncio.get_running_loop()
@@ -60,9 +65,9 @@ class Pump:
             return
         self._running = True
         if self._rest:
-            self._loop.add_writer(self._target, self._on_writable)
+            self._loop.add_writer(self._target_fd, self._on_writable)
         else:
-            self._loop.add_reader(self._source, self._on_readable)
+            self._loop.add_reader(self._source_fd, self._on_readable)
 
     def stop(self) -> None:
         """Move nothing until ``start``. Idempotent."""
@@ -70,9 +75,9 @@ class Pump:
             return
         self._running = False
         if self._rest:
-            self._loop.remove_writer(self._target)
+            self._loop.remove_writer(self._target_fd)
         else:
-            self._loop.remove_reader(self._source)
+            self._loop.remove_reader(self._source_fd)
 
     def _on_readable(self) -> None:
         try:
@@ -86,6 +91,8 @@ class Pump:
                     self.stop()
                     self._keep(bytes(_buffer[sent:count]))
                     return self.start()
+                if count < _SHORT_BYTES:
+                    return None
         except BlockingIOError:
             return None
         except OSError as error:

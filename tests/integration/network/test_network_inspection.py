@@ -172,7 +172,8 @@ async def test_an_open_connection_is_judged_by_the_newest_policy(testbed: Networ
             assert (await browser.fetch("POST", "/", body=b"1"))[0] == 200
             place.allow(Rule(hosts=(GOOD,), ports=(port,), methods=("GET",)))
             assert (await browser.fetch("POST", "/", body=b"2"))[0] == 403
-            assert (await browser.fetch("GET", "/"))[0] == 200
+            answer = await browser.fetch("GET", "/")
+            assert answer[0] == 200, answer
             place.allow()
             with pytest.raises(OSError):
                 await browser.fetch("GET", "/")

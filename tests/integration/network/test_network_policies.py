@@ -202,6 +202,26 @@ async def test_a_rule_that_unplugs_does_so_at_the_name_and_at_the_address(testbe
         assert server.asked == []
 
 
+async def test_a_rule_that_unplugs_by_name_and_port_does_so_at_that_port_and_not_at_the_lookup(
+    testbed: NetworkTestbed,
+) -> None:
+    reasons: list[str] = []
+    trap = Rule(action="unplug", hosts=(GOOD,), ports=(25,))
+    async with serving() as port, guest_of(testbed, Policy(rules=(trap, Rule(hosts=("*",))))) as (guest, _):
+        guest.link.egress.watch(lambda _: None, reasons.append)
+        address = await address_of(guest, GOOD)
+        assert await echoes(guest, address, port)
+        assert reasons == []
+        assert await guest.is_reset(address, 25)
+        assert reasons == [f"rule 1 unplugs at {GOOD}:25"]
+    # Where no rule allows the name, there is nothing to connect to.
+    async with guest_of(testbed, Policy(rules=(trap, Rule(hosts=("other.example",))))) as (guest, server):
+        guest.link.egress.watch(lambda _: None, reasons.append)
+        assert (await lookup(guest, GOOD)).rcode() == dns.rcode.NXDOMAIN
+        assert server.asked == []
+    assert len(reasons) == 1
+
+
 @pytest.mark.parametrize("asked, passes", [(GOOD, True), ("evil.example.net", False), (None, False)])
 async def test_tls_must_ask_for_the_name_that_was_resolved(
     testbed: NetworkTestbed, asked: str | None, passes: bool

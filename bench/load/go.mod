@@ -1,0 +1,3 @@
+module atoll/bench/load
+
+go 1.26
