@@ -22,6 +22,7 @@ type Message struct {
 	Address    string `json:"address"`
 	Port       int    `json:"port"`
 	Rules      []int  `json:"rules"`
+	Ceiling    []int  `json:"ceiling"`
 	ID         int64  `json:"id"`
 	Error      string `json:"error"`
 	Refused    bool   `json:"refused"`
@@ -38,18 +39,24 @@ type Config struct {
 type Policy struct {
 	Rules    []json.RawMessage            `json:"rules"`
 	Observe  bool                         `json:"observe"`
+	Ceiling  *Ceiling                     `json:"ceiling"`
 	Secrets  map[string]change.SecretText `json:"secrets"`
 	Bound    map[string][]string          `json:"bound"` // hosts that alone may get a secret, by its name
 	Canaries []change.SecretText          `json:"canaries"`
 	Spent    []limit.Spent                `json:"spent"`
 }
 
-// Question is the content of a message that asks for a judgement.
+// Ceiling has the rules of a sandbox's team, which bound its own. A team without one has a nil pointer.
+type Ceiling struct {
+	Rules []json.RawMessage `json:"rules"`
+}
+
+// Question is the content of a message that asks for a judgement by a policy.
 type Question struct {
-	Rules   []json.RawMessage `json:"rules"`
-	Kept    []int             `json:"kept"`
-	Observe bool              `json:"observe"`
-	Request struct {
+	Policy
+	Kept        []int `json:"kept"`
+	KeptCeiling []int `json:"kept_ceiling"`
+	Request     struct {
 		Scheme  string      `json:"scheme"`
 		Method  string      `json:"method"`
 		URL     string      `json:"url"`
@@ -82,6 +89,7 @@ type Judged struct {
 	Reason   string   `json:"reason"`
 	Changes  []string `json:"changes"`
 	Observed bool     `json:"observed"`
+	Ceiling  bool     `json:"ceiling"`
 }
 
 // Seen tells what was decided.

@@ -24,6 +24,16 @@ type Verdict struct {
 	Remedy string
 	// It would not be let through, but the policy only observes.
 	Observed bool
+	// The ceiling of the sandbox's team decided, and the rule is one of it.
+	Ceiling bool
+}
+
+// Why is the reason, and whose it is.
+func (v *Verdict) Why() string {
+	if v.Ceiling {
+		return "the team's ceiling: " + v.Reason
+	}
+	return v.Reason
 }
 
 // Passes tells whether it is let through.

@@ -46,8 +46,9 @@ type Fault struct {
 // Error is the reason.
 func (f *Fault) Error() string { return f.Reason }
 
-// NewRequest checks what came and brings it into the form that is judged. It removes headers that must not be sent.
-func NewRequest(parts Parts, to Destination, kept Kept) (*Request, error) {
+// NewRequest checks what came and brings it into the form that is judged by each of these rules. It removes headers that must
+// not be sent.
+func NewRequest(parts Parts, to Destination, judges ...Kept) (*Request, error) {
 	if err := checkMethod(parts.Method); err != nil {
 		return nil, err
 	}
@@ -73,13 +74,13 @@ func NewRequest(parts Parts, to Destination, kept Kept) (*Request, error) {
 		return nil, &Fault{http.StatusForbidden, err.Error()}
 	}
 	cleanHeaders(request.Header)
-	if slices.ContainsFunc(kept.Rules, func(rule *Rule) bool { return len(rule.Methods) > 0 }) {
+	if slices.ContainsFunc(judges, Kept.namesMethods) {
 		for _, name := range methodOverrides {
 			query = WithoutParameter(query, name)
 			RemoveHeader(request.Header, name)
 		}
 	}
-	if slices.ContainsFunc(kept.Rules, func(rule *Rule) bool { return len(rule.Paths) > 0 }) {
+	if slices.ContainsFunc(judges, Kept.namesPaths) {
 		for _, name := range pathOverrides {
 			RemoveHeader(request.Header, name)
 		}
@@ -95,6 +96,14 @@ var (
 	methodOverrides = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "_method"}
 	pathOverrides   = []string{"X-Original-Url", "X-Rewrite-Url"}
 )
+
+func (k Kept) namesMethods() bool {
+	return slices.ContainsFunc(k.Rules, func(rule *Rule) bool { return len(rule.Methods) > 0 })
+}
+
+func (k Kept) namesPaths() bool {
+	return slices.ContainsFunc(k.Rules, func(rule *Rule) bool { return len(rule.Paths) > 0 })
+}
 
 func checkMethod(method string) error {
 	if method == http.MethodConnect || method == http.MethodTrace {

@@ -18,6 +18,7 @@ type Entry struct {
 	Reason   string `json:"reason"`
 	Count    int    `json:"count"`
 	Observed bool   `json:"observed"`
+	Ceiling  bool   `json:"ceiling"`
 }
 
 const textMost = 1024

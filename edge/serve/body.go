@@ -47,17 +47,17 @@ func (b *guestBody) hold(ctx context.Context, size int64) error {
 	return err
 }
 
-// judged is the body for conditions on its content.
-func (b *guestBody) judged(ctx context.Context, in *http.Request) policy.Body {
-	if why := policy.BodyUnclear(in.Header); why != "" {
+// judged is the body of a request with this header for conditions on its content.
+func (b *guestBody) judged(ctx context.Context, header http.Header, length int64) policy.Body {
+	if why := policy.BodyUnclear(header); why != "" {
 		return policy.Body{Unclear: why}
 	}
 	size := int64(policy.DocumentMost + 1)
-	if in.ContentLength > policy.DocumentMost {
+	if length > policy.DocumentMost {
 		return policy.Body{Unclear: "the body is longer than 256 KiB"}
 	}
-	if in.ContentLength > 0 {
-		size = in.ContentLength + 1
+	if length > 0 {
+		size = length + 1
 	}
 	if err := b.hold(ctx, size); err != nil {
 		return policy.Body{Unclear: "the body does not come: " + err.Error()}
@@ -89,7 +89,7 @@ type outgoing struct {
 	inner    io.Reader
 	exchange *exchange
 	meter    *limit.Meter
-	most     int64 // -1: not bounded
+	most     *longest // nil: not bounded
 	count    int64
 	canaries *forms.Finder
 	trailers func() bool
@@ -99,12 +99,11 @@ type outgoing struct {
 func (o *outgoing) Read(into []byte) (int, error) {
 	count, err := o.inner.Read(into[:min(len(into), o.meter.Piece())])
 	o.count += int64(count)
-	if o.most >= 0 && o.count > o.most {
-		return 0, o.exchange.fail(&refusal{
-			status: http.StatusForbidden, code: "egress_denied", rule: o.exchange.verdict.Rule,
-			message: "the egress policy of this sandbox denies this request: its body is too long",
-			remedy:  "a shorter body, or a larger max_body_bytes in the rule",
-		})
+	if o.most != nil && o.count > o.most.bytes {
+		return 0, o.exchange.fail(denied(&policy.Verdict{
+			Rule: o.most.rule, Ceiling: o.most.isOfCeiling, Reason: "its body is too long",
+			Remedy: "a shorter body, or a larger max_body_bytes in the rule",
+		}))
 	}
 	if count > 0 && o.count-int64(count) < canaryMost && o.canaries.Next(into[:count]) ||
 		errors.Is(err, io.EOF) && !o.trailers() {

@@ -19,6 +19,40 @@ import (
 type ruling struct {
 	*set
 	kept policy.Kept
+	// Of the team's ceiling; nil: it has none.
+	ceiling *policy.Kept
+}
+
+// judges are all rules that decide here.
+func (r *ruling) judges() []policy.Kept {
+	if r.ceiling == nil {
+		return []policy.Kept{r.kept}
+	}
+	return []policy.Kept{r.kept, *r.ceiling}
+}
+
+// judge decides on a request that came, and that would be sent as the second one.
+func (r *ruling) judge(came, sent *policy.Request) policy.Verdict {
+	return r.bound(policy.Judge(r.kept, came, r.observe), sent)
+}
+
+// bound has the ceiling decide on what would be sent.
+func (r *ruling) bound(own policy.Verdict, sent *policy.Request) policy.Verdict {
+	if r.ceiling == nil {
+		return own
+	}
+	over := policy.Judge(*r.ceiling, sent, false)
+	return policy.Bounded(own, &over)
+}
+
+// judgeRaw decides on a connection that is not HTTP.
+func (r *ruling) judgeRaw() policy.Verdict {
+	own := policy.JudgeRaw(r.kept, r.observe)
+	if r.ceiling == nil {
+		return own
+	}
+	over := policy.JudgeRaw(*r.ceiling, false)
+	return policy.Bounded(own, &over)
 }
 
 // connection is one connection of a guest.
@@ -85,26 +119,24 @@ func (c *connection) isStale() bool {
 	return c.ruling == nil
 }
 
-// setRules takes the rules that fit the destination, as indices of a version of the policy, and judges again what is going
-// on. Rules of another version than the newest are not taken: the connection waits for those of that one.
-func (c *connection) setRules(version int64, indices []int) error {
+// setRules takes the rules that fit the destination, as indices of a version of the policy and of the ceiling in it, and
+// judges again what is going on. Rules of another version than the newest are not taken: the connection waits for those of
+// that one.
+func (c *connection) setRules(version int64, indices, ofCeiling []int) error {
 	current := c.sandbox.current()
 	if current.version != version {
 		c.stale()
 		c.cutIfStale()
 		return fmt.Errorf("connection %s: its rules are of version %d, not %d", c.id, version, current.version)
 	}
-	var kept []*policy.Rule
-	var fault error
-	for _, index := range indices {
-		if index < 0 || index >= len(current.rules) || !current.rules[index].Fits(c.to) {
-			kept = nil
-			fault = fmt.Errorf("connection %s: the policy has no rule %d for it, so nothing is allowed", c.id, index)
-			break
-		}
-		kept = append(kept, current.rules[index])
+	next := &ruling{set: current}
+	kept, fault := c.fitting(current.rules, indices)
+	next.kept = policy.Keep(kept)
+	if current.ceiling != nil {
+		above, missing := c.fitting(current.ceiling, ofCeiling)
+		ceiling := policy.Keep(above)
+		next.ceiling, fault = &ceiling, errors.Join(fault, missing)
 	}
-	next := &ruling{set: current, kept: policy.Keep(kept)}
 	c.mu.Lock()
 	waited := c.ruling == nil
 	c.ruling = next
@@ -120,6 +152,18 @@ func (c *connection) setRules(version int64, indices []int) error {
 		each.judgeAgain(next)
 	}
 	return fault
+}
+
+// fitting are the rules with these indices. If one is not for the destination, there is none, so that nothing is allowed.
+func (c *connection) fitting(rules []*policy.Rule, indices []int) ([]*policy.Rule, error) {
+	var kept []*policy.Rule
+	for _, index := range indices {
+		if index < 0 || index >= len(rules) || !rules[index].Fits(c.to) {
+			return nil, fmt.Errorf("connection %s: there is no rule %d for it, so nothing is allowed", c.id, index)
+		}
+		kept = append(kept, rules[index])
+	}
+	return kept, nil
 }
 
 // cutIfStale ends the connection if its rules do not come soon.
@@ -193,7 +237,7 @@ func (c *connection) sent(echoes []change.Echo) []change.Echo {
 func (c *connection) note(verdict *policy.Verdict, scheme, method, path string) {
 	entry := seen.Entry{
 		Action: verdict.Action, Host: c.host(), Port: c.to.Port, Scheme: scheme, Method: method, Path: path,
-		Reason: verdict.Reason, Observed: verdict.Observed,
+		Reason: verdict.Why(), Observed: verdict.Observed, Ceiling: verdict.Ceiling,
 	}
 	if verdict.Rule != nil {
 		entry.Rule = &verdict.Rule.Index

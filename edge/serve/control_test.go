@@ -30,6 +30,7 @@ func (w *world) sendRules(rules ...int) {
 	for _, id := range ids {
 		must(w.t, w.edge.Handle(&channel.Message{
 			Op: "rules", Sandbox: w.sandbox, Version: w.versions[w.sandbox], Connection: id, Rules: rules,
+			Ceiling: w.allOfCeiling(),
 		}, nil))
 	}
 }

@@ -190,7 +190,7 @@ func (e *Edge) setRules(message *channel.Message) error {
 	e.mu.Unlock()
 	if found != nil {
 		if connection := found.connection(message.Connection); connection != nil {
-			return connection.setRules(message.Version, message.Rules)
+			return connection.setRules(message.Version, message.Rules, message.Ceiling)
 		}
 	}
 	return nil // it has ended meanwhile

@@ -25,7 +25,9 @@ type exchange struct {
 
 	ruling   *ruling
 	request  *policy.Request // nil: not HTTP
+	sent     *policy.Request // what of it is sent; nil: the rule changes it, and no ceiling has judged that
 	verdict  policy.Verdict
+	above    *policy.Rule // the ceiling's that lets it pass
 	meter    *limit.Meter
 	target   *change.Target
 	echoes   []change.Echo
@@ -88,7 +90,7 @@ func (x *exchange) run() {
 	}
 	if !x.verdict.Passes() {
 		if x.verdict.Action == policy.Unplug {
-			x.connection.sandbox.unplug(x.verdict.Rule, x.verdict.Reason)
+			x.connection.sandbox.unplug(x.verdict.Rule, x.verdict.Why())
 			x.connection.end(errors.New("the sandbox is unplugged"))
 		}
 		x.refuse(denied(&x.verdict))
@@ -112,7 +114,7 @@ func (x *exchange) decide() *refusal {
 		if x.connection.misdirected != "" {
 			return x.hard(&policy.Fault{Status: http.StatusMisdirectedRequest, Reason: x.connection.misdirected})
 		}
-		x.request, err = policy.NewRequest(x.parts(), x.connection.to, by.kept)
+		x.request, err = policy.NewRequest(x.parts(), x.connection.to, by.judges()...)
 		var fault *policy.Fault
 		if errors.As(err, &fault) {
 			return x.hard(fault)
@@ -121,13 +123,13 @@ func (x *exchange) decide() *refusal {
 			return x.betray("a request").(*refusal)
 		}
 		x.verdict = policy.Judge(by.kept, x.request, by.observe)
+		why := x.plan()
 		x.request.Seal()
 		if x.connection.begin(x, by) {
-			break
+			x.connection.note(&x.verdict, x.request.Scheme, x.request.Method, x.request.Path.Send)
+			return why
 		}
 	}
-	x.connection.note(&x.verdict, x.request.Scheme, x.request.Method, x.request.Path.Send)
-	return nil
 }
 
 func (x *exchange) parts() policy.Parts {
@@ -137,7 +139,7 @@ func (x *exchange) parts() policy.Parts {
 		Body: func() policy.Body {
 			ctx, cancel := context.WithTimeout(x.ctx, holdMost)
 			defer cancel()
-			return x.body.judged(ctx, x.in)
+			return x.body.judged(ctx, x.in.Header, x.in.ContentLength)
 		},
 	}
 }
@@ -209,10 +211,7 @@ func (x *exchange) betray(where string) error {
 
 // judgeAgain ends the exchange if the new rules do not allow it.
 func (x *exchange) judgeAgain(by *ruling) {
-	verdict := policy.JudgeRaw(by.kept, by.observe)
-	if x.request != nil {
-		verdict = policy.Judge(by.kept, x.request, by.observe)
-	}
+	verdict := x.judgedBy(by)
 	if verdict.Passes() {
 		return
 	}

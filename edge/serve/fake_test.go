@@ -249,12 +249,22 @@ func (w *world) takeAs(name, address string, port int, rules ...int) (net.Conn, 
 	}
 	err := w.edge.Handle(&channel.Message{
 		Op: "take", Sandbox: w.sandbox, Version: w.versions[w.sandbox], Connection: id, Name: name, Address: address, Port: port, Rules: rules,
+		Ceiling: w.allOfCeiling(),
 	}, theirs)
 	if err != nil {
 		w.t.Log("edge: ", err)
 	}
 	w.t.Cleanup(func() { guest.Close() })
 	return guest, id
+}
+
+// allOfCeiling has the indices of all rules of the ceiling.
+func (w *world) allOfCeiling() []int {
+	var all []int
+	for i := range w.edge.sandboxes[w.sandbox].current().ceiling {
+		all = append(all, i)
+	}
+	return all
 }
 
 // server answers for a name without TLS.

@@ -121,7 +121,7 @@ func (c *connection) mayBeRaw() bool {
 	if err != nil {
 		return false
 	}
-	verdict := policy.JudgeRaw(ruling.kept, ruling.observe)
+	verdict := ruling.judgeRaw()
 	return verdict.Passes() && c.misdirected == ""
 }
 

@@ -18,12 +18,9 @@ import (
 	"atoll/edge/policy"
 )
 
-// prepare checks limits, looks for canaries in a body of known length, and applies the changes of the rule.
+// prepare checks limits, and looks for canaries in a body of known length.
 func (x *exchange) prepare() *refusal {
-	rule := x.verdict.Rule
-	if rule == nil || x.verdict.Observed {
-		rule = &policy.Rule{Action: policy.Allow}
-	}
+	rule := passing(&x.verdict)
 	if !x.ruling.observe {
 		x.meter = x.connection.sandbox.meters.Of(rule)
 	}
@@ -45,7 +42,7 @@ func (x *exchange) prepare() *refusal {
 			return x.betray("the body of a request").(*refusal)
 		}
 	}
-	return x.change(rule)
+	return nil
 }
 
 // change applies what the rule changes to a copy of the request.
@@ -54,11 +51,11 @@ func (x *exchange) change(rule *policy.Rule) *refusal {
 		Scheme: x.request.Scheme, Name: x.connection.to.Name, Port: x.connection.to.Port, Header: x.request.Header,
 		Path: x.request.Path.Send, Query: x.request.Query.Send,
 	}
-	if len(rule.SetHeaders) > 0 || len(rule.RemoveHeaders) > 0 || len(rule.Inject) > 0 {
+	if changes(rule) {
 		x.target.Header = x.request.Header.Clone()
 	}
 	if change.NeedsBody(rule) {
-		body := x.body.judged(x.ctx, x.in)
+		body := x.read(x.in.Header, x.in.ContentLength)
 		if body.Unclear == "" && !x.body.all {
 			body.Unclear = "the body is longer than 256 KiB"
 		}
@@ -176,18 +173,15 @@ func (x *exchange) rewrite(out *http.Request) {
 	if len(x.body.held) > 0 {
 		out.Header.Del("Expect") // the guest was told to go on
 	}
-	most := int64(-1)
-	if rule := x.verdict.Rule; rule != nil && rule.MaxBodyBytes != nil && !x.verdict.Observed {
-		most = *rule.MaxBodyBytes
-	}
 	out.Trailer = x.trailer()
 	out.Body = &outgoing{
-		Closer: out.Body, inner: inner, exchange: x, meter: x.meter, most: most,
+		Closer: out.Body, inner: inner, exchange: x, meter: x.meter, most: x.longest(),
 		canaries: x.ruling.canaries.Fresh(), trailers: func() bool { return x.fillTrailer(out.Trailer) },
 	}
 }
 
-// trailer has the names of the trailers that may be sent: none that the rule sets, removes or judges as a header.
+// trailer has the names of the trailers that may be sent: none that the rule sets, removes or judges as a header, and none
+// that the ceiling's judges.
 func (x *exchange) trailer() http.Header {
 	var trailer http.Header
 	for name := range x.in.Trailer {
@@ -203,23 +197,26 @@ func (x *exchange) trailer() http.Header {
 }
 
 func (x *exchange) changes(name string) bool {
+	same := func(other string) bool { return policy.SameHeader(other, name) }
+	if x.above != nil && hasKey(x.above.Headers, same) {
+		return true
+	}
 	rule := x.verdict.Rule
 	if rule == nil {
 		return false
 	}
-	same := func(other string) bool { return policy.SameHeader(other, name) }
-	for each := range rule.SetHeaders {
-		if same(each) {
-			return true
-		}
-	}
-	for each := range rule.Headers {
-		if same(each) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(rule.RemoveHeaders, same) || same("Authorization") && len(rule.Inject) > 0 ||
+	return hasKey(rule.SetHeaders, same) || hasKey(rule.Headers, same) ||
+		slices.ContainsFunc(rule.RemoveHeaders, same) || same("Authorization") && len(rule.Inject) > 0 ||
 		slices.ContainsFunc(rule.Inject, func(each policy.Inject) bool { return same(each.Key) })
+}
+
+func hasKey[V any](of map[string]V, is func(string) bool) bool {
+	for key := range of {
+		if is(key) {
+			return true
+		}
+	}
+	return false
 }
 
 // fillTrailer copies the trailers when the body has ended. It fails when there is a canary in them.

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"atoll/edge/change"
 	"atoll/edge/channel"
 	"atoll/edge/policy"
 )
@@ -30,18 +32,11 @@ func (e *Edge) judge(message *channel.Message, file *os.File) error {
 }
 
 func judgeQuestion(question *channel.Question) (policy.Verdict, error) {
-	rules, err := policy.ParseRules(question.Rules)
+	by, err := rulingOf(question)
 	if err != nil {
 		return policy.Verdict{}, err
 	}
-	var asking []*policy.Rule
-	for _, index := range question.Kept {
-		if index < 0 || index >= len(rules) {
-			return policy.Verdict{}, errors.New("there is no rule " + strconv.Itoa(index))
-		}
-		asking = append(asking, rules[index])
-	}
-	kept := policy.Keep(asking)
+	defer by.secrets.Wipe()
 	asked := question.Request
 	parsed, err := url.Parse(asked.URL)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
@@ -68,17 +63,82 @@ func judgeQuestion(question *channel.Question) (policy.Verdict, error) {
 	if !strings.HasPrefix(target, "/") {
 		target = "/" + target
 	}
-	request, err := policy.NewRequest(policy.Parts{
+	parts := policy.Parts{
 		Scheme: parsed.Scheme, Method: asked.Method, Target: target, Host: host, Header: header,
 		Length: int64(len(asked.Body)), Body: func() policy.Body { return bodyOf(asked.Body, header) },
-	}, to, kept)
+	}
+	request, err := policy.NewRequest(parts, to, by.judges()...)
 	if err != nil {
 		return policy.Verdict{}, err
 	}
 	if parsed.User != nil {
 		return policy.Verdict{}, &policy.Fault{Status: http.StatusForbidden, Reason: "the URL has a user name"}
 	}
-	return policy.Judge(kept, request, question.Observe), nil
+	return by.judgeAsked(parts, request, to, asked.Body)
+}
+
+func rulingOf(question *channel.Question) (*ruling, error) {
+	kept, err := chosen(question.Rules, question.Kept)
+	if err != nil {
+		return nil, err
+	}
+	by := &ruling{set: &set{observe: question.Observe, secrets: change.NewSecrets(question.Secrets, question.Bound)}, kept: kept}
+	if question.Ceiling != nil {
+		above, err := chosen(question.Ceiling.Rules, question.KeptCeiling)
+		if err != nil {
+			return nil, err
+		}
+		by.ceiling = &above
+	}
+	return by, nil
+}
+
+func chosen(texts []json.RawMessage, indices []int) (policy.Kept, error) {
+	rules, err := policy.ParseRules(texts)
+	if err != nil {
+		return policy.Kept{}, err
+	}
+	var asking []*policy.Rule
+	for _, index := range indices {
+		if index < 0 || index >= len(rules) {
+			return policy.Kept{}, errors.New("there is no rule " + strconv.Itoa(index))
+		}
+		asking = append(asking, rules[index])
+	}
+	return policy.Keep(asking), nil
+}
+
+// judgeAsked decides as for a request on the wire: the ceiling on what the rule's changes make of it.
+func (r *ruling) judgeAsked(
+	parts policy.Parts, request *policy.Request, to policy.Destination, body []byte,
+) (policy.Verdict, error) {
+	own := policy.Judge(r.kept, request, r.observe)
+	rule := passing(&own)
+	if r.ceiling == nil || !own.Passes() || !changes(rule) {
+		return r.bound(own, request), nil
+	}
+	target := &change.Target{
+		Scheme: request.Scheme, Name: to.Name, Port: to.Port, Header: request.Header.Clone(),
+		Path: request.Path.Send, Query: request.Query.Send,
+	}
+	var err error
+	if change.NeedsBody(rule) {
+		if why := bodyOf(body, request.Header).Unclear; why != "" {
+			err = errors.New(why)
+		}
+		target.Body = body
+	}
+	if err = errors.Join(err, change.Apply(rule, r.secrets, target)); err != nil {
+		reason := "it cannot be sent as the policy wants it: " + err.Error()
+		return policy.Verdict{Action: policy.Deny, Rule: own.Rule, Reason: reason}, nil
+	}
+	sent, err := afterChanges(parts, target, to, *r.ceiling, func(header http.Header, _ int64) policy.Body {
+		return bodyOf(body, header)
+	})
+	if err != nil {
+		return policy.Verdict{}, err
+	}
+	return r.bound(own, sent), nil
 }
 
 func bodyOf(body []byte, header http.Header) policy.Body {
@@ -99,7 +159,8 @@ func destinationOf(parsed *url.URL) (policy.Destination, error) {
 
 func (e *Edge) answerQuestion(id int64, verdict policy.Verdict) error {
 	answer := channel.Judged{
-		Op: "judged", ID: id, Action: verdict.Action, Reason: verdict.Reason, Changes: []string{}, Observed: verdict.Observed,
+		Op: "judged", ID: id, Action: verdict.Action, Reason: verdict.Why(), Changes: []string{}, Observed: verdict.Observed,
+		Ceiling: verdict.Ceiling,
 	}
 	if verdict.Rule != nil {
 		answer.Rule = &verdict.Rule.Index

@@ -22,7 +22,7 @@ func (c *connection) raw(guest *socket, server net.Conn, inTLS bool) {
 			c.reset(err)
 			return
 		}
-		if verdict = policy.JudgeRaw(by.kept, by.observe); c.misdirected != "" {
+		if verdict = by.judgeRaw(); c.misdirected != "" {
 			verdict = policy.Verdict{Action: policy.Deny, Reason: c.misdirected}
 		}
 		begun = c.begin(going, by)
@@ -31,7 +31,7 @@ func (c *connection) raw(guest *socket, server net.Conn, inTLS bool) {
 	c.note(&verdict, "tcp", "", "")
 	if !verdict.Passes() {
 		if verdict.Action == policy.Unplug {
-			c.sandbox.unplug(verdict.Rule, verdict.Reason)
+			c.sandbox.unplug(verdict.Rule, verdict.Why())
 		}
 		if server != nil {
 			server.Close()

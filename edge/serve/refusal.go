@@ -20,16 +20,23 @@ type refusal struct {
 	rule    *policy.Rule
 	remedy  string
 	retry   time.Duration
+	ceiling bool // the rule is one of the team's ceiling
 }
 
 // Error is the message.
 func (r *refusal) Error() string { return r.message }
 
 func denied(verdict *policy.Verdict) *refusal {
-	return &refusal{
+	why := &refusal{
 		status: http.StatusForbidden, code: "egress_denied", rule: verdict.Rule, remedy: verdict.Remedy,
 		message: "the egress policy of this sandbox denies this request: " + verdict.Reason,
 	}
+	if verdict.Ceiling {
+		why.ceiling = true
+		why.message = "the egress ceiling of this sandbox's team denies this request: " + verdict.Reason
+		why.remedy = "in the ceiling, which the owner of this machine can change: " + verdict.Remedy
+	}
+	return why
 }
 
 // gRPC's own numbers.
@@ -45,6 +52,7 @@ type refusalBody struct {
 	Error   string  `json:"error"`
 	Message string  `json:"message"`
 	Rule    *string `json:"rule"`
+	Ceiling bool    `json:"ceiling"`
 	Host    string  `json:"host"`
 	Method  string  `json:"method"`
 	Path    string  `json:"path"`
@@ -72,6 +80,7 @@ func (r *refusal) write(writer http.ResponseWriter, request *http.Request, host,
 	}
 	body := refusalBody{
 		Error: r.code, Message: r.message, Host: host, Method: request.Method, Path: path, Remedy: r.remedy,
+		Ceiling: r.ceiling,
 	}
 	if r.rule != nil {
 		label := r.rule.Label()

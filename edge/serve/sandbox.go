@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type set struct {
 	version  int64
 	rules    []*policy.Rule
 	observe  bool
+	ceiling  []*policy.Rule // of the team; nil: it has none
 	secrets  *change.Secrets
 	canaries *forms.Finder
 	spent    []limit.Spent
@@ -43,15 +45,31 @@ func readPolicy(version int64, file *os.File) (*set, error) {
 	if err != nil {
 		return nil, err
 	}
+	ceiling, err := readCeiling(content.Ceiling)
+	if err != nil {
+		return nil, err
+	}
 	canaries := make([][]byte, len(content.Canaries))
 	for i, each := range content.Canaries {
 		canaries[i] = each
 	}
 	return &set{
-		version: version, rules: rules, observe: content.Observe,
+		version: version, rules: rules, observe: content.Observe, ceiling: ceiling,
 		secrets: change.NewSecrets(content.Secrets, content.Bound), canaries: forms.NewFinder(canaries),
 		spent: content.Spent,
 	}, nil
+}
+
+// readCeiling gives rules that are not nil if there is a ceiling, also one that allows nothing.
+func readCeiling(content *channel.Ceiling) ([]*policy.Rule, error) {
+	if content == nil {
+		return nil, nil
+	}
+	rules, err := policy.ParseRules(content.Rules)
+	if err == nil && slices.ContainsFunc(rules, (*policy.Rule).HasChanges) {
+		err = errors.New("a rule of the ceiling changes requests")
+	}
+	return rules, err
 }
 
 func nothingAllowed(version int64) *set {
@@ -128,7 +146,7 @@ func (s *sandbox) take(message *channel.Message, guest net.Conn) error {
 	}
 	s.connections[made.id] = made
 	s.mu.Unlock()
-	err := made.setRules(message.Version, message.Rules)
+	err := made.setRules(message.Version, message.Rules, message.Ceiling)
 	go made.run()
 	return err
 }

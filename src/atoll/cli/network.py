@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import click
 
@@ -37,6 +37,18 @@ class NetworkParameter(click.ParamType):  # type: ignore[type-arg] # generic onl
         except InvalidSpecError as error:
             raise click.BadParameter(f"{value}: {error}", ctx, param) from None
         return policy
+
+
+class CeilingParameter(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
+    """What a team's sandboxes reach at most: as ``NetworkParameter``, or ``off``."""
+
+    name = "policy"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> EgressPolicy | Literal["off"]:
+        """Return the policy, or ``off``."""
+        return "off" if value == "off" else NetworkParameter().convert(value, param, ctx)
 
 
 def network_shown(network: EgressPolicy) -> str:

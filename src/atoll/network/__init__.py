@@ -8,6 +8,7 @@ from atoll.network.addresses import (
     GUEST_INTERFACE,
     PREFIX_BITS,
 )
+from atoll.network.connection import Kept
 from atoll.network.edge import cut, pins_of
 from atoll.network.flows import Flow
 from atoll.network.inspection import EdgeProgram, Grant, Inspection
@@ -28,6 +29,7 @@ __all__ = [
     "Flow",
     "Grant",
     "Inspection",
+    "Kept",
     "Link",
     "Links",
     "OpenUplink",

@@ -6,13 +6,20 @@ import asyncio
 import contextlib
 import socket
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from atoll.network.egress import Destination
+from atoll.network.egress import Destination, Through
 from atoll.network.flows import Flow
 from atoll.network.splice import tune
-from atoll.types import UpstreamProxy
 
 CONNECT_TIMEOUT_S = 10.0
+
+
+class Kept(NamedTuple):
+    """The rules by which the edge judges a connection, by index: of the policy, and of the team's ceiling."""
+
+    own: tuple[int, ...] = ()
+    above: tuple[int, ...] = ()
 
 
 @dataclass
@@ -34,8 +41,8 @@ class Connection:
     flow: Flow
     destination: Destination
     address: str | None
-    kept: tuple[int, ...] | None = None
-    via: UpstreamProxy | None = None
+    kept: Kept | None = None
+    via: Through | None = None
     is_broken: bool = False
 
 

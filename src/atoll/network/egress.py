@@ -13,7 +13,7 @@ import msgspec
 from atoll.network.names import NameTable, is_synthetic
 from atoll.network.resolver import ResolveError, Resolver
 from atoll.network.upstream import PROXY_TIMEOUT_S, connect_through
-from atoll.policy import Judge, Verdict, closed, plain
+from atoll.policy import BoundedJudge, Judge, Verdict, closed, plain
 from atoll.types import HOST_NAME, Action, EgressDecision, Policy, Scheme, UpstreamProxy
 
 LOOPBACK = "127.0.0.1"
@@ -38,6 +38,14 @@ class Destination:
     def host(self) -> str:
         """What to call it."""
         return self.name or self.address
+
+
+@dataclass(frozen=True)
+class Through:
+    """A proxy, and the ceiling that must let the host connect to it."""
+
+    proxy: UpstreamProxy
+    ceiling: Policy | None = None
 
 
 @dataclass(frozen=True)
@@ -66,23 +74,32 @@ class Egress:
     def __init__(self, names: NameTable, outside: Outside) -> None:
         self.names = names
         self._outside = outside
-        self._judge: Judge | None = None
-        self._proxy: UpstreamProxy | None = None
+        self._judge: Judge | BoundedJudge | None = None
+        self._proxy: Through | None = None
         self._is_cut = False
         self.told: Callable[[EgressDecision], None] = _forget
         self.unplug: Callable[[str], None] = _forget
 
     @property
-    def judge(self) -> Judge | None:
+    def judge(self) -> Judge | BoundedJudge | None:
         """The rules; None lets the guest reach everything public."""
         return _NOTHING if self._is_cut else self._judge
 
-    def set(self, policy: Policy | None) -> None:
-        """Decide by this policy from now on. None is everything public, without rules."""
-        self._judge = None if policy is None else Judge(policy)
+    def set(self, policy: Policy | None, ceiling: Policy | None = None) -> None:
+        """Decide by this policy from now on. None is everything public, without rules.
+
+        Args:
+            ceiling: What the policy cannot go beyond.
+        """
+        if ceiling is not None:
+            self._judge = BoundedJudge(policy, ceiling)
+        else:
+            self._judge = None if policy is None else Judge(policy)
         proxy = policy.proxy if policy is not None else None
         # Without the names that it is for: a connection need not end because another name is added.
-        self._proxy = msgspec.structs.replace(proxy, hosts=()) if proxy is not None else None
+        self._proxy = (
+            Through(msgspec.structs.replace(proxy, hosts=()), ceiling) if proxy is not None else None
+        )
 
     def cut(self, is_cut: bool) -> None:
         """Allow nothing, whatever the policy says. False lets the policy decide again."""
@@ -103,24 +120,25 @@ class Egress:
             return self._address(destination)
         return None
 
-    def proxy_for(self, destination: Destination) -> UpstreamProxy | None:
+    def proxy_for(self, destination: Destination) -> Through | None:
         """Return the proxy through which a destination is reached; None if the host connects to it itself."""
         if self.judge is None or not self.judge.proxied(destination.name):
             return None
         return self._proxy
 
-    async def connect_through(self, proxy: UpstreamProxy, destination: Destination) -> socket.socket:
+    async def connect_through(self, through: Through, destination: Destination) -> socket.socket:
         """Have a proxy connect to a destination. The caller owns the socket.
 
         Raises:
             ProxyError: It does not.
         """
         return await connect_through(
-            proxy,
+            through.proxy,
             destination.host,
             destination.port,
             resolver=self._outside.resolver,
             is_own=self._outside.is_own,
+            ceiling=self.judge.ceiling if isinstance(self.judge, BoundedJudge) else None,
             timeout_s=self._outside.proxy_timeout_s,
         )
 
@@ -190,6 +208,7 @@ class Egress:
                 method=method,
                 reason=verdict.reason,
                 observed=verdict.observed,
+                ceiling=verdict.ceiling,
             )
         )
 
@@ -217,17 +236,11 @@ class Egress:
         if self.judge is None:
             return self._internet(address)
         verdict = self.judge.connection(name, address, port)
-        if verdict.action in ("deny", "unplug") or name == HOST_NAME or self._opens(verdict):
+        if verdict.action in ("deny", "unplug") or name == HOST_NAME or self.judge.opens(verdict):
             return verdict
         if self._outside.is_own(address):
             return Verdict("deny", verdict.rule, reason=f"{address} is this host")
         return verdict
-
-    def _opens(self, verdict: Verdict) -> bool:
-        """Whether only rules decide that name the range, which may have addresses of this host."""
-        deciding = verdict.kept or (() if verdict.rule is None else (verdict.rule,))
-        rules = self.judge.policy.rules if self.judge else ()
-        return bool(deciding) and all(rules[number].addresses for number in deciding)
 
 
 def is_this_host(address: str) -> bool:

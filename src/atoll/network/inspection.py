@@ -16,7 +16,7 @@ import msgspec
 
 from atoll.errors import EdgeError
 from atoll.host import Program, RunProgramError, start_program
-from atoll.network.connection import Connection
+from atoll.network.connection import Connection, Kept
 from atoll.network.edge_channel import EdgeChannel, Message
 from atoll.network.relay import Relay
 from atoll.network.spending import Spending, Spent
@@ -76,12 +76,14 @@ class Grant:
         bound: The names and patterns of the hosts that alone may get a secret, by its name. One that is not
             here may go wherever a rule sends it.
         canaries: Values that a sandbox can only have stolen: one in a request unplugs it.
+        ceiling: The rules of the sandbox's team, which judge too; None if it has none.
     """
 
     policy: Policy
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     canaries: tuple[str, ...] = field(default=(), repr=False)
     bound: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ceiling: Policy | None = None
 
     def document(self) -> dict[str, Any]:
         """As the edge reads it."""
@@ -91,6 +93,7 @@ class Grant:
             "secrets": dict(self.secrets),
             "bound": {name: list(hosts) for name, hosts in self.bound.items()},
             "canaries": list(self.canaries),
+            "ceiling": None if self.ceiling is None else {"rules": _spelled_out(self.ceiling.rules)},
         }
 
 
@@ -147,8 +150,13 @@ class Inspection:
         """Drop what was counted for a sandbox, which is gone for ever."""
         self._spending.pop(sandbox_id, None)
 
-    async def judge(self, policy: Policy, kept: tuple[int, ...], request: Mapping[str, Any]) -> EgressVerdict:
+    async def judge(self, grant: Grant, kept: Kept, request: Mapping[str, Any]) -> EgressVerdict:
         """Return what a request would get, by the code that decides about real ones.
+
+        Args:
+            grant: What the edge would be told of the sandbox.
+            kept: The rules that the destination matches.
+            request: As the edge reads it.
 
         Raises:
             EdgeError: The edge does not run, or does not answer.
@@ -162,10 +170,10 @@ class Inspection:
             async with asyncio.timeout(_JUDGE_S):
                 await self._ready.wait()
                 document = {
-                    "rules": _spelled_out(policy.rules),
-                    "kept": kept,
+                    **grant.document(),
+                    "kept": kept.own,
+                    "kept_ceiling": kept.above,
                     "request": request,
-                    "observe": policy.mode == "observe",
                 }
                 self._require().send_document({"op": "judge", "id": number}, document)
                 return converted(await answer, EgressVerdict, strict=False)
@@ -198,7 +206,7 @@ class Inspection:
             "name": destination.name,
             "address": connection.address or "",
             "port": destination.port,
-            "rules": connection.kept,
+            **_rules(connection),
         }
         try:
             channel.send(message, given.detach())
@@ -215,7 +223,7 @@ class Inspection:
                 "sandbox": inspected.sandbox_id,
                 "version": inspected.version,
                 "connection": connection.connection_id,
-                "rules": connection.kept,
+                **_rules(connection),
             }
         )
 
@@ -383,6 +391,11 @@ class SandboxInspector:
     def judge_by(self, connection: Connection) -> None:
         """See ``Inspector``."""
         self._inspection.judge_by(self._inspected, connection)
+
+
+def _rules(connection: Connection) -> Message:
+    kept = connection.kept or Kept()
+    return {"rules": kept.own, "ceiling": kept.above}
 
 
 def _spelled_out(value: Any) -> Any:

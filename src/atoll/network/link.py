@@ -20,7 +20,7 @@ from atoll.network.names import NameTable
 from atoll.network.naming import NamedAnswers
 from atoll.network.relay import Relay
 from atoll.policy import policy_of
-from atoll.types import EgressPolicy
+from atoll.types import EgressPolicy, Policy
 
 # After a resume the guest's stack takes a moment to look at its interface, and packets may get lost.
 _CHALLENGE_PAUSES_S = (0.1, 0.6, 1.0, 3.0)
@@ -75,13 +75,16 @@ class Link(Cable):
         """Whether this process still has the link."""
         return not self._closed
 
-    def set_policy(self, policy: EgressPolicy, registries: Iterable[str] = ()) -> None:
+    def set_policy(
+        self, policy: EgressPolicy, registries: Iterable[str] = (), *, ceiling: Policy | None = None
+    ) -> None:
         """Set what the sandbox may reach from now on. Open connections that it does not allow are reset.
 
         Args:
             registries: The hosts of package registries, for the preset of that name.
+            ceiling: What the policy cannot go beyond.
         """
-        self.egress.set(policy_of(policy, registries))
+        self.egress.set(policy_of(policy, registries), ceiling)
         self._relay.judge_again()
 
     def inspect(self, inspection: Inspection, sandbox_id: str, grant: Grant) -> None:

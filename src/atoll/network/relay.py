@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Protocol
 
 from atoll.network.acceptor import Acceptor
-from atoll.network.connection import Connection, connect
+from atoll.network.connection import Connection, Kept, connect
 from atoll.network.egress import Egress
 from atoll.network.flows import Flow
 from atoll.network.gate import Gate, Passage
@@ -205,7 +205,7 @@ class Relay:
             verdict, connection.address = await self._egress.decide(destination)
         self._egress.note(verdict, destination.host, destination.port, "tcp")
         if verdict.action == "inspect":
-            return await self._inspect(guest, connection, verdict.kept)
+            return await self._inspect(guest, connection, _kept_by(verdict))
         if verdict.action != "allow":
             raise _RefusedError(verdict)
         remote = await self._connect(connection, connection.address, verdict)
@@ -235,7 +235,7 @@ class Relay:
         return splice
 
     async def _inspect(
-        self, guest: socket.socket, connection: Connection, kept: tuple[int, ...], sent: bytes = b""
+        self, guest: socket.socket, connection: Connection, kept: Kept, sent: bytes = b""
     ) -> Splice:
         if self.inspector is None:
             raise _RefusedError(Verdict("deny", reason="the process that judges requests does not run"))
@@ -285,7 +285,7 @@ class Relay:
         connection.kept = kept
         if self.inspector is not None:
             self.inspector.judge_by(connection)
-        return bool(kept)
+        return verdict.action == "inspect" or bool(kept.own)
 
     def _end(self, guest: socket.socket, verdict: Verdict | None) -> None:
         self._refuse(guest)
@@ -317,9 +317,9 @@ class Relay:
         self._splices.pop(splice, None)
 
 
-def _kept_by(verdict: Verdict) -> tuple[int, ...]:
+def _kept_by(verdict: Verdict) -> Kept:
     """The rules by which the edge judges a connection with this verdict."""
-    return verdict.kept or (() if verdict.rule is None else (verdict.rule,))
+    return Kept() if verdict.ceiling else Kept(verdict.deciding, verdict.above)
 
 
 class _RefusedError(Exception):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from atoll.network.handshake import Exactly, Handshake, ProxyError, Send, Until, handshake
 from atoll.network.resolver import ResolveError, Resolver
 from atoll.network.splice import tune
-from atoll.policy import closed, is_sealed, plain, plain_host, proxy_address, within
+from atoll.policy import Judge, Verdict, closed, is_sealed, plain, plain_host, proxy_address, within
 from atoll.types import UpstreamProxy
 
 # It has to resolve and connect itself.
@@ -26,6 +26,7 @@ async def connect_through(
     *,
     resolver: Resolver,
     is_own: Callable[[str], bool],
+    ceiling: Judge | None = None,
     timeout_s: float = PROXY_TIMEOUT_S,
 ) -> socket.socket:
     """Have a proxy connect to a host, by its name or its address. The caller owns the socket.
@@ -33,6 +34,7 @@ async def connect_through(
     Args:
         resolver: Resolves the proxy's own name.
         is_own: Whether an address belongs to this host.
+        ceiling: Must let the proxy be connected to, as any server.
         timeout_s: How long the proxy may take in all.
 
     Raises:
@@ -41,9 +43,14 @@ async def connect_through(
     if is_sealed(proxy):
         raise ProxyError("its password cannot be opened: set the policy again, with the password")
     place = proxy_address(proxy)
+    name = plain_host(place.host)
+    if ceiling is not None and name is not None:
+        _check(ceiling.name(name))
     try:
         async with asyncio.timeout(timeout_s):
             address = await _address_of(place.host, proxy, resolver, is_own)
+            if ceiling is not None:
+                _check(ceiling.connection(name, address, place.port))
             remote = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
             with contextlib.ExitStack() as failed:
                 failed.callback(remote.close)
@@ -58,6 +65,13 @@ async def connect_through(
         raise
     except (EOFError, OSError):
         raise ProxyError("it ends the connection") from None
+
+
+def _check(verdict: Verdict) -> None:
+    if verdict.action != "allow":
+        # One that looks into requests would see none of those to the proxy.
+        why = verdict.reason or "it looks into requests, which a proxy hides"
+        raise ProxyError(f"the team's ceiling does not let it be used: {why}")
 
 
 async def _address_of(

@@ -1,5 +1,6 @@
 """Egress policies: checking them, and deciding by them. Pure: nothing here asks the host."""
 
+from atoll.policy.ceiling import EVERYTHING, BoundedJudge, ceiling_of, check_ceiling
 from atoll.policy.check import check_policy
 from atoll.policy.hosts import matches_host, plain_host, plain_pattern
 from atoll.policy.judge import Judge, Verdict, rule_name
@@ -22,11 +23,15 @@ from atoll.policy.text import policy_from_json, policy_from_toml, to_toml
 
 __all__ = [
     "CLOSED",
+    "EVERYTHING",
     "SEALED",
+    "BoundedJudge",
     "Judge",
     "ProxyAddress",
     "Suggestion",
     "Verdict",
+    "ceiling_of",
+    "check_ceiling",
     "check_policy",
     "closed",
     "is_sealed",

@@ -27,6 +27,8 @@ class Verdict:
         kept: Indices of the rules that the destination matches, in order, for the edge.
         reason: Why it is denied, as text for people; empty if it is not.
         observed: The policy only observes: it would have been denied.
+        ceiling: The ceiling of the sandbox's team decides, and ``rule`` is one of it.
+        above: Indices of the ceiling's rules that the destination matches, in order, for the edge.
     """
 
     action: Literal["allow", "deny", "unplug", "inspect"]
@@ -34,6 +36,13 @@ class Verdict:
     kept: tuple[int, ...] = ()
     reason: str = ""
     observed: bool = False
+    ceiling: bool = False
+    above: tuple[int, ...] = ()
+
+    @property
+    def deciding(self) -> tuple[int, ...]:
+        """Indices of the rules by which a connection with this verdict is judged."""
+        return self.kept or (() if self.rule is None else (self.rule,))
 
 
 class Judge:
@@ -101,6 +110,11 @@ class Judge:
     def proxied(self, name: str | None) -> bool:
         """Whether a proxy connects to this plain name; None is an address for which there is no name."""
         return proxied(self.policy.proxy, name)
+
+    def opens(self, verdict: Verdict) -> bool:
+        """Whether only rules decide that name the range, which may have addresses of this host."""
+        deciding = verdict.deciding
+        return bool(deciding) and all(self.policy.rules[number].addresses for number in deciding)
 
     def connection(self, name: str | None, address: str | None, port: int) -> Verdict:
         """Decide about a connection.

@@ -184,6 +184,12 @@ class TeamRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     quotas: Quotas = Quotas()
 
 
+class CeilingRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``PUT /v1/teams/NAME/ceiling``: what its sandboxes reach at most. None is no ceiling."""
+
+    ceiling: EgressPolicy | None
+
+
 class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/keys``: the team, a name, and the seconds until the key expires. None is never."""
 

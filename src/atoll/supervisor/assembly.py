@@ -262,6 +262,7 @@ class Steps:
         self.plans = RunPlans(storage.images, paths, quotas)
         self.egress = EgressControl(
             registry=registry,
+            teams=tenants.teams,
             secrets=tenants.secrets,
             passwords=tenants.proxy_passwords,
             decisions=state.decisions,

@@ -102,7 +102,11 @@ def _stored_routes(system: System) -> list[Route]:
 def _tenant_routes(system: System) -> list[Route]:
     return [
         *team_routes(
-            teams=system.teams, quotas=system.quotas, deletion=system.team_deletion, tasks=system.tasks
+            teams=system.teams,
+            quotas=system.quotas,
+            egress=system.egress,
+            deletion=system.team_deletion,
+            tasks=system.tasks,
         ),
         *key_routes(keys=system.keys, tasks=system.tasks),
         *secret_routes(secrets=system.secrets, quotas=system.quotas, tasks=system.tasks),

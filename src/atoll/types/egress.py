@@ -290,6 +290,7 @@ class EgressDecision(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_on
         path: The normalised path of the request.
         reason: Why it was denied.
         observed: The policy only observes: it was let through all the same.
+        ceiling: The ceiling of the sandbox's team decided, and ``rule`` is one of it.
         count: How many equal ones it stands for.
     """
 
@@ -303,6 +304,7 @@ class EgressDecision(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_on
     path: str = ""
     reason: str = ""
     observed: bool = False
+    ceiling: bool = False
     count: int = 1
 
 
@@ -315,6 +317,7 @@ class EgressVerdict(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_onl
         reason: Why, as text for people.
         changes: What would be changed in the request.
         observed: The policy only observes: the request would pass all the same.
+        ceiling: The ceiling of the sandbox's team decides, and ``rule`` is one of it.
     """
 
     action: Action
@@ -322,3 +325,4 @@ class EgressVerdict(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_onl
     reason: str = ""
     changes: list[str] = []
     observed: bool = False
+    ceiling: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from atoll.types.egress import EgressPolicy
 from atoll.types.given import check_number
 
 _SHOWN = len("e2b_") + 4
@@ -59,11 +60,15 @@ class Quotas(
 
 
 class TeamInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
-    """A team. Its sandboxes, snapshots, volumes and templates carry its name."""
+    """A team. Its sandboxes, snapshots, volumes and templates carry its name.
+
+    ``ceiling`` is what its sandboxes reach at most, whatever their own policies say; None is no ceiling.
+    """
 
     name: str
     created_at: float
     quotas: Quotas = Quotas()
+    ceiling: EgressPolicy | None = None
 
 
 class TeamUse(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):

@@ -22,7 +22,7 @@ import dns.message
 import dns.rdatatype
 
 from atoll.host import edge_path
-from atoll.network import EdgeProgram, Grant, Inspection, Links
+from atoll.network import EdgeProgram, Grant, Inspection, Kept, Links
 from atoll.secrets import Authority, home_authority
 from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy
 from tests.integration.network import testbed
@@ -156,7 +156,7 @@ class Ground:
 
     async def judge(self, policy: Policy, kept: tuple[int, ...], request: Mapping[str, Any]) -> EgressVerdict:
         """Ask the edge what a request would get."""
-        return await self._inspection.judge(policy, kept, request)
+        return await self._inspection.judge(Grant(policy), Kept(kept), request)
 
     async def ask(
         self, name: str, kind: str = "A", server: str = GATEWAY, *, stream: bool = False

@@ -20,7 +20,7 @@ from atoll.network.names import NameTable
 from atoll.network.naming import NamedAnswers
 from atoll.network.resolver import Resolver
 from atoll.policy import policy_of
-from atoll.types import Policy
+from atoll.types import EgressPolicy, Policy
 
 FUZZ = settings(
     deadline=None, max_examples=300, suppress_health_check=list(HealthCheck), derandomize=True, database=None
@@ -58,10 +58,10 @@ class _Nobody:
         return []
 
 
-def _answers(policy: Policy, nameservers: _Nobody) -> NamedAnswers:
+def _answers(policy: EgressPolicy, nameservers: _Nobody, *, ceiling: Policy | None = None) -> NamedAnswers:
     resolver = Resolver(nameservers)
     egress = Egress(NameTable(Path("/nonexistent/names")), Outside(resolver, lambda _: False))
-    egress.set(policy_of(policy))
+    egress.set(policy_of(policy), ceiling)
     return NamedAnswers(egress, resolver)
 
 
@@ -77,15 +77,32 @@ def test_any_question_gets_an_answer_of_its_own_or_none(message: bytes) -> None:
         assert nameservers.asked == 0
 
 
+def _code_of(answers: NamedAnswers, name: str, kind: str = "A") -> dns.rcode.Rcode:
+    query = dns.message.make_query(name, kind)
+    answer = asyncio.run(answers.answer(query.to_wire()))
+    assert answer is not None
+    return dns.message.from_wire(answer).rcode()
+
+
+def test_a_name_that_the_policy_or_the_ceiling_denies_is_asked_of_nobody() -> None:
+    for policy in ("internet", Policy.allow("*"), Policy.allow("a.example.com", "b.example.com")):
+        nameservers = _Nobody()
+        answers = _answers(policy, nameservers, ceiling=Policy.allow("a.example.com", "c.example.com"))
+        assert answers.needed
+        assert _code_of(answers, "b.example.com") == dns.rcode.NXDOMAIN
+        if policy not in ("internet", Policy.allow("*")):
+            assert _code_of(answers, "c.example.com", "TXT") == dns.rcode.NXDOMAIN
+        assert nameservers.asked == 0
+        assert _code_of(answers, "a.example.com") == dns.rcode.SERVFAIL
+        assert nameservers.asked == 1
+
+
 def test_a_name_that_is_allowed_is_asked_and_no_other_one() -> None:
     nameservers = _Nobody()
     answers = _answers(Policy.allow("*.example.com"), nameservers)
 
     def code_of(name: str, kind: str = "A") -> dns.rcode.Rcode:
-        query = dns.message.make_query(name, kind)
-        answer = asyncio.run(answers.answer(query.to_wire()))
-        assert answer is not None
-        return dns.message.from_wire(answer).rcode()
+        return _code_of(answers, name, kind)
 
     assert code_of("example.com") == dns.rcode.NXDOMAIN
     assert code_of("xexample.com") == dns.rcode.NXDOMAIN

@@ -17,7 +17,7 @@ from atoll.guest import AgentStats, GuestInit
 from atoll.host import TreeChecksums, TreeUse, remove_tree, tree_use
 from atoll.images import Image
 from atoll.network import Flow, OpenUplink
-from atoll.types import EgressDecision, ImageAccess, ImageInfo, Progress
+from atoll.types import EgressDecision, ImageAccess, ImageInfo, Policy, Progress
 
 DIGEST = "sha256-" + "0" * 64
 
@@ -52,6 +52,7 @@ class FakeLink:
         self.link_id = link_id
         self.netns = Path("/proc/self/ns/net")
         self.policy = "internet"
+        self.ceiling: Policy | None = None
         self.calls: list[str] = []
         self.received = 0
         self.is_open = True
@@ -60,8 +61,10 @@ class FakeLink:
         self.egress = FakeEgress()
         self._links = links
 
-    def set_policy(self, policy: str, registries: Iterable[str] = ()) -> None:
-        self.policy = policy
+    def set_policy(
+        self, policy: str, registries: Iterable[str] = (), *, ceiling: Policy | None = None
+    ) -> None:
+        self.policy, self.ceiling = policy, ceiling
 
     async def set_rate(self, mib_s: float | None) -> None:
         self.rate_mib_s = mib_s

@@ -36,6 +36,7 @@ def control(harness: Harness, known: list[Any]) -> EgressControl:
     return EgressControl(
         registry=cast(Any, SimpleNamespace(sandboxes=lambda: listed)),
         secrets=harness.system.secrets,
+        teams=harness.system.teams,
         passwords=ProxyPasswords(harness.system.secrets.vault),
         decisions=cast(Any, None),
         alarms=cast(Any, None),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 import click
 import msgspec
@@ -11,11 +11,12 @@ import msgspec
 from atoll import Quotas, Teams
 from atoll.cli.batch import for_each
 from atoll.cli.lazy import Group
+from atoll.cli.network import CeilingParameter, network_shown
 from atoll.cli.options import json_option
 from atoll.cli.output import show_json
 from atoll.cli.quotas import changed, described, disk_shown, quota_options, used
 from atoll.cli.text import age, moment, table
-from atoll.types import TeamInfo
+from atoll.types import EgressPolicy, TeamInfo
 
 
 @click.group(name="team", cls=Group)
@@ -43,18 +44,31 @@ def create_team(name: str, as_json: bool, **options: Any) -> None:
 @command.command(name="set")
 @click.argument("team")
 @quota_options
+@click.option(
+    "--ceiling",
+    metavar="POLICY",
+    type=CeilingParameter(),
+    help="What its sandboxes reach at most: a preset, a file in TOML or JSON, or off.",
+)
 @json_option
-def set_quotas(team: str, as_json: bool, **options: Any) -> None:
-    r"""Change the given quotas and keep the others; off removes a quota.
+def set_team(team: str, ceiling: EgressPolicy | Literal["off"] | None, as_json: bool, **options: Any) -> None:
+    r"""Change the given quotas and the ceiling, and keep the others; off removes one.
 
-    The team keeps what it uses beyond a quota, but gets no more.
+    The team keeps what it uses beyond a quota, but gets no more. A ceiling is in force at once, also for
+    connections that are open.
 
     \b
     Example:
       atoll team set reef --running 50 --disk off
+      atoll team set reef --ceiling web-read-only
     """
     info = Teams.get(team)
-    _show(Teams.set_quotas(team, changed(info.quotas, options)), as_json)
+    quotas = changed(info.quotas, options)
+    if ceiling is not None:
+        info = Teams.set_ceiling(team, None if ceiling == "off" else ceiling)
+    if quotas != info.quotas or ceiling is None:
+        info = Teams.set_quotas(team, quotas)
+    _show(info, as_json)
 
 
 @command.command(name="ls")
@@ -87,7 +101,10 @@ def team_info(team: str, as_json: bool) -> None:
     if as_json:
         show_json({**msgspec.to_builtins(info), "use": use})
         return
-    for title, value in [("name", info.name), ("created", moment(info.created_at)), *used(use, info.quotas)]:
+    shown = [("name", info.name), ("created", moment(info.created_at)), *used(use, info.quotas)]
+    if info.ceiling is not None:
+        shown.append(("ceiling", network_shown(info.ceiling)))
+    for title, value in shown:
         click.echo(f"{title:<12}{value}")
 
 
@@ -108,7 +125,11 @@ def _show(info: TeamInfo, as_json: bool) -> None:
     if as_json:
         show_json(info)
     else:
-        click.echo(f"{info.name} {described(info.quotas)}".rstrip())
+        click.echo(" ".join(filter(None, (info.name, described(info.quotas), _ceiling_shown(info)))))
+
+
+def _ceiling_shown(info: TeamInfo) -> str:
+    return "" if info.ceiling is None else f"ceiling: {network_shown(info.ceiling)}"
 
 
 def _as_table(infos: list[TeamInfo]) -> str:

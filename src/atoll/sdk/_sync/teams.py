@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import contextlib
 
-from atoll.protocol import TeamRequest
+from atoll.policy import ceiling_of, check_ceiling
+from atoll.protocol import CeilingRequest, TeamRequest
 from atoll.sdk._sync.link import LONG_S, Link, ref
-from atoll.types import Quotas, TeamInfo, TeamUse, check_kind
+from atoll.types import EgressPolicy, Quotas, TeamInfo, TeamUse, check_kind
 
 _Teams = list[TeamInfo]
 
 
 class Teams:
-    """Makes and lists the teams that share a server, and sets their quotas.
+    """Makes and lists the teams that share a server, and sets their quotas and egress ceilings.
 
     Sandboxes without a team have no quotas.
     """
@@ -76,6 +77,29 @@ class Teams:
         with contextlib.closing(Link()) as link:
             path = f"/v1/teams/{ref(name)}/quotas"
             return link.call("PUT", path, TeamInfo, quotas.check(), repeatable=True)
+
+    @staticmethod
+    def set_ceiling(name: str, policy: EgressPolicy | None) -> TeamInfo:
+        """Set what a team's sandboxes reach at most, whatever their own policies say.
+
+        What passes must pass both. The ceiling is in force at once, also for open connections; sandboxes that
+        sleep wake under it.
+
+        Args:
+            policy: A preset's name, or a policy whose rules allow, deny or unplug. None is no ceiling.
+
+        Raises:
+            TeamNotFoundError: No team has that name.
+            InvalidSpecError: A rule is invalid or can never match, or the policy observes, changes or limits
+                requests, or has a proxy.
+            UnsupportedError: This host cannot enforce it.
+        """
+        if policy is not None:
+            check_ceiling(ceiling_of(policy))
+        with contextlib.closing(Link()) as link:
+            path = f"/v1/teams/{ref(name)}/ceiling"
+            body = CeilingRequest(ceiling=policy)
+            return link.call("PUT", path, TeamInfo, body, repeatable=True)
 
     @staticmethod
     def delete(name: str) -> None:

@@ -37,12 +37,13 @@ def egress_routes(
         if wanted.network is None:
             raise InvalidSpecError("the test has no network", hint="give a policy, or name a sandbox")
         egress.check(wanted.network, None)
-        return json_answer(await _judged(egress, wanted.network, wanted))
+        return json_answer(await _judged(egress, wanted.network, None, wanted))
 
     async def test_of(request: Request) -> Response:
         sandbox = registry.sandbox(request.path_params["ref"])
         wanted = await read_body(request, EgressTest)
-        return json_answer(await _judged(egress, wanted.network or sandbox.row.network, wanted))
+        row = sandbox.row
+        return json_answer(await _judged(egress, wanted.network or row.network, row.team, wanted))
 
     async def made(request: Request) -> Response:
         path = paths.decisions(registry.sandbox(request.path_params["ref"]).sandbox_id)
@@ -58,7 +59,9 @@ def egress_routes(
     ]
 
 
-async def _judged(egress: EgressControl, network: EgressPolicy, wanted: EgressTest) -> EgressVerdict:
+async def _judged(
+    egress: EgressControl, network: EgressPolicy, team: str | None, wanted: EgressTest
+) -> EgressVerdict:
     parts = urlsplit(wanted.url)
     try:
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
@@ -78,7 +81,7 @@ async def _judged(egress: EgressControl, network: EgressPolicy, wanted: EgressTe
         "headers": [list(pair) for pair in wanted.headers.items()],
         "body": None if wanted.body is None else base64.b64encode(wanted.body.encode()).decode(),
     }
-    return await egress.judge(network, request, host, port)
+    return await egress.judge(network, team, request, host, port)
 
 
 def _read_decisions(path: Path, offset: int) -> DecisionsPage:

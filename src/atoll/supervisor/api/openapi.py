@@ -171,6 +171,13 @@ OPERATIONS = (
     Operation("get", "/v1/teams", "All teams", None, list[types.TeamInfo]),
     Operation("get", "/v1/teams/{name}", "One team", None, types.TeamInfo),
     Operation("put", "/v1/teams/{name}/quotas", "Replace its quotas", types.Quotas, types.TeamInfo),
+    Operation(
+        "put",
+        "/v1/teams/{name}/ceiling",
+        "Set what its sandboxes reach at most",
+        protocol.CeilingRequest,
+        types.TeamInfo,
+    ),
     Operation("get", "/v1/teams/{name}/use", "What it uses", None, types.TeamUse),
     Operation("delete", "/v1/teams/{name}", "Delete it, its keys and secrets, if it owns nothing"),
     Operation(

@@ -6,8 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.protocol import TeamRequest
+from atoll.protocol import CeilingRequest, TeamRequest
 from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
+from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.state.tasks import Tasks
 from atoll.supervisor.tenants.quotas import TeamQuotas
@@ -15,7 +16,9 @@ from atoll.supervisor.tenants.teams import Teams
 from atoll.types import Quotas
 
 
-def team_routes(*, teams: Teams, quotas: TeamQuotas, deletion: TeamDeletion, tasks: Tasks) -> list[Route]:
+def team_routes(
+    *, teams: Teams, quotas: TeamQuotas, egress: EgressControl, deletion: TeamDeletion, tasks: Tasks
+) -> list[Route]:
     """Everything under ``/v1/teams``."""
 
     async def create(request: Request) -> Response:
@@ -43,6 +46,16 @@ def team_routes(*, teams: Teams, quotas: TeamQuotas, deletion: TeamDeletion, tas
 
         return await answer(request, tasks, work)
 
+    async def replace_ceiling(request: Request) -> Response:
+        wanted = await read_body(request, CeilingRequest)
+        if wanted.ceiling is not None:
+            egress.check_ceiling(wanted.ceiling)
+
+        async def work(_: Report) -> object:
+            return await teams.set_ceiling(request.path_params["name"], wanted.ceiling)
+
+        return await answer(request, tasks, work)
+
     async def delete(request: Request) -> Response:
         async def work(_: Report) -> None:
             await deletion.delete(request.path_params["name"])
@@ -55,5 +68,6 @@ def team_routes(*, teams: Teams, quotas: TeamQuotas, deletion: TeamDeletion, tas
         Route("/v1/teams/{name}", info),
         Route("/v1/teams/{name}/use", use),
         Route("/v1/teams/{name}/quotas", replace_quotas, methods=["PUT"]),
+        Route("/v1/teams/{name}/ceiling", replace_ceiling, methods=["PUT"]),
         Route("/v1/teams/{name}", delete, methods=["DELETE"]),
     ]

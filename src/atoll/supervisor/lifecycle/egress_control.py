@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from atoll.errors import AtollError, UnsupportedError
-from atoll.network import Grant
-from atoll.policy import Judge, check_policy, plain_host, policy_of
+from atoll.network import Grant, Kept
+from atoll.policy import (
+    EVERYTHING,
+    BoundedJudge,
+    Judge,
+    ceiling_of,
+    check_ceiling,
+    check_policy,
+    plain_host,
+    policy_of,
+)
 from atoll.types import HOST_NAME, EgressPolicy, EgressVerdict, Policy
 
 if TYPE_CHECKING:
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.rows import SandboxRow
     from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
     from atoll.supervisor.tenants.secrets import Secrets
+    from atoll.supervisor.tenants.teams import Teams
 
 # Judged where a name has not been resolved: an address that is public, and that nobody has.
 _SOME_ADDRESS = "192.0.2.1"
@@ -31,7 +41,8 @@ class EgressControl:
     """Sets the policies of links.
 
     Args:
-        registry: The sandboxes, whose links learn of a changed secret.
+        registry: The sandboxes, whose links learn of a change of their team.
+        teams: Their ceilings.
         secrets: The secrets that rules put into requests, and the canaries.
         passwords: Seals and opens the passwords of upstream proxies.
         decisions: Keeps what is decided.
@@ -44,6 +55,7 @@ class EgressControl:
         self,
         *,
         registry: Registry,
+        teams: Teams,
         secrets: Secrets,
         passwords: ProxyPasswords,
         decisions: DecisionLog,
@@ -52,15 +64,17 @@ class EgressControl:
         registries: Callable[[], Iterable[str]],
     ) -> None:
         self._registry = registry
+        self._teams = teams
+        teams.follow(self._enforce_again)
         self._secrets = secrets
         self._passwords = passwords
-        secrets.follow(self._secret_changed)
+        secrets.follow(lambda team, _: self._enforce_again(team))
         self._decisions = decisions
         self._alarms = alarms
         self._inspection = inspection
         self._registries = registries
         # Beside the sandboxes' own: a wake or a rollback has a link before its sandbox has it.
-        self._owners: WeakKeyDictionary[Link, SandboxRow] = WeakKeyDictionary()
+        self._rows: WeakKeyDictionary[Link, SandboxRow] = WeakKeyDictionary()
         self._cut: set[str] = set()
 
     def check(self, network: EgressPolicy, team: str | None) -> None:
@@ -77,7 +91,21 @@ class EgressControl:
             for rule in network.rules:
                 for inject in rule.inject:
                     self._secrets.check_hosts(team, inject.secret, rule.hosts)
-        rules = self._rules(network)
+        self._check_means(network, self._rules(network))
+
+    def check_ceiling(self, ceiling: EgressPolicy) -> None:
+        """Refuse a policy that cannot be enforced as a ceiling.
+
+        Raises:
+            InvalidSpecError: A rule is invalid, can never match, or does more than a ceiling may.
+            UnsupportedError: It has rules about requests, and nothing here can judge them; or the registries of
+                packages are not known.
+        """
+        rules = self._ceiling_rules(ceiling)
+        check_ceiling(rules)
+        self._check_means(ceiling, rules)
+
+    def _check_means(self, network: EgressPolicy, rules: Policy | None) -> None:
         if network == "packages" and rules is not None and not rules.rules:
             raise UnsupportedError(
                 "no package registry is known on this host",
@@ -103,25 +131,30 @@ class EgressControl:
         return await self._passwords.seal(network, team, before)
 
     def govern(self, link: Link, row: SandboxRow) -> None:
-        """Let the sandbox of a row reach by its link what the row says, and note what is decided.
+        """Let the sandbox of a row reach by its link what the row and its team's ceiling of now say.
+
+        What is decided is noted.
 
         Raises:
             OSError: The sandbox is unplugged, and its link cannot be cut.
         """
         sandbox_id = row.sandbox_id
-        self._owners[link] = row
+        self._rows[link] = row
         link.egress.watch(
             lambda decision: self._decisions.add(sandbox_id, (decision,)),
             lambda reason: self._ring(sandbox_id, reason),
         )
         if row.unplugged is not None or sandbox_id in self._cut:
             link.cut()
+        self._enforce(link, row)
+
+    def _enforce(self, link: Link, row: SandboxRow) -> None:
         network = self._passwords.open(row.network, row.team)
-        rules = self._rules(network)
+        rules, ceiling = self._both(network, row.team)
         # A rule by name needs the edge for plain HTTP, where each request says which host it is for.
         if self._inspection is not None and rules is not None and rules.rules:
-            link.inspect(self._inspection, sandbox_id, self._grant(rules, row.team))
-        link.set_policy(network, self._registries_for(network))
+            link.inspect(self._inspection, row.sandbox_id, self._grant(rules, row.team, ceiling))
+        link.set_policy(network, self._registries_for(network), ceiling=ceiling)
 
     def cut(self, sandbox_id: str) -> None:
         """Let nothing pass to or from a sandbox any more, on any link that it has or gets, until ``mend``.
@@ -159,11 +192,13 @@ class EgressControl:
             self._inspection.erase(sandbox_id)
 
     async def judge(
-        self, network: EgressPolicy, request: Mapping[str, Any], host: str, port: int
+        self, network: EgressPolicy, team: str | None, request: Mapping[str, Any], host: str, port: int
     ) -> EgressVerdict:
         """Return what a request would get, by the code that decides about real ones.
 
         Args:
+            network: The policy to judge by.
+            team: Whose ceiling judges too.
             request: As the edge reads it.
             host: The host of its address; a name is not resolved.
             port: The port of its address.
@@ -171,21 +206,27 @@ class EgressControl:
         Raises:
             EdgeError: The edge does not answer.
         """
-        rules = self._rules(network)
+        rules, ceiling = self._both(network, team)
         if rules is None:
             return EgressVerdict(action="allow", reason="every public address is allowed")
         name = plain_host(host)
-        judge = Judge(rules)
         address = _LOOPBACK if name == HOST_NAME else _SOME_ADDRESS if name else host
+        judge = Judge(rules) if ceiling is None else BoundedJudge(rules, ceiling)
         verdict = judge.connection(name, None if name and judge.proxied(name) else address, port)
         if verdict.action != "inspect" or self._inspection is None:
             action = "deny" if verdict.observed or verdict.action == "inspect" else verdict.action
             return EgressVerdict(
-                action=action, rule=verdict.rule, reason=verdict.reason, observed=verdict.observed
+                action=action,
+                rule=verdict.rule,
+                reason=verdict.reason,
+                observed=verdict.observed,
+                ceiling=verdict.ceiling,
             )
-        return await self._inspection.judge(rules, verdict.kept, request)
+        # What the rules change is made only for a ceiling to judge.
+        grant = Grant(rules) if ceiling is None else self._grant(rules, team, ceiling)
+        return await self._inspection.judge(grant, Kept(verdict.kept, verdict.above), request)
 
-    def _grant(self, rules: Policy, team: str | None) -> Grant:
+    def _grant(self, rules: Policy, team: str | None, ceiling: Policy | None) -> Grant:
         """The rules with the secrets that they need. A secret that cannot be had is left out: the edge refuses."""
         values: dict[str, str] = {}
         bound: dict[str, tuple[str, ...]] = {}
@@ -200,18 +241,28 @@ class EgressControl:
         except AtollError as error:
             _log.warning("no canary can be looked for: %s", error)
             canaries = ()
-        return Grant(rules, values, canaries, bound)
+        return Grant(rules, values, canaries, bound, ceiling)
 
-    def _secret_changed(self, team: str | None, _: str) -> None:
-        """Give the sandboxes of a team the values as they are now, without a restart."""
+    def _enforce_again(self, team: str | None) -> None:
+        """Give the sandboxes of a team its secrets and its ceiling as they are now, without a restart."""
         rows = {sandbox.sandbox_id: sandbox.row for sandbox in self._registry.sandboxes()}
         # Also those that are being made or woken, whose links have got their policies already.
-        for link, row in list(self._owners.items()):
+        for link, row in list(self._rows.items()):
             if link.is_open and row.team == team:
-                self.govern(link, rows.get(row.sandbox_id, row))
+                self._enforce(link, rows.get(row.sandbox_id, row))
 
     def _rules(self, network: EgressPolicy) -> Policy | None:
         return policy_of(network, self._registries_for(network))
+
+    def _both(self, network: EgressPolicy, team: str | None) -> tuple[Policy | None, Policy | None]:
+        """The rules of a policy, and of the ceiling over it. Without a ceiling, no rules are everything public."""
+        rules, ceiling = self._rules(network), self._teams.ceiling_of(team)
+        if ceiling is None:
+            return rules, None
+        return EVERYTHING if rules is None else rules, self._ceiling_rules(ceiling)
+
+    def _ceiling_rules(self, ceiling: EgressPolicy) -> Policy:
+        return ceiling_of(ceiling, self._registries_for(ceiling))
 
     def _registries_for(self, network: EgressPolicy) -> Iterable[str]:
         return self._registries() if network == "packages" else ()
@@ -225,5 +276,5 @@ class EgressControl:
         self._alarms.ring(sandbox_id, reason)
 
     def _links(self, sandbox_id: str) -> list[Link]:
-        owned = [link for link, row in list(self._owners.items()) if row.sandbox_id == sandbox_id]
+        owned = [link for link, row in list(self._rows.items()) if row.sandbox_id == sandbox_id]
         return [link for link in owned if link.is_open]

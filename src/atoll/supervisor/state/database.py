@@ -72,6 +72,7 @@ _JSON_FIELDS = frozenset(
     {
         "attributes",
         "builds",
+        "ceiling",
         "env",
         "hosts",
         "lifecycle",

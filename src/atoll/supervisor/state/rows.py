@@ -182,10 +182,11 @@ class TeamRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     changed_at: float
     quotas: Quotas = Quotas()
+    ceiling: EgressPolicy | None = None
 
     def info(self) -> TeamInfo:
         """The information for clients."""
-        return TeamInfo(name=self.name, created_at=self.created_at, quotas=self.quotas)
+        return TeamInfo(**{name: getattr(self, name) for name in TeamInfo.__struct_fields__})
 
     def but(self, **changes: object) -> TeamRow:
         """The same row with some fields changed."""

@@ -11,7 +11,7 @@ from atoll.errors import InUseError, InvalidSpecError, NameTakenError, TeamNotFo
 from atoll.supervisor.state.database import Database
 from atoll.supervisor.state.rows import TeamRow
 from atoll.supervisor.storage.trash import erase, erase_unknown
-from atoll.types import Quotas, TeamInfo
+from atoll.types import EgressPolicy, Quotas, TeamInfo
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _SHOWN_MOST = 5
@@ -32,6 +32,7 @@ class Teams:
         self._clock = clock
         self._rows: dict[str, TeamRow] = {}
         self._lock = asyncio.Lock()
+        self._ceiling_set: Callable[[str], None] = lambda _: None
 
     async def load(self) -> None:
         """Read the teams from the database."""
@@ -54,6 +55,17 @@ class Teams:
         """The quotas of a team. There are none without a team, or if it does not exist."""
         row = self._rows.get(name) if name is not None else None
         return row.quotas if row is not None else Quotas()
+
+    def ceiling_of(self, name: str | None) -> EgressPolicy | None:
+        """What a team's sandboxes reach at most. None is no ceiling; of a team that is missing, they reach nothing."""
+        if name is None:
+            return None
+        row = self._rows.get(name)
+        return row.ceiling if row is not None else "none"
+
+    def follow(self, ceiling_set: Callable[[str], None]) -> None:
+        """Call back with the name of a team when its ceiling has changed."""
+        self._ceiling_set = ceiling_set
 
     async def create(self, name: str, quotas: Quotas) -> TeamInfo:
         """Make a team. It is on the disk when this returns.
@@ -86,6 +98,17 @@ class Teams:
         quotas.check()
         async with self._lock:
             await self._put(self._row(name).but(quotas=quotas, changed_at=self._clock()))
+        return self.get(name)
+
+    async def set_ceiling(self, name: str, ceiling: EgressPolicy | None) -> TeamInfo:
+        """Replace what the team's sandboxes reach at most. It is in force when this returns.
+
+        Raises:
+            TeamNotFoundError: There is no such team.
+        """
+        async with self._lock:
+            await self._put(self._row(name).but(ceiling=ceiling, changed_at=self._clock()))
+            self._ceiling_set(name)
         return self.get(name)
 
     async def delete(

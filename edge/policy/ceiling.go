@@ -1,0 +1,15 @@
+package policy
+
+// Bounded is what a policy and the ceiling over it say together: what passes must pass both. Each has judged by itself, so
+// neither can widen the other. Without a ceiling, the second one is nil.
+func Bounded(own Verdict, ceiling *Verdict) Verdict {
+	switch {
+	case ceiling == nil, own.Action == Unplug && !own.Observed:
+		return own
+	case ceiling.Action == Unplug, own.Passes() && !ceiling.Passes():
+		decided := *ceiling
+		decided.Ceiling = true
+		return decided
+	}
+	return own
+}
