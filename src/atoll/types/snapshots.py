@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from atoll.types.brief import brief
+from atoll.types.egress import EgressPolicy
 
 
 class SnapshotInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
@@ -14,7 +15,7 @@ class SnapshotInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only
     sandbox was based on before. ``memory_bytes`` and ``disk_bytes`` are the sizes beyond its parent.
     ``stopped_ms`` is how long the guest was stopped while it was made. With ``engine_disk`` the disk is part
     of ``memory_bytes``. ``build_id`` is the template build it belongs to: the snapshot is deleted when no
-    template needs it any more.
+    template needs it any more. ``network`` is what sandboxes made of it may reach.
     """
 
     snapshot_id: str
@@ -30,6 +31,7 @@ class SnapshotInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only
     engine_disk: bool = False
     team: str | None = None
     build_id: str | None = None
+    network: EgressPolicy = "internet"
 
     def __repr__(self) -> str:
         return brief(self, "snapshot_id", "name", "sandbox_id")

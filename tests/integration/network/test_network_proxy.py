@@ -288,3 +288,33 @@ async def test_a_judged_connection_ends_when_its_proxy_changes(testbed: NetworkT
         async with browsing(place.guest, address, GOOD, port, place.trusted) as browser:
             assert (await browser.fetch("GET", "/"))[0] == 200
         assert proxy.asked == [(GOOD, port)]
+
+
+async def test_a_proxy_is_a_server_that_the_ceiling_must_let_be_reached(testbed: NetworkTestbed) -> None:
+    async with behind(testbed, "socks5") as (here, port):
+        named = here.proxy.at("proxy.example.com")
+        own = Policy(rules=(Rule(hosts=(GOOD,)),), proxy=named)
+        at_proxy = Rule(hosts=("proxy.example.com",), ports=(here.proxy.port,))
+        here.guest.link.set_policy(own, ceiling=Policy(rules=(Rule(hosts=(GOOD,)), at_proxy)))
+        address = await address_of(here.guest, GOOD)
+        with await here.guest.connect(address, port) as connected:
+            connected.sendall(b"a")
+            assert await asyncio.to_thread(connected.recv, 1) == b"a"
+            here.guest.link.set_policy(own, ceiling=Policy.allow(GOOD))
+            assert await reset_comes(connected)
+        asked = list(here.names.asked)
+        assert await here.guest.is_reset(address, port)
+        assert here.names.asked == asked
+        refused = "the team's ceiling does not let it be used: no rule allows proxy.example.com"
+        await eventually(lambda: any(refused in reason for reason in here.refusals()))
+        by_address = Policy(
+            rules=(Rule(hosts=(GOOD,)), Rule(addresses=(PUBLIC,), ports=(here.proxy.port + 1,)))
+        )
+        here.allow(Rule(hosts=(GOOD,)))
+        here.guest.link.set_policy(Policy(rules=own.rules, proxy=here.proxy.at()), ceiling=by_address)
+        assert await here.guest.is_reset(address, port)
+        assert len(here.proxy.asked) == 1
+        looking = Policy(rules=(Rule(hosts=(GOOD,)), Rule(ports=(here.proxy.port,), methods=("GET",))))
+        here.guest.link.set_policy(Policy(rules=own.rules, proxy=here.proxy.at()), ceiling=looking)
+        assert await here.guest.is_reset(address, port)
+        assert len(here.proxy.asked) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -81,18 +80,6 @@ async def test_copies_have_the_policy_of_their_original_and_the_ceiling_of_now(h
     for child in (*forks, copy):
         assert child["network"] == NARROW
         assert link_of(harness, child).ceiling == Policy()
-
-
-@with_harness
-async def test_a_sandbox_that_is_being_made_while_the_ceiling_changes_gets_it(harness: Harness) -> None:
-    await harness.ask("POST", "/v1/teams", {"name": "reef"})
-    making = asyncio.create_task(harness.create(team="reef"))
-    for _ in range(20):
-        await asyncio.sleep(0)
-        if making.done():
-            break
-        await set_ceiling(harness, NARROW)
-    assert link_of(harness, await making).ceiling == RULES
 
 
 @with_harness

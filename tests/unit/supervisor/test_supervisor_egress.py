@@ -8,7 +8,7 @@ from typing import Any, cast
 from atoll.network import Grant
 from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
-from atoll.types import Inject, Policy, Rule
+from atoll.types import Inject, Policy, Quotas, Rule
 from tests.unit.supervisor.fakes import FakeLink, FakeLinks
 from tests.unit.supervisor.harness import Harness, with_harness
 
@@ -35,8 +35,8 @@ def control(harness: Harness, known: list[Any]) -> EgressControl:
     listed = [SimpleNamespace(sandbox_id=one.sandbox_id, row=one) for one in known]
     return EgressControl(
         registry=cast(Any, SimpleNamespace(sandboxes=lambda: listed)),
-        secrets=harness.system.secrets,
         teams=harness.system.teams,
+        secrets=harness.system.secrets,
         passwords=ProxyPasswords(harness.system.secrets.vault),
         decisions=cast(Any, None),
         alarms=cast(Any, None),
@@ -82,3 +82,22 @@ async def test_a_secret_that_changes_brings_no_old_row_of_a_sandbox_back(harness
     await secrets.update("key", value="new value")
     assert link.calls == ["cut"]
     assert cast(object, link.policy) == POLICY
+
+
+@with_harness
+async def test_a_ceiling_that_changes_reaches_a_sandbox_that_is_being_made_or_woken(harness: Harness) -> None:
+    teams = harness.system.teams
+    await teams.create("reef", Quotas())
+    egress, link, other = control(harness, []), WatchedLink(), WatchedLink()
+    egress.govern(cast(Any, link), row(team="reef"))
+    egress.govern(cast(Any, other), row(sandbox_id="s2"))
+    await teams.set_ceiling("reef", "none")
+    assert (link.ceiling, link.grants[-1].ceiling) == (Policy(), Policy())
+    assert (other.ceiling, other.grants[-1].ceiling) == (None, None)
+
+
+@with_harness
+async def test_a_sandbox_whose_team_is_missing_reaches_nothing(harness: Harness) -> None:
+    egress, link = control(harness, []), WatchedLink()
+    egress.govern(cast(Any, link), row(team="gone", network="internet"))
+    assert link.ceiling == Policy()

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from atoll.errors import ImageNotFoundError, SnapshotNotFoundError
-from atoll.sdk import AsyncSandbox
+from atoll.policy import masked
+from atoll.sdk import AsyncSandbox, AsyncSnapshots
 from atoll.server.e2b import leases
 from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.attributes import IDEMPOTENCY, Attributes, read
@@ -28,6 +29,9 @@ from atoll.types import EgressPolicy, TeamInfo
 _NO_PUBLIC_TRAFFIC = (
     "You cannot create a sandbox without public access "
     "unless you enable secure envd access via 'secure' flag."
+)
+_WIDER = (
+    "the network of a sandbox from this snapshot is the snapshot's: leave network out, or deny all traffic"
 )
 
 
@@ -94,6 +98,7 @@ class Creation:
         self, asked: NewSandbox, wanted: dict[str, Any], secure: bool, mark: str | None
     ) -> Sandbox:
         source = await source_of(asked.template_id, wanted["team"])
+        wanted = {**wanted, "network": await _within(wanted["network"], source)}
         attributes = _attributes(asked, source, secure, mark)
         try:
             sandbox = await AsyncSandbox.create(
@@ -118,6 +123,28 @@ class Creation:
                     raise Refusal(422, "this Idempotency-Key was used with another request")
                 return self.views.created(info.sandbox_id, read(info.attributes, info.image))
         return None
+
+
+async def _within(network: EgressPolicy | None, source: TemplateSource) -> EgressPolicy | None:
+    """Return the policy of a new sandbox: one of a snapshot gets no other one than the snapshot's, or none at all.
+
+    Clients of E2B say that they want the internet even if nobody has asked them to, so this means the
+    snapshot's too.
+
+    Raises:
+        Refusal: Another policy is asked for (403).
+    """
+    if source.snapshot_id is None or network in (None, "none"):
+        return network
+    try:
+        parents = (await AsyncSnapshots.get(source.snapshot_id)).network
+    except SnapshotNotFoundError:
+        raise missing_template(source.template_id) from None
+    if parents in ("internet", masked(network)):
+        return network
+    if network == "internet":
+        return None
+    raise Refusal(403, _WIDER)
 
 
 def _attributes(asked: NewSandbox, source: TemplateSource, secure: bool, mark: str | None) -> Attributes:

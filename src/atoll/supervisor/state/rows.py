@@ -148,8 +148,8 @@ class SnapshotRow(Setup, frozen=True, kw_only=True):
 
     def info(self) -> SnapshotInfo:
         """The information for clients."""
-        values = {name: getattr(self, name) for name in SnapshotInfo.__struct_fields__}
-        return SnapshotInfo(**values)
+        values = {name: getattr(self, name) for name in SnapshotInfo.__struct_fields__ if name != "network"}
+        return SnapshotInfo(**values, network=masked(self.network))
 
     def but(self, **changes: object) -> SnapshotRow:
         """The same row with some fields changed."""
