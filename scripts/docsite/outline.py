@@ -21,6 +21,7 @@ SECTIONS = {
             "volumes",
             "network",
             "secrets",
+            "accounts",
             "security",
             "unplug",
             "restores",
