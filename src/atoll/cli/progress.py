@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,13 @@ Report = Callable[[Progress], None]
 
 @contextmanager
 def progress_shown() -> Iterator[Report]:
-    """Give a function that shows each report it is called with. Nothing is loaded before the first one."""
+    """Give a function that shows each report it is called with. Nothing is loaded before the first one.
+
+    With ``ATOLL_PROGRESS=off`` it shows nothing.
+    """
+    if os.environ.get("ATOLL_PROGRESS", "auto") == "off":
+        yield lambda _: None
+        return
     shown = _Bar() if sys.stderr.isatty() else _Lines()
     try:
         yield shown.report

@@ -47,6 +47,7 @@ def _sandbox_routes(system: System) -> list[Route]:
     changes = Changes(registry, quotas, tasks)
     return [
         *creation_routes(
+            registry=system.registry,
             creation=system.creation,
             templates=system.templates,
             quotas=quotas,

@@ -30,6 +30,8 @@ ATOLLS_ATTRIBUTES = "atoll."
 BUILD_ATTRIBUTE = f"{ATOLLS_ATTRIBUTES}build"
 """The attribute of a sandbox in which a template is built: the build's id."""
 
+_KEY_CHARACTERS = 255
+
 SandboxState = Literal["creating", "running", "paused", "suspended", "crashed", "killed"]
 
 
@@ -107,6 +109,9 @@ class SandboxSpec(
         attributes: Values that the front end that made it wants to store with it. Its info returns them, and
             lists cannot be filtered by them. A fork gets a copy, without those whose names begin with
             ``own_``.
+        idempotency_key: Names this request, for a caller that repeats it. While its sandbox lives, another
+            request of the team with the same key and spec gets that sandbox, and one with another spec is
+            refused.
     """
 
     image: str | None = None
@@ -125,6 +130,7 @@ class SandboxSpec(
     volumes: dict[str, str] = {}
     team: str | None = None
     attributes: dict[str, str] = {}
+    idempotency_key: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("env", "metadata", "volumes", "attributes"):
@@ -134,10 +140,29 @@ class SandboxSpec(
                 check_text(name, getattr(self, name))
         check_kind("limits", self.limits, Limits)
         check_kind("lifecycle", self.lifecycle, Lifecycle)
+        if self.idempotency_key is not None:
+            _check_key(self.idempotency_key)
         if self.network is not None:
             check_network(self.network)
         if self.on_crash is not None:
             check_choice("on_crash", self.on_crash, get_args(OnCrash))
+
+    def checked(self) -> SandboxSpec:
+        """Return this spec if its limits and lifecycle are valid. JSON has neither NaN nor infinity.
+
+        Raises:
+            InvalidSpecError: A value is invalid; the message says which.
+        """
+        self.limits.check()
+        self.lifecycle.check()
+        return self
+
+
+def _check_key(key: object) -> None:
+    hint = "give 1 to 255 printable characters"
+    check_text("idempotency_key", key, hint=hint)
+    if not isinstance(key, str) or not 1 <= len(key) <= _KEY_CHARACTERS or not key.isprintable():
+        raise InvalidSpecError(f"idempotency_key is {key!r}"[:300], hint=hint)
 
 
 class SandboxOptions(TypedDict, total=False):
@@ -158,7 +183,8 @@ class SandboxOptions(TypedDict, total=False):
     team: str | None
     attributes: Mapping[str, str] | None
     within_s: float | None
-    on_progress: Callable[[Progress], Any] | None
+    on_progress: Callable[[Progress], Any] | Literal[False] | None
+    idempotency_key: str | None
 
 
 def users_attributes(given: Mapping[str, str] | None) -> dict[str, str]:

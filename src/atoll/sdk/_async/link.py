@@ -26,7 +26,7 @@ from atoll.protocol import (
 from atoll.sdk import _spawn
 from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
 from atoll.sdk._bytes import MIB
-from atoll.sdk._deadline import Deadline
+from atoll.sdk._deadline import Deadline, check_timeout
 from atoll.sdk._io_async import Stream, ask_dial_socket, call, connect_unix, in_thread, shielded
 from atoll.sdk._notices import tell_recovery
 from atoll.types import Progress, as_json, check_text, from_json
@@ -138,8 +138,10 @@ class AsyncLink:
             within_s: When to give up, starting the supervisor included. None means half an hour.
 
         Raises:
+            InvalidSpecError: ``within_s`` is not a length of time.
             DeadlineError: ``within_s`` passed.
         """
+        check_timeout(within_s, "within_s")
         token = os.urandom(16).hex()
         deadline = Deadline(within_s or LONG_S, whole=within_s is not None)
         self._within_s = within_s

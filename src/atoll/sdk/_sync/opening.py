@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, Unpack
 
 from atoll.errors import NameTakenError, SandboxNotFoundError
 from atoll.protocol import ResumeRequest
@@ -14,11 +14,11 @@ from atoll.sdk._sync.link import LONG_S, Link, closed_on_error, ref
 from atoll.sdk._sync.listing import listed
 from atoll.sdk._sync.reaching import Reaching
 from atoll.sdk._sync.snapshots import snapshot_ref
-from atoll.sdk._deadline import check_timeout
 from atoll.sdk._foreign import foreign_argument, foreign_attribute, made_directly
 from atoll.sdk._io_sync import sleep
 from atoll.sdk._leases import lease_of
 from atoll.sdk._notices import tell_recovery_since
+from atoll.sdk._progress import line_for
 from atoll.types import (
     EgressPolicy,
     Lifecycle,
@@ -79,7 +79,8 @@ class Opening(Reaching):
         attributes: Mapping[str, str] | None = None,
         keep: bool = False,
         within_s: float | None = None,
-        on_progress: Callable[[Progress], Any] | None = None,
+        on_progress: Callable[[Progress], Any] | Literal[False] | None = None,
+        idempotency_key: str | None = None,
         **foreign: Never,
     ) -> Self:
         """Make a sandbox and return it running. The first sandbox of an image also builds or pulls the image.
@@ -121,11 +122,15 @@ class Opening(Reaching):
             within_s: Give up after this many seconds, a pull or build of the image included, and leave no
                 sandbox. The pull or build itself continues, so a later call finds more of it done. None
                 waits for up to half an hour.
-            on_progress: Called with progress reports while the call takes long.
+            on_progress: Called with progress reports while the call takes long. None shows them as a line on
+                standard error if that is a terminal and ``ATOLL_PROGRESS`` is not ``off``. False shows nothing.
+            idempotency_key: A text that names this very request, for a caller that repeats it after an error.
+                While the sandbox of an earlier call with the key lives, that sandbox is returned, in whatever
+                state it is. Keys are each team's own.
             **foreign: Nothing else. A name from elsewhere is refused with atoll's own word for it.
 
         Raises:
-            InvalidSpecError: An argument is invalid.
+            InvalidSpecError: An argument is invalid, or another request had the ``idempotency_key``.
             DeadlineError: It was not ready ``within_s`` seconds after the call.
             UnsupportedError: This host cannot enforce one of the limits.
             NameTakenError: Another sandbox has that name.
@@ -143,7 +148,6 @@ class Opening(Reaching):
         """
         if foreign:
             raise foreign_argument(cls.create, foreign)
-        check_timeout(within_s, "within_s")
         spec = SandboxSpec(
             image=image,
             name=name,
@@ -161,18 +165,21 @@ class Opening(Reaching):
             volumes=copied("volumes", volumes),
             team=team,
             attributes=users_attributes(attributes),
+            idempotency_key=idempotency_key,
         )
-        spec.limits.check()
-        spec.lifecycle.check()
-        link = Link()
-        return link.make(
-            "/v1/sandboxes",
-            SandboxInfo,
-            spec,
-            lambda info: cls(link, info, kill_at_exit=not keep),
-            on_progress=on_progress,
-            within_s=within_s,
-        )
+        link, line = Link(), line_for(on_progress)
+        try:
+            return link.make(
+                "/v1/sandboxes",
+                SandboxInfo,
+                spec.checked(),
+                lambda info: line.before(cls(link, info, kill_at_exit=not keep)),
+                on_progress=line.report,
+                within_s=within_s,
+            )
+        except BaseException:
+            line.close()
+            raise
 
     @classmethod
     def connect(

@@ -13,6 +13,7 @@ from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.api.requests import caller_of
 from atoll.supervisor.lifecycle.callers import Callers
 from atoll.supervisor.lifecycle.create import Creation
+from atoll.supervisor.lifecycle.idempotency import KeyedRequests
 from atoll.supervisor.lifecycle.info import info_of
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.listing import page
@@ -28,16 +29,25 @@ _BASE = "/v1/sandboxes"
 
 
 def creation_routes(
-    *, creation: Creation, templates: Templates, quotas: TeamQuotas, callers: Callers, tasks: Tasks
+    *,
+    registry: Registry,
+    creation: Creation,
+    templates: Templates,
+    quotas: TeamQuotas,
+    callers: Callers,
+    tasks: Tasks,
 ) -> list[Route]:
     """The route that makes a sandbox."""
+    keyed = KeyedRequests(registry)
 
     async def create(request: Request) -> Response:
         spec = await read_body(request, SandboxSpec)
         caller = caller_of(request, callers)
 
         async def work(report: Report) -> SandboxInfo:
-            async with callers.waiting(caller):
+            async with keyed.turn(spec) as earlier, callers.waiting(caller):
+                if earlier is not None:  # not made for this caller, who may leave without ending it
+                    return info_of(earlier, quotas)
                 sandbox = await creation.create(spec, report, caller)
                 await templates.made(sandbox)
                 caller.made = [sandbox.sandbox_id]

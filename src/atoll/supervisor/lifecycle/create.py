@@ -9,6 +9,7 @@ import msgspec
 
 from atoll.errors import InvalidSpecError, StateError
 from atoll.supervisor.lifecycle.callers import Caller
+from atoll.supervisor.lifecycle.idempotency import idempotency_of
 from atoll.supervisor.state.ids import check_env, check_metadata, check_name
 from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec
 
@@ -78,6 +79,7 @@ class Creation:
         """
         caller = caller or Caller()
         caller.check()
+        idempotency = idempotency_of(spec)
         spec = self._resolved(spec)
         check_spec(spec)
         if spec.network is not None:
@@ -91,8 +93,8 @@ class Creation:
         held = self._registry.pins.during(*volumes.values())
         with self._registry.reserve_sandbox_name(spec.name), held:
             if spec.from_snapshot is not None:
-                return await self._of_snapshot.create(spec, spec.from_snapshot, volumes)
-            return await self._of_image.create(spec, volumes, progress, caller)
+                return await self._of_snapshot.create(spec, spec.from_snapshot, volumes, idempotency)
+            return await self._of_image.create(spec, volumes, progress, caller, idempotency)
 
     def _volumes_of(self, spec: SandboxSpec) -> dict[str, str]:
         """The ids of the volumes that the sandbox mounts, by path."""

@@ -10,7 +10,7 @@ from atoll.images import image_name
 from atoll.supervisor.machines.enforcement import refuse_unheld
 from atoll.supervisor.state.ids import new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK
-from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.state.rows import Idempotency, SandboxRow, SnapshotRow
 from atoll.supervisor.state.transitions import check_parts
 
 if TYPE_CHECKING:
@@ -61,11 +61,13 @@ class SnapshotCreation:
         self._attachment = attachment
         self._crash_checkpoints = crash_checkpoints
 
-    async def create(self, spec: SandboxSpec, ref: str, volumes: dict[str, str]) -> Sandbox:
+    async def create(
+        self, spec: SandboxSpec, ref: str, volumes: dict[str, str], idempotency: Idempotency | None
+    ) -> Sandbox:
         """Make a sandbox that continues from the snapshot ``ref``. See ``Creation.create``."""
         async with self._operations.during(new_id(), "create"):
             snapshot = self._registry.snapshot(ref)
-            row = self._row(spec, ref, snapshot, volumes)
+            row = self._row(spec, ref, snapshot, volumes).but(idempotency=idempotency)
             checkpoint = self._paths.snapshot_checkpoint(snapshot.snapshot_id)
             with self._registry.pins.during(row.sandbox_id, snapshot.snapshot_id, *snapshot.stack):
                 async with self._quotas.making(row.team, {row.sandbox_id: row.limits}, row.lifecycle):

@@ -244,6 +244,7 @@ class Forks:
             reason=None,
             recovered=None,
             unplugged=None,
+            idempotency=None,
             network=network_of_copies(original),
         )
 

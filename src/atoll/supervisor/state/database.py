@@ -70,6 +70,7 @@ _TABLES: dict[type[_Row], str] = {
 _FOREIGN_S = 1.0
 _JSON_FIELDS = frozenset(
     {
+        "idempotency",
         "attributes",
         "builds",
         "ceiling",

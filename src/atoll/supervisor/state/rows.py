@@ -80,6 +80,13 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in Setup.__struct_fields__}
 
 
+class Idempotency(msgspec.Struct, frozen=True, kw_only=True):
+    """The key of the request that made a sandbox, and a digest of what was asked for."""
+
+    key: str
+    digest: str
+
+
 class SandboxRow(Setup, frozen=True, kw_only=True):
     """A sandbox. ``disk`` names the directory of its writable layer.
 
@@ -88,6 +95,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     - ``created_boot_s`` and ``ends_boot_s`` are its creation and its lease's end by the clock of the host's
       boot ``host_boot``, see ``Clock``.
     - ``relayering`` says that it sleeps only while it is moved to another layer.
+    - ``idempotency`` is of the request that made it, if that had a key.
     """
 
     sandbox_id: str
@@ -115,6 +123,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     recovered: Recovery | None = None
     unplugged: Unplugged | None = None
     relayering: bool = False
+    idempotency: Idempotency | None = None
 
     def info(self) -> SandboxInfo:
         """The information for clients."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.command_line import atoll
 
-from atoll import DeadlineError, Sandbox
+from atoll import DeadlineError, InvalidSpecError, Sandbox
 
 CALLERS = 6
 
@@ -48,3 +48,19 @@ def test_a_registry_that_says_nothing_ends_a_create_in_time_and_leaves_nothing(m
         refused = atoll("create", "--image", image, "--name", "never", "--within", "1s")
     assert (refused.returncode, b"give a longer --within" in refused.stderr) == (125, True), refused.stderr
     assert names() == before
+
+
+def test_a_repeated_request_gets_the_sandbox_of_the_first(module_home: Path) -> None:
+    def made(_: int) -> str:
+        with Sandbox.create(idempotency_key="job-42", env={"MODE": "test"}, keep=True) as sandbox:
+            return sandbox.id
+
+    with ThreadPoolExecutor(CALLERS) as pool:
+        (only,) = set(pool.map(made, range(CALLERS)))
+    with pytest.raises(InvalidSpecError, match="another request"):
+        Sandbox.create(idempotency_key="job-42")
+    with Sandbox.connect(only) as sandbox:
+        assert sandbox.run("echo $MODE").stdout == "test\n"
+        sandbox.kill()
+    with Sandbox.create(idempotency_key="job-42") as other:
+        assert other.id != only
