@@ -76,6 +76,11 @@ func (a *API) become(request *initRequest) error {
 	if request.Cwd != nil && earlier == 0 {
 		a.System.Provide(*request.Cwd)
 	}
+	if request.Env != nil && earlier != 0 {
+		if err := a.System.SetEnvironment(request.Env); err != nil {
+			return err
+		}
+	}
 	if request.Generation != nil {
 		if err := a.System.SetGeneration(*request.Generation); err != nil {
 			return err

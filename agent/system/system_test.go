@@ -79,6 +79,18 @@ func TestTheGenerationsFileStaysTheSameFile(t *testing.T) {
 	}
 }
 
+func TestTheEnvironmentIsReplacedAsAWhole(t *testing.T) {
+	s := &System{Root: t.TempDir()}
+	for _, env := range []map[string]string{{"A": "1", "B": "2"}, {"C": "a\"b"}} {
+		if err := s.SetEnvironment(env); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := read(t, s, EnvironmentFile); got != `{"C":"a\"b"}` {
+		t.Fatal(got)
+	}
+}
+
 func TestHostsKeepsTheLinesOfOthers(t *testing.T) {
 	s := &System{Root: t.TempDir()}
 	for _, name := range []string{"first", "second"} {

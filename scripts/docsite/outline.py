@@ -26,6 +26,7 @@ SECTIONS = {
             "unplug",
             "restores",
             "crashes",
+            "code",
             "mcp",
             "server",
             "teams",

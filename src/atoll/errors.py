@@ -24,6 +24,7 @@ AtollError                    base: .code .hint .sandbox_id .retryable
 ├─ SandboxCrashedError        its processes died; the next use does what `on_crash` says
 ├─ ExecTimeoutError           TimeoutError: the program ran past its timeout and was killed
 ├─ ExecFailedError            `check`: the exit code is not 0
+├─ CodeFailedError            `CodeResult.check()`: the code raised an exception
 ├─ DeadlineError              TimeoutError: an answer did not come in time
 ├─ FileError                  OSError: an operation on a file in the sandbox failed
 │  ├─ FileMissingError        FileNotFoundError
@@ -52,7 +53,7 @@ import errno
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from atoll.types import ExecResult
+    from atoll.types import CodeResult, ExecResult
 
 
 class AtollError(Exception):
@@ -257,6 +258,17 @@ class ExecFailedError(AtollError):
 
     code = "exec_failed"
     result: ExecResult
+
+
+class CodeFailedError(AtollError):
+    """``CodeResult.check()`` found that the code raised an exception.
+
+    Attributes:
+        result: The result that was checked. The SDK always sets it.
+    """
+
+    code = "code_failed"
+    result: CodeResult
 
 
 class DeadlineError(AtollError, TimeoutError):

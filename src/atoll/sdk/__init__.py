@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from atoll.sdk._async.code import AsyncCode
     from atoll.sdk._async.egress import AsyncEgress
     from atoll.sdk._async.files import AsyncFiles
     from atoll.sdk._async.images import AsyncImages
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.volumefiles import AsyncVolumeFiles
     from atoll.sdk._async.volumes import AsyncVolumes
     from atoll.sdk._async.watch import AsyncWatch
+    from atoll.sdk._sync.code import Code
     from atoll.sdk._sync.egress import Egress
     from atoll.sdk._sync.files import Files
     from atoll.sdk._sync.images import Images
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.watch import Watch
 
 __all__ = [
+    "AsyncCode",
     "AsyncEgress",
     "AsyncFiles",
     "AsyncForward",
@@ -55,6 +58,7 @@ __all__ = [
     "AsyncVolumeFiles",
     "AsyncVolumes",
     "AsyncWatch",
+    "Code",
     "Egress",
     "Files",
     "Forward",

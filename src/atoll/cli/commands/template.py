@@ -17,6 +17,7 @@ from atoll.cli.options import json_option, pairs_option
 from atoll.cli.output import show_json
 from atoll.cli.text import age, plain, table
 from atoll.errors import InvalidSpecError
+from atoll.toolkits import SHIPPED, install
 from atoll.types import BuildLine, TemplateInfo
 
 _MOST_BYTES = 1 << 20
@@ -73,6 +74,26 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
         on_line=None if as_json else _shown,
         timeout_s=options["timeout_s"],
     )
+    if as_json:
+        show_json(info)
+    else:
+        click.echo(info.template_id)
+
+
+@command.command(name="install")
+@click.argument("name", type=click.Choice(sorted(SHIPPED)))
+@click.option("--team", metavar="TEAM", help="The team that owns it; default: none.")
+@click.option("--public", is_flag=True, default=None, help="Let every team of a server use it.")
+@json_option
+def install_template(name: str, team: str | None, public: bool | None, as_json: bool) -> None:
+    r"""Build a template that atoll ships. It takes packages from registries, and minutes the first time.
+
+    \b
+    Example:
+      atoll template install code-interpreter-v1
+      atoll create --template code-interpreter-v1
+    """
+    info = install(name, team=team, public=public, on_line=None if as_json else _shown)
     if as_json:
         show_json(info)
     else:

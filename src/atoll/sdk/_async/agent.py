@@ -44,8 +44,19 @@ class AsyncAgent:
     def __init__(self, link: AsyncLink, sandbox_id: str) -> None:
         self.link = link
         self.sandbox_id = sandbox_id
+        self._pools: list[AsyncPool] = []
         # a killed supervisor may have left the guest frozen, and perhaps nobody else starts another one
-        self._pool = AsyncPool(self._dial, self._explain, idle_s=300.0, on_silence=link.ensure)
+        self._pool = self.pool(AGENT_PORT)
+
+    def pool(self, port: int) -> AsyncPool:
+        """Return a pool of connections to a server in the sandbox, which ``close`` closes."""
+
+        async def dial() -> Stream:
+            return Stream(user_socket(await self.link.dial(self.sandbox_id, port)))
+
+        pool = AsyncPool(dial, self._explain, idle_s=300.0, on_silence=self.link.ensure)
+        self._pools.append(pool)
+        return pool
 
     async def call(
         self,
@@ -81,9 +92,6 @@ class AsyncAgent:
             answer.close()
             raise error
         return answer
-
-    async def _dial(self) -> Stream:
-        return Stream(user_socket(await self.link.dial(self.sandbox_id, AGENT_PORT)))
 
     async def _explain(self, error: OSError) -> AtollError:
         """Ask the supervisor why the guest's connection ended or was silent, for some seconds at most."""
@@ -136,7 +144,8 @@ class AsyncAgent:
 
     def close(self) -> None:
         """Close idle connections."""
-        self._pool.close()
+        for pool in self._pools:
+            pool.close()
 
 
 class AsyncFrames:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Never, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
+from atoll.sdk._async.code import AsyncCode
 from atoll.sdk._async.egress import AsyncEgress
 from atoll.sdk._async.files import AsyncFiles
 from atoll.sdk._async.link import AsyncLink
@@ -47,6 +48,7 @@ class AsyncSandbox(AsyncOpening):
         id: 20 lower case letters and digits, never used again.
         name: The sandbox's name, unique in the home, or None.
         files: The sandbox's files.
+        code: Runs code in contexts that keep their variables.
         egress: What it may reach, and what was decided about that.
 
     Every method may raise these errors; the sections below name only the further ones:
@@ -63,6 +65,7 @@ class AsyncSandbox(AsyncOpening):
     def __init__(self, link: AsyncLink, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
         super().__init__(link, info, kill_at_exit=kill_at_exit)
         self.files: AsyncFiles = AsyncFiles(self._agent)
+        self.code: AsyncCode = AsyncCode(self._agent)
         self.egress: AsyncEgress = AsyncEgress(link, self._path)
 
     async def __aenter__(self) -> AsyncSandbox:

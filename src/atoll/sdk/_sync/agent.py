@@ -45,8 +45,19 @@ class Agent:
     def __init__(self, link: Link, sandbox_id: str) -> None:
         self.link = link
         self.sandbox_id = sandbox_id
+        self._pools: list[Pool] = []
         # a killed supervisor may have left the guest frozen, and perhaps nobody else starts another one
-        self._pool = Pool(self._dial, self._explain, idle_s=300.0, on_silence=link.ensure)
+        self._pool = self.pool(AGENT_PORT)
+
+    def pool(self, port: int) -> Pool:
+        """Return a pool of connections to a server in the sandbox, which ``close`` closes."""
+
+        def dial() -> Stream:
+            return Stream(user_socket(self.link.dial(self.sandbox_id, port)))
+
+        pool = Pool(dial, self._explain, idle_s=300.0, on_silence=self.link.ensure)
+        self._pools.append(pool)
+        return pool
 
     def call(
         self,
@@ -82,9 +93,6 @@ class Agent:
             answer.close()
             raise error
         return answer
-
-    def _dial(self) -> Stream:
-        return Stream(user_socket(self.link.dial(self.sandbox_id, AGENT_PORT)))
 
     def _explain(self, error: OSError) -> AtollError:
         """Ask the supervisor why the guest's connection ended or was silent, for some seconds at most."""
@@ -137,7 +145,8 @@ class Agent:
 
     def close(self) -> None:
         """Close idle connections."""
-        self._pool.close()
+        for pool in self._pools:
+            pool.close()
 
 
 class Frames:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Never, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
+from atoll.sdk._sync.code import Code
 from atoll.sdk._sync.egress import Egress
 from atoll.sdk._sync.files import Files
 from atoll.sdk._sync.link import Link
@@ -48,6 +49,7 @@ class Sandbox(Opening):
         id: 20 lower case letters and digits, never used again.
         name: The sandbox's name, unique in the home, or None.
         files: The sandbox's files.
+        code: Runs code in contexts that keep their variables.
         egress: What it may reach, and what was decided about that.
 
     Every method may raise these errors; the sections below name only the further ones:
@@ -64,6 +66,7 @@ class Sandbox(Opening):
     def __init__(self, link: Link, info: SandboxInfo, *, kill_at_exit: bool = False) -> None:
         super().__init__(link, info, kill_at_exit=kill_at_exit)
         self.files: Files = Files(self._agent)
+        self.code: Code = Code(self._agent)
         self.egress: Egress = Egress(link, self._path)
 
     def __enter__(self) -> Sandbox:

@@ -1,0 +1,89 @@
+"""The templates that atoll ships, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from atoll.errors import TemplateNotFoundError
+from atoll.sdk import AsyncTemplates, Templates
+from atoll.toolkits.code import template as code
+from atoll.types import BuildInfo, BuildLine, TemplateSpec
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A template that atoll ships.
+
+    Args:
+        spec: What to build.
+        context: The directory with the files that it copies.
+        about: What it is, in a line.
+    """
+
+    spec: Callable[[], TemplateSpec]
+    context: Path
+    about: str
+
+
+SHIPPED: Mapping[str, Shipped] = {
+    code.NAME: Shipped(
+        code.spec, code.CONTEXT, "Python, JavaScript, TypeScript and Bash in contexts: `sandbox.code`"
+    ),
+}
+
+
+def install(
+    name: str,
+    *,
+    team: str | None = None,
+    public: bool | None = None,
+    on_line: Callable[[BuildLine], Any] | None = None,
+) -> BuildInfo:
+    """Build a template that atoll ships, and return when sandboxes can be made of it.
+
+    What was built before is not built again. It takes packages from registries.
+
+    Args:
+        name: Its name, such as ``code-interpreter-v1``.
+        team: The team that owns it.
+        public: Whether every team may use it; None leaves this as it is.
+        on_line: Called with each line of its log.
+
+    Raises:
+        TemplateNotFoundError: atoll ships none of that name.
+        TemplateBuildError: A step failed.
+        QuotaError: The team has as many builds under way as it may.
+        NoSpaceError: The disk under the home is full.
+    """
+    wanted = shipped(name)
+    return Templates.build(
+        wanted.spec(), name, team=team, public=public, context=wanted.context, on_line=on_line
+    )
+
+
+async def install_async(
+    name: str,
+    *,
+    team: str | None = None,
+    public: bool | None = None,
+    on_line: Callable[[BuildLine], Any] | None = None,
+) -> BuildInfo:
+    """Do what ``install`` does, without blocking the event loop."""
+    wanted = shipped(name)
+    return await AsyncTemplates.build(
+        wanted.spec(), name, team=team, public=public, context=wanted.context, on_line=on_line
+    )
+
+
+def shipped(name: str) -> Shipped:
+    """Return a template that atoll ships.
+
+    Raises:
+        TemplateNotFoundError: There is none of that name.
+    """
+    if name not in SHIPPED:
+        raise TemplateNotFoundError(f"atoll ships no template {name!r}", hint=f"give {', '.join(SHIPPED)}")
+    return SHIPPED[name]

@@ -1,0 +1,1 @@
+"""The server of the code interpreter. It runs in the sandbox, and needs nothing of atoll there."""

@@ -1,0 +1,78 @@
+"""The languages that can be run, and how each sets a variable of its environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jupyter_client.kernelspec import KernelSpecManager
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language.
+
+    Args:
+        name: What it is called.
+        kernel: The name of the kernel's specification.
+        set_line: How a variable is set, with ``{name}`` and ``{value}``, both as JSON strings.
+        unset_line: How it is removed.
+    """
+
+    name: str
+    kernel: str
+    set_line: str
+    unset_line: str
+
+    def environment(self, wanted: Mapping[str, str | None]) -> str:
+        """Return code that sets variables; None removes one."""
+        return "\n".join(
+            self.unset_line.format(name=json.dumps(name))
+            if value is None
+            else self.set_line.format(name=json.dumps(name), value=json.dumps(value))
+            for name, value in wanted.items()
+        )
+
+
+_PYTHON = Language(
+    "python",
+    "python3",
+    "__import__('os').environ[{name}] = {value}",
+    "__import__('os').environ.pop({name}, None)",
+)
+_DENO = ("Deno.env.set({name}, {value});", "Deno.env.delete({name});")
+LANGUAGES = {
+    each.name: each
+    for each in (
+        _PYTHON,
+        Language("javascript", "deno", *_DENO),
+        Language("typescript", "deno", *_DENO),
+        Language("bash", "bash", "", ""),
+    )
+}
+_OTHER_NAMES = {
+    "py": "python",
+    "python3": "python",
+    "js": "javascript",
+    "node": "javascript",
+    "ts": "typescript",
+    "deno": "typescript",
+    "sh": "bash",
+    "shell": "bash",
+}
+# Languages that a template may add.
+_OTHER_KERNELS = {"r": "ir"}
+
+
+def language_of(name: str | None) -> Language | None:
+    """Return a language by any of its names, or by that of its kernel; Python without one.
+
+    It is None if no kernel of it is installed.
+    """
+    text = (name or "python").strip().lower()
+    known = LANGUAGES.get(_OTHER_NAMES.get(text, text))
+    if known is not None:
+        return known
+    kernel = _OTHER_KERNELS.get(text, text)
+    return Language(text, kernel, "", "") if kernel in KernelSpecManager().find_kernel_specs() else None

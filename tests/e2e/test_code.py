@@ -1,0 +1,172 @@
+"""Code in contexts: by atoll's SDK, and by E2B's unmodified code interpreter over `atoll serve`."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2b_code_interpreter import Sandbox as CodeInterpreter
+from tests.e2e.server import Server
+from tests.sdks.installed import javascript_sdk
+
+from atoll import CodeOutput, Sandbox, Templates
+from atoll.errors import CodeFailedError, DeadlineError, InvalidSpecError, NotFoundError, UnsupportedError
+from atoll.toolkits import install
+from atoll.toolkits.code import NAME, spec
+from atoll.toolkits.code.template import CONTEXT
+
+# The template takes a minute on a quiet machine.
+pytestmark = pytest.mark.timeout(1500)
+LONG_S = 240.0
+IS_ROOT = os.getuid() == 0
+
+
+@pytest.fixture(scope="module")
+def template(module_home: Path) -> str:
+    """The template as users get it. As an ordinary user it lacks its libraries, which the run as root tries."""
+    del module_home
+    if IS_ROOT:
+        install(NAME, public=True)
+    else:
+        Templates.build(spec(libraries=False), NAME, public=True, context=CONTEXT)
+    return NAME
+
+
+@pytest.fixture(scope="module")
+def sandbox(template: str) -> Iterator[Sandbox]:
+    with Sandbox.create(template=template, env={"GREETING": "hello"}) as sandbox:
+        yield sandbox
+
+
+def test_variables_stay_between_runs_over_sleep_and_in_forks(sandbox: Sandbox) -> None:
+    assert sandbox.code.run("kept = [1, 2, 3]\nsum(kept)", timeout_s=LONG_S).check().text == "6"
+    sandbox.suspend()
+    assert sandbox.code.run("kept.append(4); kept", timeout_s=LONG_S).text == "[1, 2, 3, 4]"
+    [copy] = sandbox.fork()
+    with copy:
+        assert copy.code.run("kept.append(5); len(kept)", timeout_s=LONG_S).text == "5"
+        assert sandbox.code.run("len(kept)", timeout_s=LONG_S).text == "4"
+
+
+def test_a_rollback_takes_the_variables_back(sandbox: Sandbox) -> None:
+    sandbox.code.run("state = 'before'", timeout_s=LONG_S).check()
+    snapshot = sandbox.snapshot()
+    sandbox.code.run("state = 'after'", timeout_s=LONG_S).check()
+    sandbox.rollback(snapshot)
+    assert sandbox.code.run("state", timeout_s=LONG_S).text == "before"
+
+
+def test_what_is_written_comes_piece_by_piece_and_an_exception_is_part_of_the_result(
+    sandbox: Sandbox,
+) -> None:
+    pieces: list[str] = []
+    shown: list[CodeOutput] = []
+    code = "import sys\nprint('out')\nprint('err', file=sys.stderr)\ndisplay({'a': 1})\n1 / 0"
+    result = sandbox.code.run(code, on_stdout=pieces.append, on_output=shown.append, timeout_s=LONG_S)
+    assert (result.stdout, result.stderr, "".join(pieces)) == ("out\n", "err\n", "out\n")
+    assert [output.text for output in shown] == ["{'a': 1}"]
+    assert result.error is not None
+    assert result.error.name == "ZeroDivisionError"
+    assert "1 / 0" in result.error.traceback
+    with pytest.raises(CodeFailedError, match="division by zero"):
+        result.check()
+
+
+def test_the_sandboxs_variables_and_those_of_one_run_are_there(sandbox: Sandbox) -> None:
+    asked = "import os; print(os.environ.get('GREETING'), os.environ.get('ONLY'))"
+    assert sandbox.code.run(asked, env={"ONLY": "once"}, timeout_s=LONG_S).stdout == "hello once\n"
+    assert sandbox.code.run(asked, timeout_s=LONG_S).stdout == "hello None\n"
+
+
+def test_other_languages_have_contexts_of_their_own(sandbox: Sandbox) -> None:
+    sandbox.code.run("const x: number = 41;", language="typescript", timeout_s=LONG_S).check()
+    assert sandbox.code.run("x + 1", language="javascript", timeout_s=LONG_S).text == "42"
+    sandbox.code.run("cd /tmp", language="bash", timeout_s=LONG_S).check()
+    assert sandbox.code.run("pwd", language="bash", timeout_s=LONG_S).stdout == "/tmp\n"
+    with pytest.raises(InvalidSpecError, match="not known"):
+        sandbox.code.run("1", language="cobol")
+
+
+def test_a_run_that_takes_too_long_is_interrupted_and_the_variables_stay(sandbox: Sandbox) -> None:
+    sandbox.code.run("stays = 'here'", timeout_s=LONG_S).check()
+    with pytest.raises(DeadlineError, match="was interrupted"):
+        sandbox.code.run("while True: pass", timeout_s=3)
+    assert sandbox.code.run("stays", timeout_s=LONG_S).text == "here"
+
+
+def test_a_context_is_made_listed_restarted_and_deleted(sandbox: Sandbox) -> None:
+    made = sandbox.code.create_context(cwd="work")
+    assert made.cwd == "/home/user/work"
+    assert made in sandbox.code.contexts()
+    sandbox.code.run("own = 1", context=made, timeout_s=LONG_S).check()
+    assert [(each.name, each.type, each.value) for each in sandbox.code.variables(made)] == [
+        ("own", "int", "1")
+    ]
+    sandbox.code.restart(made)
+    assert sandbox.code.run("own", context=made, timeout_s=LONG_S).error is not None
+    sandbox.code.interrupt(made)
+    sandbox.code.delete_context(made)
+    with pytest.raises(NotFoundError):
+        sandbox.code.run("1", context=made)
+
+
+def test_a_sandbox_without_the_template_says_what_to_do(module_home: Path) -> None:
+    del module_home
+    with Sandbox.create() as plain, pytest.raises(UnsupportedError, match="atoll template install"):
+        plain.code.run("1")
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="the template of this run is built without its libraries")
+def test_charts_pictures_and_data_frames_are_shown_as_such(sandbox: Sandbox) -> None:
+    drawn = "import matplotlib.pyplot as plt\nplt.plot([1, 2], [3, 4])\nplt.title('steep')\nplt.show()"
+    [figure] = sandbox.code.run(drawn, timeout_s=LONG_S).check().outputs
+    assert figure.png_bytes.startswith(b"\x89PNG")
+    assert figure.chart is not None
+    assert (figure.chart["type"], figure.chart["title"]) == ("line", "steep")
+    framed = "import pandas as pd\npd.DataFrame({'a': [1, 2], 'b': ['x', None]})"
+    [frame] = sandbox.code.run(framed, timeout_s=LONG_S).check().outputs
+    assert frame.data == {"a": [1, 2], "b": ["x", None]}
+    assert frame.html is not None
+
+
+def test_e2bs_code_interpreter_works_unchanged(
+    template: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert CodeInterpreter.default_template == template
+    for name, value in server.variables.items():
+        monkeypatch.setenv(name, value)
+    theirs = CodeInterpreter.create(timeout=600, envs={"GREETING": "hello"})
+    try:
+        assert theirs.run_code("x = 20\nx * 2", timeout=LONG_S).text == "40"
+        told = theirs.run_code("import os\nprint(os.environ['GREETING'])\n1 / 0", timeout=LONG_S)
+        assert told.logs.stdout == ["hello\n"]
+        assert told.error is not None
+        assert told.error.name == "ZeroDivisionError"
+        context = theirs.create_code_context(cwd="/tmp", language="python")
+        assert theirs.run_code("import os; os.getcwd()", context=context, timeout=LONG_S).text == "/tmp"
+        assert context.id in [each.id for each in theirs.list_code_contexts()]
+        theirs.remove_code_context(context)
+        assert theirs.run_code("const x = 1; x + 1", language="js", timeout=LONG_S).text == "2"
+        theirs.pause()
+        theirs = theirs.connect()
+        assert theirs.run_code("x + 2", timeout=LONG_S).text == "22"
+    finally:
+        theirs.kill()
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="the clients of JavaScript run as root only")
+def test_e2bs_code_interpreter_for_javascript_works_unchanged(template: str, server: Server) -> None:
+    del template
+    done = subprocess.run(
+        ["node", "code.mjs"],
+        cwd=javascript_sdk(),
+        env={**os.environ, **server.variables},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["40", ["said\n"], "ZeroDivisionError", "/tmp"]
