@@ -11,7 +11,7 @@ help:
 	@echo "make test    check, then integration and end-to-end tests, as root and as an ordinary user"
 	@echo "make lock    the newest Python packages to develop and test with, into scripts/locks"
 	@echo "make native-check   our changes applied to gVisor and checked by Go; VERSION=... names another gVisor (minutes)"
-	@echo "make soak    crashes at random moments, then at every step of every operation, then a hundred real programs (hours)"
+	@echo "make soak    crashes at random moments, then at every step of every operation, then a hundred real programs; policies at random on the wire, and fuzzing (hours)"
 	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
 	@echo "make dist    the wheels of atoll and of atoll-base (the ready-made image), in dist/"
 	@echo "make docs    the site of the documentation, in dist/docs; needs nothing but Python"
@@ -50,6 +50,8 @@ soak: deps install
 	@$(BIN)/python -m tests.crash
 	@$(BIN)/python -m tests.crash.points
 	@$(BIN)/python -m tests.compat
+	@$(BIN)/python -m tests.security.egress --minutes 10
+	@$(BIN)/python scripts/fuzz.py --seconds 60
 
 bench: deps install
 	@$(BIN)/python -m bench

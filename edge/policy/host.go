@@ -45,7 +45,7 @@ func CanonicalHost(host string) (string, error) {
 		}
 	}
 	host = strings.ToLower(host)
-	if host == "" || len(host) > 253 || strings.HasPrefix(host, ".") || strings.Contains(host, "..") {
+	if host == "" || len(host) > 253 || strings.HasPrefix(host, ".") || strings.HasSuffix(host, ".") || strings.Contains(host, "..") {
 		return "", errHostText
 	}
 	for i := 0; i < len(host); i++ {

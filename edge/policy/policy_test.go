@@ -251,7 +251,7 @@ func TestHosts(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"Bücher.DE.": "xn--bcher-kva.de", "_x.A": "_x.a", "[::1]": "::1", "::ffff:1.2.3.4": "1.2.3.4", "a..b": "", "": "",
+		"Bücher.DE.": "xn--bcher-kva.de", "_x.A": "_x.a", "[::1]": "::1", "::ffff:1.2.3.4": "1.2.3.4", "a..b": "", "a..": "", "": "",
 		"a b": "", "a.x%00": "",
 	} {
 		if got, _ := CanonicalHost(text); got != want {

@@ -22,9 +22,9 @@ import dns.message
 import dns.rdatatype
 
 from atoll.host import edge_path
-from atoll.network import EdgeProgram, Grant, Inspection, Kept, Links
+from atoll.network import EdgeProgram, Grant, Inspection, Links
 from atoll.secrets import Authority, home_authority
-from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy
+from atoll.types import EgressDecision, EgressPolicy, Policy
 from tests.integration.network import testbed
 from tests.integration.network.nameserver import KnownNames, knowing
 from tests.integration.network.testbed import PUBLIC, Guest
@@ -91,7 +91,7 @@ class Ground:
 
     def __init__(self, links: Links, inspection: Inspection, names: KnownNames, authority: Authority) -> None:
         self._links = links
-        self._inspection = inspection
+        self.inspection = inspection
         self.names = names
         self.target = Target()
         self.port = self.tls_port = 0
@@ -145,7 +145,7 @@ class Ground:
         link.egress.watch(self.told.append, self.unplugged.append)
         if isinstance(policy, Policy) and policy.rules:
             grant = Grant(policy, dict(secrets or {}), canaries, dict(bound or {}))
-            link.inspect(self._inspection, link.link_id, grant)
+            link.inspect(self.inspection, link.link_id, grant)
         link.set_policy(policy)
 
     def names_change(self, **names: str) -> None:
@@ -153,10 +153,6 @@ class Ground:
         known = {"good": GOOD, "other": OTHER, "evil": EVIL}
         self.names.names |= {known[key]: address for key, address in names.items()}
         self._links.forget_names()
-
-    async def judge(self, policy: Policy, kept: tuple[int, ...], request: Mapping[str, Any]) -> EgressVerdict:
-        """Ask the edge what a request would get."""
-        return await self._inspection.judge(Grant(policy), Kept(kept), request)
 
     async def ask(
         self, name: str, kind: str = "A", server: str = GATEWAY, *, stream: bool = False
@@ -301,18 +297,18 @@ async def ground(directory: Path) -> AsyncIterator[Ground]:
             await asyncio.sleep(0.05)
 
 
-Work = Callable[[Ground], Awaitable[None]]
+Work = Callable[[Ground, str], Awaitable[None]]
 
 
 class Yard:
-    """The child process that has the ground and tries rows by their numbers.
+    """The child process that has the ground, and does there what a text stands for.
 
     Args:
         directory: Its own directory.
-        rows: What a number stands for.
+        work: Does what a text says, and fails when something is wrong.
     """
 
-    def __init__(self, directory: Path, rows: list[Work]) -> None:
+    def __init__(self, directory: Path, work: Work) -> None:
         self._ours, theirs = socket.socketpair()
         with warnings.catch_warnings():
             # Of a fork beside other threads, none of which the child needs.
@@ -323,7 +319,7 @@ class Yard:
             status = 1
             try:
                 testbed.enter()
-                asyncio.run(_serve(directory, rows, theirs))
+                asyncio.run(_serve(directory, work, theirs))
                 status = 0
             except BaseException:
                 theirs.sendall(_framed(traceback.format_exc()))
@@ -331,9 +327,9 @@ class Yard:
                 os._exit(status)
         theirs.close()
 
-    def try_row(self, number: int) -> str:
-        """Try a row. Returns the traceback of its failure, or nothing."""
-        self._ours.sendall(struct.pack(">I", number))
+    def do(self, text: str) -> str:
+        """Have it done. Returns the traceback of a failure, or nothing."""
+        self._ours.sendall(_framed(text))
         return self._reply()
 
     def close(self) -> str:
@@ -360,16 +356,17 @@ def _framed(text: str) -> bytes:
     return struct.pack(">I", len(data)) + data
 
 
-async def _serve(directory: Path, rows: list[Work], commands: socket.socket) -> None:
+async def _serve(directory: Path, work: Work, commands: socket.socket) -> None:
     before = len(os.listdir("/proc/self/fd"))
     reader, writer = await asyncio.open_connection(sock=commands)
     async with ground(directory) as made:
         while command := await reader.read(4):
+            text = (await reader.readexactly(struct.unpack(">I", command)[0])).decode()
             try:
                 async with asyncio.timeout(PATIENCE_S):
                     await made.begin()
                     try:
-                        await rows[struct.unpack(">I", command)[0]](made)
+                        await work(made, text)
                     finally:
                         await made.end()
                 told = ""

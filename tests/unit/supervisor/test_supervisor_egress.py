@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from atoll.network import Grant
+from atoll.network import Grant, Kept
 from atoll.supervisor.lifecycle.egress_control import EgressControl
 from atoll.supervisor.tenants.proxy_passwords import ProxyPasswords
-from atoll.types import Inject, Policy, Quotas, Rule
+from atoll.types import EgressVerdict, Inject, Policy, Quotas, Rule
 from tests.unit.supervisor.fakes import FakeLink, FakeLinks
 from tests.unit.supervisor.harness import Harness, with_harness
 
@@ -101,3 +101,31 @@ async def test_a_sandbox_whose_team_is_missing_reaches_nothing(harness: Harness)
     egress, link = control(harness, []), WatchedLink()
     egress.govern(cast(Any, link), row(team="gone", network="internet"))
     assert link.ceiling == Policy()
+
+
+@with_harness
+async def test_a_plain_request_by_a_rule_of_a_name_is_judged_as_a_request(harness: Harness) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    class Judging:
+        async def judge(self, _grant: Grant, kept: Kept, _request: object) -> EgressVerdict:
+            asked.append(kept.own)
+            return EgressVerdict(action="deny", reason="the method is not in upper case")
+
+    egress = control(harness, [])
+    egress._inspection = cast(Any, Judging())
+    policy = Policy(
+        rules=(Rule(hosts=("b.example",)), Rule(hosts=("a.example",))), passthrough=("c.example",)
+    )
+
+    async def judged(scheme: str, host: str, wanted: Policy = policy) -> str:
+        return (await egress.judge(wanted, None, {"scheme": scheme}, host, 80)).action
+
+    assert await judged("http", "a.example") == "deny"
+    assert await judged("https", "a.example") == "allow"
+    assert await judged("http", "a.example", Policy.allow("a.example").with_rules()) == "deny"
+    assert await judged("http", "192.0.2.7", Policy(rules=(Rule(addresses=("192.0.2.0/24",)),))) == "allow"
+    assert (
+        await judged("http", "a.example", Policy(rules=policy.rules, passthrough=("a.example",))) == "allow"
+    )
+    assert asked == [(1,), (0,)]

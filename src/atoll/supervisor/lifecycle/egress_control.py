@@ -213,8 +213,11 @@ class EgressControl:
         address = _LOOPBACK if name == HOST_NAME else _SOME_ADDRESS if name else host
         judge = Judge(rules) if ceiling is None else BoundedJudge(rules, ceiling)
         verdict = judge.connection(name, None if name and judge.proxied(name) else address, port)
-        if verdict.action != "inspect" or self._inspection is None:
-            action = "deny" if verdict.observed or verdict.action == "inspect" else verdict.action
+        # As the relay does it: by name, each plain request must say which host it is for.
+        is_plain = verdict.action == "allow" and request["scheme"] == "http" and name is not None
+        judged = verdict.action == "inspect" or (is_plain and judge.looks_into(name or ""))
+        if not judged or self._inspection is None:
+            action = "deny" if verdict.observed or judged or verdict.action == "inspect" else verdict.action
             return EgressVerdict(
                 action=action,
                 rule=verdict.rule,
@@ -224,7 +227,7 @@ class EgressControl:
             )
         # What the rules change is made only for a ceiling to judge.
         grant = Grant(rules) if ceiling is None else self._grant(rules, team, ceiling)
-        return await self._inspection.judge(grant, Kept(verdict.kept, verdict.above), request)
+        return await self._inspection.judge(grant, Kept(verdict.deciding, verdict.above), request)
 
     def _grant(self, rules: Policy, team: str | None, ceiling: Policy | None) -> Grant:
         """The rules with the secrets that they need. A secret that cannot be had is left out: the edge refuses."""
