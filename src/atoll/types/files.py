@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from atoll.types.notebook import html_of
+
 FileKind = Literal["file", "directory", "symlink", "other"]
 WatchKind = Literal["create", "write", "remove", "rename", "chmod"]
 
@@ -27,6 +29,9 @@ class FileInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=Tru
     group: str
     modified_at: float
     target: str | None = None
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
 
 class WatchEvent(msgspec.Struct, frozen=True, kw_only=True):

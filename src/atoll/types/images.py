@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from atoll.types.brief import brief
+from atoll.types.notebook import html_of
 
 
 class ImageInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
@@ -38,6 +39,9 @@ class ImageInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=Tr
 
     def __repr__(self) -> str:
         return brief(self, "name", "digest")
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
 
 class RegistryLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

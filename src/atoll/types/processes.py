@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from atoll.errors import ExecFailedError
+from atoll.types.notebook import html_of, html_output
 
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 # of each stream, when a result is printed
@@ -34,6 +35,9 @@ class ProcessInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     started_at: float
     pty: bool = False
     tag: str | None = None
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
 
 class MemoryKill(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +116,11 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
         )
         error.result = self
         raise error
+
+    def _repr_html_(self) -> str:
+        how = f"exit code {self.exit_code}" + (", not all of its output" if self.truncated else "")
+        title = f"{self.command}: {how}" if self.command else how
+        return html_output(title, [("stdout", self.stdout), ("stderr", self.stderr)])
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):

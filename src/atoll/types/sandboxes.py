@@ -13,6 +13,7 @@ from atoll.types.egress import EgressPolicy, check_network
 from atoll.types.given import check_choice, check_kind, check_text, check_texts, copied
 from atoll.types.lifecycle import Lifecycle
 from atoll.types.limits import Limits
+from atoll.types.notebook import html_of
 
 if TYPE_CHECKING:
     from atoll.types.progress import Progress
@@ -253,6 +254,9 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
 
     def __repr__(self) -> str:
         return brief(self, "sandbox_id", "name", "state", "image")
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
 
 class SandboxPage(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):

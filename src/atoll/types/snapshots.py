@@ -6,6 +6,7 @@ import msgspec
 
 from atoll.types.brief import brief
 from atoll.types.egress import EgressPolicy
+from atoll.types.notebook import html_of
 
 
 class SnapshotInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
@@ -35,3 +36,6 @@ class SnapshotInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only
 
     def __repr__(self) -> str:
         return brief(self, "snapshot_id", "name", "sandbox_id")
+
+    def _repr_html_(self) -> str:
+        return html_of(self)

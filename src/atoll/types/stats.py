@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from atoll.types.limits import Limits
+from atoll.types.notebook import html_of
 
 
 class SandboxStats(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
@@ -25,6 +26,9 @@ class SandboxStats(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only
     sent_bytes: int
     limits: Limits = Limits()
     held: dict[str, str] = {}
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
 
 class StatsSample(msgspec.Struct, frozen=True, kw_only=True):

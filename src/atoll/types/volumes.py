@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from atoll.types.files import FileKind
+from atoll.types.notebook import html_of
 
 
 class VolumeInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +18,9 @@ class VolumeInfo(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     team: str | None
     created_at: float
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
 
 class VolumeEntry(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):

@@ -29,6 +29,7 @@ from atoll.types import (
     GuestPath,
     Lifecycle,
     SandboxInfo,
+    html_table,
 )
 
 # Inside the class, `list` means the method below, so annotations there use these names.
@@ -83,6 +84,9 @@ class AsyncSandbox(AsyncOpening):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}{f' {self.name!r}' if self.name else ''}>"
+
+    def _repr_html_(self) -> str:
+        return html_table([], [("", type(self).__name__), ("id", self.id), ("name", self.name or "")])
 
     def close(self) -> None:
         """Close the connections to the sandbox.

@@ -13,7 +13,7 @@ from atoll.sdk._async.programs import Command, program_of
 from atoll.sdk._async.states import AsyncStates
 from atoll.sdk._async.terminal import AsyncTerminal, opened, reopened
 from atoll.sdk._foreign import foreign_argument
-from atoll.types import GuestPath, ProcessInfo, TerminalSize, check_kind, check_number
+from atoll.types import GuestPath, ProcessInfo, Rows, TerminalSize, check_kind, check_number
 
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
 _PID_HINT = "`processes` lists the running programs"
@@ -100,7 +100,7 @@ class AsyncSessions(AsyncStates):
 
     async def processes(self) -> list[ProcessInfo]:
         """List the running programs that were started through atoll or an E2B SDK."""
-        return processes_from(await self._agent.call(list_processes()))
+        return Rows(processes_from(await self._agent.call(list_processes())))
 
     async def attach(self, pid: int) -> AsyncProcess:
         """Return a handle on a program that somebody started, even if it ended in the last 10 minutes.

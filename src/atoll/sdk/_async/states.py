@@ -27,6 +27,7 @@ from atoll.types import (
     Lifecycle,
     Limits,
     Progress,
+    Rows,
     SandboxInfo,
     SandboxStats,
     SnapshotInfo,
@@ -128,7 +129,7 @@ class AsyncStates:
         for what, value in given.items():
             check_number(what, value, hint="give Unix seconds")
         query = f"?{urlencode(given)}" if given else ""
-        return await self._link.call("GET", f"{self._path}/stats/history{query}", list[StatsSample])
+        return Rows(await self._link.call("GET", f"{self._path}/stats/history{query}", list[StatsSample]))
 
     async def info(self) -> SandboxInfo:
         """Return what is known of the sandbox now: its state, labels and limits. This does not wake it."""
@@ -247,7 +248,7 @@ class AsyncStates:
 
     async def snapshots(self) -> list[SnapshotInfo]:
         """List the snapshots made of this sandbox."""
-        return await self._link.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo])
+        return Rows(await self._link.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo]))
 
     async def rollback(self, snapshot: str | SnapshotInfo) -> None:
         """Put the sandbox's memory and disk back to one of its own snapshots, in place.

@@ -14,7 +14,7 @@ from atoll.sdk._sync.programs import Command, program_of
 from atoll.sdk._sync.states import States
 from atoll.sdk._sync.terminal import Terminal, opened, reopened
 from atoll.sdk._foreign import foreign_argument
-from atoll.types import GuestPath, ProcessInfo, TerminalSize, check_kind, check_number
+from atoll.types import GuestPath, ProcessInfo, Rows, TerminalSize, check_kind, check_number
 
 _LOGIN_SHELL = 'exec "${SHELL:-/bin/sh}" -l'
 _PID_HINT = "`processes` lists the running programs"
@@ -101,7 +101,7 @@ class Sessions(States):
 
     def processes(self) -> list[ProcessInfo]:
         """List the running programs that were started through atoll or an E2B SDK."""
-        return processes_from(self._agent.call(list_processes()))
+        return Rows(processes_from(self._agent.call(list_processes())))
 
     def attach(self, pid: int) -> Process:
         """Return a handle on a program that somebody started, even if it ended in the last 10 minutes.

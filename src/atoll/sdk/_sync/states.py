@@ -28,6 +28,7 @@ from atoll.types import (
     Lifecycle,
     Limits,
     Progress,
+    Rows,
     SandboxInfo,
     SandboxStats,
     SnapshotInfo,
@@ -129,7 +130,7 @@ class States:
         for what, value in given.items():
             check_number(what, value, hint="give Unix seconds")
         query = f"?{urlencode(given)}" if given else ""
-        return self._link.call("GET", f"{self._path}/stats/history{query}", list[StatsSample])
+        return Rows(self._link.call("GET", f"{self._path}/stats/history{query}", list[StatsSample]))
 
     def info(self) -> SandboxInfo:
         """Return what is known of the sandbox now: its state, labels and limits. This does not wake it."""
@@ -248,7 +249,7 @@ class States:
 
     def snapshots(self) -> list[SnapshotInfo]:
         """List the snapshots made of this sandbox."""
-        return self._link.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo])
+        return Rows(self._link.call("GET", f"/v1/snapshots?sandbox={ref(self.id)}", list[SnapshotInfo]))
 
     def rollback(self, snapshot: str | SnapshotInfo) -> None:
         """Put the sandbox's memory and disk back to one of its own snapshots, in place.
