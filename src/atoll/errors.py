@@ -25,6 +25,7 @@ AtollError                    base: .code .hint .sandbox_id .retryable
 ├─ ExecTimeoutError           TimeoutError: the program ran past its timeout and was killed
 ├─ ExecFailedError            `check`: the exit code is not 0
 ├─ CodeFailedError            `CodeResult.check()`: the code raised an exception
+├─ GitError                   git in the sandbox failed
 ├─ DeadlineError              TimeoutError: an answer did not come in time
 ├─ FileError                  OSError: an operation on a file in the sandbox failed
 │  ├─ FileMissingError        FileNotFoundError
@@ -269,6 +270,17 @@ class CodeFailedError(AtollError):
 
     code = "code_failed"
     result: CodeResult
+
+
+class GitError(AtollError):
+    """Git failed in the sandbox. The message ends with what it said.
+
+    Attributes:
+        result: How git ended and what it wrote. The SDK always sets it.
+    """
+
+    code = "git_failed"
+    result: ExecResult
 
 
 class DeadlineError(AtollError, TimeoutError):

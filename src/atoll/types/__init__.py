@@ -20,6 +20,7 @@ from atoll.types.egress import (
     check_network,
 )
 from atoll.types.files import FileInfo, FileKind, SearchMatch, SearchResult, WatchEvent, WatchKind
+from atoll.types.git import GitBranch, GitChange, GitCommit, GitStatus
 from atoll.types.given import (
     GuestPath,
     as_json,
@@ -99,6 +100,10 @@ __all__ = [
     "ExecResult",
     "FileInfo",
     "FileKind",
+    "GitBranch",
+    "GitChange",
+    "GitCommit",
+    "GitStatus",
     "GuestPath",
     "HOST_NAME",
     "ImageAccess",

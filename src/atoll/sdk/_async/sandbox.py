@@ -9,6 +9,7 @@ from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.sdk._async.code import AsyncCode
 from atoll.sdk._async.egress import AsyncEgress
 from atoll.sdk._async.files import AsyncFiles
+from atoll.sdk._async.git import AsyncGit
 from atoll.sdk._async.link import AsyncLink
 from atoll.sdk._async.opening import AsyncOpening
 from atoll.sdk._async.programs import (
@@ -50,6 +51,7 @@ class AsyncSandbox(AsyncOpening):
         name: The sandbox's name, unique in the home, or None.
         files: The sandbox's files.
         code: Runs code in contexts that keep their variables.
+        git: Git, run in it.
         egress: What it may reach, and what was decided about that.
 
     Every method may raise these errors; the sections below name only the further ones:
@@ -68,6 +70,11 @@ class AsyncSandbox(AsyncOpening):
         self.files: AsyncFiles = AsyncFiles(self._agent)
         self.code: AsyncCode = AsyncCode(self._agent)
         self.egress: AsyncEgress = AsyncEgress(link, self._path)
+
+    @property
+    def git(self) -> AsyncGit:
+        """Git in this sandbox: clone, status, commit, push and more, with typed results."""
+        return AsyncGit(self)
 
     async def __aenter__(self) -> AsyncSandbox:
         return self

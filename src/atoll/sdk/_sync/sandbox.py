@@ -10,6 +10,7 @@ from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.sdk._sync.code import Code
 from atoll.sdk._sync.egress import Egress
 from atoll.sdk._sync.files import Files
+from atoll.sdk._sync.git import Git
 from atoll.sdk._sync.link import Link
 from atoll.sdk._sync.opening import Opening
 from atoll.sdk._sync.programs import (
@@ -51,6 +52,7 @@ class Sandbox(Opening):
         name: The sandbox's name, unique in the home, or None.
         files: The sandbox's files.
         code: Runs code in contexts that keep their variables.
+        git: Git, run in it.
         egress: What it may reach, and what was decided about that.
 
     Every method may raise these errors; the sections below name only the further ones:
@@ -69,6 +71,11 @@ class Sandbox(Opening):
         self.files: Files = Files(self._agent)
         self.code: Code = Code(self._agent)
         self.egress: Egress = Egress(link, self._path)
+
+    @property
+    def git(self) -> Git:
+        """Git in this sandbox: clone, status, commit, push and more, with typed results."""
+        return Git(self)
 
     def __enter__(self) -> Sandbox:
         return self
