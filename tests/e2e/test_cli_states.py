@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.command_line import LONG_S, atoll, said, started
+from tests.e2e.command_line import LONG_S, atoll, said, started, until
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,32 @@ def test_a_port_is_reached_on_this_machine_until_ctrl_c(play: str) -> None:
             assert answer.status == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(LONG_S) == 130
+
+
+def test_a_web_server_is_opened_once_it_listens(play: str) -> None:
+    later = "(sleep 1; exec python3 -m http.server 8001) >/dev/null 2>&1 &"
+    said("exec", play, "--", "sh", "-c", later)
+    with started("open", "--no-browser", play, "8001", stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().decode().strip()
+        with urllib.request.urlopen(url, timeout=LONG_S) as answer:
+            assert answer.status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LONG_S) == 130
+    done = atoll("open", "--no-browser", "--wait", "0.1s", play, "7999")
+    assert done.returncode == 125 and b"port 7999 within 0.1 s" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["stats", "--watch"], ["top"]])
+def test_what_sandboxes_use_is_shown_again_and_again_until_ctrl_c(play: str, command: list[str]) -> None:
+    with started(*command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        seen = until(process.stdout.fileno(), b"SANDBOX")
+        seen += until(process.stdout.fileno(), f"{play} ".encode())
+        seen += until(process.stdout.fileno(), b"SANDBOX")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LONG_S) == 130
+    assert b"\x1b" not in seen  # a pipe is no terminal
 
 
 def test_stop_puts_everything_to_sleep_and_the_next_use_wakes_it(play: str) -> None:

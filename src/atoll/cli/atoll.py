@@ -15,6 +15,7 @@ SECTIONS = {
         "attach": "Attach to a program that runs in a sandbox.",
         "cp": "Copy files and directories in and out.",
         "port": "Forward a port of this machine to a sandbox.",
+        "open": "Open a web server that runs in a sandbox.",
     },
     "Sandboxes": {
         "create": "Create a sandbox and print its id.",
@@ -22,6 +23,7 @@ SECTIONS = {
         "info": "Show everything about one sandbox.",
         "logs": "Show what a sandbox logged.",
         "stats": "Show what sandboxes use.",
+        "top": "Show what all sandboxes use, again and again.",
         "limits": "Change what a sandbox may use.",
         "lease": "Set how long a sandbox may run.",
         "kill": "End sandboxes and erase them.",

@@ -9,7 +9,7 @@ from tests.unit.sdk.fakes import FakeSupervisor, Handler, sent
 
 from atoll import Sandbox
 from atoll.errors import AgentError, InvalidSpecError, UnsupportedError
-from atoll.types import GuestPath, SearchMatch, SearchResult
+from atoll.types import GuestPath
 
 
 def match(path: str, line: int, **more: Any) -> dict[str, Any]:
@@ -158,8 +158,3 @@ def test_many_files_are_sent_as_one_tar(supervisor: FakeSupervisor, sandbox: San
     }
     assert sandbox.files.write_many({}) == []
     assert len(bodies) == 1
-
-
-def test_a_result_of_no_matches_is_empty_and_false() -> None:
-    assert not SearchResult(matches=[])
-    assert SearchResult(matches=[SearchMatch(path="/a", line=1, column=1, text="x")])

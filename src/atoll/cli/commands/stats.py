@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
-
 import click
 
-from atoll import Sandbox
 from atoll.cli.lazy import Command
 from atoll.cli.limits import held_shown
 from atoll.cli.options import complete_sandbox, json_option
 from atoll.cli.output import show_json
-from atoll.cli.sandboxes import held
-from atoll.cli.text import plain, size, table
-from atoll.errors import SandboxNotFoundError
-from atoll.types import SandboxStats
-
-HEAD = ["SANDBOX", "STATE", "CPU", "MEMORY", "LIMIT", "DISK", "PROCESSES", "RECEIVED", "SENT"]
+from atoll.cli.text import plain
+from atoll.cli.usage import shown, used_by, watch
 
 
 @click.command(name="stats", cls=Command)
 @click.argument("sandboxes", metavar="[SANDBOX]...", nargs=-1, shell_complete=complete_sandbox)
+@click.option("-w", "--watch", "again", is_flag=True, help="Show it every two seconds until Ctrl-C.")
 @json_option
-def command(sandboxes: tuple[str, ...], as_json: bool) -> None:
+def command(sandboxes: tuple[str, ...], again: bool, as_json: bool) -> None:
     r"""Show what sandboxes use. Without names, show all of them. This does not wake a sandbox.
+
+    With --watch, CPU is the use of one processor since the last look. --watch --json prints an object for
+    each look.
 
     \b
     Example:
       atoll stats work
+      atoll stats --watch
     """
-    refs = sandboxes or tuple(info.name or info.sandbox_id for info in Sandbox.list())
-    used = {}
-    for ref in refs:
-        # When all are shown, a sandbox that is killed meanwhile is skipped.
-        with nullcontext() if sandboxes else suppress(SandboxNotFoundError), held(ref) as sandbox:
-            used[ref] = sandbox.stats()
+    if again:
+        watch(sandboxes, busiest_first=False, as_json=as_json)
+        return
+    used = used_by(sandboxes)
     if as_json:
         show_json(used)
         return
-    click.echo(table(HEAD, [_row(ref, stats) for ref, stats in used.items()]))
+    click.echo(shown(used))
     for ref, stats in used.items():
         click.echo(f"limits of {plain(ref)}: {held_shown(stats)}")
-
-
-def _row(ref: str, stats: SandboxStats) -> list[str]:
-    return [
-        ref,
-        stats.state,
-        "-" if stats.cpu_s is None else f"{stats.cpu_s:.1f} s",
-        size(stats.memory_bytes),
-        size(stats.memory_limit_bytes),
-        size(stats.disk_bytes),
-        "-" if stats.processes is None else str(stats.processes),
-        size(stats.received_bytes),
-        size(stats.sent_bytes),
-    ]

@@ -1,0 +1,89 @@
+"""What sandboxes use, as tables: once, or again and again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+
+import click
+
+from atoll import Sandbox
+from atoll.cli.output import show_json
+from atoll.cli.sandboxes import held
+from atoll.cli.text import size, table
+from atoll.errors import SandboxNotFoundError
+from atoll.types import SandboxStats
+
+Used = dict[str, SandboxStats]
+_HEAD = ("SANDBOX", "STATE", "CPU", "MEMORY", "LIMIT", "DISK", "PROCESSES", "RECEIVED", "SENT")
+_EVERY_S = 2.0
+_AGAIN = "\x1b[H\x1b[2J"
+
+
+def used_by(sandboxes: Sequence[str]) -> Used:
+    """Ask what sandboxes use; without names, all. When all are asked, one killed meanwhile is left out.
+
+    Raises:
+        SandboxNotFoundError: One that was named is not there.
+    """
+    used = {}
+    for ref in sandboxes or [info.name or info.sandbox_id for info in Sandbox.list()]:
+        with nullcontext() if sandboxes else suppress(SandboxNotFoundError), held(ref) as sandbox:
+            used[ref] = sandbox.stats()
+    return used
+
+
+def shares(before: Used, now: Used, passed_s: float) -> dict[str, float]:
+    """Return how many percent of one processor each used between two looks, of those that tell."""
+    found = {}
+    for ref, stats in now.items():
+        earlier = before[ref].cpu_s if ref in before else None
+        if earlier is not None and stats.cpu_s is not None and passed_s > 0:
+            found[ref] = max(0.0, stats.cpu_s - earlier) / passed_s * 100  # waking begins the count anew
+    return found
+
+
+def shown(used: Used, cpu: Mapping[str, float] | None = None) -> str:
+    """Return a table: the processor time in all, or with ``cpu`` its percent of one processor now."""
+    return table(_HEAD, [_row(ref, stats, cpu) for ref, stats in used.items()])
+
+
+def _row(ref: str, stats: SandboxStats, cpu: Mapping[str, float] | None) -> list[str]:
+    if cpu is not None:
+        busy = f"{cpu[ref]:.0f} %" if ref in cpu else "-"
+    else:
+        busy = "-" if stats.cpu_s is None else f"{stats.cpu_s:.1f} s"
+    return [
+        ref,
+        stats.state,
+        busy,
+        size(stats.memory_bytes),
+        size(stats.memory_limit_bytes),
+        size(stats.disk_bytes),
+        "-" if stats.processes is None else str(stats.processes),
+        size(stats.received_bytes),
+        size(stats.sent_bytes),
+    ]
+
+
+def watch(sandboxes: Sequence[str], *, busiest_first: bool, as_json: bool) -> None:
+    """Show what sandboxes use every two seconds, until Ctrl-C. On a terminal, in the same place."""
+    for used, cpu in _looks(sandboxes):
+        if busiest_first:
+            used = dict(sorted(used.items(), key=lambda item: (-cpu.get(item[0], -1.0), item[0])))
+        if as_json:
+            show_json({ref: {"cpu_percent": cpu.get(ref), "stats": stats} for ref, stats in used.items()})
+        else:
+            click.echo((_AGAIN if sys.stdout.isatty() else "") + shown(used, cpu))
+
+
+def _looks(sandboxes: Sequence[str]) -> Iterator[tuple[Used, dict[str, float]]]:
+    before: Used = {}
+    at_s = time.monotonic()
+    while True:
+        used, now_s = used_by(sandboxes), time.monotonic()
+        yield used, shares(before, used, now_s - at_s)
+        before, at_s = used, now_s
+        time.sleep(_EVERY_S)
