@@ -18,7 +18,8 @@ const (
 
 // Pattern finds lines. It is safe for concurrent use.
 type Pattern struct {
-	lines *regexp.Regexp // none where the literal says it all
+	lines   *regexp.Regexp // none where the literal says it all
+	program *syntax.Prog
 	// One of these is in every line that matches: to look for them is many times as fast as an expression.
 	literals [][]byte
 	folded   bool // the literals are in lower case and match either
@@ -48,8 +49,11 @@ func NewPattern(pattern string, literal, ignoreCase bool) (*Pattern, error) {
 	if p.lines, err = regexp.Compile(tree.String()); err != nil {
 		return nil, fault.New(fault.Invalid, "the pattern: %v", err)
 	}
-	found := required(tree.Simplify())
-	p.setLiterals(found)
+	simple := tree.Simplify()
+	if p.program, err = syntax.Compile(simple); err != nil {
+		return nil, fault.New(fault.Invalid, "the pattern: %v", err)
+	}
+	p.setLiterals(required(simple))
 	if tree.Op == syntax.OpLiteral && len(p.literals) == 1 && !p.folded {
 		p.lines = nil
 	}
@@ -199,18 +203,37 @@ func (p *Pattern) setLiterals(found []text) {
 // finder looks through one piece of text after another; each worker has its own.
 type finder struct {
 	*Pattern
-	lower []byte
-	next  []int // of each literal, where it comes next; beyond the end if nowhere
+	automaton *automaton // none where literals are as good
+	lower     []byte
+	next      []int // of each literal, where it comes next; beyond the end if nowhere
+}
+
+func newFinder(pattern *Pattern) finder {
+	f := finder{Pattern: pattern}
+	if pattern.lines != nil && !pattern.distinct() {
+		f.automaton = newAutomaton(pattern.program)
+	}
+	return f
+}
+
+// distinct tells whether few lines have one of the literals, as far as that can be known: single characters are in many.
+func (p *Pattern) distinct() bool {
+	for _, literal := range p.literals {
+		if len(literal) < 2 {
+			return false
+		}
+	}
+	return len(p.literals) > 0
 }
 
 // each calls found with the bounds of each line of the text that matches, and where in it, until it returns false.
 func (f *finder) each(data []byte, found func(start, end, at int) bool) {
-	if len(f.literals) == 0 {
+	if len(f.literals) == 0 && f.automaton == nil {
 		f.eachByExpression(data, found)
 		return
 	}
 	sought := data
-	if f.folded {
+	if f.folded && f.automaton == nil {
 		f.lower = toLower(f.lower, data)
 		sought = f.lower
 	}
@@ -219,7 +242,12 @@ func (f *finder) each(data []byte, found func(start, end, at int) bool) {
 		f.next = append(f.next, -1)
 	}
 	for from := 0; from < len(data); {
-		at := f.candidate(sought, from)
+		at := len(data)
+		if f.automaton != nil {
+			at = f.automaton.candidate(data, from)
+		} else {
+			at = f.candidate(sought, from)
+		}
 		if at >= len(data) {
 			return
 		}

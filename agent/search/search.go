@@ -147,7 +147,7 @@ func (r *run) stop() {
 
 // work does jobs until there are none and nobody can bring more.
 func (r *run) work() error {
-	w := &worker{run: r, finder: finder{Pattern: r.Pattern}, piece: make([]byte, pieceBytes)}
+	w := &worker{run: r, finder: newFinder(r.Pattern), piece: make([]byte, pieceBytes)}
 	w.entryRows = make([]byte, entriesBytes)
 	for {
 		next, ok := r.take()

@@ -146,7 +146,7 @@ func TestEveryWayOfLookingFindsTheSameAsLineByLine(t *testing.T) {
 	for _, pattern := range []string{
 		"tide", "foo|baz|last", `ba[rz]`, `^The`, `turns$`, `^$`, `$`, `\bbar\b`, `[a-z]+\d+`, `\s+foo`, `[^x]*`, `(tide|foo).*[a-z]`,
 		`(?:foo)?bar`, `z{0,3}42`, `(la)+st`, `(?i)KELVIN`, `(?i)STRASSE`, `(?i:TIDE)|foo`, `(?i)k`, `Ü`, `.`, `x*`, `\Aend\z`, `(?s)foo.*baz`,
-		`(tide|) turns`, `no such`, `[[:upper:]]ber`, `\W+$`,
+		`(tide|) turns`, `no such`, `[0-9]{2}`, `[A-Z]\w+ \d?`, `[é-\x{10ffff}]`, `(?i)[k-l]v`, `[^\x00-\x7f]b`, `([a-z]{3}\d?[^x]){3,9}\)`, `[[:upper:]]ber`, `\W+$`,
 	} {
 		for _, ignoreCase := range []bool{false, true} {
 			compiled, err := NewPattern(pattern, false, ignoreCase)
