@@ -22,8 +22,9 @@ _BLOCK = re.compile(
 
 
 class Snippet(NamedTuple):
-    """A block of code: its page, language and text, and why it is not run, if it is not."""
+    """A block of code: the directory and name of its page, its language and text, and why it is not run."""
 
+    directory: str
     page: str
     language: str
     code: str
@@ -33,7 +34,7 @@ class Snippet(NamedTuple):
 def snippets(language: str) -> list[Snippet]:
     """The blocks of a language, in the order of the pages."""
     return [
-        Snippet(page.stem, language, block["code"], block["why"])
+        Snippet(page.parent.name, page.stem, language, block["code"], block["why"])
         for page in PAGES
         for block in _BLOCK.finditer(page.read_text())
         if block["language"] == language

@@ -11,6 +11,8 @@ import pytest
 from tests import homes
 from tests.snippets import Snippet, snippets
 
+# Their pages are whole programs, each with its output: test_cookbook.py runs them.
+PROGRAMS = ("cookbook", "coming-from")
 # What a reader has when he comes to a page. README's own example has a test in test_examples.py.
 _BEFORE = {
     "files-and-processes": """
@@ -39,7 +41,7 @@ _SHELL_BEFORE = {
 def _by_page(language: str) -> dict[str, list[Snippet]]:
     pages: dict[str, list[Snippet]] = {}
     for one in snippets(language):
-        if one.why is None and one.page != "README":
+        if one.why is None and one.page != "README" and one.directory not in PROGRAMS:
             pages.setdefault(one.page, []).append(one)
     return pages
 

@@ -18,7 +18,12 @@ from tests.snippets import Snippet, snippets
 import atoll
 from atoll.cli.atoll import atoll as cli
 
-PYTHON = [one for one in snippets("python") if one.page != "e2b"]
+# those for other SDKs are not ours
+PYTHON = [
+    one
+    for one in snippets("python")
+    if one.page != "e2b" and not (one.directory == "coming-from" and one.why is not None)
+]
 SHELL = snippets("sh")
 # what the variables of the examples are
 _KINDS = {"sandbox": "Sandbox", "other": "Sandbox", "one": "Sandbox", "copy": "Sandbox", "job": "Sandbox"}
