@@ -57,8 +57,10 @@ class Program:
             # It has not been reaped yet, so the pid is still its own.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-            await to_the_end(_readable(self._pidfd))
-            self._reap()
+            try:
+                await to_the_end(_readable(self._pidfd))
+            finally:  # also when this task is cancelled meanwhile: nobody else reaps it
+                self._reap()
 
     def _reap(self) -> None:
         if self._process.returncode is None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -8,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from atoll.host import RunProgramError, kill_process, process_alive, run_program, start_ticks
+from atoll.host import (
+    RunProgramError,
+    kill_process,
+    process_alive,
+    run_program,
+    start_program,
+    start_ticks,
+)
 
 
 def test_a_program_gets_its_input_and_gives_both_outputs_and_its_code() -> None:
@@ -88,3 +96,18 @@ def test_a_process_that_nobody_has_waited_for_yet_does_not_count_as_alive() -> N
         assert started is not None
         assert kill_process(process.pid, started)
         assert not process_alive(process.pid, started)
+
+
+def test_a_kill_that_is_cancelled_reaps_its_program_all_the_same() -> None:
+    async def cancelled() -> tuple[int, bool]:
+        program = start_program(["sleep", "1000"])
+        killing = asyncio.ensure_future(program.kill())
+        await asyncio.sleep(0)
+        killing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await killing
+        return program.pid, await asyncio.to_thread(Path(f"/proc/{program.pid}").exists)
+
+    pid, is_there = asyncio.run(cancelled())
+    assert pid
+    assert not is_there
