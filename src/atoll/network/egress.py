@@ -13,7 +13,7 @@ import msgspec
 from atoll.network.names import NameTable, is_synthetic
 from atoll.network.resolver import ResolveError, Resolver
 from atoll.network.upstream import PROXY_TIMEOUT_S, connect_through
-from atoll.policy import BoundedJudge, Judge, Verdict, closed, plain
+from atoll.policy import BoundedJudge, Canaries, Judge, Verdict, closed, plain
 from atoll.types import HOST_NAME, Action, EgressDecision, Policy, Scheme, UpstreamProxy
 
 LOOPBACK = "127.0.0.1"
@@ -77,6 +77,7 @@ class Egress:
         self._judge: Judge | BoundedJudge | None = None
         self._proxy: Through | None = None
         self._is_cut = False
+        self.canaries = Canaries()
         self.told: Callable[[EgressDecision], None] = _forget
         self.unplug: Callable[[str], None] = _forget
 
@@ -175,7 +176,9 @@ class Egress:
         return self._of(destination.name, address, destination.port)
 
     def name(self, name: str) -> Verdict:
-        """Decide whether the guest may know that a name exists."""
+        """Decide whether the guest may know that a name exists. A canary in it unplugs the guest."""
+        if self.canaries.in_name(name):
+            return Verdict("unplug", reason="a canary appeared in a name that was asked for")
         return _ALLOWED if self.judge is None else self.judge.name(name)
 
     def may_lead_to(self, name: str, address: str) -> bool:

@@ -19,7 +19,7 @@ from atoll.network.inspection import Grant, Inspected, Inspection
 from atoll.network.names import NameTable
 from atoll.network.naming import NamedAnswers
 from atoll.network.relay import Relay
-from atoll.policy import policy_of
+from atoll.policy import Canaries, policy_of
 from atoll.types import EgressPolicy, Policy
 
 # After a resume the guest's stack takes a moment to look at its interface, and packets may get lost.
@@ -91,6 +91,7 @@ class Link(Cable):
         """Have requests judged as a policy wants it. Call it before ``set_policy`` with that policy."""
         wanted = Inspected(sandbox_id, self._relay, self.egress.told, self.egress.unplug)
         self._relay.inspector = inspection.inspect(wanted, grant)
+        self.egress.canaries = Canaries(grant.canaries)
         self._forget_inspected = lambda: inspection.forget(sandbox_id, self._relay)
         self._inspect_again = lambda: self.inspect(inspection, sandbox_id, grant)
 

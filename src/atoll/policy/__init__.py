@@ -1,5 +1,6 @@
 """Egress policies: checking them, and deciding by them. Pure: nothing here asks the host."""
 
+from atoll.policy.canaries import Canaries
 from atoll.policy.ceiling import EVERYTHING, BoundedJudge, ceiling_of, check_ceiling
 from atoll.policy.check import check_policy
 from atoll.policy.hosts import matches_host, plain_host, plain_pattern
@@ -26,6 +27,7 @@ __all__ = [
     "EVERYTHING",
     "SEALED",
     "BoundedJudge",
+    "Canaries",
     "Judge",
     "ProxyAddress",
     "Suggestion",

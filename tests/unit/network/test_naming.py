@@ -19,7 +19,7 @@ from atoll.network.egress import Egress, Outside
 from atoll.network.names import NameTable
 from atoll.network.naming import NamedAnswers
 from atoll.network.resolver import Resolver
-from atoll.policy import policy_of
+from atoll.policy import Canaries, policy_of
 from atoll.types import EgressPolicy, Policy
 
 FUZZ = settings(
@@ -132,3 +132,19 @@ def test_a_refusal_says_why_to_those_who_can_hear_it() -> None:
     assert told("example.com", use_edns=0) == (0, [])
     longest = ".".join(["x" * 63] * 3 + ["y" * 59])
     assert told(longest, use_edns=0)[1][0][1].startswith("no rule allows xxx")
+
+
+def test_a_canary_in_a_name_unplugs_and_is_asked_of_nobody() -> None:
+    nameservers, reasons = _Nobody(), list[str]()
+    resolver = Resolver(nameservers)
+    egress = Egress(NameTable(Path("/nonexistent/names")), Outside(resolver, lambda _: False))
+    egress.set(Policy.allow("*.example.com"))
+    egress.canaries = Canaries(["AKIAFAKEKEY1"])
+    egress.watch(lambda _: None, reasons.append)
+    answers = NamedAnswers(egress, resolver)
+    assert _code_of(answers, "akiafake.key1.example.com", "TXT") == dns.rcode.NXDOMAIN
+    assert len(reasons) == 1
+    assert "canary" in reasons[0]
+    assert nameservers.asked == 0
+    _code_of(answers, "a.example.com")
+    assert len(reasons) == 1
