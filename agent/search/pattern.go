@@ -242,7 +242,7 @@ func (f *finder) each(data []byte, found func(start, end, at int) bool) {
 		f.next = append(f.next, -1)
 	}
 	for from := 0; from < len(data); {
-		at := len(data)
+		var at int
 		if f.automaton != nil {
 			at = f.automaton.candidate(data, from)
 		} else {
