@@ -3,11 +3,16 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 from e2b_code_interpreter import Sandbox as CodeInterpreter
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import TextContent
 from tests.e2e.server import Server
 from tests.sdks.installed import javascript_sdk
 
@@ -154,6 +159,29 @@ def test_e2bs_code_interpreter_works_unchanged(
         assert theirs.run_code("x + 2", timeout=LONG_S).text == "22"
     finally:
         theirs.kill()
+
+
+def test_a_model_runs_code_by_mcp(template: str, module_home: Path) -> None:
+    arguments = ["-P", "-m", "atoll.mcp", "--template", template, "--sandbox", "notebook"]
+    environment = {**os.environ, "ATOLL_HOME": str(module_home)}
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
+
+    async def told() -> list[str]:
+        async with Client(stdio_client(server), read_timeout_seconds=LONG_S) as client:
+            answers = []
+            for code in ("x = 20\nprint('said')", "x * 2", "1 / 0"):
+                [content] = (await client.call_tool("run_code", {"code": code})).content
+                assert isinstance(content, TextContent)
+                answers.append(content.text)
+            return answers
+
+    try:
+        said, value, error = anyio.run(told)
+    finally:
+        Sandbox.connect("notebook", wake=False).kill()
+    assert said == "stdout:\nsaid\n"
+    assert value == "result:\n40\n"
+    assert "ZeroDivisionError" in error
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="the clients of JavaScript run as root only")

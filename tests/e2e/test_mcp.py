@@ -87,6 +87,16 @@ async def test_a_command_answers_with_code_and_streams_and_files_stay(client: Cl
     assert "file_missing" in await error(client, "read_file", path="nowhere")
 
 
+async def test_a_file_is_edited_where_its_text_is_and_found_by_what_is_in_it(client: Client) -> None:
+    await text(client, "write_file", path="tide/one.py", content="a = 1\nb = 1\n")
+    await text(client, "write_file", path="tide/two.txt", content="b = 2\n")
+    await text(client, "edit_file", path="tide/one.py", old="b = 1", new="b = 3")
+    assert "edit_failed" in await error(client, "edit_file", path="tide/one.py", old="= ", new="")
+    found = await text(client, "search_files", pattern=r"^b = \d", path="tide", glob=["*.py"])
+    assert found.endswith("one.py:2:b = 3")
+    assert await text(client, "search_files", pattern="nowhere", path="tide") == "no match"
+
+
 async def test_a_long_output_keeps_both_ends(client: Client) -> None:
     answer = await text(client, "run", command="echo begin; seq 100000; echo end")
     assert len(answer) < 40_000

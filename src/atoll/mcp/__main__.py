@@ -43,14 +43,29 @@ _NETWORK = "What new sandboxes may reach: a preset's name or a policy's file; de
 )
 @click.option("--sandbox", metavar="NAME", default="mcp", help=_SANDBOX)
 @click.option("--image", help="The image of new sandboxes; default: base.")
+@click.option(
+    "--template", metavar="NAME", help="The template of new sandboxes, such as code-interpreter-v1."
+)
 @click.option("--network", metavar="POLICY", help=_NETWORK)
 @click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP there instead.")
 @click.pass_context
 def command(
-    context: click.Context, sandbox: str, image: str | None, network: str | None, http: str | None
+    context: click.Context,
+    sandbox: str,
+    image: str | None,
+    template: str | None,
+    network: str | None,
+    http: str | None,
 ) -> None:
     """Serve, unless a subcommand is given."""
-    defaults = Defaults(sandbox, image, None if network is None else network_of(network))
+    defaults = Defaults(
+        sandbox=sandbox,
+        image=image,
+        template=template,
+        network=None if network is None else network_of(network),
+    )
+    if image is not None and template is not None:
+        raise InvalidSpecError("an image and a template are given", hint="give one of them")
     if context.invoked_subcommand is not None:
         return
     if importlib.util.find_spec("mcp") is None:
@@ -92,7 +107,7 @@ def install_command(context: click.Context, client: str, file: Path | None, only
 def options_of(given: dict[str, str | None]) -> list[str]:
     """Return the options of ``atoll mcp`` that differ from their defaults, with files by absolute paths."""
     found = []
-    for name in ("sandbox", "image", "network"):
+    for name in ("sandbox", "image", "template", "network"):
         value = given.get(name)
         if value is None or (name == "sandbox" and value == Defaults().sandbox):
             continue

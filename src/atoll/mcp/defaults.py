@@ -14,9 +14,11 @@ class Defaults:
     Args:
         sandbox: The name of the sandbox that calls mean that name none.
         image: The image of new sandboxes; None means ``base``.
+        template: The template of new sandboxes for which no image is named; None means the image.
         network: What new sandboxes may reach; None means ``internet``.
     """
 
     sandbox: str = "mcp"
     image: str | None = None
+    template: str | None = None
     network: EgressPolicy | None = None

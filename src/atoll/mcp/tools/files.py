@@ -16,6 +16,8 @@ from atoll.mcp.workplace import Workplace
 MOST_BYTES = 8 << 20
 _IMAGES = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 _MOST_ENTRIES = 1000
+_MOST_MATCHES = 300
+_LINE_CHARACTERS = 300
 
 
 def add(tools: Tools, workplace: Workplace) -> None:
@@ -23,6 +25,8 @@ def add(tools: Tools, workplace: Workplace) -> None:
     found = Files(workplace)
     tools.add(found.read_file, title="Read a file", reads=True)
     tools.add(found.write_file, title="Write a file")
+    tools.add(found.edit_file, title="Edit a file")
+    tools.add(found.search_files, title="Search in files", reads=True)
     tools.add(found.list_files, title="List a directory", reads=True)
 
 
@@ -70,6 +74,40 @@ class Files:
         """Write a text file, replacing what it held. Missing directories are made."""
         info = await (await self._workplace.sandbox(sandbox)).files.write(path, content)
         return f"wrote {info.size_bytes:,} bytes to {info.path}"
+
+    async def edit_file(
+        self,
+        path: Path,
+        old: Annotated[str, Field(description="Text that is in the file exactly once.", min_length=1)],
+        new: Annotated[str, Field(description="The text for its place; empty removes it.")],
+        sandbox: Which = None,
+    ) -> str:
+        """Replace a text in a file by another. The text must be there exactly once: give enough around it."""
+        info = await (await self._workplace.sandbox(sandbox)).files.edit(path, old, new)
+        return f"edited {info.path}"
+
+    async def search_files(
+        self,
+        pattern: Annotated[
+            str, Field(description="A regular expression (RE2), within a line.", min_length=1)
+        ],
+        path: Path = ".",
+        sandbox: Which = None,
+        glob: Annotated[
+            list[str], Field(description="Only such files: *.py, src/**; with ! before it: not such.")
+        ] = [],  # noqa: B006  # the schema shows the default, and nobody changes it
+        ignore_case: Annotated[bool, Field(description="Take both cases as the same.")] = False,
+    ) -> str:
+        """Search the text of files below a directory. Returns PATH:LINE:TEXT for each match."""
+        used = await self._workplace.sandbox(sandbox)
+        found = await used.files.search(
+            pattern, path, glob=glob or None, ignore_case=ignore_case, max_matches=_MOST_MATCHES
+        )
+        lines = [
+            f"{match.path}:{match.line}:{clipped(match.text, _LINE_CHARACTERS)}" for match in found.matches
+        ]
+        more = [f"[more than {_MOST_MATCHES} matches: narrow the search]"] if found.truncated else []
+        return clipped("\n".join(lines + more)) or "no match"
 
     async def list_files(
         self,
