@@ -143,7 +143,10 @@ func write(path, text string, mode os.FileMode) error {
 	if err == nil {
 		return nil
 	}
-	if err := os.Remove(aside); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if gone := os.Remove(aside); gone != nil && !errors.Is(gone, os.ErrNotExist) {
+		return gone
+	}
+	if isFull(err) { // the old text is better than a part of the new one
 		return err
 	}
 	return os.WriteFile(path, []byte(text), mode)

@@ -3,7 +3,6 @@ package system
 import (
 	"encoding/pem"
 	"errors"
-	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -31,6 +30,7 @@ var otherBundles = []string{
 
 // TrustCA adds certificates to all that programs trust, in the place of those that it added before, and returns the
 // environment in which programs with bundles of their own trust them too; nil if the text is that of the last time.
+// On a full disk it does what it can, and the rest the next time: a guest must start for its disk to be emptied.
 func (s *System) TrustCA(text string) (map[string]string, error) {
 	text = strings.TrimSpace(text)
 	if s.trusted != nil && *s.trusted == text {
@@ -40,8 +40,9 @@ func (s *System) TrustCA(text string) (map[string]string, error) {
 	if text != "" && len(certificates) == 0 {
 		return nil, fault.New(fault.Invalid, "ca_pem holds no certificate")
 	}
+	full := false
 	bundle, err := s.bundles(encoded(certificates))
-	if err != nil {
+	if err := unlessFull(err, &full); err != nil {
 		return nil, err
 	}
 	env := map[string]string{}
@@ -49,15 +50,30 @@ func (s *System) TrustCA(text string) (map[string]string, error) {
 		env = caEnv(bundle)
 	}
 	for _, step := range []func([][]byte) error{s.anchors, s.hashed, s.keystores, s.browsers} {
-		if err := step(certificates); err != nil {
+		if err := unlessFull(step(certificates), &full); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.shells(env); err != nil {
+	if err := unlessFull(s.shells(env), &full); err != nil {
 		return nil, err
 	}
-	s.trusted = &text
+	if !full {
+		s.trusted = &text
+	}
 	return env, nil
+}
+
+// unlessFull returns the error unless it says that the disk is full, which it notes.
+func unlessFull(err error, noted *bool) error {
+	if isFull(err) {
+		*noted = true
+		return nil
+	}
+	return err
+}
+
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 func certificatesIn(text string) [][]byte {
@@ -97,11 +113,11 @@ func (s *System) bundles(text string) (string, error) {
 	bundle := ""
 	for _, path := range append([]string{debianBundle}, otherBundles...) {
 		found, err := s.addTo(path, text)
-		if err != nil {
-			return "", err
-		}
 		if found && bundle == "" {
 			bundle = path
+		}
+		if err != nil {
+			return bundle, err
 		}
 	}
 	if bundle == "" && text != "" {
@@ -181,9 +197,10 @@ func (s *System) put(path, text string, mode os.FileMode) error {
 	if text == "" {
 		return remove(path)
 	}
-	if err := create(path, text, mode); !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if create(path, text, mode) == nil {
+		return nil
 	}
+	// It is there, and perhaps as it is wanted; a full disk may say that before.
 	return write(path, text, mode)
 }
 
@@ -196,7 +213,10 @@ func create(path, text string, mode os.FileMode) error {
 	if _, err = file.WriteString(text); err == nil {
 		err = file.Chmod(mode)
 	}
-	return errors.Join(err, file.Close())
+	if err = errors.Join(err, file.Close()); err != nil {
+		return errors.Join(err, os.Remove(path)) // a part of it would mislead
+	}
+	return nil
 }
 
 // has tells whether there is such a directory, and no link in its place.
@@ -229,10 +249,11 @@ func (s *System) hashed(certificates [][]byte) error {
 	if err != nil {
 		return nil // OpenSSL cannot read it either
 	}
-	if err := os.Symlink("atoll.pem", s.path(directory+"/"+name+".0")); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
+	byHash := s.path(directory + "/" + name + ".0")
+	if _, err := os.Lstat(byHash); err == nil {
+		return nil
 	}
-	return nil
+	return os.Symlink("atoll.pem", byHash)
 }
 
 func relink(target, path string) error {

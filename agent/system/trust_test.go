@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -196,4 +197,46 @@ func pkcs12(t *testing.T, raw []byte) []byte {
 		Version int
 		Safe    contentInfo
 	}{3, contentInfo{oidData, safe}})
+}
+
+func TestAFullDiskIsNotedAndAnythingElseIsAnError(t *testing.T) {
+	full := false
+	if err := unlessFull(&os.PathError{Op: "write", Err: syscall.ENOSPC}, &full); err != nil || !full {
+		t.Fatal(err, full)
+	}
+	full = false
+	if err := unlessFull(os.ErrPermission, &full); err == nil || full {
+		t.Fatal(err, full)
+	}
+}
+
+func TestTrustThatIsThereAlreadyWritesNothing(t *testing.T) {
+	root, text := t.TempDir(), certificate(t)
+	put(t, root, debianBundle, "")
+	if _, err := (&System{Root: root}).TrustCA(text); err != nil {
+		t.Fatal(err)
+	}
+	files := func() map[string]os.FileInfo {
+		found := map[string]os.FileInfo{}
+		_ = filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() {
+				found[path], _ = entry.Info()
+			}
+			return err
+		})
+		return found
+	}
+	before := files()
+	if _, err := (&System{Root: root}).TrustCA(text); err != nil {
+		t.Fatal(err)
+	}
+	after := files()
+	if len(before) == 0 || len(after) != len(before) {
+		t.Fatal(len(before), len(after))
+	}
+	for path, info := range before {
+		if !os.SameFile(info, after[path]) || !info.ModTime().Equal(after[path].ModTime()) {
+			t.Error(path)
+		}
+	}
 }
