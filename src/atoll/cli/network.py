@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import click
 
 from atoll.errors import InvalidSpecError
-from atoll.policy import check_policy, policy_from_json, policy_from_toml
+from atoll.policy import policy_from_text
 from atoll.types import EgressDecision, EgressPolicy, EgressVerdict, Policy, Preset
 
 
@@ -32,11 +32,9 @@ class NetworkParameter(click.ParamType):  # type: ignore[type-arg] # generic onl
                 f"{value!r} cannot be read: {reason}; give {known}, or a file in TOML or JSON", ctx, param
             ) from None
         try:
-            policy = policy_from_json(text) if text.lstrip().startswith("{") else policy_from_toml(text)
-            check_policy(policy)
+            return policy_from_text(text)
         except InvalidSpecError as error:
             raise click.BadParameter(f"{value}: {error}", ctx, param) from None
-        return policy
 
 
 class CeilingParameter(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs

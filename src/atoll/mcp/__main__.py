@@ -15,7 +15,7 @@ import click
 from atoll.errors import AtollError, InvalidSpecError, UnsupportedError
 from atoll.mcp.defaults import Defaults
 from atoll.mcp.install import CLIENTS, NAME, entry, install
-from atoll.policy import check_policy, policy_from_json, policy_from_toml
+from atoll.policy import policy_from_text
 from atoll.types import EgressPolicy, Preset
 
 FAILED = 125
@@ -134,9 +134,7 @@ def network_of(value: str) -> EgressPolicy:
         raise InvalidSpecError(
             f"the policy {value!r} cannot be read", hint=f"give {known}, or a file in TOML or JSON"
         ) from error
-    policy = policy_from_json(text) if text.lstrip().startswith("{") else policy_from_toml(text)
-    check_policy(policy)
-    return policy
+    return policy_from_text(text)
 
 
 def address_of(text: str) -> tuple[str, int]:

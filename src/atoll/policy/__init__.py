@@ -20,7 +20,7 @@ from atoll.policy.ranges import CLOSED, closed, plain
 from atoll.policy.schema import schema
 from atoll.policy.shadow import shadowed
 from atoll.policy.suggest import Suggestion, suggest
-from atoll.policy.text import policy_from_json, policy_from_toml, to_toml
+from atoll.policy.text import policy_from_json, policy_from_text, policy_from_toml, to_toml
 
 __all__ = [
     "CLOSED",
@@ -44,6 +44,7 @@ __all__ = [
     "plain_host",
     "plain_pattern",
     "policy_from_json",
+    "policy_from_text",
     "policy_from_toml",
     "policy_of",
     "proxy_address",

@@ -21,6 +21,15 @@ _LINE_CHARACTERS = 100
 _Place = Callable[[int], str]
 
 
+def policy_from_text(text: str) -> Policy:
+    """Return the policy of a text in JSON, which begins with a brace, or in TOML, checked.
+
+    Raises:
+        InvalidSpecError: The text is neither, or no valid policy.
+    """
+    return policy_from_json(text) if text.lstrip().startswith("{") else policy_from_toml(text)
+
+
 def policy_from_toml(text: str) -> Policy:
     """Return the policy of a TOML text, checked.
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.errors import InvalidSpecError
-from atoll.policy import policy_from_json, policy_from_toml, schema, to_toml
+from atoll.policy import policy_from_json, policy_from_text, policy_from_toml, schema, to_toml
 from atoll.types import Inject, Mcp, Policy, RateLimit, Rule, UpstreamProxy
 from tests.unit.policy.policies import POLICIES, RANGES, rules, valid
 
@@ -220,3 +220,9 @@ def test_the_schema_has_every_key_and_allows_no_other() -> None:
         assert described["additionalProperties"] is False
         assert all(key["description"].endswith(".") for key in described["properties"].values())
         assert "Args:" not in described["description"]
+
+
+def test_a_text_that_begins_with_a_brace_is_json_and_any_other_is_toml() -> None:
+    wanted = Policy.allow("example.com")
+    assert policy_from_text(' {"rules": [{"hosts": ["example.com"]}]}') == wanted
+    assert policy_from_text('[[rules]]\nhosts = ["example.com"]\n') == wanted
