@@ -111,7 +111,9 @@ class RunReader:
             raise AgentError(
                 f"the run wrote more than {LARGEST_RUN >> 20} MiB", hint="write to a file instead"
             )
-        *lines, rest = bytes(self._rest).split(b"\n") if b"\n" in data else (bytes(self._rest),)
+        if b"\n" not in data:  # a long line comes in many pieces, none of which is worth a copy of it
+            return
+        *lines, rest = bytes(self._rest).split(b"\n")
         self._rest = bytearray(rest)
         for line in lines:
             if line.strip():

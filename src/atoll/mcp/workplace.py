@@ -87,7 +87,7 @@ class Workplace:
         """Make a sandbox that stays. It sleeps half an hour after its last use, and the next use wakes it."""
         sandbox = await AsyncSandbox.create(
             name=name,
-            image=image or (None if self.defaults.template else self.defaults.image),
+            image=image or self.defaults.image,
             template=None if image else self.defaults.template,
             network=self.defaults.network,
             lifecycle=Lifecycle(timeout_s=IDLE_S, on_timeout="suspend"),
