@@ -1,4 +1,4 @@
-"""Make src/atoll/sdk/_sync from src/atoll/sdk/_async, word by word.
+"""Make the directories _sync of src/atoll/sdk and src/atoll/tools from their _async, word by word.
 
 Usage: python scripts/unasync.py [--check]. With --check nothing is written, and a stale file is an error.
 """
@@ -9,8 +9,9 @@ import re
 import sys
 from pathlib import Path
 
-SDK = Path(__file__).resolve().parents[1] / "src/atoll/sdk"
-BANNER = "# Made by scripts/unasync.py from sdk/_async/{name}: do not edit.\n"
+ATOLL = Path(__file__).resolve().parents[1] / "src/atoll"
+ROOMS = ("sdk", "tools")
+BANNER = "# Made by scripts/unasync.py from {room}/_async/{name}: do not edit.\n"
 WORDS = {
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
@@ -58,23 +59,25 @@ def without_doubles(line: str) -> str:
 def made() -> dict[Path, str]:
     """Every sync file with the text it must have."""
     return {
-        SDK / "_sync" / path.name: BANNER.format(name=path.name) + unasync(path.read_text())
-        for path in sorted((SDK / "_async").glob("*.py"))
+        ATOLL / room / "_sync" / path.name: BANNER.format(room=room, name=path.name)
+        + unasync(path.read_text())
+        for room in ROOMS
+        for path in sorted((ATOLL / room / "_async").glob("*.py"))
     }
 
 
 def main() -> int:
     """Write the files, or check them."""
     wanted = made()
-    there = {path: path.read_text() for path in (SDK / "_sync").glob("*.py")}
+    there = {path: path.read_text() for room in ROOMS for path in (ATOLL / room / "_sync").glob("*.py")}
     stale = sorted(path for path in {*wanted, *there} if wanted.get(path) != there.get(path))
     if "--check" in sys.argv[1:]:
         for path in stale:
             print(f"{path} is stale: run scripts/unasync.py", file=sys.stderr)
         return 1 if stale else 0
-    (SDK / "_sync").mkdir(exist_ok=True)
     for path in stale:
         if path in wanted:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(wanted[path])
         else:
             path.unlink()

@@ -28,6 +28,8 @@ SECTIONS = {
             "crashes",
             "code",
             "mcp",
+            "tools",
+            "frameworks",
             "server",
             "teams",
             "e2b",

@@ -65,8 +65,8 @@ def tracked() -> list[Path]:
 
 
 FILES = tracked()
-GENERATED = Path("src/atoll/sdk/_sync")
-PYTHON = [path for path in FILES if path.suffix == ".py" and GENERATED not in path.parents]
+GENERATED = {Path("src/atoll/sdk/_sync"), Path("src/atoll/tools/_sync")}
+PYTHON = [path for path in FILES if path.suffix == ".py" and not GENERATED & set(path.parents)]
 SOURCES = [path for path in PYTHON if not path.is_relative_to("tests")]
 GO = [path for path in FILES if path.suffix == ".go" and path.parts[0] != "native"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef

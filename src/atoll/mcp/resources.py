@@ -8,11 +8,10 @@ import msgspec
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError
 
-from atoll.mcp.text import MOST_CHARACTERS
 from atoll.mcp.tools.adding import explained
-from atoll.mcp.tools.files import MOST_BYTES
 from atoll.mcp.workplace import Workplace
 from atoll.sdk import AsyncSandbox
+from atoll.tools import MOST_CHARACTERS, MOST_FILE_BYTES
 
 _MOST = 1000
 
@@ -30,7 +29,7 @@ def add(server: MCPServer[Any], workplace: Workplace) -> None:
 
     async def file(sandbox: str, path: str) -> bytes:
         used = await workplace.sandbox(sandbox)
-        return await used.files.read_bytes(f"/{path}", max_bytes=MOST_BYTES)
+        return await used.files.read_bytes(f"/{path}", max_bytes=MOST_FILE_BYTES)
 
     server.resource(
         "atoll://sandboxes", name="sandboxes", description="All sandboxes.", mime_type="application/json"

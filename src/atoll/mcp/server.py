@@ -7,7 +7,7 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 
 from atoll.mcp import resources
-from atoll.mcp.tools import code, commands, files, forks, network, sandboxes, snapshots
+from atoll.mcp.tools import forks, network, onsandbox, sandboxes
 from atoll.mcp.tools.adding import Tools
 from atoll.mcp.workplace import Workplace
 from atoll.version import __version__
@@ -26,7 +26,7 @@ def make_server(workplace: Workplace) -> MCPServer[Any]:
         "atoll", title="atoll", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )
     tools = Tools(server)
-    for room in (commands, files, code, snapshots, forks, sandboxes, network):
+    for room in (onsandbox, forks, sandboxes, network):
         room.add(tools, workplace)
     resources.add(server, workplace)
     return server

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp_types import ToolAnnotations
+from msgspec import Meta
+from pydantic import Field
 
 from atoll.errors import AtollError
+from atoll.tools import description_of
 from atoll.types import Progress
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_BOUNDS = ("ge", "gt", "le", "lt", "min_length", "max_length")
 
 
 class Tools:
@@ -44,14 +49,43 @@ class Tools:
             destroys: What it erases is gone.
         """
         self._server.add_tool(
-            explained(function, ToolError),
+            described(explained(function, ToolError)),
             title=title,
-            description=" ".join((function.__doc__ or "").split()),
+            description=description_of(function),
             annotations=ToolAnnotations(
                 title=title, read_only_hint=reads, destructive_hint=destroys, open_world_hint=False
             ),
             structured_output=False,
         )
+
+
+def described(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let a function have the signature that the server reads: with pydantic's ``Field`` for msgspec's ``Meta``."""
+    signature = inspect.signature(function, eval_str=True)
+    found = [
+        each.replace(annotation=annotation_of(each.annotation)) for each in signature.parameters.values()
+    ]
+    function.__signature__ = signature.replace(parameters=found)  # type: ignore[attr-defined]
+    function.__annotations__ = {each.name: each.annotation for each in found}
+    return function
+
+
+def annotation_of(kind: Any) -> Any:
+    """Return an annotation with ``Field`` for each ``Meta`` in it."""
+    if get_origin(kind) is list:
+        return list[annotation_of(get_args(kind)[0])]  # type: ignore[misc]
+    if get_origin(kind) is not Annotated:
+        return kind
+    inner, *extra = get_args(kind)
+    return Annotated[
+        (annotation_of(inner), *(field_of(each) if isinstance(each, Meta) else each for each in extra))
+    ]
+
+
+def field_of(meta: Meta) -> Any:
+    """Return what pydantic calls it."""
+    bounds = {name: getattr(meta, name) for name in _BOUNDS if getattr(meta, name) is not None}
+    return Field(description=meta.description, **bounds)
 
 
 def explained(

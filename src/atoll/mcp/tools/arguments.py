@@ -12,9 +12,3 @@ Which = Annotated[
 """The sandbox that a call means."""
 
 Named = Annotated[str, Field(description="Name or id of the sandbox.", min_length=1, max_length=100)]
-
-Line = Annotated[str, Field(description="A shell line, run by sh -c.", min_length=1)]
-
-Path = Annotated[
-    str, Field(description="A path inside the sandbox. Relative ones start at the user's home.", min_length=1)
-]

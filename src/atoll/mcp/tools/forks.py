@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import anyio
 from pydantic import Field
 
-from atoll.errors import AtollError, ExecTimeoutError
-from atoll.mcp.results import KEPT_BYTES, told
-from atoll.mcp.text import MOST_CHARACTERS, clipped
 from atoll.mcp.tools.adding import Tools
-from atoll.mcp.tools.arguments import Line, Named, Path, Which
-from atoll.mcp.tools.commands import Seconds
+from atoll.mcp.tools.arguments import Named, Which
 from atoll.mcp.workplace import IDLE_S, Workplace
 from atoll.sdk import AsyncSandbox
+from atoll.tools import Line, Path, Seconds, clipped, tried
 from atoll.types import Lifecycle
 
 _MOST_TRIES = 20
@@ -73,26 +69,7 @@ class Forks:
                 len(commands), lifecycle=Lifecycle(timeout_s=timeout_s + IDLE_S, on_timeout="suspend")
             )
         ]
-        answers = [""] * len(copies)
-
-        async def attempt(number: int) -> None:
-            try:
-                result = await copies[number].run(
-                    commands[number], timeout_s=timeout_s, max_output_bytes=KEPT_BYTES
-                )
-                answers[number] = told(result, MOST_CHARACTERS // len(commands))
-            except ExecTimeoutError:
-                answers[number] = f"killed after {timeout_s:g} s\n"
-            except AtollError as error:
-                answers[number] = f"failed: {error} [{error.code}]\n"
-
-        async with anyio.create_task_group() as group:
-            for number in range(len(copies)):
-                group.start_soon(attempt, number)
-        return "\n".join(
-            f"## {copy.id}: {clipped(command, 200)}\n{answer}"
-            for copy, command, answer in zip(copies, commands, answers, strict=True)
-        )
+        return await tried(copies, commands, timeout_s)
 
     async def compare_forks(self, first: Named, second: Named, path: Path = ".") -> str:
         """List the files below a directory that differ between two sandboxes, such as two forks."""

@@ -7,10 +7,10 @@ from typing import Annotated
 import msgspec
 from pydantic import Field
 
-from atoll.mcp.text import clipped
 from atoll.mcp.tools.adding import Tools
 from atoll.mcp.tools.arguments import Which
 from atoll.mcp.workplace import Workplace
+from atoll.tools import clipped
 
 _MOST = 100
 

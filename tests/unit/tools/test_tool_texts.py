@@ -1,6 +1,4 @@
-from atoll.mcp.results import told
-from atoll.mcp.text import clipped, columns
-from atoll.mcp.tools.files import image_kind
+from atoll.tools import clipped, columns, image_kind, told
 from atoll.types import ExecResult
 
 

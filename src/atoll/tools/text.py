@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 MOST_CHARACTERS = 30_000
+KEPT_BYTES = 1_000_000
+MOST_FILE_BYTES = 8 << 20
 _HEAD_SHARE = 0.3
 
 
@@ -33,3 +35,15 @@ def columns(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
+
+
+class Seen:
+    """The last that a program has written so far, both streams as they came."""
+
+    def __init__(self, most: int = KEPT_BYTES) -> None:
+        self.text = ""
+        self._most = most
+
+    def add(self, text: str) -> None:
+        """Take the next piece."""
+        self.text = (self.text + text)[-self._most :]

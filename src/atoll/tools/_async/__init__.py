@@ -1,0 +1,1 @@
+"""Tools on an async sandbox."""

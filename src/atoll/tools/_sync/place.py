@@ -1,0 +1,128 @@
+# Made by scripts/unasync.py from tools/_async/place.py: do not edit.
+"""The sandbox that tools act on, its copies and its ports; and the tools that change them."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from atoll.errors import InvalidSpecError, NotFoundError, SandboxNotFoundError
+from atoll.sdk import Forward, Sandbox
+from atoll.tools._sync.tries import tried
+from atoll.tools.arguments import Line, Named, Seconds
+from atoll.tools.schema import Offer
+
+_MOST_TRIES = 20
+_MOST_FORWARDS = 64
+
+
+class Place:
+    """The sandbox that tools act on, its copies and its ports.
+
+    Args:
+        sandbox: The first sandbox. It stays the caller's.
+    """
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self._given = sandbox
+        self._copies: dict[str, Sandbox] = {}
+        self._forwards: dict[tuple[str, int], Forward] = {}
+
+    def fork(self, count: int) -> list[Sandbox]:
+        """Make copies, which ``keep`` and ``close`` kill."""
+        copies = self.sandbox.fork(count)
+        self._copies.update({copy.id: copy for copy in copies})
+        return copies
+
+    def keep(self, winner: str) -> None:
+        """Let one copy be the sandbox of the tools, and kill the others.
+
+        Raises:
+            NotFoundError: It is no copy.
+        """
+        kept = self._copies.get(winner)
+        if kept is None:
+            known = ", ".join(self._copies) or "none: call try_in_forks first"
+            raise NotFoundError(f"{winner} is no copy", hint=f"there are {known}")
+        del self._copies[winner]
+        if self.sandbox is not self._given:
+            self._copies[self.sandbox.id] = self.sandbox
+        self.sandbox = kept
+        self._kill_copies()
+
+    def forward(self, port: int) -> Forward:
+        """Forward a port of this host to one inside, until ``close``."""
+        key = (self.sandbox.id, port)
+        if key not in self._forwards:
+            if len(self._forwards) >= _MOST_FORWARDS:
+                raise InvalidSpecError(
+                    f"{_MOST_FORWARDS} ports are forwarded already", hint="use one that is there"
+                )
+            forward = self.sandbox.forward(port)
+            forward.__enter__()
+            self._forwards[key] = forward
+        return self._forwards[key]
+
+    def close(self) -> None:
+        """End the forwards and kill the copies that were not kept. Idempotent.
+
+        A copy that was kept lives on, as the original does.
+        """
+        while self._forwards:
+            _, forward = self._forwards.popitem()
+            forward.__exit__(None, None, None)
+        self._kill_copies()
+        if self.sandbox is not self._given:
+            self.sandbox.close()
+
+    def _kill_copies(self) -> None:
+        while self._copies:
+            _, copy = self._copies.popitem()
+            with contextlib.suppress(SandboxNotFoundError):
+                copy.kill()
+
+
+class PlaceTools:
+    """Tries several ways, and reaches ports.
+
+    Args:
+        place: What it changes.
+    """
+
+    OFFERS: ClassVar[tuple[Offer, ...]] = (
+        Offer("try_in_forks", "Try commands in forks"),
+        Offer("keep_fork", "Keep a fork", destroys=True),
+        Offer("url", "Address of a port"),
+    )
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def try_in_forks(
+        self,
+        commands: Annotated[
+            list[Line], Meta(description="One command for each copy.", min_length=1, max_length=_MOST_TRIES)
+        ],
+        timeout_s: Seconds = 300.0,
+    ) -> str:
+        """Try several ways at once: make a copy of the sandbox for each command and run them side by side.
+
+        The copies start from the same memory and disk and cannot disturb each other or the original. Returns
+        each copy's id and result. Then `keep_fork` the best one.
+        """
+        return tried(self._place.fork(len(commands)), commands, timeout_s)
+
+    def keep_fork(self, winner: Named) -> str:
+        """Go on in one copy of `try_in_forks`: all later calls act in it. The other copies are killed."""
+        self._place.keep(winner)
+        return f"all calls act in {winner} now"
+
+    def url(
+        self,
+        port: Annotated[int, Meta(description="The port that a server inside listens on.", ge=1, le=65535)],
+    ) -> str:
+        """Return an address on the user's machine that leads to a port inside, for a browser."""
+        return (self._place.forward(port)).url

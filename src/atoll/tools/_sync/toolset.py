@@ -1,0 +1,161 @@
+# Made by scripts/unasync.py from tools/_async/toolset.py: do not edit.
+"""Tools on one sandbox, for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Literal
+
+from atoll.errors import AtollError, InvalidSpecError
+from atoll.sdk import Sandbox
+from atoll.tools._sync.code import CodeTools
+from atoll.tools._sync.commands import CommandTools
+from atoll.tools._sync.files import FileTools
+from atoll.tools._sync.place import Place, PlaceTools
+from atoll.tools._sync.snapshots import SnapshotTools
+from atoll.tools.results import ToolResult
+from atoll.tools.schema import Offer, checked, description_of, schema_of
+
+ROOMS = (CommandTools, FileTools, CodeTools, SnapshotTools)
+
+
+class Tool:
+    """A tool for a model.
+
+    Args:
+        offer: Which method it is, and what it does to a sandbox.
+        room: Makes the object whose method is called.
+
+    Attributes:
+        name: Its name.
+        title: What people see.
+        description: What a model reads.
+        parameters: The JSON schema of its arguments, an object.
+        reads: It changes nothing.
+        destroys: What it erases is gone.
+    """
+
+    def __init__(self, offer: Offer, kind: type[Any], room: Callable[[], object]) -> None:
+        self._function: Callable[..., Any] = getattr(kind, offer.name)
+        self._room = room
+        self.name = offer.name
+        self.title = offer.title
+        self.reads = offer.reads
+        self.destroys = offer.destroys
+        self.description = description_of(self._function)
+        self.parameters = schema_of(self._function)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def call(self, arguments: Mapping[str, Any] | str) -> ToolResult:
+        """Call it. What fails is told in the result, for the model to act on; nothing of atoll is raised.
+
+        Args:
+            arguments: A mapping, or JSON as a model writes it.
+        """
+        try:
+            given = checked(self._function, arguments)
+            answer: str | ToolResult = self._function(self._room(), **given)
+        except AtollError as error:
+            return ToolResult(f"{error} [{error.code}]", is_error=True)
+        return ToolResult(answer) if isinstance(answer, str) else answer
+
+
+class Tools:
+    """Tools on one sandbox. Iterating gives each as an ``Tool``.
+
+    A context. Leaving it ends the forwards of ports and kills the copies that were tried and not kept. The
+    sandbox goes on.
+
+    Args:
+        sandbox: What they act on.
+        only: The names of those that a model gets; None means all that the sandbox can do.
+        without: The names of those that it does not get.
+
+    Raises:
+        InvalidSpecError: There is no tool of a name.
+    """
+
+    def __init__(
+        self, sandbox: Sandbox, *, only: Collection[str] | None = None, without: Collection[str] = ()
+    ) -> None:
+        self._place = Place(sandbox)
+        every = [Tool(offer, kind, self._maker(kind)) for kind in ROOMS for offer in kind.OFFERS]
+        every += [
+            Tool(offer, PlaceTools, lambda: PlaceTools(self._place))
+            for offer in PlaceTools.OFFERS
+        ]
+        names = [tool.name for tool in every]
+        unknown = sorted({*(only or ()), *without} - set(names))
+        if unknown:
+            raise InvalidSpecError(
+                f"there is no tool {', '.join(unknown)}", hint=f"choose of {', '.join(names)}"
+            )
+        self._tools = {
+            tool.name: tool
+            for tool in every
+            if (only is None or tool.name in only) and tool.name not in without
+        }
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox that the tools act on: the first one, or the copy that was kept."""
+        return self._place.sandbox
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._tools[name]
+
+    def __enter__(self) -> Tools:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the forwards of ports and kill the copies that were not kept. Idempotent."""
+        self._place.close()
+
+    def call(self, name: str, arguments: Mapping[str, Any] | str) -> ToolResult:
+        """Call the tool of a name, as a model asked for it.
+
+        Args:
+            name: The tool's name.
+            arguments: A mapping, or JSON as a model writes it.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            return ToolResult(f"there is no tool {name}: call one of {', '.join(self._tools)}", is_error=True)
+        return tool.call(arguments)
+
+    def as_openai(self, api: Literal["responses", "chat"] = "responses") -> list[dict[str, Any]]:
+        """Return what OpenAI's APIs take as ``tools``.
+
+        Args:
+            api: ``responses``, or ``chat`` for Chat Completions and what imitates it.
+        """
+        if api not in ("responses", "chat"):
+            raise InvalidSpecError(f"there is no api {api!r}", hint="give responses or chat")
+        described = [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in self
+        ]
+        if api == "chat":
+            return [{"type": "function", "function": each} for each in described]
+        return [{"type": "function", "strict": False, **each} for each in described]
+
+    def as_anthropic(self) -> list[dict[str, Any]]:
+        """Return what Anthropic's Messages API takes as ``tools``."""
+        return [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            for tool in self
+        ]
+
+    def _maker(self, kind: type[Any]) -> Callable[[], object]:
+        return lambda: kind(self._place.sandbox)
