@@ -105,6 +105,7 @@ class Rounds:
         self._took_s: dict[str, list[float]] = defaultdict(list)
         self._kept: dict[str, Kept] = {}
         self._names = 0
+        self._winner: Kept | None = None
         # A guest whose agent was killed while it was frozen ends in a later round, when it is thawed.
         self._doomed = False
         self._sandbox = self._made()
@@ -251,6 +252,11 @@ class Rounds:
             return f"extra-{self._names}"
         if operation in _FORKS:
             return str(self._dice.randint(1, 3))
+        if operation == "promote":
+            with contextlib.closing(self._sandbox.fork()[0]) as fork:
+                found = look(fork)
+                self._winner = Kept(found, found)
+                return fork.id
         if operation == "forget":
             return next(iter(self._kept))
         if operation == "rollback":
@@ -294,6 +300,8 @@ class Rounds:
         found = look(self._sandbox)
         assert not found.broken, f"the log is damaged: {found}"
         rolled = self._kept.get(argument) if now.operation == "rollback" else None
+        if now.operation == "promote":
+            rolled = self._winner
         if rolled is not None and rolled.has(found):
             self._known = found
             return
@@ -325,8 +333,9 @@ class Rounds:
         for snapshot_id in lost:
             del self._kept[snapshot_id]
         made = there - set(self._kept)
-        assert len(made) <= (now.operation == "snapshot"), f"nobody made snapshots {made}"
-        if now.operation == "snapshot" and now.outcome == "done":
+        makes = now.operation in ("snapshot", "promote")
+        assert len(made) <= makes, f"nobody made snapshots {made}"
+        if makes and now.outcome == "done":
             assert made, "the snapshot that was made is not there"
         for snapshot_id in made:
             self._kept[snapshot_id] = Kept(self._before(promised), promised)
@@ -353,8 +362,11 @@ class Rounds:
         if now.outcome == "done" and now.operation in ("create", *_FORKS, "from_snapshot"):
             wanted = int(argument) if now.operation in _FORKS else 1
             assert len(others) == wanted or now.killed, f"{len(others)} sandboxes were made"
+        if now.operation == "promote":
+            kept = any(argument in one.comment for one in Snapshots.list(sandbox=self._sandbox.id))
+            assert kept != (argument in others), f"half promoted: kept {kept}, left {others}"
         for sandbox_id in others:
-            assert now.operation in ("create", *_FORKS, "from_snapshot", "volume"), (
+            assert now.operation in ("create", *_FORKS, "promote", "from_snapshot", "volume"), (
                 f"nobody made {sandbox_id}"
             )
             try:
@@ -363,6 +375,7 @@ class Rounds:
                     assert not found.broken
                     origin = Kept(self._before(promised), promised) if now.operation in _FORKS else None
                     origin = self._kept[argument] if now.operation == "from_snapshot" else origin
+                    origin = self._winner if now.operation == "promote" else origin
                     same = origin is None or origin.has(found)
                     assert same or now.killed, f"{found} is no copy of {origin}"
                     other.kill()

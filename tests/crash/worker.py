@@ -92,6 +92,8 @@ def _call(operation: str, ref: str, argument: str) -> Any:
             return [copy.id for copy in copies]
         if operation == "rollback":
             return sandbox.rollback(argument)
+        if operation == "promote":
+            return sandbox.promote(argument).snapshot_id
         if operation == "stop":
             return sandbox.suspend(memory=False)
         if operation == "timeout":

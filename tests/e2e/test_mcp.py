@@ -150,12 +150,14 @@ async def test_ways_are_tried_in_forks_compared_and_the_winner_is_kept(client: C
     assert "exit code: 4" in answer
     differences = await text(client, "compare_forks", first=first, second=second, path="work")
     assert differences.splitlines() == [f"only in {first}: one", f"only in {second}: two"]
-    await text(client, "keep_fork", winner=second, discard=[first])
+    answer = await text(client, "keep_fork", winner=second, discard=[first])
+    before = answer.split("`rollback` to ")[1].split()[0]
     assert await text(client, "read_file", path="work/two") == "2\n"
-    with pytest.raises(SandboxNotFoundError):
-        Sandbox.get(first)
-    await text(client, "use_sandbox", sandbox="mcp")
-    await text(client, "kill_sandbox", sandbox=second)
+    for gone in (first, second):
+        with pytest.raises(SandboxNotFoundError):
+            Sandbox.get(gone)
+    await text(client, "rollback", snapshot=before)
+    assert "two" not in await text(client, "list_files", path="work")
 
 
 async def test_a_server_inside_is_reached_from_outside(client: Client) -> None:

@@ -34,6 +34,7 @@ SECTIONS = {
         "resume": "Wake paused or suspended sandboxes.",
         "fork": "Create running copies of a sandbox.",
         "snapshot": "Create, list and delete snapshots.",
+        "promote": "Have a sandbox go on from a fork's state.",
         "rollback": "Roll a sandbox back to a snapshot.",
     },
     "What they may reach": {

@@ -111,13 +111,17 @@ class Workplace:
             SandboxNotFoundError: No sandbox has that id or name.
         """
         sandbox = await self._found(id_or_name, 0.0)
+        await sandbox.kill()
+        self.forget(sandbox)
+        return sandbox
+
+    def forget(self, sandbox: AsyncSandbox) -> None:
+        """Let go of a sandbox that is gone."""
         for key in [key for key in self._forwards if key[0] == sandbox.id]:
             self._forwards.pop(key)[1].cancel()
-        await sandbox.kill()
-        self._open.pop(sandbox.id, None)
+        self._open.pop(sandbox.id, sandbox).close()
         if self.current in (sandbox.id, sandbox.name):
             self.current = self.defaults.sandbox
-        return sandbox
 
     async def url(self, sandbox: AsyncSandbox, port: int) -> str:
         """Forward a port of this machine to a port inside, for as long as the server runs, and return its address.

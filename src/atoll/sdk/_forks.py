@@ -1,12 +1,13 @@
-"""Checks what a caller asks of the copies of a sandbox."""
+"""Checks what a caller asks of the copies of a sandbox, and of the one to keep."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from atoll.errors import InvalidSpecError
-from atoll.protocol import ForkRequest
-from atoll.types import Lifecycle, check_kind, check_number, check_text
+from atoll.protocol import ForkRequest, PromoteRequest
+from atoll.types import Lifecycle, SandboxInfo, check_kind, check_number, check_text
 
 
 def fork_request(count: int | None, names: Sequence[str] | None, lifecycle: Lifecycle | None) -> ForkRequest:
@@ -34,3 +35,16 @@ def fork_request(count: int | None, names: Sequence[str] | None, lifecycle: Life
         check_kind("lifecycle", lifecycle, Lifecycle)
         lifecycle.check()
     return ForkRequest(count=count, lifecycle=lifecycle, names=named)
+
+
+def promote_request(fork: object, name: str | None) -> PromoteRequest:
+    """The body of the request that promotes a fork: its handle, its info, or its id or name.
+
+    Raises:
+        InvalidSpecError: It is nothing of that, or the name is not text.
+    """
+    winner: Any = fork.sandbox_id if isinstance(fork, SandboxInfo) else getattr(fork, "id", fork)
+    check_text("fork", winner)
+    if name is not None:
+        check_text("name", name)
+    return PromoteRequest(winner=winner, name=name)

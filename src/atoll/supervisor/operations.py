@@ -13,6 +13,7 @@ from atoll.supervisor.lifecycle.first_machine import FirstMachines
 from atoll.supervisor.lifecycle.fork import Forks
 from atoll.supervisor.lifecycle.kill import Kills
 from atoll.supervisor.lifecycle.pause import Pauses
+from atoll.supervisor.lifecycle.promote import Promotions
 from atoll.supervisor.lifecycle.relayer import Relayer
 from atoll.supervisor.lifecycle.restore import Restores
 from atoll.supervisor.lifecycle.rollback import Rollback
@@ -131,13 +132,17 @@ def _rollback(state: State, storage: Storage, machines: Machines, tenants: Tenan
         clones=steps.clones,
         attachment=steps.attachment,
         sandbox_links=steps.sandbox_links,
+        discards=_discards(state, storage, machines, steps),
+    )
+
+
+def _discards(state: State, storage: Storage, machines: Machines, steps: Steps) -> Discards:
+    return Discards(
+        paths=state.paths,
+        running_machines=machines.running,
+        trash=storage.trash,
+        layer_gc=storage.layer_gc,
         crash_checkpoints=steps.crash_checkpoints,
-        discards=Discards(
-            paths=state.paths,
-            running_machines=machines.running,
-            trash=storage.trash,
-            layer_gc=storage.layer_gc,
-        ),
     )
 
 
@@ -192,7 +197,7 @@ class Copies:
         steps: Steps,
         relayer: Relayer,
     ) -> None:
-        checkpoints = Checkpoints(
+        checkpoints = self.checkpoints = Checkpoints(
             registry=state.registry,
             paths=state.paths,
             programs=rooms.programs,
@@ -231,6 +236,33 @@ class Copies:
             compaction=storage.compaction,
             at_once=settings.restores_at_once,
         )
+
+
+def make_promotions(
+    state: State,
+    storage: Storage,
+    machines: Machines,
+    tenants: Tenants,
+    steps: Steps,
+    relayer: Relayer,
+    copies: Copies,
+    kills: Kills,
+) -> Promotions:
+    """Make what promotes forks."""
+    return Promotions(
+        registry=state.registry,
+        operations=state.operations,
+        leases=state.leases,
+        quotas=tenants.quotas,
+        checkpoints=copies.checkpoints,
+        snapshots=copies.snapshots,
+        relayer=relayer,
+        clones=steps.clones,
+        attachment=steps.attachment,
+        sandbox_links=steps.sandbox_links,
+        discards=_discards(state, storage, machines, steps),
+        kills=kills,
+    )
 
 
 def make_creation(

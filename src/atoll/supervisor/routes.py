@@ -77,7 +77,13 @@ def _sandbox_routes(system: System) -> list[Route]:
             leases=system.leases,
             rollback=system.rollback,
         ),
-        *fork_routes(registry=registry, forks=system.forks, callers=callers, tasks=tasks),
+        *fork_routes(
+            registry=registry,
+            forks=system.forks,
+            promotions=system.promotions,
+            callers=callers,
+            tasks=tasks,
+        ),
         *request_routes(callers=callers, tasks=tasks),
     ]
 

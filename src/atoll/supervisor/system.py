@@ -24,6 +24,7 @@ from atoll.supervisor.operations import (
     Sleeps,
     make_creation,
     make_kills,
+    make_promotions,
     make_relayer,
     make_unplugs,
 )
@@ -75,6 +76,9 @@ class System:
         self.history = steps.history
         self.egress, self.decisions = steps.egress, state.decisions
         self.kills = make_kills(state, storage, machines, steps)
+        self.promotions = make_promotions(
+            state, storage, machines, tenants, steps, self._relayer, copies, self.kills
+        )
         self.pauses, self.suspends = sleeps.pauses, sleeps.suspends
         self.wakes, self.rollback = awakenings.wakes, awakenings.rollback
         self.creation = make_creation(rooms, state, storage, machines, tenants, steps)

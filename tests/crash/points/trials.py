@@ -27,6 +27,8 @@ OPERATIONS = (
     ("freeze", "running"),
     ("rollback", "running"),
     ("rollback", "suspended"),
+    ("promote", "running"),
+    ("promote", "suspended"),
     ("from_snapshot", "running"),
     ("forget", "running"),
     ("create", "running"),

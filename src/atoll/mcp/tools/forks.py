@@ -87,15 +87,22 @@ class Forks:
         discard: Annotated[
             list[str], Field(description="The copies to kill, by id or name.", max_length=100)
         ] = [],  # noqa: B006  # the schema shows the default, and nobody changes it
+        sandbox: Which = None,
     ) -> str:
-        """Keep one copy: it becomes the current sandbox, and the copies that are named are killed for good."""
-        kept = await self._workplace.sandbox(winner)
+        """Keep one copy: the sandbox goes on from its memory, programs and disk, under the sandbox's own id.
+
+        What the sandbox was stays as a snapshot. The copies that are named are killed for good.
+        """
+        used, kept = await self._workplace.sandbox(sandbox), await self._workplace.sandbox(winner)
+        told = f"{used.name or used.id} goes on from {kept.name or kept.id}"
+        if kept.id != used.id:
+            before = await used.promote(kept)
+            self._workplace.forget(kept)
+            told = f"{told}; `rollback` to {before.snapshot_id} undoes it"
         for each in discard:
-            found = await AsyncSandbox.get(each)
-            if found.sandbox_id != kept.id:
-                await self._workplace.kill(found.sandbox_id)
-        self._workplace.current = kept.id
-        return f"the current sandbox is {kept.name or kept.id}"
+            if each not in (kept.id, kept.name):
+                await self._workplace.kill((await AsyncSandbox.get(each)).sandbox_id)
+        return told
 
 
 def _difference(in_first: bool, in_second: bool, first: str, second: str) -> str:

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Never, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Never, TypeAlias
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.sdk._sync.code import Code
@@ -24,13 +24,15 @@ from atoll.sdk._sync.programs import (
     program_of,
 )
 from atoll.sdk._foreign import foreign_argument
-from atoll.sdk._forks import fork_request
+from atoll.sdk._forks import fork_request, promote_request
 from atoll.sdk._io_sync import shielded
 from atoll.types import (
     ExecResult,
     GuestPath,
     Lifecycle,
+    Progress,
     SandboxInfo,
+    SnapshotInfo,
     html_table,
 )
 
@@ -236,6 +238,45 @@ class Sandbox(Opening):
             return [type(self)(Link(self._link.home), info, kill_at_exit=True) for info in infos]
 
         return self._link.make(f"{self._path}/fork", _Infos, body, handles)
+
+    def promote(
+        self,
+        fork: str | SandboxInfo | Sandbox,
+        name: str | None = None,
+        *,
+        on_progress: Callable[[Progress], Any] | None = None,
+    ) -> SnapshotInfo:
+        """Go on from a fork's memory and disk, under this sandbox's id and name. The fork ends.
+
+        The id, name, addresses, lease, labels, policy, limits and volumes of this sandbox stay; what ran in
+        the fork runs on in it. What this sandbox was is kept as a snapshot. Both stand still meanwhile, so
+        nothing that either of them did is lost. Open connections to both close. A sandbox that was paused or
+        suspended runs afterwards. If this fails, both are as they were.
+
+        Args:
+            fork: The winner: a fork, a fork of one, or another sandbox of the same team, image and volumes.
+            name: Of the snapshot, unique in the home; None leaves it unnamed.
+            on_progress: Called every half second when it takes over a second.
+
+        Returns:
+            What this sandbox was before. ``rollback`` to it undoes this, except that the fork stays gone.
+
+        Raises:
+            InvalidSpecError: The winner is of another team or image, or mounts other volumes.
+            StateError: One of them has crashed, or only its disk is kept.
+            UnpluggedError: One of them is unplugged.
+            NameTakenError: Another snapshot has that name.
+            UnsupportedError: The sandbox's engine cannot take snapshots.
+            NoSpaceError: The disk under the home is full.
+            QuotaError: The team's disk quota is used up, or it may run no sandbox with these limits.
+            SandboxCrashedError: The winner cannot run with this sandbox's limits.
+        """
+        body = promote_request(fork, name)
+        kept = self._link.long_call(
+            "POST", f"{self._path}/promote", SnapshotInfo, body, on_progress=on_progress
+        )
+        self._agent.close()
+        return kept
 
     def kill(self) -> None:
         """End the sandbox now and erase its memory and disk. Its snapshots stay.

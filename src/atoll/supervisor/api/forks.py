@@ -1,4 +1,4 @@
-"""The route that forks a sandbox."""
+"""The routes that fork a sandbox, and that promote a fork."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.protocol import ForkRequest
+from atoll.protocol import ForkRequest, PromoteRequest
 from atoll.supervisor.api.reply import Report, answer, read_body
 from atoll.supervisor.api.requests import caller_of
 from atoll.supervisor.lifecycle.callers import Callers
 from atoll.supervisor.lifecycle.fork import Forks
+from atoll.supervisor.lifecycle.progress import told_if_slow
+from atoll.supervisor.lifecycle.promote import Promotions
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.tasks import Tasks
-from atoll.types import SandboxInfo
+from atoll.types import Progress, SandboxInfo
 
 
-def fork_routes(*, registry: Registry, forks: Forks, callers: Callers, tasks: Tasks) -> list[Route]:
-    """``/v1/sandboxes/REF/fork``."""
+def fork_routes(
+    *, registry: Registry, forks: Forks, promotions: Promotions, callers: Callers, tasks: Tasks
+) -> list[Route]:
+    """``/v1/sandboxes/REF/fork`` and ``/v1/sandboxes/REF/promote``."""
 
     async def fork(request: Request) -> Response:
         sandbox = registry.sandbox(request.path_params["ref"])
@@ -32,4 +36,18 @@ def fork_routes(*, registry: Registry, forks: Forks, callers: Callers, tasks: Ta
 
         return await answer(request, tasks, work)
 
-    return [Route("/v1/sandboxes/{ref}/fork", fork, methods=["POST"])]
+    async def promote(request: Request) -> Response:
+        original = registry.sandbox(request.path_params["ref"])
+        wanted = await read_body(request, PromoteRequest)
+        winner = registry.sandbox(wanted.winner)
+
+        async def work(report: Report) -> object:
+            async with told_if_slow(report, lambda: Progress(step="promoting")):
+                return await promotions.promote(original, winner, wanted.name)
+
+        return await answer(request, tasks, work)
+
+    return [
+        Route("/v1/sandboxes/{ref}/fork", fork, methods=["POST"]),
+        Route("/v1/sandboxes/{ref}/promote", promote, methods=["POST"]),
+    ]

@@ -69,6 +69,13 @@ OPERATIONS = (
         "post", f"{_ONE}/rollback", "Roll it back to a snapshot", protocol.RollbackRequest, types.SandboxInfo
     ),
     Operation(
+        "post",
+        f"{_ONE}/promote",
+        "Have it go on from a fork's state; returns a snapshot of what it was",
+        protocol.PromoteRequest,
+        types.SnapshotInfo,
+    ),
+    Operation(
         "post", f"{_ONE}/snapshots", "Create a snapshot of it", protocol.SnapshotRequest, types.SnapshotInfo
     ),
     Operation("post", f"{_ONE}/limits", "Change limits", protocol.LimitsRequest, types.SandboxInfo),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from atoll.host import sync_tree, to_the_end
 from atoll.supervisor.lifecycle.checkpoint_files import link_files, write_flows, write_names
 from atoll.supervisor.machines.checkpoint_memory import MemoryPlace, OutgrownError
 from atoll.supervisor.machines.freeze import thaw_or_end
+from atoll.supervisor.state.ids import new_id
 from atoll.supervisor.state.sandbox import Sandbox
 from atoll.supervisor.storage.checksums import note_boot
 from atoll.supervisor.storage.trash import erase
@@ -149,6 +152,25 @@ class Checkpoints:
         except BaseException:
             await to_the_end(erase(into))
             raise
+
+    @contextlib.asynccontextmanager
+    async def captured(self, sandbox: Sandbox, copy_most_bytes: int) -> AsyncIterator[CapturedState]:
+        """Capture a sandbox for use inside the block, on the disk. The layer is erased unless a row names it.
+
+        ``copy_most_bytes`` is as in ``capture``.
+        """
+        into, layer_id = self._paths.snapshots / f"fork-{new_id()}", new_id()
+        try:
+            with contextlib.ExitStack() as held:
+                held.enter_context(self._registry.pins.during(into.name, layer_id))
+                held.callback(self.forget, into)
+                capture = await self.capture(
+                    sandbox, into, layer_id, copy_most_bytes=copy_most_bytes, flushed=False, in_memory=False
+                )
+                held.enter_context(self._registry.pins.during(*capture.stack))
+                yield capture
+        finally:
+            await to_the_end(self._layer_gc.collect(wait=False))
 
     async def written(self, sandbox: Sandbox, capture: CapturedState) -> None:
         """Return when a capture is completely written. Until then, no copy of it may be reported to a client.

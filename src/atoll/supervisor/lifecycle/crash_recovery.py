@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from atoll.errors import SandboxCrashedError
+from atoll.snapshots import line_of
 from atoll.types import Recovery
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.leases import Columns
     from atoll.supervisor.state.paths import Paths
     from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
     from atoll.supervisor.state.sandbox import Sandbox
 
 _How = Literal["disk", "snapshot", "checkpoint"]
@@ -56,7 +59,7 @@ class CrashRecovery:
                 hint="`atoll resume` boots it from its disk, `atoll rollback` goes back to a snapshot",
                 sandbox_id=sandbox.sandbox_id,
             )
-        newest = self._registry.newest_snapshot(sandbox.sandbox_id) if wanted == "rollback" else None
+        newest = newest_snapshot(sandbox.row, self._registry.snapshots()) if wanted == "rollback" else None
         if newest is not None:
             told = self._told(sandbox, columns, "snapshot")
             await self._rollback.roll_back_locked(sandbox, newest.snapshot_id, told)
@@ -73,3 +76,19 @@ class CrashRecovery:
             at=self._registry.now_s(), how=how, reason=sandbox.row.reason or "the reason is unknown"
         )
         return {**columns, "recovered": recovery}
+
+
+def newest_snapshot(of: SandboxRow, snapshots: Iterable[SnapshotRow]) -> SnapshotRow | None:
+    """The newest snapshot of a sandbox; None if there is none.
+
+    Of one that has taken over another's state, only those that this state has passed count.
+    """
+    rows = {row.snapshot_id: row for row in snapshots}
+    made = [row for row in rows.values() if row.sandbox_id in (of.sandbox_id, *of.promoted)]
+    if of.promoted:
+        passed = line_of(
+            [of.snapshot_id] if of.snapshot_id else [],
+            lambda each: rows[each].parent_id if each in rows else None,
+        )
+        made = [row for row in made if row.snapshot_id in passed]
+    return max(made, key=lambda row: row.created_at, default=None)

@@ -245,6 +245,7 @@ class Forks:
             recovered=None,
             unplugged=None,
             idempotency=None,
+            promoted=(),
             network=network_of_copies(original),
         )
 

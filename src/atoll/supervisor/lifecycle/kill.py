@@ -66,6 +66,10 @@ class Kills:
         if sandbox.row.state == "killed":
             return
         await self._registry.change(sandbox, durable=True, state="killed", name=None)
+        await self.clear(sandbox)
+
+    async def clear(self, sandbox: Sandbox) -> None:
+        """Do what ``finish`` does. The caller holds the sandbox's lock, and a failure is only logged."""
         try:
             with self._registry.pins.during(sandbox.sandbox_id):
                 await to_the_end(self.finish(sandbox))

@@ -1,15 +1,16 @@
-"""Moves a running sandbox to another disk layer: the guest is frozen for some milliseconds meanwhile."""
+"""Puts running sandboxes to sleep for a moment, to move them to another disk layer or away from their disk."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from atoll.engines import LazyMemory
-from atoll.errors import AtollError
+from atoll.errors import AtollError, QuotaError
 from atoll.host import to_the_end
 from atoll.supervisor.machines.freeze import thaw_or_end
 from atoll.supervisor.machines.plans import RunPlan
@@ -94,18 +95,52 @@ class Relayer:
         """
         running = sandbox.require_running()
         with self._quotas.running(sandbox.row):  # so that no other sandbox takes its place
-            aside = await self._suspend_checkpoints.begin(sandbox)
-            try:
-                if isinstance(running.machine, LazyMemory):
-                    await running.alive(running.machine.prepare(aside), sandbox.sandbox_id)
-                began = time.perf_counter()
-                await self._suspends.fall_asleep(sandbox, briefly=True)
-            except BaseException:
-                await to_the_end(self._suspend_checkpoints.undo(sandbox))
-                raise
+            began = await self._fall_asleep(sandbox, running)
             # Not cancellable: a frozen guest must not be left behind.
             done = await to_the_end(self._beside(sandbox, running, meanwhile))
             return done, (time.perf_counter() - began) * 1000
+
+    @contextlib.asynccontextmanager
+    async def asleep(self, sandbox: Sandbox) -> AsyncIterator[None]:
+        """Have a running sandbox sleep inside the block; its machine has ended. The caller holds its lock.
+
+        One that is paused or suspended stays as it is.
+
+        If the block raises, or the supervisor ends, the sandbox continues from its checkpoint, which is
+        written for this purpose, but not made durable. Clients keep their connections. If the block has made
+        anything else of the sandbox, it stays that.
+        """
+        if sandbox.row.state != "running":
+            yield
+            return
+        running = sandbox.require_running()
+        await self._fall_asleep(sandbox, running)
+        try:
+            await to_the_end(self._running_machines.end(running))
+            yield
+        except BaseException:
+            if _is_relayering(sandbox):
+                await to_the_end(self._wake(sandbox))
+            raise
+
+    async def _fall_asleep(self, sandbox: Sandbox, running: RunningMachine) -> float:
+        """Put a running sandbox to sleep. Returns since when, by the performance counter."""
+        aside = await self._suspend_checkpoints.begin(sandbox)
+        try:
+            if isinstance(running.machine, LazyMemory):
+                await running.alive(running.machine.prepare(aside), sandbox.sandbox_id)
+            began = time.perf_counter()
+            await self._suspends.fall_asleep(sandbox, briefly=True)
+        except BaseException:
+            await to_the_end(self._suspend_checkpoints.undo(sandbox))
+            raise
+        return began
+
+    async def _wake(self, sandbox: Sandbox) -> None:
+        try:
+            await self._restores.restore(sandbox, {}, durable=False)
+        except (AtollError, OSError) as error:
+            _log.warning("sandbox %s stays suspended: %s", sandbox.sandbox_id, error)
 
     def end_cut_short(self) -> None:
         """Wake all sandboxes that an earlier supervisor left midway: no client suspended them."""
@@ -119,8 +154,8 @@ class Relayer:
                 return
             try:
                 with self._quotas.running(sandbox.row):
-                    await self._restores.restore(sandbox, {}, durable=False)
-            except (AtollError, OSError) as error:
+                    await self._wake(sandbox)
+            except QuotaError as error:
                 _log.warning("sandbox %s stays suspended: %s", sandbox.sandbox_id, error)
 
     async def _beside(

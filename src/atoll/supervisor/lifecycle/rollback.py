@@ -17,7 +17,6 @@ from atoll.supervisor.state.transitions import check_action, check_plugged
 if TYPE_CHECKING:
     from atoll.network import Link
     from atoll.supervisor.lifecycle.attachment import Attachment
-    from atoll.supervisor.lifecycle.crash_checkpoint import CrashCheckpoints
     from atoll.supervisor.lifecycle.discard import Discards
     from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
     from atoll.supervisor.state.leases import Leases
@@ -43,7 +42,6 @@ class Rollback:
         clones: Restores copies.
         attachment: Gives the sandboxes their machines.
         sandbox_links: The sandboxes' links.
-        crash_checkpoints: Keeps checkpoints for use after a crash.
         discards: Frees what the sandboxes had before.
     """
 
@@ -59,7 +57,6 @@ class Rollback:
         clones: Clones,
         attachment: Attachment,
         sandbox_links: SandboxLinks,
-        crash_checkpoints: CrashCheckpoints,
         discards: Discards,
     ) -> None:
         self._registry = registry
@@ -71,7 +68,6 @@ class Rollback:
         self._clones = clones
         self._attachment = attachment
         self._sandbox_links = sandbox_links
-        self._crash_checkpoints = crash_checkpoints
         self._discards = discards
 
     async def roll_back(self, sandbox: Sandbox, ref: str) -> None:
@@ -155,8 +151,7 @@ class Rollback:
             await to_the_end(self._clones.undo(fresh, running))
             raise
         self._attachment.attach(sandbox, running)
-        await to_the_end(self._discards.discard(sandbox, old_row.disk, old_running, old_link))
-        self._crash_checkpoints.keep(sandbox.row, checkpoint)
+        await to_the_end(self._discards.discard(sandbox, old_row, old_running, old_link, checkpoint))
 
 
 _CHANGED = (

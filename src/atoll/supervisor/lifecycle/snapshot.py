@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from atoll.errors import InUseError, InvalidSpecError
 from atoll.host import sync_directory, sync_tree, to_the_end, tree_bytes
@@ -35,6 +37,14 @@ if TYPE_CHECKING:
 COMMENT_LIMIT = 4096
 # A copy stops the guest for less time than freezing does, but uses the disk space twice.
 COPY_MOST_BYTES = 1 << 30
+
+
+class Label(NamedTuple):
+    """How a snapshot is called, and the template build that it belongs to."""
+
+    name: str | None
+    comment: str
+    build_id: str | None = None
 
 
 class Snapshots:
@@ -108,22 +118,51 @@ class Snapshots:
             StateError: The sandbox has crashed.
             QuotaError: Its team has used up its disk quota.
         """
-        check_name(name)
         if len(comment) > COMMENT_LIMIT:
             raise InvalidSpecError(
                 f"the comment has {len(comment)} characters", hint=f"give at most {COMMENT_LIMIT}"
             )
-        await self._quotas.check_disk(sandbox.row.team)
+        async with self.room_for(name, sandbox.row.team), sandbox.lock:
+            check_action("snapshot", sandbox.row.state, sandbox.sandbox_id)
+            check_memory("snapshot", sandbox.row)
+            label = Label(name, comment, build_id)
+            async with self._operations.during(sandbox.sandbox_id, "snapshot"):
+                made = await self.make_locked(
+                    sandbox, label, lambda row: self._registry.add_snapshot(row, sandbox)
+                )
+        return made.info()
+
+    @contextlib.asynccontextmanager
+    async def room_for(self, name: str | None, team: str | None) -> AsyncIterator[None]:
+        """Reserve the name of a snapshot that is made inside the block.
+
+        Raises:
+            InvalidSpecError: The name is invalid.
+            NameTakenError: Another snapshot has the name.
+            QuotaError: The team has used up its disk quota.
+        """
+        check_name(name)
+        await self._quotas.check_disk(team)
         with self._registry.reserve_snapshot_name(name):
-            async with sandbox.lock:
-                check_action("snapshot", sandbox.row.state, sandbox.sandbox_id)
-                check_memory("snapshot", sandbox.row)
-                try:
-                    async with self._operations.during(sandbox.sandbox_id, "snapshot"):
-                        return await self._make(sandbox, name, comment, build_id)
-                except BaseException:
-                    await to_the_end(self._layer_gc.collect())
-                    raise
+            yield
+
+    async def make_locked(
+        self, sandbox: Sandbox, label: Label, add: Callable[[SnapshotRow], Awaitable[None]]
+    ) -> SnapshotRow:
+        """Make a snapshot that ``add`` stores once its files are durable. The caller holds the sandbox's lock.
+
+        Raises:
+            StateError: The sandbox has crashed.
+
+        Postcondition: on any exception, ``add``'s included, nothing of it is left.
+        """
+        try:
+            made = await self._make(sandbox, label, add)
+        except BaseException:
+            await to_the_end(self._layer_gc.collect())
+            raise
+        self._compaction.look()
+        return made
 
     async def remove(self, ref: str) -> None:
         """Erase a snapshot.
@@ -152,8 +191,8 @@ class Snapshots:
         await self._layer_gc.collect()
 
     async def _make(
-        self, sandbox: Sandbox, name: str | None, comment: str, build_id: str | None
-    ) -> SnapshotInfo:
+        self, sandbox: Sandbox, label: Label, add: Callable[[SnapshotRow], Awaitable[None]]
+    ) -> SnapshotRow:
         snapshot_id = new_id()
         final = self._paths.snapshot(snapshot_id)
         aside = final.with_name(f"new-{snapshot_id}")
@@ -167,14 +206,13 @@ class Snapshots:
                 await asyncio.to_thread(self._checksums.write, aside / "checkpoint")
                 await asyncio.to_thread(_make_durable, aside, final)
                 row = await self._row(sandbox.row, capture, snapshot_id)
-                row = row.but(name=name, comment=comment, build_id=build_id)
+                row = row.but(name=label.name, comment=label.comment, build_id=label.build_id)
                 self._crash_checkpoints.keep(sandbox.row, final / "checkpoint")
-                await self._registry.add_snapshot(row, sandbox)
+                await add(row)
             except BaseException:
                 await to_the_end(self._undo(aside, final))
                 raise
-        self._compaction.look()
-        return row.info()
+        return row
 
     async def _row(self, of: SandboxRow, capture: CapturedState, snapshot_id: str) -> SnapshotRow:
         memory = self._paths.snapshot(snapshot_id)

@@ -136,8 +136,10 @@ class Suspends:
         """Put a running or paused sandbox, whose checkpoint was begun, to sleep. Its machine is left.
 
         Args:
-            briefly: Keep the lease and the clients' connections, and make nothing durable.
+            briefly: Keep the lease and the clients' connections, and make nothing durable but a disk that the
+                engine keeps: it is in the checkpoint.
         """
+        durable = not briefly or sandbox.row.engine_disk
         running = sandbox.require_running()
         paused = sandbox.row.state == "paused"
         if not briefly:
@@ -147,12 +149,12 @@ class Suspends:
             if not paused:
                 await running.freeze()
             await running.alive(
-                self._checkpoints.write(sandbox, running, durable=not briefly), sandbox.sandbox_id
+                self._checkpoints.write(sandbox, running, durable=durable), sandbox.sandbox_id
             )
             # Until here the frozen guest could go on. From here on the checkpoint on the disk counts.
             more: Columns = {"relayering": True} if briefly else NO_LEASE
             await self._registry.change(
-                sandbox, durable=not briefly, state="suspended", machine=None, machine_id=None, **more
+                sandbox, durable=durable, state="suspended", machine=None, machine_id=None, **more
             )
         except BaseException:
             await to_the_end(self._undo(sandbox, running, paused=paused))

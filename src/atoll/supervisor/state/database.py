@@ -80,6 +80,7 @@ _JSON_FIELDS = frozenset(
         "limits",
         "metadata",
         "network",
+        "promoted",
         "quotas",
         "recovered",
         "services",

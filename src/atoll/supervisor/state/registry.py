@@ -78,11 +78,6 @@ class Registry(Reservations):
         self._newest_s = max(self._clock(), self._newest_s + _TICK_S)
         return self._newest_s
 
-    def newest_snapshot(self, sandbox_id: str) -> SnapshotRow | None:
-        """The newest snapshot of a sandbox; None if there is none."""
-        made = [row for row in self._snapshots.values() if row.sandbox_id == sandbox_id]
-        return max(made, key=lambda row: row.created_at, default=None)
-
     def sandboxes(self) -> list[Sandbox]:
         """All sandboxes that are not killed."""
         return [sandbox for sandbox in self.all() if sandbox.row.state != "killed"]
@@ -103,8 +98,15 @@ class Registry(Reservations):
         """
         found = self._sandboxes.get(ref) or _named(self._sandboxes.values(), ref)
         if found is None or found.row.state == "killed":
-            raise SandboxNotFoundError(f"there is no sandbox {ref!r}", hint="`atoll ls` lists them")
+            raise SandboxNotFoundError(f"there is no sandbox {ref!r}", hint=self._whereabouts(ref))
         return found
+
+    def _whereabouts(self, ref: str) -> str:
+        """Where to look for a sandbox that is not there."""
+        into = next((one.row for one in self.sandboxes() if ref in one.row.promoted), None)
+        if into is None:
+            return "`atoll ls` lists them"
+        return f"it was promoted: sandbox {into.name or into.sandbox_id} goes on from its state"
 
     def snapshot(self, ref: str) -> SnapshotRow:
         """The snapshot with that id or name.
@@ -161,6 +163,21 @@ class Registry(Reservations):
         self._snapshots[row.snapshot_id] = row
         sandbox.row = changed
         self._journal.stored(row)
+
+    async def promote(self, original: Sandbox, winner: Sandbox, kept: SnapshotRow, **changes: object) -> None:
+        """Store that a sandbox has taken over another's state, which is killed, and what it was before.
+
+        All of it or nothing; it is durable when this returns.
+        """
+        row = original.row.but(changed_at=self._changing_s(original.row.changed_at), **changes)
+        gone = winner.row.but(state="killed", name=None, changed_at=self._changing_s(winner.row.changed_at))
+        await self._database.put(kept, row, gone, durable=True)
+        self._snapshots[kept.snapshot_id] = kept
+        self._journal.stored(kept)
+        for sandbox, new in ((original, row), (winner, gone)):
+            old, sandbox.row = sandbox.row, new
+            self._journal.changed(old, new)
+            self._due.note(new)
 
     async def own_snapshot(self, snapshot_id: str, build_id: str) -> None:
         """Make a snapshot belong to a template build."""

@@ -30,7 +30,7 @@ from atoll.types import (
 
 _TOLD_APART = ("limits_in_force", "network")
 
-OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollback", "stop"]
+OperationKind = Literal["create", "fork", "suspend", "wake", "snapshot", "rollback", "promote", "stop"]
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -96,6 +96,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
       boot ``host_boot``, see ``Clock``.
     - ``relayering`` says that it sleeps only while it is moved to another layer.
     - ``idempotency`` is of the request that made it, if that had a key.
+    - ``promoted`` are the ids of sandboxes whose state it has taken over, newest last.
     """
 
     sandbox_id: str
@@ -124,6 +125,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     unplugged: Unplugged | None = None
     relayering: bool = False
     idempotency: Idempotency | None = None
+    promoted: tuple[str, ...] = ()
 
     def info(self) -> SandboxInfo:
         """The information for clients."""

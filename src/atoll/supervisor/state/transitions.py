@@ -19,6 +19,7 @@ Action = Literal[
     "snapshot",
     "fork",
     "rollback",
+    "promote",
     "dial",
     "limit",
     "set the lease of",
@@ -36,6 +37,7 @@ _ALLOWED: dict[Action, frozenset[SandboxState]] = {
     "snapshot": frozenset({"running", "paused", "suspended"}),
     "fork": frozenset({"running", "paused", "suspended"}),
     "rollback": frozenset({"running", "paused", "suspended", "crashed"}),
+    "promote": frozenset({"running", "paused", "suspended"}),
     "unplug": frozenset({"running", "paused", "suspended", "crashed"}),
     "kill": frozenset({"creating", "running", "paused", "suspended", "crashed"}),
 }

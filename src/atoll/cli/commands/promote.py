@@ -1,0 +1,34 @@
+"""``atoll promote``."""
+
+from __future__ import annotations
+
+import click
+
+from atoll.cli.lazy import Command
+from atoll.cli.options import json_option, sandbox_argument
+from atoll.cli.output import show_json
+from atoll.cli.progress import progress_shown
+from atoll.cli.sandboxes import held
+
+
+@click.command(name="promote", cls=Command)
+@sandbox_argument
+@click.argument("fork", metavar="FORK")
+@click.option("--keep-as", metavar="NAME", help="Name of the snapshot that keeps what the sandbox was.")
+@json_option
+def command(sandbox: str, fork: str, keep_as: str | None, as_json: bool) -> None:
+    r"""Have a sandbox go on from the memory and disk of a fork, which ends.
+
+    The sandbox keeps its id, name, addresses, policy and limits. What it was is kept as a snapshot, whose id
+    is printed. If this fails, both stay as they were.
+
+    \b
+    Example:
+      atoll promote work work-2 --keep-as before-the-merge
+    """
+    with held(sandbox) as target, progress_shown() as report:
+        kept = target.promote(fork, keep_as, on_progress=report)
+    if as_json:
+        show_json(kept)
+    else:
+        click.echo(kept.name or kept.snapshot_id)

@@ -1,0 +1,220 @@
+"""Promotes a fork: its original goes on from the fork's state, under its own id, and what it was is kept."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from atoll.errors import InvalidSpecError
+from atoll.host import to_the_end
+from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
+from atoll.supervisor.lifecycle.rollback import next_disk
+from atoll.supervisor.lifecycle.snapshot import COPY_MOST_BYTES, Label, Snapshots
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
+from atoll.supervisor.state.sandbox import Sandbox
+from atoll.supervisor.state.transitions import check_action, check_memory, check_plugged
+from atoll.types import SnapshotInfo
+
+if TYPE_CHECKING:
+    from atoll.network import Link
+    from atoll.supervisor.lifecycle.attachment import Attachment
+    from atoll.supervisor.lifecycle.clone import Clones
+    from atoll.supervisor.lifecycle.discard import Discards
+    from atoll.supervisor.lifecycle.kill import Kills
+    from atoll.supervisor.lifecycle.relayer import Relayer
+    from atoll.supervisor.lifecycle.sandbox_links import SandboxLinks
+    from atoll.supervisor.state.leases import Columns, Leases
+    from atoll.supervisor.state.operation_log import Operations
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.tenants.quotas import TeamQuotas
+
+# The ids that lead to a sandbox which took over their state; older ones lead nowhere.
+_KNOWN_MOST = 100
+
+
+class Promotions:
+    """Promotes sandboxes.
+
+    Args:
+        registry: The sandboxes and snapshots.
+        operations: The log of operations.
+        leases: Computes leases.
+        quotas: What teams may have.
+        checkpoints: Captures the winner's state.
+        snapshots: Keeps what the original was.
+        relayer: Has both sleep meanwhile.
+        clones: Restores the winner's state as the original.
+        attachment: Gives the original its machine.
+        sandbox_links: The sandboxes' links.
+        discards: Frees what the original had before.
+        kills: Ends the winner, whose state has moved.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        operations: Operations,
+        leases: Leases,
+        quotas: TeamQuotas,
+        checkpoints: Checkpoints,
+        snapshots: Snapshots,
+        relayer: Relayer,
+        clones: Clones,
+        attachment: Attachment,
+        sandbox_links: SandboxLinks,
+        discards: Discards,
+        kills: Kills,
+    ) -> None:
+        self._registry = registry
+        self._operations = operations
+        self._leases = leases
+        self._quotas = quotas
+        self._checkpoints = checkpoints
+        self._snapshots = snapshots
+        self._relayer = relayer
+        self._clones = clones
+        self._attachment = attachment
+        self._sandbox_links = sandbox_links
+        self._discards = discards
+        self._kills = kills
+
+    async def promote(self, original: Sandbox, winner: Sandbox, name: str | None) -> SnapshotInfo:
+        """Continue ``original`` from the memory and disk of ``winner``, which ends. Returns what it was before.
+
+        The original keeps its id, name, addresses, lease, policy and limits. Both stand still meanwhile, so
+        nothing that either of them does is lost. What has passed is durable when this returns.
+
+        Args:
+            name: Of the snapshot that keeps what the original was.
+
+        Raises:
+            InvalidSpecError: The winner is of another team or image, or mounts other volumes; or the name is
+                invalid.
+            NameTakenError: Another snapshot has the name.
+            SandboxNotFoundError: One of them was killed.
+            StateError: One of them has crashed, or has no memory.
+            UnpluggedError: One of them is unplugged.
+            QuotaError: The quota of their team allows no running sandbox with the original's limits, or has no
+                disk left.
+            SandboxCrashedError: The winner's guest ended as soon as it ran with the original's limits.
+
+        Postcondition: on any exception both are as they were, and no snapshot is left.
+        """
+        _check_pair(original, winner)
+        first, second = sorted((original, winner), key=lambda each: each.sandbox_id)
+        async with self._snapshots.room_for(name, original.row.team), first.lock, second.lock:
+            _check_pair(original, winner)
+            columns: Columns = {}
+            if original.running is None:
+                columns = self._leases.woken(original.row, original.row.lifecycle.timeout_s)
+            label = Label(name, f"before {winner.sandbox_id} was promoted")
+            with self._places(original.row, winner.row):
+                async with (
+                    self._operations.during(original.sandbox_id, "promote"),
+                    self._relayer.asleep(winner),
+                    self._relayer.asleep(original),
+                    self._checkpoints.captured(winner, COPY_MOST_BYTES) as capture,
+                ):
+                    before, had = original.row, original.running
+                    link = None if had is not None else await self._sandbox_links.waiting(original)
+                    original.link = link
+                    switch = partial(self._switch, original, winner, capture, columns)
+                    kept = await self._snapshots.make_locked(original, label, switch)
+                    _hang_up(link, winner.link)
+                    discarded = self._discards.discard(original, before, had, link, capture.checkpoint)
+                    await to_the_end(discarded)
+                    await to_the_end(self._kills.clear(winner))
+        return kept.info()
+
+    @contextlib.contextmanager
+    def _places(self, original: SandboxRow, winner: SandboxRow) -> Iterator[None]:
+        """Book the places of those that run; if only the winner does, the original takes its place."""
+        with contextlib.ExitStack() as booked:
+            if original.state == "suspended" and winner.state != "suspended":
+                booked.enter_context(self._quotas.running(winner, original.limits))
+            else:
+                booked.enter_context(self._quotas.running(original))
+                if winner.state != "suspended":
+                    booked.enter_context(self._quotas.running(winner))
+            yield
+
+    async def _switch(
+        self, original: Sandbox, winner: Sandbox, capture: CapturedState, columns: Columns, kept: SnapshotRow
+    ) -> None:
+        """Have the original run from the winner's state, and the winner count as killed: the moment of it all.
+
+        ``kept`` is stored in the same step.
+        """
+        row = promoted(original.row, winner.row).but(stack=capture.stack)
+        fresh, running = await self._clones.clone(row, capture.checkpoint, winner.row.env)
+        try:
+            for each in (original, winner):  # an alarm may have rung meanwhile
+                check_plugged("promote", each)
+            changes: dict[str, Any] = {name: getattr(fresh.row, name) for name in _CHANGED}
+            changes |= {**columns, **running.columns(), "state": "running", "relayering": False}
+            await self._registry.promote(original, winner, kept, **changes)
+        except BaseException:
+            await to_the_end(self._clones.undo(fresh, running))
+            raise
+        self._attachment.attach(original, running)
+
+
+_CHANGED = (
+    "disk",
+    "stack",
+    "generation",
+    "versions",
+    "snapshot_id",
+    "engine_disk",
+    "reason",
+    "has_memory",
+    "promoted",
+)
+
+
+def promoted(row: SandboxRow, winner: SandboxRow) -> SandboxRow:
+    """The row of a sandbox that continues from another's state, with a generation that was never used before."""
+    known = (*row.promoted, *winner.promoted, winner.sandbox_id)
+    return row.but(
+        disk=next_disk(row.disk),
+        stack=winner.stack,
+        generation=max(row.generation, winner.generation) + 1,
+        versions=winner.versions,
+        snapshot_id=winner.snapshot_id,
+        engine_disk=winner.engine_disk,
+        reason=None,
+        has_memory=True,
+        promoted=known[-_KNOWN_MOST:],
+    )
+
+
+def _hang_up(*links: Link | None) -> None:
+    """End the connections of clients that were kept during the sleep, in case it had to be undone."""
+    for link in links:
+        if link is not None:
+            with contextlib.suppress(OSError):  # closing the link leaves them without an answer
+                link.end_dialled()
+
+
+def _check_pair(original: Sandbox, winner: Sandbox) -> None:
+    """Refuse sandboxes of which one cannot take over the other's state.
+
+    Raises:
+        AtollError: Says why.
+    """
+    for each in (original, winner):
+        check_action("promote", each.row.state, each.sandbox_id)
+        check_memory("promote", each.row)
+        check_plugged("promote", each)
+    told = f"sandbox {winner.sandbox_id} cannot be promoted to {original.sandbox_id}"
+    if winner is original:
+        raise InvalidSpecError(f"{told}: it is the same sandbox", hint="name a fork of it")
+    if winner.row.team != original.row.team:
+        raise InvalidSpecError(f"{told}: it belongs to another team", hint="promote one of the same team")
+    if winner.row.image_digest != original.row.image_digest:
+        raise InvalidSpecError(f"{told}: it is of another image", hint="promote a fork of the sandbox")
+    if winner.row.volumes != original.row.volumes:
+        raise InvalidSpecError(f"{told}: it mounts other volumes", hint="promote a fork of the sandbox")

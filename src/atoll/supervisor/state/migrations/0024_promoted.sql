@@ -1,0 +1,2 @@
+-- The ids of the sandboxes whose state this one has taken over, newest last.
+ALTER TABLE sandboxes ADD COLUMN promoted TEXT NOT NULL DEFAULT '[]';
