@@ -75,6 +75,14 @@ def module_home() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
+def whole(request: pytest.FixtureRequest) -> bool:
+    """Whether this run has tests of the file that are marked ``once``: the others need less made ready."""
+    return any(
+        item.path == request.path and item.get_closest_marker("once") for item in request.session.items
+    )
+
+
+@pytest.fixture(scope="module")
 def e2b_port(module_home: Path) -> Iterator[int]:
     """A sandbox whose guest agent listens on ``localhost:49983``, where the E2B SDK looks in its debug mode."""
     from atoll import Sandbox

@@ -25,17 +25,16 @@ from atoll.toolkits.code.template import CONTEXT
 # The template takes a minute on a quiet machine.
 pytestmark = pytest.mark.timeout(1500)
 LONG_S = 240.0
-IS_ROOT = os.getuid() == 0
 
 
 @pytest.fixture(scope="module")
-def template(module_home: Path) -> str:
-    """The template as users get it. As an ordinary user it lacks its libraries, which the run as root tries."""
+def template(module_home: Path, whole: bool) -> str:
+    """The template as users get it, or, for what needs no more, with Python alone."""
     del module_home
-    if IS_ROOT:
+    if whole:
         install(NAME, public=True)
     else:
-        Templates.build(spec(libraries=False), NAME, public=True, context=CONTEXT)
+        Templates.build(spec(bare=True), NAME, public=True, context=CONTEXT)
     return NAME
 
 
@@ -85,6 +84,7 @@ def test_the_sandboxs_variables_and_those_of_one_run_are_there(sandbox: Sandbox)
     assert sandbox.code.run(asked, timeout_s=LONG_S).stdout == "hello None\n"
 
 
+@pytest.mark.once
 def test_other_languages_have_contexts_of_their_own(sandbox: Sandbox) -> None:
     sandbox.code.run("const x: number = 41;", language="typescript", timeout_s=LONG_S).check()
     assert sandbox.code.run("x + 1", language="javascript", timeout_s=LONG_S).text == "42"
@@ -123,7 +123,7 @@ def test_a_sandbox_without_the_template_says_what_to_do(module_home: Path) -> No
         plain.code.run("1")
 
 
-@pytest.mark.skipif(not IS_ROOT, reason="the template of this run is built without its libraries")
+@pytest.mark.once
 def test_charts_pictures_and_data_frames_are_shown_as_such(sandbox: Sandbox) -> None:
     drawn = "import matplotlib.pyplot as plt\nplt.plot([1, 2], [3, 4])\nplt.title('steep')\nplt.show()"
     [figure] = sandbox.code.run(drawn, timeout_s=LONG_S).check().outputs
@@ -136,6 +136,7 @@ def test_charts_pictures_and_data_frames_are_shown_as_such(sandbox: Sandbox) -> 
     assert frame.html is not None
 
 
+@pytest.mark.once
 def test_e2bs_code_interpreter_works_unchanged(
     template: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +162,7 @@ def test_e2bs_code_interpreter_works_unchanged(
         theirs.kill()
 
 
+@pytest.mark.once
 def test_a_model_runs_code_by_mcp(template: str, module_home: Path) -> None:
     arguments = ["-P", "-m", "atoll.mcp", "--template", template, "--sandbox", "notebook"]
     environment = {**os.environ, "ATOLL_HOME": str(module_home)}
@@ -184,7 +186,8 @@ def test_a_model_runs_code_by_mcp(template: str, module_home: Path) -> None:
     assert "ZeroDivisionError" in error
 
 
-@pytest.mark.skipif(not IS_ROOT, reason="the clients of JavaScript run as root only")
+@pytest.mark.once
+@pytest.mark.skipif(os.getuid() != 0, reason="the clients of JavaScript run as root only")
 def test_e2bs_code_interpreter_for_javascript_works_unchanged(template: str, server: Server) -> None:
     del template
     done = subprocess.run(

@@ -7,6 +7,8 @@ import pytest
 
 from atoll import GitError, InvalidSpecError, Sandbox
 
+pytestmark = pytest.mark.once
+
 ADA = "Ada <ada@example.com>"
 
 

@@ -13,6 +13,8 @@ from atoll import Sandbox
 from tests.e2e.listening import until_listening
 from tests.e2e.server import Server
 
+pytestmark = pytest.mark.once
+
 BOUND_S = 120.0
 PORT = 8000
 SOCKET = (

@@ -14,6 +14,8 @@ from atoll.errors import DeniedError
 from atoll.server.tokens import Tokens, read_secret
 from tests.e2e.server import Server, serving
 
+pytestmark = pytest.mark.once
+
 BOUND_S = 120.0
 
 

@@ -16,6 +16,8 @@ from atoll import Keys, Sandbox, Teams, Templates
 from atoll.types import Quotas
 from tests.e2e.server import Server, serving
 
+pytestmark = pytest.mark.once
+
 BOUND_S = 120.0
 
 

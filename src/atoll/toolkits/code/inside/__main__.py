@@ -1,4 +1,7 @@
-"""Serves on a port of the sandbox: ``python -m PACKAGE DIRECTORY``. Contexts start in the directory."""
+"""Serves on a port of the sandbox: ``python -m PACKAGE DIRECTORY LANGUAGE…``.
+
+Contexts start in the directory, and those of the languages are there from the beginning.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from .languages import LANGUAGES
 PORT = 49999
 
 
-async def main(cwd: str) -> None:
+async def main(cwd: str, languages: list[str]) -> None:
     """Start the contexts that most clients use, so that a snapshot has them, and serve."""
     contexts = Contexts(cwd)
-    for name in ("python", "javascript"):
+    for name in languages:
         await contexts.default(LANGUAGES[name])
     config = uvicorn.Config(
         App(contexts).asgi(), host="0.0.0.0", port=PORT, log_level="warning", access_log=False
@@ -26,4 +29,4 @@ async def main(cwd: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], sys.argv[2:]))
