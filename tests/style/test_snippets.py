@@ -22,7 +22,7 @@ from atoll.cli.atoll import atoll as cli
 PYTHON = [
     one
     for one in snippets("python")
-    if one.page != "e2b" and not (one.directory == "coming-from" and one.why is not None)
+    if one.page not in ("e2b", "e2b-sdk") and not (one.directory == "coming-from" and one.why is not None)
 ]
 SHELL = snippets("sh")
 # what the variables of the examples are
