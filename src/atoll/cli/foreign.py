@@ -7,21 +7,29 @@ from difflib import get_close_matches
 
 import click
 
+_COPY = "`atoll cp` copies files and directories in and out"
 _KILL = "`atoll kill NAME` ends a sandbox and erases it"
+_SEARCH = "`atoll exec NAME rg TEXT` searches files in a sandbox"
 _SHELL = "`atoll shell NAME` opens a terminal"
 COMMANDS: Mapping[str, str] = {
     "bash": _SHELL,
     "branch": "`atoll fork NAME` makes a running copy",
+    "browse": "`atoll open NAME` opens a web server that runs in a sandbox",
     "build": "`atoll template build DIR` builds a Dockerfile, `atoll image build` the image base",
     "checkpoint": "`atoll snapshot create NAME` stores its memory and disk",
     "clone": "`atoll fork NAME` makes a running copy",
+    "code": "`atoll template install code-interpreter-v1`, then `sandbox.code.run(…)` in Python, or `atoll mcp`",
     "commit": "`atoll snapshot create NAME` stores its memory and disk",
     "connect": _SHELL,
     "delete": _KILL,
     "destroy": _KILL,
     "down": "`atoll suspend NAME` puts one to sleep, `atoll stop` all of them",
+    "download": _COPY,
     "extend": "`atoll lease NAME LENGTH` sets how long it may run",
+    "find": _SEARCH,
     "forward": "`atoll port NAME PORT` forwards a port",
+    "git": "`atoll exec NAME git …` runs git in a sandbox",
+    "grep": _SEARCH,
     "health": "`atoll doctor` checks this machine",
     "help": "`atoll --help`, and `atoll COMMAND --help`",
     "hibernate": "`atoll suspend NAME` puts it to sleep on disk",
@@ -56,6 +64,8 @@ COMMANDS: Mapping[str, str] = {
     "unpause": "`atoll resume NAME` wakes it",
     "up": "`atoll create` makes a sandbox",
     "version": "`atoll --version`",
+    "search": _SEARCH,
+    "upload": _COPY,
     "volumes": "`atoll volume ls` lists volumes",
     "wake": "`atoll resume NAME` wakes it; any use does that too",
 }

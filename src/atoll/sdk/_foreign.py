@@ -6,7 +6,7 @@ Nothing here is accepted. A name that is almost right is answered with the right
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atoll.errors import ForeignNameError
 
@@ -106,7 +106,9 @@ ATTRIBUTES: Mapping[str, str] = {
     "checkpoint": "snapshot(), and rollback(…) or create(from_snapshot=…)",
     "clone": "fork()",
     "commands": "run(…), exec([…]) and start(…); processes() lists what runs",
+    "code_interpreter": "code",
     "commit": "snapshot()",
+    "create_code_context": "code.create_context(…)",
     "create_snapshot": "snapshot()",
     "delete": "kill()",
     "destroy": "kill()",
@@ -122,7 +124,10 @@ ATTRIBUTES: Mapping[str, str] = {
     "get_url": "forward(PORT), which gives an address on 127.0.0.1, or dial(PORT)",
     "hibernate": "suspend()",
     "is_running": 'info().state == "running"',
+    "interpreter": "code",
+    "interrupt_code_context": "code.interrupt(…)",
     "keep_alive": "set_timeout(…, extend_only=True)",
+    "list_code_contexts": "code.contexts()",
     "mkdir": "files.mkdir(…)",
     "object_id": "id",
     "open": "files.read(…) and files.write(…)",
@@ -130,9 +135,11 @@ ATTRIBUTES: Mapping[str, str] = {
     "process": "run(…), exec([…]) and start(…); processes() lists what runs",
     "read_file": "files.read(…)",
     "remove": "kill()",
+    "remove_code_context": "code.delete_context(…)",
+    "restart_code_context": "code.restart(…)",
     "restore": "rollback(…), or create(from_snapshot=…)",
-    "runCode": 'exec(["python3", "-c", …])',
-    "run_code": 'exec(["python3", "-c", …])',
+    "runCode": "code.run(…)",
+    "run_code": "code.run(…)",
     "run_command": "run(…) or exec([…])",
     "sandbox_id": "id",
     "set_lease": "set_timeout(…)",
@@ -153,6 +160,63 @@ ATTRIBUTES: Mapping[str, str] = {
 }
 """What others name an attribute of a sandbox, and what it is here."""
 
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "files": {
+        "cp": "copy(…)",
+        "create_folder": "mkdir(…)",
+        "delete_file": "delete(…)",
+        "download_file": "download(…) or read(…)",
+        "find": "search(…) for text, glob(…) for names",
+        "find_files": "search(…)",
+        "get_file_info": "stat(…)",
+        "get_info": "stat(…)",
+        "grep": "search(…)",
+        "list_files": "list(…)",
+        "ls": "list(…)",
+        "makeDir": "mkdir(…)",
+        "make_dir": "mkdir(…)",
+        "move_files": "move(…)",
+        "mv": "move(…)",
+        "open": "read(…) and write(…)",
+        "read_file": "read(…)",
+        "remove": "delete(…)",
+        "rename": "move(…)",
+        "replace": "edit(…)",
+        "replace_in_files": "edit(…), for each file that search(…) finds",
+        "rm": "delete(…)",
+        "rmdir": "delete(…)",
+        "search_files": "glob(…) for names, search(…) for text",
+        "set_file_permissions": "chmod(…) and chown(…)",
+        "str_replace": "edit(…)",
+        "upload_file": "upload(…) or write(…)",
+        "upload_files": "upload(…), or write_many(…)",
+        "watchDir": "watch(…)",
+        "watch_dir": "watch(…)",
+        "write_file": "write(…)",
+        "write_files": "write_many(…)",
+    },
+    "git": {
+        "checkout_branch": "checkout(…)",
+        "create_branch": "branch(…), or checkout(…, create=True)",
+        "dangerously_authenticate": "a rule of the network's policy that injects a secret",
+        "list_branches": "branches(…)",
+    },
+    "code": {
+        "create_code_context": "create_context(…)",
+        "exec": "run(…)",
+        "execute": "run(…)",
+        "list_code_contexts": "contexts()",
+        "list_contexts": "contexts()",
+        "remove_code_context": "delete_context(…)",
+        "remove_context": "delete_context(…)",
+        "restart_code_context": "restart(…)",
+        "restart_context": "restart(…)",
+        "runCode": "run(…)",
+        "run_code": "run(…)",
+    },
+}
+"""By part of a sandbox: what others name an attribute of it, and what it is here."""
+
 
 def foreign_argument(call: Callable[..., Any], given: Mapping[str, object]) -> ForeignNameError:
     """Return the error for arguments that a call does not have: the first one, and what to give instead."""
@@ -164,12 +228,24 @@ def foreign_argument(call: Callable[..., Any], given: Mapping[str, object]) -> F
 
 
 def foreign_attribute(thing: object, name: str) -> AttributeError:
-    """Return the error for an attribute that a sandbox does not have."""
-    ours = ATTRIBUTES.get(name)
+    """Return the error for an attribute that a sandbox, or a part of it, does not have."""
     kind = type(thing).__name__
+    part = kind.removeprefix("Async").lower()
+    ours = PARTS.get(part, ATTRIBUTES).get(name)
     if ours is None:
         return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=thing)
-    return ForeignNameError(f"a {kind} has no {name!r}", hint=f"use {ours}")
+    return ForeignNameError(
+        f"{part} has no {name!r}" if part in PARTS else f"a {kind} has no {name!r}", hint=f"use {ours}"
+    )
+
+
+class Part:
+    """A part of a sandbox. A name that others give to something in it is refused with its own."""
+
+    if not TYPE_CHECKING:  # a type checker must go on seeing which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise foreign_attribute(self, name)
 
 
 def made_directly(kind: type) -> ForeignNameError:

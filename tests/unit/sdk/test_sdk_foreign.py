@@ -14,7 +14,7 @@ from tests.unit.sdk.fakes import FakeSupervisor
 import atoll
 from atoll import AsyncSandbox, ForeignNameError, Sandbox
 from atoll.errors import InvalidSpecError
-from atoll.sdk._foreign import ARGUMENTS, ATTRIBUTES
+from atoll.sdk._foreign import ARGUMENTS, ATTRIBUTES, PARTS
 
 CALLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "create": lambda _, given: Sandbox.create(**given),
@@ -64,6 +64,15 @@ def test_a_foreign_attribute_is_answered_with_ours(sandbox: Sandbox, name: str) 
     assert not hasattr(sandbox, name)
 
 
+@pytest.mark.parametrize(("part", "name"), [(part, name) for part in PARTS for name in PARTS[part]])
+def test_a_foreign_attribute_of_a_part_is_answered_with_ours(sandbox: Sandbox, part: str, name: str) -> None:
+    with pytest.raises(ForeignNameError) as raised:
+        getattr(getattr(sandbox, part), name)
+    assert f"{part} has no {name!r} (use {PARTS[part][name]})" == str(raised.value)
+    for ours in re.findall(r"(\w+)\(", PARTS[part][name]):
+        assert hasattr(getattr(sandbox, part), ours), ours
+
+
 def test_an_attribute_that_nobody_has_is_pythons_own_error(sandbox: Sandbox) -> None:
     with pytest.raises(AttributeError, match="'Sandbox' object has no attribute 'nonsense'") as raised:
         _ = sandbox.nonsense  # type: ignore[attr-defined]
@@ -95,7 +104,7 @@ def test_each_word_that_is_given_instead_exists(sandbox: Sandbox) -> None:
     classes = set(atoll.__all__)
     for ours in [*ATTRIBUTES.values(), *(ours for names in ARGUMENTS.values() for ours in names.values())]:
         for place, name in re.findall(r"(?:(\w+)\.)?(\w+)\(", ours):
-            owner = sandbox.files if place == "files" else getattr(atoll, place, sandbox)
+            owner = getattr(sandbox, place) if place in PARTS else getattr(atoll, place, sandbox)
             assert name in classes or hasattr(owner, name), ours
     for call, names in ARGUMENTS.items():
         known = set(inspect.signature(getattr(Sandbox, call)).parameters)

@@ -25,6 +25,7 @@ from atoll.guest import (
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, bytes_of
 from atoll.sdk._async.http import AsyncAnswer
 from atoll.sdk._deadline import Deadline, check_timeout
+from atoll.sdk._foreign import Part
 from atoll.sdk._io_async import call
 from atoll.types import (
     CodeContext,
@@ -46,7 +47,7 @@ TextCallback = Callable[[str], Any]
 OutputCallback = Callable[[CodeOutput], Any]
 
 
-class AsyncCode:
+class AsyncCode(Part):
     """Runs code in contexts: kernels of Jupyter, whose variables stay, over sleep and in forks, too.
 
     The sandbox must be made from the template ``code-interpreter-v1`` (`atoll template install

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from atoll.errors import FileMissingError, GitError
+from atoll.sdk._foreign import Part
 from atoll.sdk._git import (
     BRANCHES,
     ENV,
@@ -41,7 +42,7 @@ _SAID_CHARS = 2000
 _PATHS = GuestPath | Sequence[GuestPath]
 
 
-class AsyncGit:
+class AsyncGit(Part):
     """Runs the sandbox's own `git` in its repositories. A ``repo`` is the path of a working tree.
 
     No credentials belong inside: give the sandbox's policy a rule that puts a ``Secret`` into requests to the

@@ -26,6 +26,7 @@ from atoll.guest import (
 from atoll.sdk._sync.agent import SILENCE_S, Agent, bytes_of
 from atoll.sdk._sync.http import Answer
 from atoll.sdk._deadline import Deadline, check_timeout
+from atoll.sdk._foreign import Part
 from atoll.sdk._io_sync import call
 from atoll.types import (
     CodeContext,
@@ -47,7 +48,7 @@ TextCallback = Callable[[str], Any]
 OutputCallback = Callable[[CodeOutput], Any]
 
 
-class Code:
+class Code(Part):
     """Runs code in contexts: kernels of Jupyter, whose variables stay, over sleep and in forks, too.
 
     The sandbox must be made from the template ``code-interpreter-v1`` (`atoll template install

@@ -23,6 +23,7 @@ from atoll.sdk._sync.contents import Contents
 from atoll.sdk._sync.searching import MATCHES_BYTES, globs_of, searched
 from atoll.sdk._sync.watch import Watch
 from atoll.sdk._deadline import Deadline, check_timeout
+from atoll.sdk._foreign import Part
 from atoll.types import FileInfo, GuestPath, SearchResult, check_number, check_text, local_path, path_text
 
 # For calls that may touch many files.
@@ -32,7 +33,7 @@ _Files = list[FileInfo]
 TreeProgress = Callable[[int, int | None], Any]
 
 
-class Files(Contents):
+class Files(Contents, Part):
     """Reads and writes the files of one sandbox. Relative paths start at the user's home, and ``~`` means it.
 
     Every method acts with the rights of ``user`` (None: the sandbox's default user), and new files belong to
