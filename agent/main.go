@@ -114,7 +114,7 @@ func routes() http.Handler {
 	atoll := &atollapi.API{
 		Settings: known, Table: table, System: guest, Logins: settings.NewLogins(known, table),
 		Restore: &restore.Restore{Root: "/", Table: table, Settings: known, Console: os.Stderr},
-		Memory:  memory,
+		Memory:  memory, Console: os.Stderr,
 	}
 	atoll.Register(mux)
 	e2b := &envd.API{Settings: known, Table: table, System: guest}

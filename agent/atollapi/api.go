@@ -3,6 +3,7 @@ package atollapi
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"atoll/agent/files"
 	"atoll/agent/process"
 	"atoll/agent/restore"
+	"atoll/agent/service"
 	"atoll/agent/settings"
 	"atoll/agent/system"
 	"atoll/agent/user"
@@ -26,14 +28,17 @@ type API struct {
 	System   *system.System
 	Restore  *restore.Restore
 	Memory   *system.MemoryGuard
+	Console  io.Writer // the sandbox's log; nil tells nobody
 
-	initMu sync.Mutex // one init at a time
+	services service.Services
+	initMu   sync.Mutex // one init at a time
 }
 
 type handler func(http.ResponseWriter, *http.Request) error
 
 // Register enters the routes.
 func (a *API) Register(mux *http.ServeMux) {
+	a.services.Begin, a.services.Console = a.beginService, a.Console
 	for pattern, serve := range map[string]handler{
 		"POST /atoll/init":                   a.init,
 		"POST /atoll/warm":                   a.warm,
@@ -54,6 +59,11 @@ func (a *API) Register(mux *http.ServeMux) {
 		"GET /atoll/watch":                   a.watch,
 		"GET /atoll/stats":                   a.stats,
 		"POST /atoll/loopback":               a.loopback,
+		"GET /atoll/services":                a.listServices,
+		"PUT /atoll/services/{name}":         a.putService,
+		"DELETE /atoll/services/{name}":      a.removeService,
+		"POST /atoll/services/{name}/{verb}": a.moveService,
+		"GET /atoll/services/{name}/output":  a.serviceOutput,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := serve(w, r); err != nil {

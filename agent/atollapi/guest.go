@@ -7,6 +7,7 @@ import (
 
 	"atoll/agent/frames"
 	"atoll/agent/restore"
+	"atoll/agent/service"
 	"atoll/agent/settings"
 	"atoll/agent/system"
 	"atoll/agent/watch"
@@ -24,6 +25,9 @@ type initRequest struct {
 	Entropy    []byte            `json:"entropy"`
 	Owners     []system.Owner    `json:"owners"`
 	Memory     *int64            `json:"memory_bytes"`
+
+	// Services are all that the sandbox has; nil leaves those that there are.
+	Services []service.Definition `json:"services"`
 }
 
 func (a *API) init(w http.ResponseWriter, r *http.Request) error {
@@ -96,6 +100,10 @@ func (a *API) become(request *initRequest) error {
 			identity = "new"
 		}
 		a.Restore.Hooks(now, identity, restore.HooksBound)
+	}
+	// Last, so that what starts finds the guest as it is to be.
+	if request.Services != nil {
+		return a.services.Define(request.Services)
 	}
 	return nil
 }

@@ -37,12 +37,7 @@ func (a *API) start(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, follower, err := a.Table.Start(*spec)
-	if err != nil && request.Cwd == "" && process.CheckDirectory(spec.Account, spec.Cwd) != nil {
-		// The user cannot enter the default directory, which is looked at only now because looking costs a thread.
-		spec.Cwd = "/"
-		p, follower, err = a.Table.Start(*spec)
-	}
+	p, follower, err := a.begin(spec, request.Cwd)
 	if err != nil {
 		return err
 	}
@@ -50,6 +45,17 @@ func (a *API) start(w http.ResponseWriter, r *http.Request) error {
 	patience, _ := strconv.Atoi(r.URL.Query().Get("patience_ms"))
 	stream(w, r, p, follower, time.Duration(patience)*time.Millisecond)
 	return nil
+}
+
+// begin starts a program in the directory that was asked for, or else in the default one.
+func (a *API) begin(spec *process.Spec, asked string) (*process.Process, *process.Follower, error) {
+	p, follower, err := a.Table.Start(*spec)
+	if err != nil && asked == "" && process.CheckDirectory(spec.Account, spec.Cwd) != nil {
+		// The user cannot enter the default directory, which is looked at only now because looking costs a thread.
+		spec.Cwd = "/"
+		p, follower, err = a.Table.Start(*spec)
+	}
+	return p, follower, err
 }
 
 func (a *API) spec(request *startRequest) (*process.Spec, error) {

@@ -30,6 +30,7 @@ const (
 	FileFailed      Code = "file_failed"
 	NoSpace         Code = "no_space"
 	Busy            Code = "busy"
+	ServiceMissing  Code = "service_missing"
 	Internal        Code = "internal"
 )
 
@@ -93,7 +94,7 @@ func (c Code) Status() int {
 		return http.StatusBadRequest
 	case Denied:
 		return http.StatusForbidden
-	case ProcessNotFound, FileMissing:
+	case ProcessNotFound, FileMissing, ServiceMissing:
 		return http.StatusNotFound
 	case FileTaken, NotADirectory, IsADirectory, Busy:
 		return http.StatusConflict

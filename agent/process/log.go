@@ -24,13 +24,15 @@ type End struct {
 
 // Log keeps the newest output of a process and feeds it to its followers.
 //
-// What a follower has not read yet is never dropped: Append waits for it.
+// What a follower has not read yet is never dropped: Append waits for it, unless the log hurries.
 type Log struct {
 	mu        sync.Mutex
 	room      sync.Cond
 	blocks    []block
 	cost      int
 	head      int64
+	most      int
+	hurries   bool // followers that are far behind miss output
 	followers map[*Follower]struct{}
 	end       *End
 }
@@ -54,8 +56,15 @@ type Follower struct {
 
 var blockPool = sync.Pool{New: func() any { return new([frames.MaxPayload]byte) }}
 
-func newLog() *Log {
-	l := &Log{followers: map[*Follower]struct{}{}}
+// NewLog keeps as much as the log of a program, and waits for no follower.
+func NewLog() *Log {
+	l := newLog(keptBytes)
+	l.hurries = true
+	return l
+}
+
+func newLog(most int) *Log {
+	l := &Log{most: most, followers: map[*Follower]struct{}{}}
 	l.room.L = &l.mu
 	return l
 }
@@ -64,7 +73,7 @@ func newLog() *Log {
 func (l *Log) Append(kind byte, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.behind() >= keptBytes {
+	for !l.hurries && l.behind() >= int64(l.most) {
 		l.room.Wait()
 	}
 	l.add(kind, data)
@@ -104,10 +113,12 @@ func (l *Log) behind() int64 {
 func (l *Log) trim() {
 	oldest := l.head
 	for follower := range l.followers {
-		oldest = min(oldest, follower.cursor)
+		if !l.hurries {
+			oldest = min(oldest, follower.cursor)
+		}
 	}
 	drop := 0
-	for drop < len(l.blocks)-1 && l.cost > keptBytes && l.blocks[drop].stop() <= oldest {
+	for drop < len(l.blocks)-1 && l.cost > l.most && l.blocks[drop].stop() <= oldest {
 		gone := &l.blocks[drop]
 		l.cost -= len(gone.data) + blockCost
 		if cap(gone.data) == frames.MaxPayload {
@@ -128,8 +139,8 @@ func (l *Log) wake() {
 	}
 }
 
-// finish says that the process ended; later output is not taken any more.
-func (l *Log) finish(end End) {
+// Finish says that the process ended; later output is not taken any more.
+func (l *Log) Finish(end End) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end = &end
@@ -175,6 +186,9 @@ func (f *Follower) Take(into []byte) (kind byte, count int, end *End) {
 		found := &l.blocks[i]
 		if count > 0 && found.kind != kind {
 			break
+		}
+		if f.cursor < found.start {
+			f.cursor, f.Missed = found.start, true
 		}
 		kind = found.kind
 		copied := copy(into[count:], found.data[f.cursor-found.start:])

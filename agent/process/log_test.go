@@ -20,7 +20,7 @@ func drain(f *Follower) (text string, end *End) {
 }
 
 func TestAFollowerGetsOutputInOrderAndThenTheEnd(t *testing.T) {
-	l := newLog()
+	l := newLog(keptBytes)
 	f := l.Follow(true)
 	l.Append(frames.Stdout, []byte("a"))
 	l.Append(frames.Stdout, []byte("b"))
@@ -29,14 +29,14 @@ func TestAFollowerGetsOutputInOrderAndThenTheEnd(t *testing.T) {
 	if text, end := drain(f); text != "o:ab e:c o:d " || end != nil {
 		t.Fatalf("%q %v", text, end)
 	}
-	l.finish(End{ExitCode: 3})
+	l.Finish(End{ExitCode: 3})
 	if _, end := drain(f); end == nil || end.ExitCode != 3 {
 		t.Fatal(end)
 	}
 }
 
 func TestOnlyTheNewestMebibyteIsKept(t *testing.T) {
-	l := newLog()
+	l := newLog(keptBytes)
 	for i := range 64 {
 		l.Append(frames.Stdout, bytes.Repeat([]byte{byte(i)}, frames.MaxPayload))
 	}
@@ -52,7 +52,7 @@ func TestOnlyTheNewestMebibyteIsKept(t *testing.T) {
 }
 
 func TestManyTinyOutputsOfTwoKindsStayBounded(t *testing.T) {
-	l := newLog()
+	l := newLog(keptBytes)
 	for range 100_000 {
 		l.Append(frames.Stdout, []byte("a"))
 		l.Append(frames.Stderr, []byte("b"))
@@ -63,7 +63,7 @@ func TestManyTinyOutputsOfTwoKindsStayBounded(t *testing.T) {
 }
 
 func TestOutputWaitsForASlowFollowerUntilThatLeaves(t *testing.T) {
-	l := newLog()
+	l := newLog(keptBytes)
 	f := l.Follow(true)
 	done := make(chan struct{})
 	go func() {
@@ -89,7 +89,7 @@ func TestOutputWaitsForASlowFollowerUntilThatLeaves(t *testing.T) {
 }
 
 func TestALateFollowerCanLeaveOutWhatWas(t *testing.T) {
-	l := newLog()
+	l := newLog(keptBytes)
 	l.Append(frames.Stdout, []byte(strings.Repeat("x", 100)))
 	f := l.Follow(false)
 	l.Append(frames.Stdout, []byte("new"))
@@ -99,16 +99,16 @@ func TestALateFollowerCanLeaveOutWhatWas(t *testing.T) {
 }
 
 func TestAFollowerThatComesTooLateIsToldSo(t *testing.T) {
-	l := newLog()
+	l := newLog(keptBytes)
 	if l.Follow(true).Missed {
 		t.Fatal("there was nothing yet")
 	}
-	l = newLog()
+	l = newLog(keptBytes)
 	l.Append(frames.Stdout, []byte("first"))
 	if l.Follow(true).Missed {
 		t.Fatal("all of it is kept")
 	}
-	l = newLog()
+	l = newLog(keptBytes)
 	for range 2 * keptBytes / frames.MaxPayload {
 		l.Append(frames.Stdout, make([]byte, frames.MaxPayload))
 	}
@@ -122,7 +122,7 @@ func TestAFollowerThatComesTooLateIsToldSo(t *testing.T) {
 }
 
 func TestAFollowerIsToldHowMuchOfTheOutputIsFromBefore(t *testing.T) {
-	l := newLog()
+	l := newLog(keptBytes)
 	l.Append(frames.Stdout, []byte("first"))
 	f := l.Follow(true)
 	l.Append(frames.Stdout, []byte("later"))
@@ -130,14 +130,30 @@ func TestAFollowerIsToldHowMuchOfTheOutputIsFromBefore(t *testing.T) {
 		t.Fatal(f.Kept, text)
 	}
 	f.Close()
-	if l.Follow(false).Kept != 0 || newLog().Follow(true).Kept != 0 {
+	if l.Follow(false).Kept != 0 || newLog(keptBytes).Follow(true).Kept != 0 {
 		t.Fatal("there is nothing from before, or nobody wants it")
 	}
-	l = newLog()
+	l = newLog(keptBytes)
 	for range 2 * keptBytes / frames.MaxPayload {
 		l.Append(frames.Stdout, make([]byte, frames.MaxPayload))
 	}
 	if kept := l.Follow(true).Kept; kept > keptBytes || kept < keptBytes/2 {
 		t.Fatal(kept)
+	}
+}
+
+func TestALogThatHurriesWaitsForNobody(t *testing.T) {
+	l := NewLog()
+	f := l.Follow(true)
+	defer f.Close()
+	for range 4 * keptBytes / frames.MaxPayload {
+		l.Append(frames.Stdout, make([]byte, frames.MaxPayload))
+	}
+	if size := l.size(); size > keptBytes {
+		t.Fatalf("it keeps %d bytes", size)
+	}
+	buffer := make([]byte, frames.MaxPayload)
+	if _, count, _ := f.Take(buffer); count == 0 || !f.Missed {
+		t.Fatalf("%d bytes, missed: %v", count, f.Missed)
 	}
 }

@@ -29,6 +29,7 @@ type Spec struct {
 	Timeout  time.Duration // 0: none; then the process group gets SIGKILL
 	Tag      string
 	Hidden   bool // not listed
+	Passing  bool // whoever follows its output keeps it, so it keeps little itself
 }
 
 func (s *Spec) variable(name string) string {
@@ -38,6 +39,13 @@ func (s *Spec) variable(name string) string {
 		}
 	}
 	return ""
+}
+
+func (s *Spec) kept() int {
+	if s.Passing {
+		return frames.MaxPayload
+	}
+	return keptBytes
 }
 
 // Process is one that the agent started; it leads its own session and process group.
@@ -173,7 +181,7 @@ func (p *Process) finish(status syscall.WaitStatus) {
 	}
 	end := endOf(status, p.timedOut.Load())
 	end.MemoryKill = p.memoryKill.Load()
-	p.Log.finish(end)
+	p.Log.Finish(end)
 }
 
 func endOf(status syscall.WaitStatus, timedOut bool) End {

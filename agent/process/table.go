@@ -51,7 +51,7 @@ func (t *Table) Start(spec Spec) (*Process, *Follower, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &Process{Spec: spec, StartedAt: time.Now(), Log: newLog(), gone: make(chan struct{}), input: e.input}
+	p := &Process{Spec: spec, StartedAt: time.Now(), Log: newLog(spec.kept()), gone: make(chan struct{}), input: e.input}
 	follower := p.Log.Follow(true)
 	err = t.reaper.start(
 		func() (int, error) { return spawn(&spec, e) },

@@ -16,6 +16,7 @@ SECTIONS = {
             "lifecycle",
             "limits",
             "inside",
+            "services",
             "images",
             "templates",
             "volumes",

@@ -11,6 +11,7 @@ AtollError                    base: .code .hint .sandbox_id .retryable
 │  ├─ VolumeNotFoundError
 │  ├─ TemplateNotFoundError
 │  ├─ ProcessNotFoundError
+│  ├─ ServiceNotFoundError
 │  ├─ TeamNotFoundError
 │  ├─ KeyNotFoundError
 │  └─ SecretNotFoundError
@@ -167,6 +168,12 @@ class ProcessNotFoundError(NotFoundError):
     """No process that atoll started in the sandbox has that pid."""
 
     code = "process_not_found"
+
+
+class ServiceNotFoundError(NotFoundError):
+    """No service of the sandbox has that name."""
+
+    code = "service_not_found"
 
 
 class TeamNotFoundError(NotFoundError):

@@ -21,6 +21,7 @@ SECTIONS = {
         "create": "Create a sandbox and print its id.",
         "ls": "List sandboxes.",
         "info": "Show everything about one sandbox.",
+        "service": "Add, list, stop and remove programs that a sandbox keeps running.",
         "logs": "Show what a sandbox logged.",
         "stats": "Show what sandboxes use.",
         "top": "Show what all sandboxes use, again and again.",

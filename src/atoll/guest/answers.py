@@ -31,12 +31,14 @@ _CLASS_OF: dict[str, type[AtollError]] = {
     "file_failed": errors.FileError,
     "no_space": errors.NoSpaceError,
     "busy": errors.InUseError,
+    "service_missing": errors.ServiceNotFoundError,
 }
 _HINT_OF = {
     "user_unknown": "name a user of the image, or none for its default user",
     "cwd_missing": "create the directory first, or give another cwd",
     "program_missing": "install it, or name it by its absolute path",
     "shell_missing": "use `exec`, which runs a program without a shell",
+    "service_missing": "`services.list` lists them",
     "no_space": "remove files inside, or free disk under the home",
 }
 _OLDER = "the sandbox's guest agent is of an older atoll, which cannot do this"

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from atoll.guest.definitions import Definition
 from atoll.types import GuestPath, TerminalSize, as_json, check_text, path_text
 
 _JSON = (("content-type", "application/json"),)
@@ -48,7 +49,8 @@ class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a guest is told about itself; what is None stays unchanged. ``entropy`` is sent as base64.
 
     ``owners`` are path, uid and gid of the image's files that the host could not give to their owners. When
-    ``memory_bytes`` are nearly used, the agent kills the biggest program.
+    ``memory_bytes`` are nearly used, the agent kills the biggest program. ``services`` are definitions of all
+    services, of which those that are new or changed start.
     """
 
     generation: int | None = None
@@ -62,6 +64,7 @@ class GuestInit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     entropy: bytes | None = None
     owners: tuple[tuple[str, int, int], ...] = ()
     memory_bytes: int | None = None
+    services: tuple[Definition, ...] | None = None
 
 
 def _query(route: str, **values: str | None) -> str:
@@ -72,8 +75,13 @@ def _query(route: str, **values: str | None) -> str:
     return f"{route}?{'&'.join(parts)}" if parts else route
 
 
+def json_request(method: str, target: str, body: object) -> GuestRequest:
+    """Send a body as JSON."""
+    return GuestRequest(method, target, _JSON, as_json(body, hint=_TEXT_HINT))
+
+
 def _post(target: str, body: object) -> GuestRequest:
-    return GuestRequest("POST", target, _JSON, as_json(body, hint=_TEXT_HINT))
+    return json_request("POST", target, body)
 
 
 def health() -> GuestRequest:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from atoll.types import Limits, Service
+from atoll.types import Limits, StartCommand
 
 
 class TemplateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,11 +70,11 @@ class FinishRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class DefaultsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/defaults``: the defaults of programs started from now on.
 
-    None leaves a default unchanged. ``service`` is an additional service that starts whenever the sandbox
-    boots from its disk.
+    None leaves a default unchanged. ``start_command`` is an additional one that runs whenever the sandbox boots
+    from its disk.
     """
 
     env: dict[str, str] | None = None
     user: str | None = None
     cwd: str | None = None
-    service: Service | None = None
+    start_command: StartCommand | None = None

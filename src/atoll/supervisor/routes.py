@@ -16,6 +16,7 @@ from atoll.supervisor.api.leftovers import leftover_routes
 from atoll.supervisor.api.requests import request_routes
 from atoll.supervisor.api.sandboxes import creation_routes, sandbox_routes
 from atoll.supervisor.api.secrets import secret_routes
+from atoll.supervisor.api.services import service_routes
 from atoll.supervisor.api.snapshots import snapshot_routes
 from atoll.supervisor.api.stable import stable_routes
 from atoll.supervisor.api.states import state_routes, unplug_routes
@@ -77,6 +78,7 @@ def _sandbox_routes(system: System) -> list[Route]:
             leases=system.leases,
             rollback=system.rollback,
         ),
+        *service_routes(registry=registry, services=system.services, tasks=tasks),
         *fork_routes(
             registry=registry,
             forks=system.forks,

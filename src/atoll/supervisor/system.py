@@ -13,6 +13,7 @@ from atoll.supervisor.lifecycle.callers import Callers
 from atoll.supervisor.lifecycle.defaults import Defaults
 from atoll.supervisor.lifecycle.image_requests import ImageRequests
 from atoll.supervisor.lifecycle.limits import LimitChanges
+from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
@@ -102,6 +103,7 @@ class System:
         self.image_requests = ImageRequests(self.images, self.pool, self.quotas)
         self.callers = Callers(self.registry, self.kills, self.tasks, state.clock.boot_s)
         self.defaults = Defaults(registry=self.registry, images=self.images, agents=machines.agents)
+        self.services = Services(registry=self.registry, wakes=self.wakes, agents=machines.agents)
         self.limits = LimitChanges(
             registry=self.registry,
             quotas=self.quotas,

@@ -55,6 +55,16 @@ from atoll.types.sandboxes import (
     users_attributes,
 )
 from atoll.types.secrets import SECRET_BYTES_MOST, SecretInfo, check_secret_value
+from atoll.types.services import (
+    SERVICES_MOST,
+    HealthCheck,
+    Restart,
+    ServiceInfo,
+    ServiceSpec,
+    ServiceState,
+    check_service_name,
+    check_services,
+)
 from atoll.types.snapshots import SnapshotInfo
 from atoll.types.stats import SandboxStats, StatsSample
 from atoll.types.teams import KeyInfo, NewKey, Quotas, TeamInfo, TeamUse, key_hash, key_id_of, key_prefix
@@ -67,7 +77,7 @@ from atoll.types.templates import (
     EnvStep,
     Resolved,
     RunStep,
-    Service,
+    StartCommand,
     Step,
     TagInfo,
     TemplateInfo,
@@ -106,6 +116,7 @@ __all__ = [
     "GitStatus",
     "GuestPath",
     "HOST_NAME",
+    "HealthCheck",
     "ImageAccess",
     "Inject",
     "Mcp",
@@ -133,8 +144,10 @@ __all__ = [
     "Recovery",
     "RegistryLogin",
     "Resolved",
+    "Restart",
     "RunStep",
     "SECRET_BYTES_MOST",
+    "SERVICES_MOST",
     "SandboxInfo",
     "SandboxOptions",
     "SandboxPage",
@@ -145,8 +158,11 @@ __all__ = [
     "SearchMatch",
     "SearchResult",
     "SecretInfo",
-    "Service",
+    "ServiceInfo",
+    "ServiceSpec",
+    "ServiceState",
     "SnapshotInfo",
+    "StartCommand",
     "StatsSample",
     "Step",
     "TagInfo",
@@ -170,6 +186,8 @@ __all__ = [
     "check_network",
     "check_number",
     "check_secret_value",
+    "check_service_name",
+    "check_services",
     "check_text",
     "check_texts",
     "converted",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 import msgspec
@@ -14,6 +14,7 @@ from atoll.types.given import check_choice, check_kind, check_text, check_texts,
 from atoll.types.lifecycle import Lifecycle
 from atoll.types.limits import Limits
 from atoll.types.notebook import html_of
+from atoll.types.services import ServiceSpec, check_services
 
 if TYPE_CHECKING:
     from atoll.types.progress import Progress
@@ -113,6 +114,8 @@ class SandboxSpec(
         idempotency_key: Names this request, for a caller that repeats it. While its sandbox lives, another
             request of the team with the same key and spec gets that sandbox, and one with another spec is
             refused.
+        services: Programs that it keeps running. With ``from_snapshot`` they come to the snapshot's, and take
+            the place of those with the same name.
     """
 
     image: str | None = None
@@ -132,6 +135,7 @@ class SandboxSpec(
     team: str | None = None
     attributes: dict[str, str] = {}
     idempotency_key: str | None = None
+    services: list[ServiceSpec] = []
 
     def __post_init__(self) -> None:
         for name in ("env", "metadata", "volumes", "attributes"):
@@ -139,6 +143,7 @@ class SandboxSpec(
         for name in ("image", "name", "from_snapshot", "template", "team"):
             if getattr(self, name) is not None:
                 check_text(name, getattr(self, name))
+        check_services(self.services)
         check_kind("limits", self.limits, Limits)
         check_kind("lifecycle", self.lifecycle, Lifecycle)
         if self.idempotency_key is not None:
@@ -186,6 +191,7 @@ class SandboxOptions(TypedDict, total=False):
     within_s: float | None
     on_progress: Callable[[Progress], Any] | Literal[False] | None
     idempotency_key: str | None
+    services: Sequence[ServiceSpec] | None
 
 
 def users_attributes(given: Mapping[str, str] | None) -> dict[str, str]:
@@ -251,6 +257,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     recovered: Recovery | None = None
     unplugged: Unplugged | None = None
     limits_in_force: Limits = Limits()
+    services: tuple[ServiceSpec, ...] = ()
 
     def __repr__(self) -> str:
         return brief(self, "sandbox_id", "name", "state", "image")

@@ -87,8 +87,10 @@ class UserStep(
 Step = RunStep | CopyStep | EnvStep | WorkdirStep | UserStep
 
 
-class Service(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
-    """A program that keeps running in every sandbox of a template.
+class StartCommand(
+    msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True, forbid_unknown_fields=True
+):
+    """The start command of a template: a program that keeps running in every sandbox of it.
 
     If only the disk was kept, it is started again.
 

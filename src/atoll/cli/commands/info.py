@@ -12,7 +12,7 @@ from atoll.cli.network import network_shown
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.text import moment, plain
-from atoll.types import SandboxInfo
+from atoll.types import SandboxInfo, ServiceSpec
 
 
 @click.command(name="info", cls=Command)
@@ -49,6 +49,11 @@ def _disk(info: SandboxInfo) -> str:
     return "layers"
 
 
+def _service(spec: ServiceSpec) -> str:
+    command = spec.command if isinstance(spec.command, str) else " ".join(spec.command)
+    return f"{spec.name}{f' on port {spec.port}' if spec.port else ''}: {command}"
+
+
 def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
     lines = [
         ("id", info.sandbox_id),
@@ -70,6 +75,7 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         lines.append(("unplugged", f"{moment(info.unplugged.at)}: {info.unplugged.reason}"))
     if info.recovered is not None:
         lines.append(("recovered", f"{moment(info.recovered.at)}: {info.recovered}"))
+    lines += [("service", _service(each)) for each in info.services]
     lines += [("volume", f"{volume} at {path}") for path, volume in sorted(info.volumes.items())]
     lines += [("metadata", f"{key}={value}") for key, value in sorted(info.metadata.items())]
     # The values of variables may be secrets, and other people may see the screen. --json shows them.

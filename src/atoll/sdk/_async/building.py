@@ -27,7 +27,7 @@ from atoll.sdk._async.images import AsyncImages
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._async.resolving import resolved
 from atoll.sdk._async.sandbox import AsyncSandbox
-from atoll.sdk._async.services import started_service
+from atoll.sdk._async.start_command import started_command
 from atoll.sdk._context import Context
 from atoll.sdk._io_async import call, in_thread
 from atoll.sdk._lines import Lines
@@ -43,8 +43,8 @@ from atoll.types import (
     RunStep,
     SandboxInfo,
     SandboxSpec,
-    Service,
     SnapshotInfo,
+    StartCommand,
     Step,
     TemplateSpec,
     UserStep,
@@ -308,7 +308,7 @@ class AsyncBuilder:
 
     async def _default(self, wanted: DefaultsRequest) -> None:
         path = f"/v1/sandboxes/{ref(self._made.id)}/defaults"
-        await self._link.call("POST", path, SandboxInfo, wanted, repeatable=wanted.service is None)
+        await self._link.call("POST", path, SandboxInfo, wanted, repeatable=wanted.start_command is None)
 
     async def _keep(self, key: str) -> str:
         """Store the sandbox as it is now, and record which steps led to this state.
@@ -336,10 +336,10 @@ class AsyncBuilder:
             return snapshot_id
         await self._apply()
         start, ready = self._spec.start_command, self._spec.ready_command
-        await started_service(self._made, start, ready, cwd=self._cwd, end_at=self._end_at, say=self._say)
+        await started_command(self._made, start, ready, cwd=self._cwd, end_at=self._end_at, say=self._say)
         if start:
-            service = Service(start=start, ready=ready, user=self._user, cwd=self._cwd)
-            await self._default(DefaultsRequest(service=service))
+            command = StartCommand(start=start, ready=ready, user=self._user, cwd=self._cwd)
+            await self._default(DefaultsRequest(start_command=command))
         await self._say("storing the template")
         return await self._keep(key)
 

@@ -22,6 +22,7 @@ from atoll.sdk._async.programs import (
     execute,
     program_of,
 )
+from atoll.sdk._async.services import AsyncServices
 from atoll.sdk._foreign import foreign_argument
 from atoll.sdk._forks import fork_request, promote_request
 from atoll.sdk._io_async import shielded
@@ -55,6 +56,7 @@ class AsyncSandbox(AsyncOpening):
         code: Runs code in contexts that keep their variables.
         git: Git, run in it.
         egress: What it may reach, and what was decided about that.
+        services: Programs that it keeps running.
 
     Every method may raise these errors; the sections below name only the further ones:
 
@@ -72,6 +74,7 @@ class AsyncSandbox(AsyncOpening):
         self.files: AsyncFiles = AsyncFiles(self._agent)
         self.code: AsyncCode = AsyncCode(self._agent)
         self.egress: AsyncEgress = AsyncEgress(link, self._path)
+        self.services: AsyncServices = AsyncServices(link, self._agent, self._path)
 
     @property
     def git(self) -> AsyncGit:

@@ -1,78 +1,191 @@
-"""The start command of a template: it starts when the template is built, and runs in all of its sandboxes."""
+"""The services of one sandbox: programs that it keeps running."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Mapping
 
-from atoll.errors import DeadlineError, ExecTimeoutError, TemplateBuildError
-from atoll.sdk._async.process import AsyncProcess
-from atoll.sdk._async.sandbox import AsyncSandbox
-from atoll.sdk._io_async import in_thread
-from atoll.sdk._steps import failed
+from atoll.errors import InvalidSpecError, ServiceNotFoundError
+from atoll.guest import Verb, move_service, service_output
+from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
+from atoll.sdk._async.link import LONG_S, AsyncLink, ref
+from atoll.sdk._async.programs import Command, program_of
+from atoll.sdk._deadline import Deadline
+from atoll.sdk._output import STREAM_OF, Decoder
+from atoll.types import (
+    GuestPath,
+    HealthCheck,
+    Output,
+    Restart,
+    Rows,
+    ServiceInfo,
+    ServiceSpec,
+    check_service_name,
+)
 
-_READY_S = 600.0
-_TRY_READY_S = 30.0
-_BETWEEN_S = 0.3
-_SETTLE_S = 3.0
-_OUTPUT_BYTES = 16384
+
+class AsyncServices:
+    """Adds services to a sandbox, and tells how they are. Get it from ``sandbox.services``.
+
+    A service starts when it is added, and each time the sandbox boots from its disk. When its sandbox sleeps,
+    forks or is rolled back, it goes on as every program does.
+    """
+
+    def __init__(self, link: AsyncLink, agent: AsyncAgent, path: str) -> None:
+        self._link = link
+        self._agent = agent
+        self._path = f"{path}/services"
+
+    async def add(
+        self,
+        name: str,
+        command: Command,
+        *,
+        restart: Restart = "always",
+        health: HealthCheck | str | None = None,
+        port: int | None = None,
+        cwd: GuestPath | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> ServiceInfo:
+        """Add a service and start it. This wakes the sandbox.
+
+        Args:
+            name: Unique in the sandbox: 1 to 63 lower case letters, digits and dashes.
+            command: A shell line (str), or a program and its arguments (a list). It must keep running in the
+                foreground. What it leaves in its process group at its end is killed.
+            restart: When it starts again after its end: ``"always"``, ``"on-failure"`` (an exit code other
+                than 0, or a failed health check) or ``"never"``. The pause before that grows from 0.2 to 30
+                seconds, until it has run for 10 seconds.
+            health: How to tell whether it works: a shell line that ends with 0, or a ``HealthCheck``. None
+                checks that its port, if it has one, takes connections.
+            port: The port that it listens on.
+            cwd: Directory in the sandbox; None means the user's own directory.
+            env: Variables on top of the sandbox's. Snapshots contain them, so do not put secrets here.
+            user: Name of a user in the sandbox; None means the default user.
+
+        Raises:
+            InvalidSpecError: An argument is invalid, ``user`` is unknown, or there are 64 services already.
+            NameTakenError: The sandbox has a service with that name.
+            FileMissingError: ``cwd`` is not in the sandbox.
+            UnsupportedError: The sandbox's agent is of an older atoll.
+        """
+        spec = service_spec(
+            name, command, restart=restart, health=health, port=port, cwd=cwd, env=env, user=user
+        )
+        return await self._link.call("POST", self._path, ServiceInfo, spec, timeout_s=LONG_S)
+
+    async def list(self) -> Rows[ServiceInfo]:
+        """Return all services and how they are, in the order of their addition, without waking the sandbox."""
+        return Rows(await self._link.call("GET", self._path, list[ServiceInfo]))
+
+    async def get(self, name: str) -> ServiceInfo:
+        """Return one service and how it is, without waking the sandbox.
+
+        Raises:
+            ServiceNotFoundError: The sandbox has no such service.
+        """
+        check_service_name(name)
+        for info in await self.list():
+            if info.name == name:
+                return info
+        raise ServiceNotFoundError(
+            f"sandbox {self._agent.sandbox_id} has no service {name!r}",
+            hint="`services.list` lists them",
+            sandbox_id=self._agent.sandbox_id,
+        )
+
+    async def start(self, name: str) -> None:
+        """Start a service that does not run. This wakes the sandbox.
+
+        Raises:
+            ServiceNotFoundError: The sandbox has no such service.
+        """
+        await self._move(name, "start")
+
+    async def stop(self, name: str) -> None:
+        """Stop a service until ``start``, or until the sandbox boots again. This wakes the sandbox.
+
+        Its process group gets SIGTERM, and SIGKILL after 10 seconds.
+
+        Raises:
+            ServiceNotFoundError: The sandbox has no such service.
+        """
+        await self._move(name, "stop")
+
+    async def restart(self, name: str) -> None:
+        """Stop a service, if it runs, and start it again. This wakes the sandbox.
+
+        Raises:
+            ServiceNotFoundError: The sandbox has no such service.
+        """
+        await self._move(name, "restart")
+
+    async def _move(self, name: str, verb: Verb) -> None:
+        check_service_name(name)
+        await self._agent.call(move_service(name, verb))
+
+    async def remove(self, name: str) -> None:
+        """Stop a service and forget it with its output. This wakes the sandbox.
+
+        Raises:
+            ServiceNotFoundError: The sandbox has no such service.
+        """
+        check_service_name(name)
+        await self._link.delete(f"{self._path}/{ref(name)}")
+
+    async def logs(self, name: str, *, follow: bool = False) -> AsyncIterator[Output]:
+        """Iterate over what all runs of a service have printed, the last MiB of it. This wakes the sandbox.
+
+        Args:
+            name: The service.
+            follow: Continue with new output until the service is removed. What comes faster than it is read
+                is left out.
+
+        Raises:
+            ServiceNotFoundError: The sandbox has no such service.
+            StateError: The sandbox was put to sleep meanwhile.
+        """
+        check_service_name(name)
+        request = service_output(name, follow=follow)
+        frames = AsyncFrames(await self._agent.open(request, Deadline(None, silence_s=SILENCE_S)))
+        decoder = Decoder()
+        try:
+            while (frame := await frames.next()).kind != "x":
+                if frame.kind in STREAM_OF:
+                    output = decoder.output(STREAM_OF[frame.kind], frame.payload)
+                    if output.text:
+                        yield output
+            await frames.until_end()
+        finally:
+            frames.close()
 
 
-async def started_service(
-    sandbox: AsyncSandbox,
-    start: str | None,
-    ready: str | None,
+def service_spec(
+    name: str,
+    command: Command,
     *,
-    cwd: str,
-    end_at: float,
-    say: Callable[[str], Awaitable[None]],
-) -> None:
-    """Start a program and return when it is ready.
-
-    It is ready when ``ready`` exits with 0, or a moment later if there is no ``ready``.
-
-    Args:
-        sandbox: The sandbox to start it in.
-        start: A shell line that keeps running, or "".
-        ready: A shell line that is tried until it succeeds, or "".
-        cwd: The directory that both run in.
-        end_at: When to give up, on the monotonic clock; after ten minutes at most.
-        say: Called with progress messages.
+    restart: Restart,
+    health: HealthCheck | str | None,
+    port: int | None,
+    cwd: GuestPath | None,
+    env: Mapping[str, str] | None,
+    user: str | None,
+) -> ServiceSpec:
+    """Return the spec of a service.
 
     Raises:
-        TemplateBuildError: The program failed, or was not ready in time.
+        InvalidSpecError: A value is invalid.
     """
-    process = await sandbox.start(start, cwd=cwd) if start else None
-    if start:
-        await say(f"started {start}")
-    end_at = min(end_at, time.monotonic() + (_READY_S if ready else _SETTLE_S))
-    while True:
-        if ready and await _is_ready(sandbox, ready, cwd):
-            await say("the template's program is ready")
-            return
-        if time.monotonic() >= end_at:
-            break
-        if process is None or await _has_ended(process):
-            process = None
-            await in_thread(time.sleep, _BETWEEN_S)
-    if ready:
-        raise TemplateBuildError(f"the ready command did not exit with 0 in time: {ready}")
-
-
-async def _has_ended(process: AsyncProcess) -> bool:
-    """Wait a moment for the program's end. The end must be a successful one."""
-    try:
-        ended = await process.wait(timeout_s=_BETWEEN_S, max_output_bytes=_OUTPUT_BYTES)
-    except DeadlineError:
-        return False
-    if ended.exit_code:
-        raise failed("the start command", ended)
-    return True
-
-
-async def _is_ready(sandbox: AsyncSandbox, command: str, cwd: str) -> bool:
-    try:
-        result = await sandbox.run(command, cwd=cwd, timeout_s=_TRY_READY_S)
-    except ExecTimeoutError:
-        return False
-    return result.exit_code == 0
+    program = program_of(command, cwd=cwd, env=env, user=user, timeout_s=None, stdin=False)
+    if health is not None and not isinstance(health, (str, HealthCheck)):
+        raise InvalidSpecError(f"health is {health!r}", hint="give a shell line, or a HealthCheck")
+    return ServiceSpec(
+        name=name,
+        command=program.line if program.line is not None else list(program.argv or ()),
+        restart=restart,
+        health=HealthCheck(command=health) if isinstance(health, str) else health,
+        port=port,
+        cwd=program.cwd,
+        env=dict(program.env),
+        user=user,
+    ).check()

@@ -28,7 +28,7 @@ from atoll.sdk._sync.images import Images
 from atoll.sdk._sync.link import LONG_S, Link, ref
 from atoll.sdk._sync.resolving import resolved
 from atoll.sdk._sync.sandbox import Sandbox
-from atoll.sdk._sync.services import started_service
+from atoll.sdk._sync.start_command import started_command
 from atoll.sdk._context import Context
 from atoll.sdk._io_sync import call, in_thread
 from atoll.sdk._lines import Lines
@@ -44,8 +44,8 @@ from atoll.types import (
     RunStep,
     SandboxInfo,
     SandboxSpec,
-    Service,
     SnapshotInfo,
+    StartCommand,
     Step,
     TemplateSpec,
     UserStep,
@@ -309,7 +309,7 @@ class Builder:
 
     def _default(self, wanted: DefaultsRequest) -> None:
         path = f"/v1/sandboxes/{ref(self._made.id)}/defaults"
-        self._link.call("POST", path, SandboxInfo, wanted, repeatable=wanted.service is None)
+        self._link.call("POST", path, SandboxInfo, wanted, repeatable=wanted.start_command is None)
 
     def _keep(self, key: str) -> str:
         """Store the sandbox as it is now, and record which steps led to this state.
@@ -337,10 +337,10 @@ class Builder:
             return snapshot_id
         self._apply()
         start, ready = self._spec.start_command, self._spec.ready_command
-        started_service(self._made, start, ready, cwd=self._cwd, end_at=self._end_at, say=self._say)
+        started_command(self._made, start, ready, cwd=self._cwd, end_at=self._end_at, say=self._say)
         if start:
-            service = Service(start=start, ready=ready, user=self._user, cwd=self._cwd)
-            self._default(DefaultsRequest(service=service))
+            command = StartCommand(start=start, ready=ready, user=self._user, cwd=self._cwd)
+            self._default(DefaultsRequest(start_command=command))
         self._say("storing the template")
         return self._keep(key)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, Unpack
 
 from atoll.errors import NameTakenError, SandboxNotFoundError
@@ -29,6 +30,7 @@ from atoll.types import (
     SandboxOptions,
     SandboxSpec,
     SandboxState,
+    ServiceSpec,
     SnapshotInfo,
     check_text,
     copied,
@@ -81,6 +83,7 @@ class Opening(Reaching):
         within_s: float | None = None,
         on_progress: Callable[[Progress], Any] | Literal[False] | None = None,
         idempotency_key: str | None = None,
+        services: Sequence[ServiceSpec] | None = None,
         **foreign: Never,
     ) -> Self:
         """Make a sandbox and return it running. The first sandbox of an image also builds or pulls the image.
@@ -127,6 +130,8 @@ class Opening(Reaching):
             idempotency_key: A text that names this very request, for a caller that repeats it after an error.
                 While the sandbox of an earlier call with the key lives, that sandbox is returned, in whatever
                 state it is. Keys are each team's own.
+            services: Programs that it keeps running, see ``services.add``. With ``from_snapshot`` they come to
+                the snapshot's, and take the place of those with the same name.
             **foreign: Nothing else. A name from elsewhere is refused with atoll's own word for it.
 
         Raises:
@@ -166,16 +171,13 @@ class Opening(Reaching):
             team=team,
             attributes=users_attributes(attributes),
             idempotency_key=idempotency_key,
+            services=list(services or ()),
         )
         link, line = Link(), line_for(on_progress)
         try:
-            return link.make(
-                "/v1/sandboxes",
-                SandboxInfo,
-                spec.checked(),
-                lambda info: line.before(cls(link, info, kill_at_exit=not keep)),
-                on_progress=line.report,
-                within_s=within_s,
+            make = partial(link.make, "/v1/sandboxes", SandboxInfo, spec.checked(), within_s=within_s)
+            return make(
+                lambda info: line.before(cls(link, info, kill_at_exit=not keep)), on_progress=line.report
             )
         except BaseException:
             line.close()

@@ -23,6 +23,7 @@ from atoll.sdk._sync.programs import (
     execute,
     program_of,
 )
+from atoll.sdk._sync.services import Services
 from atoll.sdk._foreign import foreign_argument
 from atoll.sdk._forks import fork_request, promote_request
 from atoll.sdk._io_sync import shielded
@@ -56,6 +57,7 @@ class Sandbox(Opening):
         code: Runs code in contexts that keep their variables.
         git: Git, run in it.
         egress: What it may reach, and what was decided about that.
+        services: Programs that it keeps running.
 
     Every method may raise these errors; the sections below name only the further ones:
 
@@ -73,6 +75,7 @@ class Sandbox(Opening):
         self.files: Files = Files(self._agent)
         self.code: Code = Code(self._agent)
         self.egress: Egress = Egress(link, self._path)
+        self.services: Services = Services(link, self._agent, self._path)
 
     @property
     def git(self) -> Git:

@@ -79,6 +79,9 @@ OPERATIONS = (
         "post", f"{_ONE}/snapshots", "Create a snapshot of it", protocol.SnapshotRequest, types.SnapshotInfo
     ),
     Operation("post", f"{_ONE}/limits", "Change limits", protocol.LimitsRequest, types.SandboxInfo),
+    Operation("post", f"{_ONE}/services", "Add a service and start it", types.ServiceSpec, types.ServiceInfo),
+    Operation("get", f"{_ONE}/services", "Its services", None, list[types.ServiceInfo]),
+    Operation("delete", f"{_ONE}/services/{{name}}", "Stop a service and forget it"),
     Operation("get", f"{_ONE}/stats", "What it uses", None, types.SandboxStats),
     Operation("get", f"{_ONE}/stats/history", "What it used in the last hour", None, list[types.StatsSample]),
     Operation("get", f"{_ONE}/logs", "Its console, from a given byte", None, protocol.LogsPage),

@@ -11,7 +11,7 @@ from atoll.errors import InvalidSpecError, StateError
 from atoll.supervisor.lifecycle.callers import Caller
 from atoll.supervisor.lifecycle.idempotency import idempotency_of
 from atoll.supervisor.state.ids import check_env, check_metadata, check_name
-from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec
+from atoll.types import BUILD_ATTRIBUTE, Progress, SandboxSpec, check_services
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.create_of_image import ImageCreation
@@ -132,6 +132,9 @@ def check_spec(spec: SandboxSpec) -> None:
     """
     check_name(spec.name)
     check_env(spec.env)
+    check_services(spec.services)
+    for service in spec.services:
+        check_env(service.env)
     check_metadata(spec.metadata)
     check_metadata(spec.attributes, "attributes")
     spec.limits.check()

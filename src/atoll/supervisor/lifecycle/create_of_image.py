@@ -114,6 +114,7 @@ class ImageCreation:
             changed_at=now_s,
             started_at=now_s,
             env=spec.env,
+            services=tuple(spec.services),
             metadata=spec.metadata,
             attributes=spec.attributes,
             network=spec.network or "internet",

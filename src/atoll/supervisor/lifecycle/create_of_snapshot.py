@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import ImageNotFoundError, InvalidSpecError
 from atoll.host import to_the_end
 from atoll.images import image_name
+from atoll.supervisor.lifecycle.services import joined_services
 from atoll.supervisor.machines.enforcement import refuse_unheld
 from atoll.supervisor.state.ids import new_id, new_machine_uid
 from atoll.supervisor.state.paths import FIRST_DISK
@@ -97,6 +98,7 @@ class SnapshotCreation:
         own = {
             "generation": snapshot.generation + 1,
             "env": {**snapshot.env, **spec.env},
+            "services": joined_services(snapshot.services, spec.services),
             "network": spec.network or snapshot.network,
             "limits": limits,
             "on_crash": spec.on_crash or snapshot.on_crash,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from atoll.supervisor.storage.images import SupervisorImages
 
 _LONGEST = 4096
-_MOST_SERVICES = 16
+_MOST_START_COMMANDS = 16
 
 
 class Defaults:
@@ -60,8 +60,10 @@ class Defaults:
                 )
             given = {"env": wanted.env, "user": wanted.user, "cwd": wanted.cwd}
             changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-            if wanted.service is not None:
-                changes["services"] = (*sandbox.row.services, wanted.service)[-_MOST_SERVICES:]
+            if wanted.start_command is not None:
+                changes["start_commands"] = (*sandbox.row.start_commands, wanted.start_command)[
+                    -_MOST_START_COMMANDS:
+                ]
             row = sandbox.row.but(**changes)
             image = self._images.facts(row.image_digest)
             told = GuestInit(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import AtollError
 from atoll.host import to_the_end
-from atoll.supervisor.lifecycle.template_services import start_services
+from atoll.supervisor.lifecycle.start_commands import run_start_commands
 from atoll.supervisor.storage.consistency import assert_disk
 
 if TYPE_CHECKING:
@@ -92,4 +92,4 @@ class Starts:
         except AtollError as error:
             # The sandbox has started; its owner can find out what the program lacks.
             _log.warning("the image's program in sandbox %s did not start: %s", sandbox.sandbox_id, error)
-        await start_services(row, running, self._agents)
+        await run_start_commands(row, running, self._agents)

@@ -13,8 +13,9 @@ from typing import Protocol
 
 from atoll import guest
 from atoll.errors import AgentError, AtollError, DeadlineError
-from atoll.guest import AgentStats, Body, GuestInit, GuestRequest, HttpClient, Program
+from atoll.guest import AgentStats, Body, GuestInit, GuestRequest, HttpClient, Program, ServiceStatus
 from atoll.protocol import AGENT_PORT
+from atoll.types import ServiceSpec
 
 _ANSWER_LIMIT_BYTES = 1 << 20
 # With this size, an answer in tiny parts blocks the event loop for a few milliseconds at most.
@@ -119,6 +120,34 @@ class Agents:
             DeadlineError: The agent did not answer in time.
         """
         return guest.stats_from(await self._call(link, guest.stats()))
+
+    async def services(self, link: Dials) -> dict[str, ServiceStatus]:
+        """Ask the agent how the services are.
+
+        Raises:
+            UnsupportedError: The agent is of an older atoll.
+            AgentError: The agent's answer is invalid.
+            DeadlineError: The agent did not answer in time.
+        """
+        return guest.statuses_from(await self._call(link, guest.list_services()))
+
+    async def put_service(self, link: Dials, spec: ServiceSpec) -> dict[str, ServiceStatus]:
+        """Define a service, which starts, and return how all of them are.
+
+        Raises:
+            AtollError: The agent refused, or its answer is invalid.
+            DeadlineError: The agent did not answer in time.
+        """
+        return guest.statuses_from(await self._call(link, guest.put_service(spec)))
+
+    async def remove_service(self, link: Dials, name: str) -> None:
+        """Stop a service and forget it.
+
+        Raises:
+            AtollError: The agent refused, or its answer is invalid.
+            DeadlineError: The agent did not answer in time.
+        """
+        await self._call(link, guest.remove_service(name))
 
     async def _until_answered(self, link: Dials, request: GuestRequest, timeout_s: float) -> None:
         wait_s = _RETRY_FIRST_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from atoll.guest import GuestInit
+from atoll.guest import Definition, GuestInit, definition_of
 from atoll.supervisor.state.rows import SandboxRow
 from atoll.supervisor.storage.images import ImageFacts
 
@@ -29,6 +29,7 @@ def first_init(row: SandboxRow, image: ImageFacts, nameserver: str) -> GuestInit
         nameserver=nameserver,
         owners=image.owners,
         entropy=secrets.token_bytes(_ENTROPY_BYTES),
+        services=_services(row),
     )
 
 
@@ -50,9 +51,13 @@ def pool_init(sandbox_id: str, machine_uid: str, image: ImageFacts, nameserver: 
 
 def taken_init(row: SandboxRow, image_env: dict[str, str]) -> GuestInit | None:
     """The settings that a warm machine lacks, or None. A new environment costs a new login shell."""
-    if row.name is None and not row.env:
+    if row.name is None and not row.env and not row.services:
         return None
-    return GuestInit(hostname=row.name, env={**image_env, **row.env} if row.env else None)
+    return GuestInit(
+        hostname=row.name,
+        env={**image_env, **row.env} if row.env else None,
+        services=_services(row) if row.services else None,
+    )
 
 
 def branched_init(row: SandboxRow, env_inside: dict[str, str], image: ImageFacts) -> GuestInit:
@@ -70,6 +75,7 @@ def branched_init(row: SandboxRow, env_inside: dict[str, str], image: ImageFacts
         env={**image.env, **row.env} if row.env != env_inside else None,
         ca_pem=image.trusted(host=row.trust_host_ca),
         entropy=secrets.token_bytes(_ENTROPY_BYTES),
+        services=_services(row),
     )
 
 
@@ -79,4 +85,10 @@ def woken_init(row: SandboxRow, image: ImageFacts) -> GuestInit:
         generation=row.generation,
         ca_pem=image.trusted(host=row.trust_host_ca),
         entropy=secrets.token_bytes(_ENTROPY_BYTES),
+        services=_services(row),
     )
+
+
+def _services(row: SandboxRow) -> tuple[Definition, ...]:
+    """All services of the sandbox: those that its guest has already, as the same, are left alone."""
+    return tuple(definition_of(spec) for spec in row.services)

@@ -85,6 +85,7 @@ _JSON_FIELDS = frozenset(
         "recovered",
         "services",
         "stack",
+        "start_commands",
         "tags",
         "unplugged",
         "versions",

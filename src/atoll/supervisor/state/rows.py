@@ -19,8 +19,9 @@ from atoll.types import (
     SandboxInfo,
     SandboxState,
     SecretInfo,
-    Service,
+    ServiceSpec,
     SnapshotInfo,
+    StartCommand,
     TagInfo,
     TeamInfo,
     TemplateInfo,
@@ -70,7 +71,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     engine_disk: bool = False
     start: bool = False
-    services: tuple[Service, ...] = ()
+    start_commands: tuple[StartCommand, ...] = ()
+    services: tuple[ServiceSpec, ...] = ()
     on_crash: OnCrash = "reboot"
     volumes: dict[str, str] = {}
     team: str | None = None

@@ -1,0 +1,79 @@
+# Made by scripts/unasync.py from sdk/_async/start_command.py: do not edit.
+"""The start command of a template: it starts when the template is built, and runs in all of its sandboxes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from atoll.errors import DeadlineError, ExecTimeoutError, TemplateBuildError
+from atoll.sdk._sync.process import Process
+from atoll.sdk._sync.sandbox import Sandbox
+from atoll.sdk._io_sync import in_thread
+from atoll.sdk._steps import failed
+
+_READY_S = 600.0
+_TRY_READY_S = 30.0
+_BETWEEN_S = 0.3
+_SETTLE_S = 3.0
+_OUTPUT_BYTES = 16384
+
+
+def started_command(
+    sandbox: Sandbox,
+    start: str | None,
+    ready: str | None,
+    *,
+    cwd: str,
+    end_at: float,
+    say: Callable[[str], None],
+) -> None:
+    """Start a program and return when it is ready.
+
+    It is ready when ``ready`` exits with 0, or a moment later if there is no ``ready``.
+
+    Args:
+        sandbox: The sandbox to start it in.
+        start: A shell line that keeps running, or "".
+        ready: A shell line that is tried until it succeeds, or "".
+        cwd: The directory that both run in.
+        end_at: When to give up, on the monotonic clock; after ten minutes at most.
+        say: Called with progress messages.
+
+    Raises:
+        TemplateBuildError: The program failed, or was not ready in time.
+    """
+    process = sandbox.start(start, cwd=cwd) if start else None
+    if start:
+        say(f"started {start}")
+    end_at = min(end_at, time.monotonic() + (_READY_S if ready else _SETTLE_S))
+    while True:
+        if ready and _is_ready(sandbox, ready, cwd):
+            say("the template's program is ready")
+            return
+        if time.monotonic() >= end_at:
+            break
+        if process is None or _has_ended(process):
+            process = None
+            in_thread(time.sleep, _BETWEEN_S)
+    if ready:
+        raise TemplateBuildError(f"the ready command did not exit with 0 in time: {ready}")
+
+
+def _has_ended(process: Process) -> bool:
+    """Wait a moment for the program's end. The end must be a successful one."""
+    try:
+        ended = process.wait(timeout_s=_BETWEEN_S, max_output_bytes=_OUTPUT_BYTES)
+    except DeadlineError:
+        return False
+    if ended.exit_code:
+        raise failed("the start command", ended)
+    return True
+
+
+def _is_ready(sandbox: Sandbox, command: str, cwd: str) -> bool:
+    try:
+        result = sandbox.run(command, cwd=cwd, timeout_s=_TRY_READY_S)
+    except ExecTimeoutError:
+        return False
+    return result.exit_code == 0

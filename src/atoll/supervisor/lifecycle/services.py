@@ -1,0 +1,133 @@
+"""Adds services to sandboxes, removes them, and tells how they are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from atoll.errors import AtollError, NameTakenError, ServiceNotFoundError, StateError
+from atoll.guest import ServiceStatus, service_info
+from atoll.supervisor.state.ids import check_env
+from atoll.types import ServiceInfo, ServiceSpec, check_services
+
+if TYPE_CHECKING:
+    from atoll.supervisor.lifecycle.wake import Wakes
+    from atoll.supervisor.machines.agent_client import Agents
+    from atoll.supervisor.state.registry import Registry
+    from atoll.supervisor.state.running_machine import RunningMachine
+    from atoll.supervisor.state.sandbox import Sandbox
+
+
+class Services:
+    """Changes the services of sandboxes.
+
+    Args:
+        registry: The sandboxes, whose rows have the definitions.
+        wakes: Wakes sandboxes whose services change.
+        agents: Calls the guests' agents, which start the services.
+    """
+
+    def __init__(self, *, registry: Registry, wakes: Wakes, agents: Agents) -> None:
+        self._registry = registry
+        self._wakes = wakes
+        self._agents = agents
+
+    async def add(self, sandbox: Sandbox, spec: ServiceSpec) -> ServiceInfo:
+        """Add a service and start it. The sandbox is woken if it sleeps.
+
+        Raises:
+            InvalidSpecError: The service is invalid, or the sandbox has too many.
+            NameTakenError: The sandbox has a service with that name.
+            FileMissingError: Its directory is not in the sandbox.
+            UnsupportedError: The sandbox's agent is of an older atoll.
+            StateError: The sandbox was put to sleep meanwhile.
+        """
+        check_services([spec])
+        check_env(spec.env)
+        await self._wakes.use(sandbox)
+        async with sandbox.lock:
+            running = _running(sandbox)
+            row = sandbox.row
+            if any(each.name == spec.name for each in row.services):
+                raise NameTakenError(
+                    f"sandbox {row.sandbox_id} has a service {spec.name!r}",
+                    hint="remove it first, or choose another name",
+                    sandbox_id=row.sandbox_id,
+                )
+            services = (*row.services, spec)
+            check_services(services)
+            told = await running.alive(self._agents.put_service(running.link, spec), row.sandbox_id)
+            try:
+                await self._registry.change(sandbox, services=services)
+            except BaseException:
+                with contextlib.suppress(AtollError):
+                    await running.alive(self._agents.remove_service(running.link, spec.name), row.sandbox_id)
+                raise
+            return service_info(spec, told)
+
+    async def remove(self, sandbox: Sandbox, name: str) -> None:
+        """Stop a service and forget it. The sandbox is woken if it sleeps.
+
+        Raises:
+            ServiceNotFoundError: The sandbox has no such service.
+            StateError: The sandbox was put to sleep meanwhile.
+        """
+        _service(sandbox, name)
+        await self._wakes.use(sandbox)
+        async with sandbox.lock:
+            running = _running(sandbox)
+            gone = _service(sandbox, name)
+            await running.alive(self._agents.remove_service(running.link, name), sandbox.sandbox_id)
+            left = tuple(each for each in sandbox.row.services if each != gone)
+            await self._registry.change(sandbox, services=left)
+
+    async def list(self, sandbox: Sandbox) -> list[ServiceInfo]:
+        """How the services are, in the order in which they were added. This does not wake the sandbox."""
+        services = sandbox.row.services
+        told = await self._told(sandbox) if services else None
+        return [service_info(spec, told) for spec in services]
+
+    async def _told(self, sandbox: Sandbox) -> dict[str, ServiceStatus] | None:
+        running = sandbox.running
+        if running is None or sandbox.row.state != "running" or running.gone.is_set():
+            return None
+        try:
+            return await running.alive(self._agents.services(running.link), sandbox.sandbox_id)
+        except AtollError:
+            if sandbox.running is not running or sandbox.row.state != "running":
+                return None  # it has just been put to sleep
+            raise
+
+
+def joined_services(earlier: Iterable[ServiceSpec], added: Iterable[ServiceSpec]) -> tuple[ServiceSpec, ...]:
+    """The services of a sandbox that starts from a snapshot and is given more.
+
+    Raises:
+        InvalidSpecError: They are too many.
+    """
+    joined = {each.name: each for each in (*earlier, *added)}
+    services = tuple(joined.values())
+    check_services(services)
+    return services
+
+
+def _service(sandbox: Sandbox, name: str) -> ServiceSpec:
+    for each in sandbox.row.services:
+        if each.name == name:
+            return each
+    raise ServiceNotFoundError(
+        f"sandbox {sandbox.sandbox_id} has no service {name[:100]!r}",
+        hint="`atoll service ls` lists them",
+        sandbox_id=sandbox.sandbox_id,
+    )
+
+
+def _running(sandbox: Sandbox) -> RunningMachine:
+    if sandbox.row.state != "running":
+        raise StateError(
+            f"sandbox {sandbox.sandbox_id} was {sandbox.row.state} by another client during the call",
+            hint="call again",
+            sandbox_id=sandbox.sandbox_id,
+        )
+    return sandbox.require_running()

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.homes import kill_machines
+from tests.waiting import until
+
+from atoll import HealthCheck, Sandbox, ServiceSpec
+from atoll.errors import FileMissingError, InvalidSpecError, NameTakenError, ServiceNotFoundError
+
+# Counts its starts on the disk, and tells them.
+COUNTING = "echo x >> starts; echo start $(wc -l < starts); exec sleep 1000"
+
+
+@pytest.fixture
+def sandbox(module_home: Path) -> Iterator[Sandbox]:
+    with Sandbox.create() as sandbox:
+        yield sandbox
+
+
+def starts(sandbox: Sandbox) -> int:
+    return sandbox.files.read("starts").count("x")
+
+
+def printed(sandbox: Sandbox, name: str) -> str:
+    return "".join(output.text for output in sandbox.services.logs(name))
+
+
+def test_a_service_goes_on_through_sleep_and_in_copies_and_starts_after_a_boot(sandbox: Sandbox) -> None:
+    pid = sandbox.services.add("work", COUNTING).pid
+    until(lambda: printed(sandbox, "work") == "start 1\n")
+    sandbox.suspend()
+    info = sandbox.services.get("work")
+    assert (info.state, info.pid, sandbox.info().state) == ("asleep", None, "suspended")
+    assert [each.name for each in sandbox.info().services] == ["work"]
+    sandbox.resume()
+    (copy,) = sandbox.fork()
+    with copy:
+        for each in (sandbox, copy):
+            assert (each.services.get("work").pid, starts(each)) == (pid, 1)
+        copy.services.stop("work")
+    assert sandbox.services.get("work").state == "running"
+    sandbox.suspend(memory=False)
+    until(lambda: printed(sandbox, "work") == "start 2\n")
+
+
+def test_a_rollback_brings_back_definitions_and_programs_of_one_instant(sandbox: Sandbox) -> None:
+    sandbox.services.add("first", COUNTING)
+    until(lambda: printed(sandbox, "first"))
+    snapshot = sandbox.snapshot()
+    sandbox.services.remove("first")
+    sandbox.services.add("second", "exec sleep 1000")
+    sandbox.rollback(snapshot)
+    assert [(each.name, each.state) for each in sandbox.services.list()] == [("first", "running")]
+    assert starts(sandbox) == 1
+    more = [ServiceSpec(name="second", command=["sleep", "1000"])]
+    with Sandbox.create(from_snapshot=snapshot, services=more) as other:
+        until(lambda: [each.state for each in other.services.list()] == ["running", "running"])
+        assert starts(other) == 1
+
+
+def test_a_service_starts_again_after_its_end_and_after_a_crash_of_the_engine(
+    sandbox: Sandbox, module_home: Path
+) -> None:
+    pid = sandbox.services.add("work", COUNTING).pid
+    sandbox.run(f"kill -9 {pid}")
+    until(lambda: sandbox.services.get("work").restarts == 1)
+    assert sandbox.services.get("work").exit_code == 137
+    until(lambda: printed(sandbox, "work") == "start 1\nstart 2\n")
+    kill_machines(module_home)
+    until(lambda: sandbox.info().state == "crashed")
+    until(lambda: printed(sandbox, "work") == "start 3\n")
+
+
+def test_a_service_whose_port_or_command_does_not_answer_is_started_again(sandbox: Sandbox) -> None:
+    server = "test -e broken || exec python3 -m http.server 8000; exec sleep 1000"
+    check = HealthCheck(every_s=0.2, failures=2)
+    sandbox.services.add("web", server, port=8000, health=check)
+    until(lambda: sandbox.services.get("web").healthy)
+    line = HealthCheck(command="test -e well", every_s=0.2, failures=2, grace_s=0)
+    sandbox.services.add("worker", "sleep 1000", health=line, restart="never")
+    until(lambda: sandbox.services.get("worker").healthy is False)
+    assert sandbox.services.get("worker").state == "running"
+    sandbox.services.restart("web")
+    until(lambda: sandbox.services.get("web").healthy)
+    with pytest.raises(InvalidSpecError):
+        sandbox.services.add("other", "true", health=HealthCheck())
+
+
+def test_services_are_stopped_started_and_removed(sandbox: Sandbox) -> None:
+    added = sandbox.services.add("work", ["sleep", "1000"], env={"A": "1"}, cwd="/tmp", user="root")
+    assert added.state == "running" and added.spec.command == ["sleep", "1000"]
+    with pytest.raises(NameTakenError):
+        sandbox.services.add("work", "true")
+    assert (
+        sandbox.run(f"tr '\\0' '\\n' < /proc/{added.pid}/environ | grep ^A=", user="root").stdout == "A=1\n"
+    )
+    sandbox.services.stop("work")
+    assert sandbox.services.get("work").state == "stopped"
+    sandbox.services.start("work")
+    assert sandbox.services.get("work").state == "running"
+    sandbox.services.remove("work")
+    assert sandbox.services.list() == []
+    for gone in (sandbox.services.remove, sandbox.services.stop, sandbox.services.get, logs(sandbox)):
+        with pytest.raises(ServiceNotFoundError):
+            gone("work")
+
+
+def logs(sandbox: Sandbox):  # type: ignore[no-untyped-def]
+    return lambda name: list(sandbox.services.logs(name))
+
+
+def test_what_cannot_be_a_service_is_refused_and_not_kept(sandbox: Sandbox) -> None:
+    for name, keywords, error in (
+        ("A", {}, InvalidSpecError),
+        ("a", {"user": "nobody-knows"}, InvalidSpecError),
+        ("a", {"cwd": "/nowhere"}, FileMissingError),
+        ("a", {"restart": "sometimes"}, InvalidSpecError),
+        ("a", {"port": 0}, InvalidSpecError),
+    ):
+        with pytest.raises(error):
+            sandbox.services.add(name, "true", **keywords)
+    assert sandbox.services.list() == []
