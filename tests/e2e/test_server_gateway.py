@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from e2b import CommandExitException, ConnectionConfig, TimeoutException
 from e2b import Sandbox as RemoteSandbox
 from packaging.version import Version
+from tests.e2e.command_line import said
 from tests.e2e.listening import until_listening
 from tests.e2e.server import Server
 from tests.integration.network.web import certified
@@ -20,6 +23,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Request, TextMessage
 
 from atoll import Lifecycle, Sandbox
+from atoll.errors import StateError
 from atoll.secrets import home_authority
 from atoll.server.tokens import Tokens, read_secret
 
@@ -449,3 +453,44 @@ def test_a_client_that_leaves_ends_the_request_inside(server: Server) -> None:
         while not box.files.exists("/tmp/left"):
             assert time.monotonic() < deadline
             time.sleep(0.1)
+
+
+# addresses and signed links
+
+
+def _through_localhost(address: str) -> tuple[str, dict[str, str]]:
+    """The address of the server itself, and the header that names the port, where no resolver knows the name."""
+    parts = urlsplit(address)
+    return f"http://127.0.0.1:{parts.port}{parts.path}?{parts.query}", {"host": parts.netloc}
+
+
+def test_a_signed_link_opens_a_closed_port_to_a_browser(server: Server) -> None:
+    del server
+    with Sandbox.create(team="default", attributes={"e2b_public_traffic": "0"}) as closed:
+        start_port_server(closed)
+        page, host = _through_localhost(closed.url(PORT) + "request")
+        with httpx.Client(headers=host, timeout=BOUND_S) as browser:
+            assert browser.get(page).status_code == 403
+            signed, _ = _through_localhost(closed.url(PORT, expires_in_s=600))
+            first = browser.get(signed.replace("/?", "/request?"))
+            assert (first.status_code, first.headers["location"]) == (303, "/request")
+            kept = first.headers["set-cookie"].partition(";")[0]
+            again = browser.get(page, headers={"cookie": f"a=1; {kept}"})
+            assert again.status_code == 200
+            assert "a=1" in again.text
+            assert "atoll-link" not in again.text
+            other, _ = _through_localhost(closed.url(PORT + 1, expires_in_s=600))
+            assert browser.get(other).status_code == 403
+
+
+def test_the_address_of_a_port_is_printed(server: Server, box: Sandbox) -> None:
+    address = f"http://{PORT}-{box.id}.localhost:{server.port}/"
+    assert box.url(PORT) == address
+    assert json.loads(said("url", box.id, str(PORT), "--json")) == {"url": address}
+    assert said("url", box.id, str(PORT), "--expires", "1h").startswith(f"{address}?atoll-link=")
+
+
+def test_a_sandbox_of_no_team_has_no_address(server: Server) -> None:
+    del server
+    with Sandbox.create() as alone, pytest.raises(StateError, match="belongs to no team"):
+        alone.url(PORT)

@@ -16,6 +16,7 @@ SECTIONS = {
         "cp": "Copy files and directories in and out.",
         "port": "Forward a port of this machine to a sandbox.",
         "open": "Open a web server that runs in a sandbox.",
+        "url": "Print the address of a port at the running server.",
     },
     "Sandboxes": {
         "create": "Create a sandbox and print its id.",

@@ -12,6 +12,15 @@ from atoll.protocol.dial import (
     decode_request,
     encode,
 )
+from atoll.protocol.links import (
+    LINK,
+    SERVER_RECORDS,
+    ServerRecord,
+    expiry_of,
+    keyed_token,
+    link_value,
+    record_name,
+)
 from atoll.protocol.messages import (
     PROTOCOL_VERSION,
     REQUEST_HEADER,
@@ -66,8 +75,10 @@ from atoll.protocol.templates import (
 __all__ = [
     "AGENT_PORT",
     "DIAL_LIMIT_BYTES",
+    "LINK",
     "PROTOCOL_VERSION",
     "REQUEST_HEADER",
+    "SERVER_RECORDS",
     "AttributesRequest",
     "CachedRequest",
     "CachedStep",
@@ -100,6 +111,7 @@ __all__ = [
     "RollbackRequest",
     "SecretRequest",
     "SecretUpdate",
+    "ServerRecord",
     "SnapshotRequest",
     "StreamLine",
     "SuspendRequest",
@@ -118,6 +130,10 @@ __all__ = [
     "decode_request",
     "encode",
     "error_body",
+    "expiry_of",
+    "keyed_token",
+    "link_value",
     "ours",
     "raise_body",
+    "record_name",
 ]

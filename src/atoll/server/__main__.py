@@ -19,6 +19,7 @@ import uvloop
 from atoll.errors import AtollError, InvalidSpecError
 from atoll.host import Home, give_up_rights, write_nowhere_but
 from atoll.sdk import AsyncSupervisor, Keys
+from atoll.server.announcement import announced
 from atoll.server.app import make_app
 from atoll.server.auth.access import Access
 from atoll.server.auth.access_log import AccessLog
@@ -129,7 +130,7 @@ def serve(
     log = AccessLog(settings.access_log or directory / "access.log")
     with contextlib.closing(log), bound(settings) as sock:
         settings = msgspec.structs.replace(settings, port=sock.getsockname()[1])
-        _serve(settings, tokens, log, sock, {directory, log.path.parent})
+        _serve(settings, tokens, log, sock, directory)
 
 
 def check_files(settings: Settings) -> None:
@@ -144,10 +145,12 @@ def check_files(settings: Settings) -> None:
         check_env_file(settings.env_file)
 
 
-def _serve(
-    settings: Settings, tokens: Tokens, log: AccessLog, sock: socket.socket, written: set[Path]
-) -> None:
-    with operator_key() as made, supervisor_starter(at_crash=partial(Keys.revoke, made.info.key_id)):
+def _serve(settings: Settings, tokens: Tokens, log: AccessLog, sock: socket.socket, directory: Path) -> None:
+    with (
+        operator_key() as made,
+        supervisor_starter(at_crash=partial(Keys.revoke, made.info.key_id)),
+        announced(settings, directory),
+    ):
         raise_limits()
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         # the server already listens here; later it may not write where other programs look
@@ -156,7 +159,7 @@ def _serve(
             click.echo(
                 f"On this machine https://localhost:{settings.port} reaches this server too.", err=True
             )
-        write_nowhere_but(written)
+        write_nowhere_but({directory, log.path.parent})
         give_up_rights()
         uvloop.run(_run(settings, tokens, log, sock))
 

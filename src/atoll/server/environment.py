@@ -10,9 +10,6 @@ import click
 from atoll.errors import HostError, InvalidSpecError
 from atoll.server.settings import Settings
 
-# Listening on these addresses, a client can reach the server as localhost.
-_ON_LOOPBACK = ("127.0.0.1", "::1", "0.0.0.0", "::", "localhost")  # noqa: S104
-
 
 def client_variables(settings: Settings, key: str) -> dict[str, str]:
     """Return the variables that an E2B client needs."""
@@ -36,7 +33,7 @@ def local_variables(settings: Settings) -> dict[str, str]:
     The result is empty if that does not work: the certificate is not our own and may not cover localhost, or
     nothing listens on loopback.
     """
-    if settings.tls_authority is None or settings.host not in _ON_LOOPBACK:
+    if settings.tls_authority is None or not settings.on_loopback:
         return {}
     return _urls(f"{settings.scheme}://localhost:{settings.port}")
 

@@ -11,6 +11,8 @@ from atoll.errors import InvalidSpecError
 from atoll.policy import check_policy, closed
 from atoll.types import Policy, Rule
 
+# Listening on these addresses, a client can reach the server as localhost.
+_ON_LOOPBACK = ("127.0.0.1", "::1", "0.0.0.0", "::", "localhost")  # noqa: S104
 _DOMAIN_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-.")
 
 
@@ -59,6 +61,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.domain is None:
             return None
         return self.domain if self.port == (443 if self.tls_cert else 80) else f"{self.domain}:{self.port}"
+
+    @property
+    def on_loopback(self) -> bool:
+        """Tell whether clients on this machine reach the server as localhost."""
+        return self.host in _ON_LOOPBACK
 
     def check(self) -> Settings:
         """Return the settings if they fit together.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 import secrets
 from pathlib import Path
 
 from atoll.errors import HostError
+from atoll.protocol import expiry_of, keyed_token, link_value
 
 _SECRET_BYTES = 32
 
@@ -41,10 +41,15 @@ class Tokens:
         """Return the token for one upload. ``parts`` say what may be uploaded, where to and until when."""
         return self._token("upload", *parts)
 
+    def opens(self, value: str, sandbox_id: str, port: int, now: float) -> bool:
+        """Tell whether the value of a signed link opens a port now."""
+        expires_at = expiry_of(value)
+        if expires_at is None or now >= expires_at:
+            return False
+        return same(value, link_value(self._secret, sandbox_id, port, expires_at))
+
     def _token(self, *parts: str) -> str:
-        # the lengths ensure that no two lists of parts give the same message
-        message = "".join(f"{len(part)}:{part}" for part in parts)
-        return hmac.new(self._secret, message.encode(), hashlib.sha256).hexdigest()
+        return keyed_token(self._secret, *parts)
 
 
 def same(given: str, wanted: str) -> bool:

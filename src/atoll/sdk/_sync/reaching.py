@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import socket
 
-from atoll.errors import DeadlineError, NotFoundError, SandboxNotFoundError
+from atoll.errors import DeadlineError, InvalidSpecError, NotFoundError, SandboxNotFoundError, StateError
+from atoll.protocol import AGENT_PORT
 from atoll.sdk._sync.ports import Forward
 from atoll.sdk._sync.sessions import Sessions
 from atoll.sdk._deadline import Deadline, check_timeout
-from atoll.sdk._io_sync import sleep, user_socket
+from atoll.sdk._io_sync import in_thread, sleep, user_socket
+from atoll.sdk._links import url_of
 from atoll.types import check_number
 
 _FIRST_LOOK_S = 0.02
 _LONGEST_LOOK_S = 0.5
+_LONGEST_LINK_S = 366 * 86400.0
 
 
 class Reaching(Sessions):
@@ -83,3 +86,33 @@ class Reaching(Sessions):
             InvalidSpecError: One of the two is not a port number.
         """
         return Forward(self._link, self.id, port, local_port)
+
+    def url(self, port: int, *, expires_in_s: float | None = None) -> str:
+        """Return the address at which a browser reaches a port inside, through the running ``atoll serve``.
+
+        Args:
+            port: The port in the sandbox.
+            expires_in_s: Sign the address: it then opens the port to whoever has it, for so many seconds,
+                also if the sandbox allows no public traffic. None signs nothing.
+
+        Raises:
+            InvalidSpecError: ``port`` is not a port, or is the agent's, or ``expires_in_s`` is not between a
+                second and a year.
+            StateError: No server runs for this home, or the sandbox belongs to no team, so that none serves it.
+            UnsupportedError: The sandbox is on another machine.
+        """
+        check_number("port", port, least=1, most=65535, whole=True, hint="give 1 to 65535")
+        if port == AGENT_PORT:
+            raise InvalidSpecError(f"port {port} is the agent's", hint="give the port of a server inside")
+        if expires_in_s is not None:
+            hint = "give seconds, a year at most"
+            check_number("expires_in_s", expires_in_s, least=1, most=_LONGEST_LINK_S, hint=hint)
+        home = self._link.home
+        info = self.info()
+        if info.team is None:
+            raise StateError(
+                "the sandbox belongs to no team, so no server leads to it",
+                hint='create it with team="default", or use `forward`',
+                sandbox_id=self.id,
+            )
+        return in_thread(url_of, home, self.id, port, expires_in_s)

@@ -1,4 +1,4 @@
-"""Decides who may ask for what: the agent's paths by token or signature, other ports by the traffic token."""
+"""Decides who may ask for what: the agent's paths by token or signature, others by the traffic token or a link."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _with_file_access(request: GatewayRequest, token: str, now: float) -> Gatewa
 
 
 def _check_traffic(request: GatewayRequest, sandbox: CachedSandbox) -> None:
-    if sandbox.traffic_token is None:
+    if sandbox.traffic_token is None or request.is_opened:
         return
     given = request.named.get(b"e2b-traffic-access-token")
     if not given:

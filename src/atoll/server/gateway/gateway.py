@@ -14,6 +14,7 @@ from atoll.server.gateway.authorization import authorized
 from atoll.server.gateway.connection_pool import ConnectionPool
 from atoll.server.gateway.exchange import CutError, Exchange
 from atoll.server.gateway.hosts import BadHostError, Target, named, route
+from atoll.server.gateway.links import LinkCheck
 from atoll.server.gateway.rejections import Rejection, rejection_of
 from atoll.server.gateway.request import GatewayRequest
 from atoll.server.gateway.resets import Resets
@@ -37,6 +38,7 @@ class Gateway:
         self._patience_s = body_timeout_s
         self._sandboxes = SandboxCache(tokens)
         self._signatures = SignatureLookup(tokens)
+        self._links = LinkCheck(tokens)
         self._connections = ConnectionPool()
         self._resets = Resets()
 
@@ -91,7 +93,10 @@ class Gateway:
         noted.route = "gateway"
         sandbox = await self._look_up(request.target)
         noted.sandbox_id, noted.team = request.target.sandbox_id, sandbox.team
-        request = replace(authorized(request, sandbox, time.time()), template=sandbox.template)
+        now = time.time()
+        opened = self._links.checked(request, now, is_socket=kind == "websocket")
+        request = authorized(opened, sandbox, now)
+        request = replace(request, template=sandbox.template)
         if kind == "websocket":
             await Tunnel(request, sandbox, self._connections, receive, send).run()
         else:

@@ -30,6 +30,7 @@ class GatewayRequest:
         patience_s: How many seconds the body may be silent.
         named: The last value of each header.
         template: The sandbox's template, which its agent tells programs.
+        is_opened: Whether a signed link opens the port to it.
     """
 
     target: Target
@@ -44,6 +45,7 @@ class GatewayRequest:
     patience_s: float
     named: dict[bytes, bytes] = field(repr=False)
     template: str = ""
+    is_opened: bool = False
 
     @classmethod
     def of(cls, scope: Scope, target: Target, named: dict[bytes, bytes], patience_s: float) -> GatewayRequest:

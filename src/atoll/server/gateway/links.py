@@ -1,0 +1,126 @@
+"""Signed links: an address that opens a port for a browser until it ends, and the cookie that takes its place.
+
+Neither reaches the server inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from atoll.protocol import LINK, expiry_of
+from atoll.server.gateway.headers import Headers
+from atoll.server.gateway.rejections import Rejection
+from atoll.server.gateway.request import GatewayRequest
+from atoll.server.tokens import Tokens
+
+_NAME = LINK.encode()
+_WRONG = "The link has ended, or is not for this port"
+_READING = frozenset({"GET", "HEAD"})
+# Pages of other sandboxes may set some for all of the domain.
+_COOKIES_MOST = 16
+# After one slash they would make the browser look for another host.
+_SLASHES = (b"/", b"\\")
+
+
+class LinkCheck:
+    """Checks links and their cookies.
+
+    Args:
+        tokens: Made the links.
+    """
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def checked(self, request: GatewayRequest, now: float, *, is_socket: bool = False) -> GatewayRequest:
+        """Return a request without its link and cookie, opened if one of them opens the port.
+
+        Args:
+            request: The request as the client sent it.
+            now: Unix seconds.
+            is_socket: It opens a WebSocket, which no answer can send elsewhere.
+
+        Raises:
+            Rejection: The request has a link that does not open the port (403), or one that can be exchanged
+                for a cookie (303).
+        """
+        if request.is_for_agent:
+            return request
+        query, links = _parted(request.query, b"&")
+        if links:
+            self._check(links, request, now)
+        bare, cookies = _without_cookies(request)
+        bare = replace(bare, query=query)
+        if links and request.method in _READING and not is_socket:
+            raise _exchange(bare, links[0].decode("latin-1"), now)
+        by_cookie = not _comes_from_elsewhere(request) and any(
+            self._opens(value, request, now) for value in cookies[:_COOKIES_MOST]
+        )
+        return replace(bare, is_opened=bool(links) or by_cookie)
+
+    def _check(self, links: list[bytes], request: GatewayRequest, now: float) -> None:
+        if len(links) > 1 or not self._opens(links[0], request, now):
+            raise Rejection(403, _WRONG, request.target)
+
+    def _opens(self, value: bytes, request: GatewayRequest, now: float) -> bool:
+        target = request.target
+        return self._tokens.opens(value.decode("latin-1"), target.sandbox_id, target.port, now)
+
+
+def _exchange(request: GatewayRequest, value: str, now: float) -> Rejection:
+    """Return the answer that gives the browser a cookie and sends it to the same address without the link."""
+    if request.path[1:2] in _SLASHES:
+        raise Rejection(400, "Invalid request", request.target)
+    ends_at = expiry_of(value) or 0
+    secure = "; Secure" if request.scheme == "https" else ""
+    cookie = f"{LINK}={value}; Path=/; Max-Age={max(1, int(ends_at - now))}; HttpOnly; SameSite=Lax{secure}"
+    headers = [
+        (b"location", request.line_target),
+        (b"set-cookie", cookie.encode("latin-1")),
+        (b"cache-control", b"no-store"),
+        (b"referrer-policy", b"no-referrer"),
+    ]
+    return Rejection(303, "The link is open", request.target, headers=headers)
+
+
+def _comes_from_elsewhere(request: GatewayRequest) -> bool:
+    """Tell whether a page of another host made this request.
+
+    Other sandboxes count to browsers as the same site, so a browser sends the cookie for their pages too.
+    """
+    origin = request.named.get(b"origin")
+    if origin is not None:
+        return origin.partition(b"://")[2].lower() != request.host.lower()
+    elsewhere = request.named.get(b"sec-fetch-site") in (b"same-site", b"cross-site")
+    return elsewhere and request.named.get(b"sec-fetch-mode") != b"navigate"
+
+
+def _without_cookies(request: GatewayRequest) -> tuple[GatewayRequest, list[bytes]]:
+    """Return a request without the cookies of links, and their values."""
+    headers: Headers = []
+    found: list[bytes] = []
+    for name, value in request.headers:
+        if name == b"cookie":
+            value, values = _parted(value, b";")
+            found += values
+            if not value.strip():
+                continue
+        headers.append((name, value))
+    return (replace(request, headers=headers) if found else request), found
+
+
+def _parted(text: bytes, separator: bytes) -> tuple[bytes, list[bytes]]:
+    """Return a query or a list of cookies without links, and the links' values."""
+    if _NAME not in text:
+        return text, []
+    parts = text.split(separator)
+    return separator.join(part for part in parts if not _is_link(part)).strip(), list(_values(parts))
+
+
+def _is_link(part: bytes) -> bool:
+    return part.strip().partition(b"=")[0] == _NAME
+
+
+def _values(parts: list[bytes]) -> Iterator[bytes]:
+    yield from (part.strip().partition(b"=")[2] for part in parts if _is_link(part))
