@@ -28,6 +28,7 @@ SECTIONS = {
             "restores",
             "crashes",
             "code",
+            "evals",
             "mcp",
             "tools",
             "frameworks",

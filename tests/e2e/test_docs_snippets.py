@@ -33,6 +33,7 @@ sandbox.start(["python3", "-m", "http.server", "8000"])
     "volumes": "from atoll import Volumes\n",
 }
 _SHELL_BEFORE = {
+    "evals": "atoll create --name work",
     "files-and-processes": "atoll create --name work && atoll exec work -- mkdir /workspace/results",
     "secrets": "echo a token > mail.token",
     "states-and-snapshots": "atoll create --name work && atoll snapshot create work --name ready",

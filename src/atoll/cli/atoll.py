@@ -38,6 +38,7 @@ SECTIONS = {
         "snapshot": "Create, list and delete snapshots.",
         "promote": "Have a sandbox go on from a fork's state.",
         "rollback": "Roll a sandbox back to a snapshot.",
+        "eval": "Compare strategies, each in a fork of one state.",
     },
     "What they may reach": {
         "policy": "Set what a sandbox may reach, test it, and see what was decided.",

@@ -57,6 +57,7 @@ from atoll.supervisor.storage.compaction import Compaction
 from atoll.supervisor.storage.images import SupervisorImages
 from atoll.supervisor.storage.layer_gc import LayerGC
 from atoll.supervisor.storage.programs import Programs
+from atoll.supervisor.storage.state_digests import StateDigests
 from atoll.supervisor.storage.stored_trees import StoredTrees
 from atoll.supervisor.storage.template_registry import TemplateRegistry
 from atoll.supervisor.storage.trash import Trash
@@ -151,6 +152,7 @@ class Storage:
         self.trees = StoredTrees(registry=registry, paths=paths, layers=layers, images=self.images)
         self.background_checksums = BackgroundChecksums(self.trees, tasks, settings.checksum_mib_s * MIB)
         self.verification = Verification(self.trees, self.checksums, self.layer_gc, self.background_checksums)
+        self.digests = StateDigests(self.trees)
 
 
 class Machines:

@@ -97,7 +97,11 @@ def _stored_routes(system: System) -> list[Route]:
         *record_routes(templates=system.templates, registry=registry, quotas=quotas, tasks=tasks),
         *template_routes(templates=system.templates, quotas=quotas, tasks=tasks),
         *snapshot_routes(
-            registry=registry, snapshots=system.snapshots, verification=verification, tasks=tasks
+            registry=registry,
+            snapshots=system.snapshots,
+            verification=verification,
+            digests=system.digests,
+            tasks=tasks,
         ),
         *image_routes(
             images=system.images, requests=system.image_requests, verification=verification, tasks=tasks

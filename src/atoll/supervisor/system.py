@@ -69,7 +69,7 @@ class System:
         self.tasks, self.database, self.registry = state.tasks, state.database, state.registry
         self.paths = state.paths
         self.images, self.volumes = storage.images, storage.volumes
-        self.trees, self.verification = storage.trees, storage.verification
+        self.trees, self.verification, self.digests = storage.trees, storage.verification, storage.digests
         self.running_machines, self.pool = machines.running, machines.pool
         self.prestarted, self.agents = machines.prestarted, machines.agents
         self.teams, self.keys, self.quotas = tenants.teams, tenants.keys, tenants.quotas

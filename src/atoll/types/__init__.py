@@ -37,7 +37,7 @@ from atoll.types.images import ImageAccess, ImageInfo, RegistryLogin
 from atoll.types.lengths import seconds_of
 from atoll.types.lifecycle import Lifecycle, OnTimeout
 from atoll.types.limits import NO_LIMIT, Limits
-from atoll.types.notebook import Rows, html_table
+from atoll.types.notebook import Rows, html_output, html_table
 from atoll.types.processes import ExecResult, MemoryKill, Output, ProcessInfo, TerminalSize
 from atoll.types.progress import Progress
 from atoll.types.sandboxes import (
@@ -193,6 +193,7 @@ __all__ = [
     "converted",
     "copied",
     "from_json",
+    "html_output",
     "html_table",
     "key_hash",
     "key_id_of",

@@ -43,6 +43,22 @@ def states(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 @with_harness
+async def test_a_digest_stays_the_same_and_differs_for_another_state(harness: Harness) -> None:
+    await snapshot(harness, "one")
+    await snapshot(harness, "other")
+
+    async def digest(name: str) -> str:
+        answered = await harness.ask("GET", f"/v1/snapshots/{name}/digest")
+        assert answered.status == 200, answered.body
+        return str(answered.json)
+
+    one = await digest("one")
+    assert (len(one), await digest("one")) == (64, one)
+    assert await digest("other") != one
+    assert (await harness.ask("GET", "/v1/snapshots/none/digest")).status == 404
+
+
+@with_harness
 async def test_a_snapshot_is_whole_until_a_byte_of_its_layer_changes(harness: Harness) -> None:
     layer, _, file = await snapshot(harness, "kept")
     assert states(await verify(harness, "kept")) == [("memory", "whole"), ("layer", "recorded")]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import VerifyRequest
-from atoll.sdk._sync.link import Link, ignored, ref
+from atoll.sdk._sync.link import LONG_S, Link, ignored, ref
 from atoll.types import Progress, SnapshotInfo, VerifyReport, check_text
 
 _Snapshots = list[SnapshotInfo]
@@ -34,6 +34,21 @@ class Snapshots:
         """
         with contextlib.closing(Link()) as link:
             return link.call("GET", f"/v1/snapshots/{ref(id_or_name)}", SnapshotInfo)
+
+    @staticmethod
+    def digest(id_or_name: str) -> str:
+        """Return a digest of all that a snapshot consists of: its memory, its disk, and its image.
+
+        Sandboxes made of snapshots with the same digest start from the same state, byte by byte. The first
+        call reads the whole snapshot.
+
+        Raises:
+            SnapshotNotFoundError: No snapshot has that id or name.
+            DamagedError: A part of it cannot be read.
+        """
+        with contextlib.closing(Link()) as link:
+            path = f"/v1/snapshots/{ref(id_or_name)}/digest"
+            return link.call("GET", path, str, timeout_s=LONG_S)
 
     @staticmethod
     def delete(id_or_name: str) -> None:

@@ -92,6 +92,7 @@ OPERATIONS = (
     ),
     Operation("get", "/v1/snapshots", "All snapshots, or one sandbox's", None, list[types.SnapshotInfo]),
     Operation("get", "/v1/snapshots/{ref}", "One snapshot, by id or name", None, types.SnapshotInfo),
+    Operation("get", "/v1/snapshots/{ref}/digest", "The digest of all that it consists of", None, str),
     Operation("delete", "/v1/snapshots/{ref}", "Erase it"),
     Operation("post", "/v1/volumes", "Create a volume", protocol.VolumeRequest, types.VolumeInfo),
     Operation("get", "/v1/volumes", "All volumes, or one team's", None, list[types.VolumeInfo]),

@@ -11,13 +11,19 @@ from atoll.supervisor.api.reply import Report, answer, json_answer, read_body
 from atoll.supervisor.lifecycle.snapshot import Snapshots
 from atoll.supervisor.state.registry import Registry
 from atoll.supervisor.state.tasks import Tasks
+from atoll.supervisor.storage.state_digests import StateDigests
 from atoll.supervisor.storage.verify import Verification
 
 _BASE = "/v1/snapshots"
 
 
 def snapshot_routes(
-    *, registry: Registry, snapshots: Snapshots, verification: Verification, tasks: Tasks
+    *,
+    registry: Registry,
+    snapshots: Snapshots,
+    verification: Verification,
+    digests: StateDigests,
+    tasks: Tasks,
 ) -> list[Route]:
     """Everything under ``/v1/snapshots``, and the route that takes one of a sandbox."""
 
@@ -51,10 +57,17 @@ def snapshot_routes(
 
         return await answer(request, tasks, work, ends_with_client=True)
 
+    async def digest(request: Request) -> Response:
+        async def work(_: Report) -> object:
+            return await digests.digest(request.path_params["ref"])
+
+        return await answer(request, tasks, work, ends_with_client=True)
+
     return [
         Route("/v1/sandboxes/{ref}/snapshots", take, methods=["POST"]),
         Route(_BASE, listed),
         Route(f"{_BASE}/verify", verify, methods=["POST"]),
+        Route(f"{_BASE}/{{ref}}/digest", digest),
         Route(f"{_BASE}/{{ref}}", info),
         Route(f"{_BASE}/{{ref}}", delete, methods=["DELETE"]),
     ]
