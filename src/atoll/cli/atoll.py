@@ -36,6 +36,7 @@ SECTIONS = {
         "resume": "Wake paused or suspended sandboxes.",
         "fork": "Create running copies of a sandbox.",
         "snapshot": "Create, list and delete snapshots.",
+        "diff": "Show which files of two sandboxes differ.",
         "promote": "Have a sandbox go on from a fork's state.",
         "rollback": "Roll a sandbox back to a snapshot.",
         "eval": "Compare strategies, each in a fork of one state.",

@@ -169,6 +169,13 @@ class RollbackRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     snapshot: str
 
 
+class DiffRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of ``POST /v1/sandboxes/REF/diff``: a sandbox or snapshot to compare with, and the paths."""
+
+    base: str
+    paths: list[str] = []
+
+
 class PromoteRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of ``POST /v1/sandboxes/REF/promote``: id or name of the winner, and the snapshot's name."""
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from atoll.errors import InvalidSpecError
-from atoll.protocol import ForkRequest, PromoteRequest
-from atoll.types import Lifecycle, SandboxInfo, check_kind, check_number, check_text
+from atoll.protocol import DiffRequest, ForkRequest, PromoteRequest
+from atoll.types import Lifecycle, SandboxInfo, SnapshotInfo, check_kind, check_number, check_text
 
 
 def fork_request(count: int | None, names: Sequence[str] | None, lifecycle: Lifecycle | None) -> ForkRequest:
@@ -43,8 +43,30 @@ def promote_request(fork: object, name: str | None) -> PromoteRequest:
     Raises:
         InvalidSpecError: It is nothing of that, or the name is not text.
     """
-    winner: Any = fork.sandbox_id if isinstance(fork, SandboxInfo) else getattr(fork, "id", fork)
-    check_text("fork", winner)
+    winner = _ref("fork", fork)
     if name is not None:
         check_text("name", name)
     return PromoteRequest(winner=winner, name=name)
+
+
+def diff_request(base: object, paths: Sequence[str]) -> DiffRequest:
+    """The body of the request that compares files with those of a sandbox or snapshot.
+
+    Raises:
+        InvalidSpecError: It is neither, or ``paths`` are not texts.
+    """
+    if isinstance(paths, (str, bytes)) or not isinstance(paths, Sequence):
+        raise InvalidSpecError(f"paths is {paths!r}", hint="give a list of absolute paths")
+    for path in paths:
+        check_text("a path", path)
+    return DiffRequest(base=_ref("base", base), paths=list(paths))
+
+
+def _ref(name: str, given: object) -> str:
+    ref: Any = getattr(given, "id", given)
+    if isinstance(given, SnapshotInfo):
+        ref = given.snapshot_id
+    elif isinstance(given, SandboxInfo):
+        ref = given.sandbox_id
+    check_text(name, ref)
+    return str(ref)

@@ -3,7 +3,8 @@
 from atoll.snapshots.chains import Merges, Stack, replaced, run_to_merge
 from atoll.snapshots.image_roots import ImageRoots
 from atoll.snapshots.layercopy import LayerCopy
-from atoll.snapshots.layers import UNDONE, Layers
+from atoll.snapshots.layerdiff import LayerDiff
+from atoll.snapshots.layers import UNDONE, Layers, writable_layer
 from atoll.snapshots.layerstore import new_layer_id
 from atoll.snapshots.lineage import SnapshotTree, line_of
 
@@ -11,6 +12,7 @@ __all__ = [
     "UNDONE",
     "ImageRoots",
     "LayerCopy",
+    "LayerDiff",
     "Layers",
     "Merges",
     "SnapshotTree",
@@ -19,4 +21,5 @@ __all__ = [
     "new_layer_id",
     "replaced",
     "run_to_merge",
+    "writable_layer",
 ]

@@ -312,6 +312,11 @@ class Layers(LayerStore):
             os.utime(upper, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
+def writable_layer(sandbox_dir: Path) -> Path:
+    """Return the writable layer of a sandbox."""
+    return sandbox_dir / _UPPER
+
+
 def _write_note(sandbox_dir: Path, layer_id: str) -> None:
     # A symlink, because the file system's journal has it before the rename that follows. A file would have to
     # be flushed, which takes seconds if much is dirty.

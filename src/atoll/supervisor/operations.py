@@ -8,6 +8,7 @@ from atoll.supervisor.lifecycle.crash_recovery import CrashRecovery
 from atoll.supervisor.lifecycle.create import Creation
 from atoll.supervisor.lifecycle.create_of_image import ImageCreation
 from atoll.supervisor.lifecycle.create_of_snapshot import SnapshotCreation
+from atoll.supervisor.lifecycle.diff import Diffs
 from atoll.supervisor.lifecycle.discard import Discards
 from atoll.supervisor.lifecycle.first_machine import FirstMachines
 from atoll.supervisor.lifecycle.fork import Forks
@@ -236,6 +237,18 @@ class Copies:
             compaction=storage.compaction,
             at_once=settings.restores_at_once,
         )
+
+
+def make_diffs(rooms: Rooms, state: State, machines: Machines, steps: Steps) -> Diffs:
+    """Make what compares files."""
+    return Diffs(
+        registry=state.registry,
+        paths=state.paths,
+        layers=rooms.layers,
+        plans=steps.plans,
+        agents=machines.agents,
+        complete=rooms.complete,
+    )
 
 
 def make_promotions(

@@ -83,6 +83,7 @@ def _sandbox_routes(system: System) -> list[Route]:
             registry=registry,
             forks=system.forks,
             promotions=system.promotions,
+            diffs=system.diffs,
             callers=callers,
             tasks=tasks,
         ),

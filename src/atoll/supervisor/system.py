@@ -24,6 +24,7 @@ from atoll.supervisor.operations import (
     Copies,
     Sleeps,
     make_creation,
+    make_diffs,
     make_kills,
     make_promotions,
     make_relayer,
@@ -80,6 +81,7 @@ class System:
         self.promotions = make_promotions(
             state, storage, machines, tenants, steps, self._relayer, copies, self.kills
         )
+        self.diffs = make_diffs(rooms, state, machines, steps)
         self.pauses, self.suspends = sleeps.pauses, sleeps.suspends
         self.wakes, self.rollback = awakenings.wakes, awakenings.rollback
         self.creation = make_creation(rooms, state, storage, machines, tenants, steps)

@@ -19,7 +19,16 @@ from atoll.types.egress import (
     UpstreamProxy,
     check_network,
 )
-from atoll.types.files import FileInfo, FileKind, SearchMatch, SearchResult, WatchEvent, WatchKind
+from atoll.types.files import (
+    FileChange,
+    FileInfo,
+    FileKind,
+    FilesDiff,
+    SearchMatch,
+    SearchResult,
+    WatchEvent,
+    WatchKind,
+)
 from atoll.types.git import GitBranch, GitChange, GitCommit, GitStatus
 from atoll.types.given import (
     GuestPath,
@@ -110,6 +119,8 @@ __all__ = [
     "ExecResult",
     "FileInfo",
     "FileKind",
+    "FileChange",
+    "FilesDiff",
     "GitBranch",
     "GitChange",
     "GitCommit",

@@ -80,3 +80,33 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """``PATH:LINE:TEXT`` for each match, as grep prints it."""
         return "\n".join(f"{match.path}:{match.line}:{match.text}" for match in self.matches)
+
+
+class FileChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that differs between two disks; None where there is none.
+
+    ``changed`` means another kind, content, mode or owner; times do not count.
+    """
+
+    path: str
+    change: Literal["added", "removed", "changed"]
+    kind_before: FileKind | None
+    kind_after: FileKind | None
+    bytes_before: int | None
+    bytes_after: int | None
+
+
+class FilesDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between the files of two disks, by path. Iterating over it gives the changes.
+
+    ``truncated`` means that there may be more.
+    """
+
+    changes: list[FileChange]
+    truncated: bool = False
+
+    def __iter__(self) -> Iterator[FileChange]:
+        return iter(self.changes)
+
+    def __len__(self) -> int:
+        return len(self.changes)

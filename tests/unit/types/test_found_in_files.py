@@ -1,4 +1,4 @@
-from atoll.types import GitChange, GitStatus, SearchMatch, SearchResult
+from atoll.types import FileChange, FilesDiff, GitChange, GitStatus, SearchMatch, SearchResult
 
 
 def test_a_search_result_is_its_matches_and_prints_as_grep_does() -> None:
@@ -12,3 +12,11 @@ def test_a_search_result_is_its_matches_and_prints_as_grep_does() -> None:
 def test_a_working_tree_is_clean_without_changes() -> None:
     assert GitStatus(branch="main").clean
     assert not GitStatus(changes=[GitChange(path="a", index=".", worktree="M")]).clean
+
+
+def test_a_diff_is_its_changes() -> None:
+    change = FileChange(
+        path="/a", change="added", kind_before=None, kind_after="file", bytes_before=None, bytes_after=1
+    )
+    found = FilesDiff(changes=[change])
+    assert (list(found), len(found)) == ([change], 1)

@@ -25,10 +25,11 @@ from atoll.sdk._sync.programs import (
 )
 from atoll.sdk._sync.services import Services
 from atoll.sdk._foreign import foreign_argument
-from atoll.sdk._forks import fork_request, promote_request
+from atoll.sdk._forks import diff_request, fork_request, promote_request
 from atoll.sdk._io_sync import shielded
 from atoll.types import (
     ExecResult,
+    FilesDiff,
     GuestPath,
     Lifecycle,
     Progress,
@@ -280,6 +281,34 @@ class Sandbox(Opening):
         )
         self._agent.close()
         return kept
+
+    def diff(
+        self,
+        base: str | SandboxInfo | SnapshotInfo | Sandbox,
+        *,
+        paths: Sequence[str] = (),
+        on_progress: Callable[[Progress], Any] | None = None,
+    ) -> FilesDiff:
+        """Return what differs in this sandbox's files from those of a fork, its original or a snapshot.
+
+        ``added`` is here and not there. The host compares the layers of both disks, so this takes as long as
+        reading what was changed in either, however big the disks are, and wakes nobody. Volumes and what is in
+        memory, such as ``/tmp``, are left out. At most 10,000 changes are returned.
+
+        Args:
+            base: A sandbox or snapshot of the same team and image.
+            paths: Absolute paths of files and directories to look at. Empty is everything.
+            on_progress: Called every half second when it takes over a second.
+
+        Raises:
+            SnapshotNotFoundError: There is no such sandbox or snapshot.
+            InvalidSpecError: It is of another team or image, or a path is not absolute.
+            UnsupportedError: The engine keeps the disk.
+        """
+        body = diff_request(base, paths)
+        return self._link.long_call(
+            "POST", f"{self._path}/diff", FilesDiff, body, on_progress=on_progress
+        )
 
     def kill(self) -> None:
         """End the sandbox now and erase its memory and disk. Its snapshots stay.

@@ -1,4 +1,4 @@
-"""The routes that fork a sandbox, and that promote a fork."""
+"""The routes that fork a sandbox, compare it with others, and promote a fork."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from atoll.protocol import ForkRequest, PromoteRequest
+from atoll.protocol import DiffRequest, ForkRequest, PromoteRequest
 from atoll.supervisor.api.reply import Report, answer, read_body
 from atoll.supervisor.api.requests import caller_of
 from atoll.supervisor.lifecycle.callers import Callers
+from atoll.supervisor.lifecycle.diff import Diffs
 from atoll.supervisor.lifecycle.fork import Forks
 from atoll.supervisor.lifecycle.progress import told_if_slow
 from atoll.supervisor.lifecycle.promote import Promotions
@@ -19,9 +20,15 @@ from atoll.types import Progress, SandboxInfo
 
 
 def fork_routes(
-    *, registry: Registry, forks: Forks, promotions: Promotions, callers: Callers, tasks: Tasks
+    *,
+    registry: Registry,
+    forks: Forks,
+    promotions: Promotions,
+    diffs: Diffs,
+    callers: Callers,
+    tasks: Tasks,
 ) -> list[Route]:
-    """``/v1/sandboxes/REF/fork`` and ``/v1/sandboxes/REF/promote``."""
+    """``fork``, ``diff`` and ``promote`` under ``/v1/sandboxes/REF``."""
 
     async def fork(request: Request) -> Response:
         sandbox = registry.sandbox(request.path_params["ref"])
@@ -36,6 +43,16 @@ def fork_routes(
 
         return await answer(request, tasks, work)
 
+    async def diff(request: Request) -> Response:
+        sandbox = registry.sandbox(request.path_params["ref"])
+        wanted = await read_body(request, DiffRequest)
+
+        async def work(report: Report) -> object:
+            async with told_if_slow(report, lambda: Progress(step="comparing")):
+                return await diffs.diff(sandbox, wanted.base, wanted.paths)
+
+        return await answer(request, tasks, work, ends_with_client=True)
+
     async def promote(request: Request) -> Response:
         original = registry.sandbox(request.path_params["ref"])
         wanted = await read_body(request, PromoteRequest)
@@ -49,5 +66,6 @@ def fork_routes(
 
     return [
         Route("/v1/sandboxes/{ref}/fork", fork, methods=["POST"]),
+        Route("/v1/sandboxes/{ref}/diff", diff, methods=["POST"]),
         Route("/v1/sandboxes/{ref}/promote", promote, methods=["POST"]),
     ]

@@ -76,6 +76,13 @@ OPERATIONS = (
         types.SnapshotInfo,
     ),
     Operation(
+        "post",
+        f"{_ONE}/diff",
+        "What differs in its files from those of a sandbox or snapshot",
+        protocol.DiffRequest,
+        types.FilesDiff,
+    ),
+    Operation(
         "post", f"{_ONE}/snapshots", "Create a snapshot of it", protocol.SnapshotRequest, types.SnapshotInfo
     ),
     Operation("post", f"{_ONE}/limits", "Change limits", protocol.LimitsRequest, types.SandboxInfo),

@@ -7,7 +7,7 @@ from pathlib import Path
 from atoll.supervisor.machines.identity import hostname_of
 from atoll.supervisor.machines.plans import RunPlan, VolumeMount
 from atoll.supervisor.state.paths import Paths
-from atoll.supervisor.state.rows import SandboxRow
+from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
 from atoll.supervisor.storage.images import ImageFacts, SupervisorImages
 from atoll.supervisor.tenants.quotas import TeamQuotas
 
@@ -51,7 +51,7 @@ class RunPlans:
             volumes=self._mounts(row),
         )
 
-    def image(self, row: SandboxRow) -> ImageFacts:
+    def image(self, row: SandboxRow | SnapshotRow) -> ImageFacts:
         """What the sandbox of a row takes from its image."""
         return self._images.facts(row.image_digest)
 
