@@ -16,6 +16,8 @@ from tests.e2e.command_line import LONG_S, atoll, rest, said, started, until
 
 from atoll import Sandbox, Terminal, TerminalSize
 
+pytestmark = pytest.mark.once
+
 LEAVE = b"\x10\x11"
 
 

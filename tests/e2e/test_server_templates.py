@@ -23,6 +23,8 @@ from tests.registry.images import symlink
 
 from atoll import Sandbox as Local
 
+pytestmark = pytest.mark.once
+
 BOUND_S = 120.0
 
 
