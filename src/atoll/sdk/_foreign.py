@@ -12,6 +12,9 @@ from atoll.errors import ForeignNameError
 
 _SUSPENDS = 'lifecycle=Lifecycle(timeout_s=…, on_timeout="suspend")'
 _NETWORK = 'network="none" or network="internet", or a Policy'
+_ADDRESS = (
+    "forward(PORT), which gives an address on 127.0.0.1, url(PORT) through `atoll serve`, or dial(PORT)"
+)
 _PROGRAM = {
     "background": "start(…), which returns a handle at once",
     "capture_output": "nothing: output is always in the result",
@@ -118,20 +121,23 @@ ATTRIBUTES: Mapping[str, str] = {
     "extend_timeout": "set_timeout(…, extend_only=True)",
     "filesystem": "files",
     "fs": "files",
-    "get_host": "forward(PORT), which gives an address on 127.0.0.1, or dial(PORT)",
+    "get_host": _ADDRESS,
     "get_info": "info()",
     "get_metrics": "stats() and stats_history()",
-    "get_url": "forward(PORT), which gives an address on 127.0.0.1, or dial(PORT)",
+    "get_preview_link": _ADDRESS,
+    "get_url": _ADDRESS,
     "hibernate": "suspend()",
     "is_running": 'info().state == "running"',
     "interpreter": "code",
     "interrupt_code_context": "code.interrupt(…)",
     "keep_alive": "set_timeout(…, extend_only=True)",
     "list_code_contexts": "code.contexts()",
+    "merge": "promote(FORK)",
     "mkdir": "files.mkdir(…)",
     "object_id": "id",
     "open": "files.read(…) and files.write(…)",
     "poll": "info().state, or processes()",
+    "preview_url": _ADDRESS,
     "process": "run(…), exec([…]) and start(…); processes() lists what runs",
     "read_file": "files.read(…)",
     "remove": "kill()",
@@ -152,7 +158,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "stop": "suspend() to keep it, kill() to erase it",
     "terminal": "pty()",
     "terminate": "kill()",
-    "tunnels": "forward(PORT), which gives an address on 127.0.0.1, or dial(PORT)",
+    "tunnels": _ADDRESS,
     "unpause": "resume()",
     "upload": "files.upload(…)",
     "upload_file": "files.upload(…) or files.write(…)",
@@ -213,6 +219,14 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "restart_context": "restart(…)",
         "runCode": "run(…)",
         "run_code": "run(…)",
+    },
+    "services": {
+        "create": "add(…)",
+        "delete": "remove(…)",
+        "kill": "stop(…)",
+        "ps": "list()",
+        "run": "add(…)",
+        "status": "get(…)",
     },
 }
 """By part of a sandbox: what others name an attribute of it, and what it is here."""

@@ -10,6 +10,7 @@ from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._async.programs import Command, program_of
 from atoll.sdk._deadline import Deadline
+from atoll.sdk._foreign import Part
 from atoll.sdk._output import STREAM_OF, Decoder
 from atoll.types import (
     GuestPath,
@@ -23,7 +24,7 @@ from atoll.types import (
 )
 
 
-class AsyncServices:
+class AsyncServices(Part):
     """Adds services to a sandbox, and tells how they are. Get it from ``sandbox.services``.
 
     A service starts when it is added, and each time the sandbox boots from its disk. When its sandbox sleeps,

@@ -11,6 +11,7 @@ from atoll.sdk._sync.agent import SILENCE_S, Agent, Frames
 from atoll.sdk._sync.link import LONG_S, Link, ref
 from atoll.sdk._sync.programs import Command, program_of
 from atoll.sdk._deadline import Deadline
+from atoll.sdk._foreign import Part
 from atoll.sdk._output import STREAM_OF, Decoder
 from atoll.types import (
     GuestPath,
@@ -24,7 +25,7 @@ from atoll.types import (
 )
 
 
-class Services:
+class Services(Part):
     """Adds services to a sandbox, and tells how they are. Get it from ``sandbox.services``.
 
     A service starts when it is added, and each time the sandbox boots from its disk. When its sandbox sleeps,

@@ -31,7 +31,7 @@ def spec(*, bare: bool = False) -> TemplateSpec:
 
     Args:
         bare: Whether it has Python alone: no other language, no numpy, pandas and matplotlib, and no charts as
-            data. It is built in a third of the time, and is smaller.
+            data. It is built sooner, and is smaller.
     """
     packages = [*_SERVER, _KERNEL, *(() if bare else (*_OTHER_KERNELS, *_LIBRARIES))]
     ready = "python" if bare else "python javascript"
