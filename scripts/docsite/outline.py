@@ -32,6 +32,7 @@ SECTIONS = {
             "mcp",
             "tools",
             "frameworks",
+            "harnesses",
             "server",
             "teams",
             "e2b",

@@ -1,0 +1,31 @@
+"""Dockerfiles that a library names, as templates."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import anyio
+
+from atoll import AsyncTemplates
+
+
+def template_name(dockerfile: Path) -> str:
+    """Return the name of the template that is built of the file of this absolute path."""
+    return f"dockerfile-{hashlib.sha256(str(dockerfile).encode()).hexdigest()[:16]}"
+
+
+async def build(dockerfile: Path) -> None:
+    """Build the template of the Dockerfile of this absolute path. Its directory is the context.
+
+    Steps that were built before are not built again.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        InvalidSpecError: It is no Dockerfile, or asks for something that templates do not support.
+        TemplateBuildError: A step failed.
+        ImageNotFoundError, ImagePullError: Its image cannot be had.
+        NoSpaceError: The disk under the home is full.
+    """
+    spec = AsyncTemplates.from_dockerfile(await anyio.Path(dockerfile).read_text()).spec()
+    await AsyncTemplates.build(spec, template_name(dockerfile), context=dockerfile.parent)

@@ -1,0 +1,3 @@
+"""The cases run under the libraries' own interpreters, not here."""
+
+collect_ignore = ["cases"]
