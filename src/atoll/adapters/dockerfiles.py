@@ -11,12 +11,12 @@ from atoll import AsyncTemplates
 
 
 def template_name(dockerfile: Path) -> str:
-    """Return the name of the template that is built of the file of this absolute path."""
-    return f"dockerfile-{hashlib.sha256(str(dockerfile).encode()).hexdigest()[:16]}"
+    """Return the name of the template that is built of a file."""
+    return f"dockerfile-{hashlib.sha256(str(dockerfile.absolute()).encode()).hexdigest()[:16]}"
 
 
 async def build(dockerfile: Path) -> None:
-    """Build the template of the Dockerfile of this absolute path. Its directory is the context.
+    """Build the template of a Dockerfile, whose directory is the context.
 
     Steps that were built before are not built again.
 
