@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.homes import CACHE
 
 _BOUND_S = 600
+_UV = "0.13.9"
 
 
 def python_with(name: str, *requirements: str) -> Path:
@@ -22,9 +23,20 @@ def python_with(name: str, *requirements: str) -> Path:
     name = f"{name}-{wanted}-py{sys.version_info[0]}.{sys.version_info[1]}"
     with made_once(name) as directory:
         if directory is not None:
-            run([sys.executable, "-m", "venv", str(directory)])
-            run([f"{directory}/bin/pip", "install", "--quiet", "--disable-pip-version-check", *requirements])
+            uv = str(_uv())
+            run([uv, "venv", "--quiet", "--python", sys.executable, str(directory)])
+            run([uv, "pip", "install", "--quiet", "--python", f"{directory}/bin/python", *requirements])
     return CACHE / name / "bin/python"
+
+
+def _uv() -> Path:
+    """The program that installs packages in a tenth of pip's time."""
+    name = f"uv-{_UV}"
+    with made_once(name) as directory:
+        if directory is not None:
+            run([sys.executable, "-m", "venv", str(directory)])
+            run([f"{directory}/bin/pip", "install", "--quiet", "--disable-pip-version-check", f"uv=={_UV}"])
+    return CACHE / name / "bin/uv"
 
 
 @contextmanager

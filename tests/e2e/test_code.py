@@ -13,6 +13,7 @@ from e2b_code_interpreter import Sandbox as CodeInterpreter
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import TextContent
+from tests.adapters.libraries import run_cases
 from tests.e2e.server import Server
 from tests.sdks.installed import javascript_sdk
 
@@ -201,3 +202,9 @@ def test_e2bs_code_interpreter_for_javascript_works_unchanged(template: str, ser
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["40", ["said\n"], "ZeroDivisionError", "/tmp"]
+
+
+@pytest.mark.once
+def test_agents_of_smolagents_run_their_code_in_it(template: str, tmp_path: Path) -> None:
+    del template
+    run_cases("smolagents", "smolagents==1.26.0", tmp_path=tmp_path)
