@@ -99,7 +99,7 @@ class AsyncTools:
 
     @property
     def sandbox(self) -> AsyncSandbox:
-        """The sandbox that the tools act on: the first one, or the copy that was kept."""
+        """The sandbox that the tools act on."""
         return self._place.sandbox
 
     def __iter__(self) -> Iterator[AsyncTool]:

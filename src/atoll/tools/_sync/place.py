@@ -13,6 +13,7 @@ from atoll.sdk import Forward, Sandbox
 from atoll.tools._sync.tries import tried
 from atoll.tools.arguments import Line, Named, Seconds
 from atoll.tools.schema import Offer
+from atoll.types import SnapshotInfo
 
 _MOST_TRIES = 20
 _MOST_FORWARDS = 64
@@ -22,14 +23,13 @@ class Place:
     """The sandbox that tools act on, its copies and its ports.
 
     Args:
-        sandbox: The first sandbox. It stays the caller's.
+        sandbox: The sandbox. It stays the caller's.
     """
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
-        self._given = sandbox
         self._copies: dict[str, Sandbox] = {}
-        self._forwards: dict[tuple[str, int], Forward] = {}
+        self._forwards: dict[int, Forward] = {}
 
     def fork(self, count: int) -> list[Sandbox]:
         """Make copies, which ``keep`` and ``close`` kill."""
@@ -37,8 +37,8 @@ class Place:
         self._copies.update({copy.id: copy for copy in copies})
         return copies
 
-    def keep(self, winner: str) -> None:
-        """Let one copy be the sandbox of the tools, and kill the others.
+    def keep(self, winner: str) -> SnapshotInfo:
+        """Let the sandbox go on from one copy, kill the others, and return what the sandbox was.
 
         Raises:
             NotFoundError: It is no copy.
@@ -47,36 +47,29 @@ class Place:
         if kept is None:
             known = ", ".join(self._copies) or "none: call try_in_forks first"
             raise NotFoundError(f"{winner} is no copy", hint=f"there are {known}")
-        del self._copies[winner]
-        if self.sandbox is not self._given:
-            self._copies[self.sandbox.id] = self.sandbox
-        self.sandbox = kept
+        before = self.sandbox.promote(kept)
+        self._copies.pop(winner, kept).close()
         self._kill_copies()
+        return before
 
     def forward(self, port: int) -> Forward:
         """Forward a port of this host to one inside, until ``close``."""
-        key = (self.sandbox.id, port)
-        if key not in self._forwards:
+        if port not in self._forwards:
             if len(self._forwards) >= _MOST_FORWARDS:
                 raise InvalidSpecError(
                     f"{_MOST_FORWARDS} ports are forwarded already", hint="use one that is there"
                 )
             forward = self.sandbox.forward(port)
             forward.__enter__()
-            self._forwards[key] = forward
-        return self._forwards[key]
+            self._forwards[port] = forward
+        return self._forwards[port]
 
     def close(self) -> None:
-        """End the forwards and kill the copies that were not kept. Idempotent.
-
-        A copy that was kept lives on, as the original does.
-        """
+        """End the forwards and kill the copies that were not kept. Idempotent."""
         while self._forwards:
             _, forward = self._forwards.popitem()
             forward.__exit__(None, None, None)
         self._kill_copies()
-        if self.sandbox is not self._given:
-            self.sandbox.close()
 
     def _kill_copies(self) -> None:
         while self._copies:
@@ -116,9 +109,12 @@ class PlaceTools:
         return tried(self._place.fork(len(commands)), commands, timeout_s)
 
     def keep_fork(self, winner: Named) -> str:
-        """Go on in one copy of `try_in_forks`: all later calls act in it. The other copies are killed."""
-        self._place.keep(winner)
-        return f"all calls act in {winner} now"
+        """Keep one copy of `try_in_forks`: the sandbox goes on from its memory, programs and disk.
+
+        What the sandbox was stays as a snapshot. The other copies are killed.
+        """
+        before = self._place.keep(winner)
+        return f"the sandbox goes on from {winner}; `rollback` to {before.snapshot_id} undoes it"
 
     def url(
         self,

@@ -100,7 +100,7 @@ class Tools:
 
     @property
     def sandbox(self) -> Sandbox:
-        """The sandbox that the tools act on: the first one, or the copy that was kept."""
+        """The sandbox that the tools act on."""
         return self._place.sandbox
 
     def __iter__(self) -> Iterator[Tool]:
