@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 import anyio
+import msgspec
 
 from atoll import AsyncTemplates
 
@@ -15,10 +16,11 @@ def template_name(dockerfile: Path) -> str:
     return f"dockerfile-{hashlib.sha256(str(dockerfile.absolute()).encode()).hexdigest()[:16]}"
 
 
-async def build(dockerfile: Path) -> None:
+async def build(dockerfile: Path, *, force: bool = False) -> None:
     """Build the template of a Dockerfile, whose directory is the context.
 
-    Steps that were built before are not built again.
+    Steps that were built before are not built again, unless ``force`` is set. The image's own program is not
+    started: harnesses run what they need.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -27,5 +29,6 @@ async def build(dockerfile: Path) -> None:
         ImageNotFoundError, ImagePullError: Its image cannot be had.
         NoSpaceError: The disk under the home is full.
     """
-    spec = AsyncTemplates.from_dockerfile(await anyio.Path(dockerfile).read_text()).spec()
+    spec = AsyncTemplates.from_dockerfile(await anyio.Path(dockerfile).read_text()).spec(force=force)
+    spec = msgspec.structs.replace(spec, start_command=None)
     await AsyncTemplates.build(spec, template_name(dockerfile), context=dockerfile.parent)
