@@ -143,12 +143,18 @@ class BashSession:
                     return BashObservation(output=output.strip(), exit_code=0, expect_string=expected)
             finally:
                 self._lock.release()
-        with self._lock:
-            self._send(b"\x1a")
-            output, match = self._until(action.expect, _ANSWER_S, "the suspension")
+        self._send(b"\x1a")
+        if not self._lock.acquire(timeout=_ANSWER_S):
+            raise CommandTimeoutError("what runs can neither be interrupted nor suspended")
+        try:
+            output = ""
+            with contextlib.suppress(CommandTimeoutError):  # another thread may have got this prompt
+                output, _ = self._until((), wait_s, "the suspension")
             self._send(b" kill -9 %%\n")
             killed, match = self._until(action.expect, _ANSWER_S, "the kill")
             self._settle()
+        finally:
+            self._lock.release()
         expected = self._expected(action.expect, match)
         return BashObservation(output=(output + killed).strip(), exit_code=0, expect_string=expected)
 
@@ -237,7 +243,7 @@ def _copy(terminal: Terminal, output: _Output) -> None:
     try:
         for data in terminal:
             output.add(decoder.decode(data))
-    except AtollError as error:
+    except (AtollError, OSError) as error:
         output.end(str(error))
     else:
         output.end("it exited")

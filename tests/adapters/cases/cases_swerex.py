@@ -137,16 +137,18 @@ async def test_what_runs_too_long_is_interrupted(runtime: AtollRuntime, stubborn
     assert await said(runtime, "echo back") == "back\n"
 
 
-async def test_a_command_without_a_timeout_is_interrupted_from_another_task(runtime: AtollRuntime) -> None:
+@pytest.mark.parametrize(("trap", "exit_code"), [("INT", 130), ("'' INT", 148)])
+async def test_what_one_task_waits_for_is_interrupted_by_another(
+    runtime: AtollRuntime, trap: str, exit_code: int
+) -> None:
     await runtime.create_session(CreateBashSessionRequest(session="long"))
-    command = BashAction(
-        command="mkfifo /tmp/begun; > /tmp/begun; sleep 1000", session="long", check="silent"
-    )
+    lines = f"(trap {trap}; rm -f /tmp/begun; mkfifo /tmp/begun; > /tmp/begun; sleep 1000)"
+    command = BashAction(command=lines, session="long", check="silent")
     running = asyncio.create_task(runtime.run_in_session(command))
-    wait = "until [ -p /tmp/begun ]; do sleep 0.05; done; cat /tmp/begun"
+    wait = "until [ -p /tmp/begun ]; do sleep 0.05; done; cat /tmp/begun; rm /tmp/begun"
     await runtime.execute(Command(command=wait, shell=True))
-    await runtime.run_in_session(BashInterruptAction(session="long"))
-    assert (await running).exit_code == 130
+    await runtime.run_in_session(BashInterruptAction(session="long", n_retry=1))
+    assert (await running).exit_code == exit_code
     await runtime.close_session(CloseBashSessionRequest(session="long"))
 
 
