@@ -7,7 +7,7 @@ import pytest
 from tests.homes import kill_machines
 from tests.waiting import until
 
-from atoll import HealthCheck, Sandbox, ServiceSpec
+from atoll import HealthCheck, Sandbox, ServiceSpec, Supervisor
 from atoll.errors import FileMissingError, InvalidSpecError, NameTakenError, ServiceNotFoundError
 
 # Counts its starts on the disk, and tells them.
@@ -65,6 +65,7 @@ def test_a_service_starts_again_after_its_end_and_after_a_crash_of_the_engine(
     sandbox: Sandbox, module_home: Path
 ) -> None:
     pid = sandbox.services.add("work", COUNTING).pid
+    until(lambda: printed(sandbox, "work") == "start 1\n")
     sandbox.run(f"kill -9 {pid}")
     until(lambda: sandbox.services.get("work").restarts == 1)
     assert sandbox.services.get("work").exit_code == 137
@@ -123,3 +124,37 @@ def test_what_cannot_be_a_service_is_refused_and_not_kept(sandbox: Sandbox) -> N
         with pytest.raises(error):
             sandbox.services.add(name, "true", **keywords)
     assert sandbox.services.list() == []
+
+
+def test_a_schedule_wakes_a_suspended_sandbox_and_lets_it_sleep_again(sandbox: Sandbox) -> None:
+    added = sandbox.services.add("tick", "echo tick; exit 3", schedule="every 2s")
+    assert (added.state, added.last_run) == ("waiting", None)
+    sandbox.suspend()
+
+    def ran() -> float:
+        run = sandbox.services.get("tick").last_run
+        return run.at if run is not None and run.exit_code == 3 else 0
+
+    until(ran)
+    first = ran()
+    until(lambda: sandbox.info().state == "suspended")
+    until(lambda: ran() > first)
+    assert printed(sandbox, "tick").startswith("tick\ntick\n")
+    assert "service tick ran: it ended with 3" in "".join(sandbox.logs())
+    sandbox.unplug("test")
+    before = sandbox.services.get("tick").last_run
+    assert sandbox.info().unplugged is not None
+    sandbox.replug()
+    until(lambda: sandbox.services.get("tick").last_run != before)
+    with pytest.raises(InvalidSpecError):
+        sandbox.services.add("other", "true", schedule="0 25 * * *")
+    sandbox.services.remove("tick")
+
+
+def test_what_was_missed_while_no_supervisor_ran_runs_once(sandbox: Sandbox) -> None:
+    sandbox.services.add("tick", "echo tick", schedule="every 3s")
+    sandbox.suspend()
+    Supervisor.stop()
+    until(lambda: (run := sandbox.services.get("tick").last_run) and run.exit_code == 0)
+    until(lambda: sandbox.info().state == "suspended")
+    assert printed(sandbox, "tick") == "tick\n"

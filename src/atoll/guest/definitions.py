@@ -31,6 +31,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     env: Mapping[str, str] = {}
     user: str | None = None
     health: Health | None = None
+    scheduled: bool = False
+    timeout_ms: int = 0
 
 
 def definition_of(spec: ServiceSpec) -> Definition:
@@ -45,6 +47,8 @@ def definition_of(spec: ServiceSpec) -> Definition:
         env=spec.env,
         user=spec.user,
         health=None if health is None else _health(health, spec.port),
+        scheduled=spec.schedule is not None,
+        timeout_ms=0 if spec.schedule is None else round(spec.timeout_s * 1000),
     )
 
 

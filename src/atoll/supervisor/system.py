@@ -17,6 +17,7 @@ from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
+from atoll.supervisor.monitors.schedules import Schedules
 from atoll.supervisor.monitors.unplug import UnplugMonitor
 from atoll.supervisor.monitors.usage import Usage
 from atoll.supervisor.operations import (
@@ -159,6 +160,17 @@ class System:
         self._reconcile = self._make_reconcile(rooms, state, storage, machines)
         self.dialling = Dialling(self.registry, self.wakes, self.tasks)
         self.dial_socket = DialSocket(self.home.dial_socket, self.dialling)
+        self.schedules = Schedules(
+            registry=self.registry,
+            wakes=self.wakes,
+            suspends=self.suspends,
+            leases=self.leases,
+            agents=machines.agents,
+            clients=lambda: self.dial_socket.clients,
+            tasks=self.tasks,
+            unix_s=state.clock.unix_s,
+            tell=state.journal.tell,
+        )
         self.keeper = Keeper(self.settings.idle_exit_s, self._look)
 
     def _make_reconcile(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> Reconcile:
@@ -216,6 +228,7 @@ class System:
         self.dial_socket.start()
         self.tasks.watch(self._state.journal.keep_small(self._running_ids))
         self.tasks.watch(self.templates.tend())
+        self.tasks.watch(self.schedules.run())
         self.tasks.watch(self._steps.traffic.run(self.wakes.use))
         if self._state.latency_monitor:
             self.tasks.watch(self._state.latency_monitor.run())
@@ -225,6 +238,7 @@ class System:
 
         No clients are left by now.
         """
+        self.schedules.close()
         await self.tasks.settle(_FINISH_S)
         for sandbox_id, why in (await self.suspend_all.run()).failed.items():
             _log.warning("sandbox %s keeps running without a supervisor: %s", sandbox_id, why)
@@ -237,6 +251,7 @@ class System:
 
         Sandboxes keep their states.
         """
+        self.schedules.close()
         await self.dial_socket.aclose()
         # First, so that no new prestarted machine is made for those that end now.
         await self._machines.prestarted.aclose()
@@ -253,4 +268,4 @@ class System:
     def _look(self) -> tuple[tuple[str, ...], int, bool]:
         states = tuple(sandbox.row.state for sandbox in self.registry.sandboxes())
         busy = self.tasks.busy or self._storage.background_checksums.busy or self.templates.rows.busy
-        return states, self.dial_socket.clients, busy
+        return states, self.dial_socket.clients, busy or self.schedules.waiting

@@ -63,12 +63,15 @@ from atoll.types.sandboxes import (
     Unplugged,
     users_attributes,
 )
+from atoll.types.schedules import schedule_of
 from atoll.types.secrets import SECRET_BYTES_MOST, SecretInfo, check_secret_value
 from atoll.types.services import (
     SERVICES_MOST,
     HealthCheck,
     Restart,
     ServiceInfo,
+    ServiceOptions,
+    ServiceRun,
     ServiceSpec,
     ServiceState,
     check_service_name,
@@ -170,6 +173,8 @@ __all__ = [
     "SearchResult",
     "SecretInfo",
     "ServiceInfo",
+    "ServiceOptions",
+    "ServiceRun",
     "ServiceSpec",
     "ServiceState",
     "SnapshotInfo",
@@ -212,6 +217,7 @@ __all__ = [
     "local_path",
     "msgpack_reader",
     "path_text",
+    "schedule_of",
     "seconds_of",
     "users_attributes",
 ]

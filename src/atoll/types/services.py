@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Literal, TypedDict, get_args
 
 import msgspec
 
 from atoll.errors import InvalidSpecError
 from atoll.types.brief import brief
-from atoll.types.given import check_choice, check_number, check_text, check_texts
+from atoll.types.given import GuestPath, check_choice, check_number, check_text, check_texts
+from atoll.types.schedules import schedule_of
 
 Restart = Literal["always", "on-failure", "never"]
 ServiceState = Literal["running", "waiting", "stopped", "ended", "asleep"]
@@ -70,6 +72,10 @@ class ServiceSpec(
         cwd: Directory in the sandbox; None means the user's own directory.
         env: Variables on top of the sandbox's.
         user: Name of a user in the sandbox; None means the default user.
+        schedule: When it runs, once each time: five fields as of cron, in UTC, or ``every 10m``. None keeps it
+            running.
+        timeout_s: Seconds until a run of a schedule is killed.
+        added_at: Set when it is added with a schedule, in Unix seconds: its first run is after that.
     """
 
     name: str
@@ -80,9 +86,12 @@ class ServiceSpec(
     cwd: str | None = None
     env: dict[str, str] = {}
     user: str | None = None
+    schedule: str | None = None
+    timeout_s: float = 3600.0
+    added_at: float = 0.0
 
     def __repr__(self) -> str:
-        return brief(self, "name", "command", "port")
+        return brief(self, "name", "command", "port", "schedule")
 
     def check(self) -> ServiceSpec:
         """Return this spec if it is valid. Supervisors check too, since clients can send anything.
@@ -107,11 +116,40 @@ class ServiceSpec(
                 raise InvalidSpecError(
                     "the health check has neither a command nor a port", hint="give one of the two"
                 )
+        if self.schedule is not None:
+            check_text("schedule", self.schedule)
+            schedule_of(self.schedule)
+            if self.health is not None or self.port is not None:
+                raise InvalidSpecError(
+                    "what has a schedule has no port and no health check", hint="leave them out"
+                )
+        check_number("timeout_s", self.timeout_s, least=1, most=_MOST_S, hint="give 1 to 86,400 seconds")
         for name in ("cwd", "user"):
             if getattr(self, name) is not None:
                 check_text(name, getattr(self, name))
         check_texts("env", self.env)
         return self
+
+
+class ServiceOptions(TypedDict, total=False):
+    """The arguments of ``services.add`` that concern its program; each means the same in ``ServiceSpec``."""
+
+    cwd: GuestPath | None
+    env: Mapping[str, str] | None
+    user: str | None
+    timeout_s: float
+
+
+class ServiceRun(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
+    """A run of a service by its schedule. Times are Unix seconds.
+
+    ``ended_at`` is None while it runs. ``reason`` says why there is no ``exit_code``.
+    """
+
+    at: float
+    ended_at: float | None = None
+    exit_code: int | None = None
+    reason: str | None = None
 
 
 class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +159,8 @@ class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True):
     ``"ended"`` (its ``restart`` does not start it again), or ``"asleep"``, while its sandbox does not run.
     The other values are then unknown. ``since`` is when that began. ``healthy`` is None until a check has
     decided, and without one. ``exit_code`` and ``reason`` are of its last end.
+
+    One with a schedule is ``"waiting"`` until its next time, ``next_at``. ``last_run`` is known while it sleeps.
     """
 
     spec: ServiceSpec
@@ -131,6 +171,8 @@ class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     since: float | None = None
     reason: str | None = None
+    last_run: ServiceRun | None = None
+    next_at: float | None = None
 
     @property
     def name(self) -> str:

@@ -51,7 +51,10 @@ def _disk(info: SandboxInfo) -> str:
 
 def _service(spec: ServiceSpec) -> str:
     command = spec.command if isinstance(spec.command, str) else " ".join(spec.command)
-    return f"{spec.name}{f' on port {spec.port}' if spec.port else ''}: {command}"
+    return (
+        f"{spec.name}{f' on port {spec.port}' if spec.port else ''}"
+        f"{f' at {spec.schedule!r}' if spec.schedule else ''}: {command}"
+    )
 
 
 def _lines(info: SandboxInfo) -> list[tuple[str, str]]:

@@ -42,6 +42,11 @@ def command() -> None:
     metavar="LENGTH",
     help="Time from one check to the next; default: 10s.",
 )
+@click.option(
+    "--schedule",
+    metavar="WHEN",
+    help="Run it once each time, in UTC: five fields as of cron, or 'every 10m'; default: keep it running.",
+)
 @click.option("--cwd", metavar="DIR", help="Directory inside; default: the user's home.")
 @click.option("--user", metavar="NAME", help="Run as this user inside.")
 @env_option
@@ -63,6 +68,7 @@ def add(
     Example:
       atoll service add --port 8000 work web -- python3 -m http.server 8000
       atoll service add --restart on-failure work jobs 'cd jobs && exec ./worker'
+      atoll service add --schedule '0 3 * * *' work nightly ./backup
     """
     argv = argv[1:] if argv[0] == "--" else argv
     options["env"] = dict(options["env"])

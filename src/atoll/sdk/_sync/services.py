@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from typing import Unpack
 
 from atoll.errors import InvalidSpecError, ServiceNotFoundError
 from atoll.guest import Verb, move_service, service_output
@@ -14,12 +15,12 @@ from atoll.sdk._deadline import Deadline
 from atoll.sdk._foreign import Part
 from atoll.sdk._output import STREAM_OF, Decoder
 from atoll.types import (
-    GuestPath,
     HealthCheck,
     Output,
     Restart,
     Rows,
     ServiceInfo,
+    ServiceOptions,
     ServiceSpec,
     check_service_name,
 )
@@ -45,9 +46,8 @@ class Services(Part):
         restart: Restart = "always",
         health: HealthCheck | str | None = None,
         port: int | None = None,
-        cwd: GuestPath | None = None,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
+        schedule: str | None = None,
+        **options: Unpack[ServiceOptions],
     ) -> ServiceInfo:
         """Add a service and start it. This wakes the sandbox.
 
@@ -61,9 +61,12 @@ class Services(Part):
             health: How to tell whether it works: a shell line that ends with 0, or a ``HealthCheck``. None
                 checks that its port, if it has one, takes connections.
             port: The port that it listens on.
-            cwd: Directory in the sandbox; None means the user's own directory.
-            env: Variables on top of the sandbox's. Snapshots contain them, so do not put secrets here.
-            user: Name of a user in the sandbox; None means the default user.
+            schedule: Run it once each time, in UTC: five fields as of cron, like ``"0 3 * * *"``, or
+                ``"every 10m"``. A sandbox that sleeps is woken for it. What was missed while no supervisor
+                ran runs once, at its next start. None keeps the service running.
+            **options: ``cwd``, ``env`` and ``user`` as in ``run``, and ``timeout_s``, the seconds until a run
+                of a schedule is killed, 3,600 unless given. Snapshots contain ``env``, so do not put secrets
+                there.
 
         Raises:
             InvalidSpecError: An argument is invalid, ``user`` is unknown, or there are 64 services already.
@@ -71,9 +74,29 @@ class Services(Part):
             FileMissingError: ``cwd`` is not in the sandbox.
             UnsupportedError: The sandbox's agent is of an older atoll.
         """
-        spec = service_spec(
-            name, command, restart=restart, health=health, port=port, cwd=cwd, env=env, user=user
+        timeout_s = options.get("timeout_s", 3600.0)
+        program = program_of(
+            command,
+            cwd=options.get("cwd"),
+            env=options.get("env"),
+            user=options.get("user"),
+            timeout_s=timeout_s,
+            stdin=False,
         )
+        if health is not None and not isinstance(health, (str, HealthCheck)):
+            raise InvalidSpecError(f"health is {health!r}", hint="give a shell line, or a HealthCheck")
+        spec = ServiceSpec(
+            name=name,
+            command=program.line if program.line is not None else list(program.argv or ()),
+            restart=restart,
+            health=HealthCheck(command=health) if isinstance(health, str) else health,
+            port=port,
+            cwd=program.cwd,
+            env=dict(program.env),
+            user=program.user,
+            schedule=schedule,
+            timeout_s=timeout_s,
+        ).check()
         return self._link.call("POST", self._path, ServiceInfo, spec, timeout_s=LONG_S)
 
     def list(self) -> Rows[ServiceInfo]:
@@ -160,34 +183,3 @@ class Services(Part):
             frames.until_end()
         finally:
             frames.close()
-
-
-def service_spec(
-    name: str,
-    command: Command,
-    *,
-    restart: Restart,
-    health: HealthCheck | str | None,
-    port: int | None,
-    cwd: GuestPath | None,
-    env: Mapping[str, str] | None,
-    user: str | None,
-) -> ServiceSpec:
-    """Return the spec of a service.
-
-    Raises:
-        InvalidSpecError: A value is invalid.
-    """
-    program = program_of(command, cwd=cwd, env=env, user=user, timeout_s=None, stdin=False)
-    if health is not None and not isinstance(health, (str, HealthCheck)):
-        raise InvalidSpecError(f"health is {health!r}", hint="give a shell line, or a HealthCheck")
-    return ServiceSpec(
-        name=name,
-        command=program.line if program.line is not None else list(program.argv or ()),
-        restart=restart,
-        health=HealthCheck(command=health) if isinstance(health, str) else health,
-        port=port,
-        cwd=program.cwd,
-        env=dict(program.env),
-        user=user,
-    ).check()

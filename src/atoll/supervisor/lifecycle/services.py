@@ -6,10 +6,12 @@ import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from atoll.errors import AtollError, NameTakenError, ServiceNotFoundError, StateError
 from atoll.guest import ServiceStatus, service_info
 from atoll.supervisor.state.ids import check_env
-from atoll.types import ServiceInfo, ServiceSpec, check_services
+from atoll.types import ServiceInfo, ServiceSpec, check_services, schedule_of
 
 if TYPE_CHECKING:
     from atoll.supervisor.lifecycle.wake import Wakes
@@ -55,6 +57,8 @@ class Services:
                     hint="remove it first, or choose another name",
                     sandbox_id=row.sandbox_id,
                 )
+            if spec.schedule is not None:
+                spec = msgspec.structs.replace(spec, added_at=self._registry.now_s())
             services = (*row.services, spec)
             check_services(services)
             told = await running.alive(self._agents.put_service(running.link, spec), row.sandbox_id)
@@ -64,7 +68,7 @@ class Services:
                 with contextlib.suppress(AtollError):
                     await running.alive(self._agents.remove_service(running.link, spec.name), row.sandbox_id)
                 raise
-            return service_info(spec, told)
+            return _planned(sandbox, service_info(spec, told))
 
     async def remove(self, sandbox: Sandbox, name: str) -> None:
         """Stop a service and forget it. The sandbox is woken if it sleeps.
@@ -86,7 +90,7 @@ class Services:
         """How the services are, in the order in which they were added. This does not wake the sandbox."""
         services = sandbox.row.services
         told = await self._told(sandbox) if services else None
-        return [service_info(spec, told) for spec in services]
+        return [_planned(sandbox, service_info(spec, told)) for spec in services]
 
     async def _told(self, sandbox: Sandbox) -> dict[str, ServiceStatus] | None:
         running = sandbox.running
@@ -98,6 +102,15 @@ class Services:
             if sandbox.running is not running or sandbox.row.state != "running":
                 return None  # it has just been put to sleep
             raise
+
+
+def _planned(sandbox: Sandbox, info: ServiceInfo) -> ServiceInfo:
+    """The info with the last run of its schedule and the next."""
+    if info.spec.schedule is None:
+        return info
+    last = sandbox.row.runs.get(info.name)
+    after = max(info.spec.added_at, sandbox.row.created_at, last.at if last else 0.0)
+    return msgspec.structs.replace(info, last_run=last, next_at=schedule_of(info.spec.schedule).after(after))
 
 
 def joined_services(earlier: Iterable[ServiceSpec], added: Iterable[ServiceSpec]) -> tuple[ServiceSpec, ...]:

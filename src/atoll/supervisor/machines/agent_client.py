@@ -140,6 +140,15 @@ class Agents:
         """
         return guest.statuses_from(await self._call(link, guest.put_service(spec)))
 
+    async def start_service(self, link: Dials, name: str) -> None:
+        """Start a service that does not run.
+
+        Raises:
+            AtollError: There is none, or the agent's answer is invalid.
+            DeadlineError: The agent did not answer in time.
+        """
+        await self._call(link, guest.move_service(name, "start"))
+
     async def remove_service(self, link: Dials, name: str) -> None:
         """Stop a service and forget it.
 

@@ -83,6 +83,7 @@ _JSON_FIELDS = frozenset(
         "promoted",
         "quotas",
         "recovered",
+        "runs",
         "services",
         "stack",
         "start_commands",

@@ -19,6 +19,7 @@ from atoll.types import (
     SandboxInfo,
     SandboxState,
     SecretInfo,
+    ServiceRun,
     ServiceSpec,
     SnapshotInfo,
     StartCommand,
@@ -97,6 +98,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     - ``created_boot_s`` and ``ends_boot_s`` are its creation and its lease's end by the clock of the host's
       boot ``host_boot``, see ``Clock``.
     - ``relayering`` says that it sleeps only while it is moved to another layer.
+    - ``runs`` has the last run of each service with a schedule.
     - ``idempotency`` is of the request that made it, if that had a key.
     - ``promoted`` are the ids of sandboxes whose state it has taken over, newest last.
     """
@@ -126,6 +128,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     recovered: Recovery | None = None
     unplugged: Unplugged | None = None
     relayering: bool = False
+    runs: dict[str, ServiceRun] = {}
     idempotency: Idempotency | None = None
     promoted: tuple[str, ...] = ()
 
