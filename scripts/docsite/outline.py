@@ -33,6 +33,7 @@ SECTIONS = {
             "tools",
             "frameworks",
             "harnesses",
+            "remote",
             "server",
             "teams",
             "e2b",

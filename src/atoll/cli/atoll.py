@@ -55,6 +55,8 @@ SECTIONS = {
     "For other programs and people": {
         "mcp": "Give a model computers of its own, by the Model Context Protocol.",
         "serve": "Serve the E2B API to other programs and machines.",
+        "login": "Use the sandboxes of a server.",
+        "logout": "Use the sandboxes of this machine again.",
         "team": "Create, change and delete teams and their quotas.",
         "key": "Create, list and revoke API keys.",
     },

@@ -49,7 +49,9 @@ class HttpClient:
         """
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
-        headers = [("host", "atoll"), *request.headers]
+        headers = list(request.headers)
+        if not any(name == "host" for name, _ in headers):
+            headers.insert(0, ("host", "atoll"))
         if request.body is None:
             headers.append(
                 ("transfer-encoding", "chunked") if length is None else ("content-length", str(length))

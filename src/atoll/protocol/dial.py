@@ -15,6 +15,9 @@ from atoll.types import Recovery, from_json
 DIAL_LIMIT_BYTES = 16384
 # The port on which the agent listens inside. E2B's clients know it.
 AGENT_PORT = 49983
+# The same over a server: a WebSocket with this subprotocol, see `server/remote/dial.py`.
+TUNNEL_PROTOCOL = "atoll.dial.v1"
+TUNNEL_END = "end"
 
 
 class DialRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

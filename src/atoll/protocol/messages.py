@@ -30,6 +30,15 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     home: str
 
 
+class RemoteHello(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of ``atoll serve`` to ``GET /atoll/hello``. ``domain`` is that of its sandboxes' addresses."""
+
+    version: str
+    protocol: int
+    team: str
+    domain: str
+
+
 class ListedSandbox(msgspec.Struct, frozen=True, kw_only=True):
     """A row of ``GET /list``. Never changes."""
 

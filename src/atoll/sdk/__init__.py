@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.files import AsyncFiles
     from atoll.sdk._async.images import AsyncImages
     from atoll.sdk._async.keys import AsyncKeys
+    from atoll.sdk._async.login import AsyncLogin
     from atoll.sdk._async.ports import AsyncForward
     from atoll.sdk._async.process import AsyncProcess
     from atoll.sdk._async.sandbox import AsyncSandbox
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.files import Files
     from atoll.sdk._sync.images import Images
     from atoll.sdk._sync.keys import Keys
+    from atoll.sdk._sync.login import Login
     from atoll.sdk._sync.ports import Forward
     from atoll.sdk._sync.process import Process
     from atoll.sdk._sync.sandbox import Sandbox
@@ -47,6 +49,7 @@ __all__ = [
     "AsyncForward",
     "AsyncImages",
     "AsyncKeys",
+    "AsyncLogin",
     "AsyncProcess",
     "AsyncSandbox",
     "AsyncSecrets",
@@ -64,6 +67,7 @@ __all__ = [
     "Forward",
     "Images",
     "Keys",
+    "Login",
     "Process",
     "Sandbox",
     "Secrets",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -106,6 +107,7 @@ def serve(
 ) -> None:
     """Serve until a signal ends it."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    os.environ["ATOLL_URL"] = "local"  # a server serves this machine, wherever its user is logged in
     host, port = address_of(listen)
     settings = Settings(
         host=host,

@@ -98,3 +98,10 @@ def test_a_body_that_is_known_goes_out_with_its_length() -> None:
     sent = HttpClient().request(GuestRequest("POST", "/x", (), b"abc"))
     assert b"content-length: 3" in sent.lower()
     assert sent.endswith(b"\r\n\r\nabc")
+
+
+def test_a_host_is_told_to_a_server_that_has_a_name() -> None:
+    assert b"host: atoll\r\n" in HttpClient().request(GuestRequest("GET", "/")).lower()
+    sent = HttpClient().request(GuestRequest("GET", "/", (("host", "api.example.com"),))).lower()
+    assert b"host: api.example.com\r\n" in sent
+    assert b"host: atoll" not in sent

@@ -12,7 +12,7 @@ from atoll.cli.lazy import Command
 from atoll.errors import HostError
 
 # what only the server imports: the packages of the extra of that name
-SERVER_PACKAGES = ("granian", "httptools", "uvloop", "wsproto")
+SERVER_PACKAGES = ("granian", "httptools", "uvloop")
 
 
 @click.command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -13,30 +13,20 @@ import msgspec
 from atoll.errors import AtollError, DeadlineError, SupervisorError
 from atoll.guest import GuestRequest
 from atoll.host import Home
-from atoll.protocol import (
-    DIAL_LIMIT_BYTES,
-    REQUEST_HEADER,
-    DialRequest,
-    ErrorBody,
-    StreamLine,
-    decode_answer,
-    encode,
-    raise_body,
-)
-from atoll.sdk import _spawn
+from atoll.protocol import REQUEST_HEADER, ErrorBody, StreamLine, raise_body
 from atoll.sdk._async.http import AsyncAnswer, AsyncPool, Upload
+from atoll.sdk._async.places import AsyncPlace, place_of
 from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline, check_timeout
-from atoll.sdk._io_async import Stream, ask_dial_socket, call, connect_unix, in_thread, shielded
+from atoll.sdk._io_async import Stream, call, shielded
 from atoll.sdk._notices import tell_recovery
+from atoll.sdk._server import Server
 from atoll.types import Progress, as_json, check_text, from_json
 
 _Value = TypeVar("_Value")
 _Handle = TypeVar("_Handle")
 _Headers = tuple[tuple[str, str], ...]
 _ANSWER_BYTES = 64 * MIB
-_CONNECT_S = 30.0
-DIAL_S = 180.0
 SHORT_S = 60.0
 LONG_S = 1800.0
 _UNDO_S = 5.0
@@ -65,25 +55,37 @@ def closed_on_error(link: AsyncLink) -> Iterator[AsyncLink]:
 class AsyncLink:
     """Sends requests to the supervisor of one home, and starts the supervisor if it does not run.
 
+    A server on another machine passes them on to its supervisor.
+
     Args:
-        home: The home; None means the user's.
+        place: Where the sandboxes are; None means what the user has chosen.
         may_start: Whether to start a supervisor.
         kept: How many idle connections to keep.
     """
 
     _shared: AsyncLink | None = None
 
-    def __init__(self, home: Home | None = None, *, may_start: bool = True, kept: int = 8) -> None:
-        self.home: Home = home or Home.default()
+    def __init__(
+        self, place: AsyncPlace | Server | None = None, *, may_start: bool = True, kept: int = 8
+    ) -> None:
+        self.place: AsyncPlace = place_of(place, may_start=may_start)
         self._within_s: float | None = None
-        self._may_start = may_start
         shared = AsyncLink._shared
-        self._lent = shared is not None and may_start and shared.home.path == self.home.path
+        self._lent = shared is not None and may_start and shared.place == self.place
         if shared is not None and self._lent:
             self._pool: AsyncPool = shared._pool
         else:
             # uvicorn closes connections after 5 idle seconds; a call must not start at that moment
-            self._pool = AsyncPool(self._connect, self._explain, idle_s=3.0, kept=kept)
+            self._pool = AsyncPool(self._connect, self.place.explain, idle_s=3.0, kept=kept)
+
+    @property
+    def home(self) -> Home:
+        """The home on this machine.
+
+        Raises:
+            UnsupportedError: The sandboxes are on another machine.
+        """
+        return self.place.home
 
     @classmethod
     @contextlib.contextmanager
@@ -171,7 +173,7 @@ class AsyncLink:
         Closing the connection cancels a request only until its answer is read.
         """
         with shielded(_UNDO_S), contextlib.suppress(AtollError, OSError):
-            with contextlib.closing(AsyncLink(self.home, may_start=False)) as link:
+            with contextlib.closing(AsyncLink(self.place.without_starting())) as link:
                 path = f"/v1/requests/{token}"
                 answer = await link._ask("DELETE", path, None, (), Deadline(_UNDO_S), None)
                 await answer.read_all(_ANSWER_BYTES)
@@ -179,11 +181,13 @@ class AsyncLink:
     async def stream(self, method: str, path: str) -> AsyncAnswer:
         """Make a call whose answer is read as it arrives, without a size limit."""
         deadline = Deadline(None, silence_s=SHORT_S)
-        return await _checked(await self._pool.ask(GuestRequest(method, path), deadline, repeatable=True))
+        return await _checked(
+            await self._pool.ask(self.place.request(method, path), deadline, repeatable=True)
+        )
 
     async def upload(self, path: str, kind: type[_Value], body: Upload, length: int | None = None) -> _Value:
         """Send a body of any size and read the answer as ``kind``."""
-        request = GuestRequest("PUT", path, (("content-type", "application/octet-stream"),), None)
+        request = self.place.request("PUT", path, (("content-type", "application/octet-stream"),), None)
         # A silent supervisor may be waiting for its disk, which has to write the whole body.
         deadline = Deadline(None, silence_s=LONG_S)
         answer = await _checked(await self._pool.ask(request, deadline, body=body, length=length))
@@ -247,25 +251,22 @@ class AsyncLink:
 
     async def dial(self, sandbox: str, port: int) -> int:
         """Connect to a port of a sandbox, waking it first, and return the connection's descriptor."""
-        packet = encode(DialRequest(sandbox=sandbox, port=port))
-        answer, descriptors = await self._started(
-            lambda: ask_dial_socket(self.home.dial_socket, packet, DIAL_LIMIT_BYTES, DIAL_S)
-        )
-        told = decode_answer(answer)
-        if told.error is not None or not descriptors:
-            for descriptor in descriptors:
-                os.close(descriptor)
-            if told.error is not None:
-                raise_body(told.error)
+        told, descriptor = await self.place.dial(sandbox, port)
+        if told.error is not None:
+            raise_body(told.error)
+        if descriptor is None:
             raise SupervisorError("the supervisor sent no connection", sandbox_id=told.sandbox_id)
         if told.recovered is not None:
             tell_recovery(told.sandbox_id or sandbox, told.recovered)
-        return descriptors[0]
+        return descriptor
+
+    async def relay(self, request: GuestRequest, body: Upload | None, length: int | None) -> AsyncAnswer:
+        """Send a request as it is, and return its answer unread, whatever its status."""
+        return await self._pool.ask(request, Deadline(LONG_S), body=body, length=length)
 
     async def ensure(self) -> None:
         """Start the supervisor if it does not run and can be started."""
-        with contextlib.suppress(AtollError, OSError):
-            (await self._connect()).close()
+        await self.place.ensure()
 
     async def _ask(
         self,
@@ -280,46 +281,14 @@ class AsyncLink:
             headers = (*headers, ("content-type", "application/json"))
         content = b"" if body is None else as_json(body)
         answer = await self._pool.ask(
-            GuestRequest(method, path, headers, content),
+            self.place.request(method, path, headers, content),
             deadline,
             repeatable=method == "GET" if repeatable is None else repeatable,
         )
         return await _checked(answer)
 
     async def _connect(self) -> Stream:
-        return await self._started(lambda: connect_unix(self.home.api_socket, self._within_s or _CONNECT_S))
-
-    async def _started(self, attempt: Callable[[], Awaitable[_Value]]) -> _Value:
-        """Do something that needs the supervisor. If nobody listens, start it and try once more."""
-        try:
-            if self._may_start and not _spawn.is_checked(self.home):
-                await in_thread(_spawn.check_version, self.home, self._within_s)
-            return await attempt()
-        except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
-            if not self._may_start:
-                raise SupervisorError(f"no supervisor runs for {self.home.path}") from None
-        except (TimeoutError, PermissionError, NotADirectoryError) as error:
-            raise await self._explain(error) from error
-        try:
-            await in_thread(_spawn.ensure_supervisor, self.home, self._within_s)
-            return await attempt()
-        except OSError as error:
-            raise await self._explain(error) from error
-
-    async def _explain(self, error: OSError) -> AtollError:
-        if isinstance(error, AtollError):
-            return error
-        if isinstance(error, TimeoutError):
-            return DeadlineError(
-                f"the supervisor of {self.home.path} did not answer in time",
-                hint=f"see {self.home.log}",
-            )
-        if isinstance(error, (PermissionError, NotADirectoryError)):
-            return self.home.unusable(error)
-        return SupervisorError(
-            f"the connection to the supervisor of {self.home.path} ended: {error}",
-            hint=f"try again: that starts a new one; {self.home.log} says why it ended",
-        )
+        return await self.place.connect(self._within_s)
 
     def close(self) -> None:
         """Close this link's own idle connections."""

@@ -238,7 +238,7 @@ class AsyncSandbox(AsyncOpening):
         body = fork_request(count, names, lifecycle)
 
         def handles(infos: _Infos) -> _Sandboxes:
-            return [type(self)(AsyncLink(self._link.home), info, kill_at_exit=True) for info in infos]
+            return [type(self)(AsyncLink(self._link.place), info, kill_at_exit=True) for info in infos]
 
         return await self._link.make(f"{self._path}/fork", _Infos, body, handles)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from atoll.errors import SupervisorError
+from atoll.guest import GuestRequest
 from atoll.protocol import (
     DoctorReport,
     EmergencyUnplugged,
@@ -18,6 +19,7 @@ from atoll.protocol import (
     UnplugRequest,
 )
 from atoll.sdk import _spawn
+from atoll.sdk._async.http import AsyncAnswer, Upload
 from atoll.sdk._async.link import LONG_S, AsyncLink
 from atoll.sdk._io_async import in_thread
 from atoll.types import check_number, check_text
@@ -61,6 +63,28 @@ class AsyncSupervisor:
             kept: How many idle connections to keep at most.
         """
         return AsyncLink.sharing(kept)
+
+    @staticmethod
+    async def relayed(
+        method: str,
+        target: str,
+        headers: tuple[tuple[str, str], ...],
+        body: bytes | Upload,
+        length: int | None = None,
+    ) -> AsyncAnswer:
+        """Send a request to the supervisor as it is, for a server that passes on what its clients ask.
+
+        Returns the answer unread, whatever its status. The caller reads it to its end, or closes it.
+
+        Args:
+            method: The HTTP method.
+            target: The path with the query part.
+            headers: The headers, with names in lower case.
+            body: The body, or its pieces.
+            length: How many bytes the pieces have; None sends them chunked.
+        """
+        request = GuestRequest(method, target, headers, body if isinstance(body, bytes) else None)
+        return await AsyncLink().relay(request, None if isinstance(body, bytes) else body, length)
 
     @staticmethod
     async def suspend_all() -> SuspendedAll | None:

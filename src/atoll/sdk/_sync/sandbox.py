@@ -239,7 +239,7 @@ class Sandbox(Opening):
         body = fork_request(count, names, lifecycle)
 
         def handles(infos: _Infos) -> _Sandboxes:
-            return [type(self)(Link(self._link.home), info, kill_at_exit=True) for info in infos]
+            return [type(self)(Link(self._link.place), info, kill_at_exit=True) for info in infos]
 
         return self._link.make(f"{self._path}/fork", _Infos, body, handles)
 

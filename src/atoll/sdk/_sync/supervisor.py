@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from atoll.errors import SupervisorError
+from atoll.guest import GuestRequest
 from atoll.protocol import (
     DoctorReport,
     EmergencyUnplugged,
@@ -19,6 +20,7 @@ from atoll.protocol import (
     UnplugRequest,
 )
 from atoll.sdk import _spawn
+from atoll.sdk._sync.http import Answer, Upload
 from atoll.sdk._sync.link import LONG_S, Link
 from atoll.sdk._io_sync import in_thread
 from atoll.types import check_number, check_text
@@ -62,6 +64,28 @@ class Supervisor:
             kept: How many idle connections to keep at most.
         """
         return Link.sharing(kept)
+
+    @staticmethod
+    def relayed(
+        method: str,
+        target: str,
+        headers: tuple[tuple[str, str], ...],
+        body: bytes | Upload,
+        length: int | None = None,
+    ) -> Answer:
+        """Send a request to the supervisor as it is, for a server that passes on what its clients ask.
+
+        Returns the answer unread, whatever its status. The caller reads it to its end, or closes it.
+
+        Args:
+            method: The HTTP method.
+            target: The path with the query part.
+            headers: The headers, with names in lower case.
+            body: The body, or its pieces.
+            length: How many bytes the pieces have; None sends them chunked.
+        """
+        request = GuestRequest(method, target, headers, body if isinstance(body, bytes) else None)
+        return Link().relay(request, None if isinstance(body, bytes) else body, length)
 
     @staticmethod
     def suspend_all() -> SuspendedAll | None:

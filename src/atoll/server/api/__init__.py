@@ -7,7 +7,7 @@ import time
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from atoll.host import Home
 from atoll.server.api.builds import build_routes
@@ -33,13 +33,14 @@ from atoll.server.e2b.idempotency import Idempotency
 from atoll.server.e2b.sandbox_lookup import SandboxLookup
 from atoll.server.e2b.template_views import TemplateViews
 from atoll.server.e2b.views import Views
+from atoll.server.remote import remote_routes
 from atoll.server.settings import Settings
 from atoll.server.tokens import Tokens
 
 __all__ = ["routes"]
 
 
-def routes(settings: Settings, tokens: Tokens, access: Access) -> list[Route]:
+def routes(settings: Settings, tokens: Tokens, access: Access) -> list[BaseRoute]:
     """Return all routes of the API."""
     home, teams = Home.default(), TeamRoutes(access, SandboxLookup())
     capacity, builds = host_capacity(home.path), Builds(BuildLogs(home.path / "server" / "builds"))
@@ -64,6 +65,7 @@ def routes(settings: Settings, tokens: Tokens, access: Access) -> list[Route]:
         *volume_routes(teams, tokens),
         *volume_content_routes(tokens, access),
         *secret_routes(teams),
+        *remote_routes(settings, access),
     ]
 
 

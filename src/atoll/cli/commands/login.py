@@ -1,0 +1,54 @@
+"""``atoll login``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from atoll import Login
+from atoll.cli.lazy import Command
+from atoll.cli.options import json_option
+from atoll.cli.output import note, show_json
+from atoll.errors import InvalidSpecError
+
+_KEY_BYTES = 4096
+
+
+@click.command(name="login", cls=Command)
+@click.argument("url", metavar="URL")
+@click.option(
+    "--key-file", type=click.Path(path_type=Path), metavar="FILE", help="A file with the key; default: ask."
+)
+@click.option(
+    "--ca", type=click.Path(path_type=Path), metavar="FILE", help="The authority of its certificate."
+)
+@json_option
+def command(url: str, key_file: Path | None, ca: Path | None, as_json: bool) -> None:
+    r"""Use the sandboxes of a server from now on. The key is asked for, or read from standard input, and
+    stored for this user alone.
+
+    \b
+    Example:
+      atoll login https://api.sandboxes.example.com
+      atoll ls
+    """
+    hello = Login.store(url, _key(key_file), ca=ca)
+    if as_json:
+        show_json(hello)
+    else:
+        note(f"team {hello.team} on {url}; `atoll logout` returns to this machine")
+
+
+def _key(file: Path | None) -> str:
+    if file is not None:
+        try:
+            return file.read_text()[:_KEY_BYTES].strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidSpecError(
+                f"{file} cannot be read: {error}", hint="give a file with the key"
+            ) from None
+    if sys.stdin.isatty():
+        return str(click.prompt("API key", hide_input=True, err=True)).strip()
+    return sys.stdin.read(_KEY_BYTES).strip()

@@ -1,0 +1,202 @@
+"""Where the sandboxes are: on this machine, or behind a server on another one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from atoll.errors import AtollError, DeadlineError, SupervisorError, UnsupportedError
+from atoll.guest import GuestRequest
+from atoll.host import Home
+from atoll.protocol import DIAL_LIMIT_BYTES, DialAnswer, DialRequest, decode_answer, encode
+from atoll.sdk import _server, _spawn
+from atoll.sdk._io_async import Stream, ask_dial_socket, connect_unix, in_thread
+from atoll.sdk._server import Server
+
+if TYPE_CHECKING:
+    from atoll.sdk._bridge import Bridge
+
+_Value = TypeVar("_Value")
+_Headers = tuple[tuple[str, str], ...]
+_CONNECT_S = 30.0
+DIAL_S = 180.0
+
+
+@dataclass(frozen=True)
+class AsyncHere:
+    """A home on this machine, whose supervisor is started when it does not run.
+
+    Args:
+        home: The home.
+        may_start: Whether to start a supervisor.
+    """
+
+    home: Home
+    may_start: bool = True
+
+    def without_starting(self) -> AsyncHere:
+        """Return the same place, but start no supervisor."""
+        return AsyncHere(self.home, may_start=False)
+
+    def request(
+        self, method: str, path: str, headers: _Headers = (), content: bytes | None = b""
+    ) -> GuestRequest:
+        """Return a request for the supervisor's path."""
+        return GuestRequest(method, path, headers, content)
+
+    async def connect(self, within_s: float | None) -> Stream:
+        """Connect to the supervisor's API."""
+        return await self._started(
+            lambda: connect_unix(self.home.api_socket, within_s or _CONNECT_S), within_s
+        )
+
+    async def dial(self, sandbox: str, port: int) -> tuple[DialAnswer, int | None]:
+        """Connect to a port of a sandbox. The descriptor is None if the answer is an error."""
+        packet = encode(DialRequest(sandbox=sandbox, port=port))
+        answer, descriptors = await self._started(
+            lambda: ask_dial_socket(self.home.dial_socket, packet, DIAL_LIMIT_BYTES, DIAL_S), None
+        )
+        told = decode_answer(answer)
+        if told.error is not None:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return told, None
+        return told, descriptors[0] if descriptors else None
+
+    async def ensure(self) -> None:
+        """Start the supervisor if it does not run and can be started."""
+        with contextlib.suppress(AtollError, OSError):
+            (await self.connect(None)).close()
+
+    async def _started(self, attempt: Callable[[], Awaitable[_Value]], within_s: float | None) -> _Value:
+        """Do something that needs the supervisor. If nobody listens, start it and try once more."""
+        try:
+            if self.may_start and not _spawn.is_checked(self.home):
+                await in_thread(_spawn.check_version, self.home, within_s)
+            return await attempt()
+        except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, BrokenPipeError):
+            if not self.may_start:
+                raise SupervisorError(f"no supervisor runs for {self.home.path}") from None
+        except (TimeoutError, PermissionError, NotADirectoryError) as error:
+            raise await self.explain(error) from error
+        try:
+            await in_thread(_spawn.ensure_supervisor, self.home, within_s)
+            return await attempt()
+        except OSError as error:
+            raise await self.explain(error) from error
+
+    async def explain(self, error: OSError) -> AtollError:
+        """Return the error that a caller gets for one of the connection."""
+        if isinstance(error, AtollError):
+            return error
+        if isinstance(error, TimeoutError):
+            return DeadlineError(
+                f"the supervisor of {self.home.path} did not answer in time",
+                hint=f"see {self.home.log}",
+            )
+        if isinstance(error, (PermissionError, NotADirectoryError)):
+            return self.home.unusable(error)
+        return SupervisorError(
+            f"the connection to the supervisor of {self.home.path} ended: {error}",
+            hint=f"try again: that starts a new one; {self.home.log} says why it ended",
+        )
+
+
+@dataclass(frozen=True)
+class AsyncThere:
+    """A server on another machine, which passes requests on to its supervisor."""
+
+    server: Server
+
+    @property
+    def home(self) -> Home:
+        """There is none here.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise _elsewhere()
+
+    def without_starting(self) -> AsyncThere:
+        """Return this place: nothing is started here."""
+        return self
+
+    def request(
+        self, method: str, path: str, headers: _Headers = (), content: bytes | None = b""
+    ) -> GuestRequest:
+        """Return a request for the supervisor's path, with the key.
+
+        Raises:
+            UnsupportedError: The path is for clients on the supervisor's own machine.
+        """
+        if path != "/hello" and not path.startswith("/v1/"):
+            raise _elsewhere()
+        own = (("host", self.server.host), ("x-api-key", self.server.key))
+        return GuestRequest(method, f"/atoll{path}", (*own, *headers), content)
+
+    async def connect(self, within_s: float | None) -> Stream:
+        """Connect to the server."""
+        bridge = _bridge()
+        try:
+            return Stream(await in_thread(bridge.connect, self.server, within_s or _CONNECT_S))
+        except OSError as error:
+            raise await self.explain(error) from error
+
+    async def dial(self, sandbox: str, port: int) -> tuple[DialAnswer, int | None]:
+        """Open a tunnel to a port of a sandbox. The descriptor is None if the answer is an error."""
+        bridge = _bridge()
+        try:
+            told, sock = await in_thread(bridge.dial, self.server, sandbox, port, DIAL_S)
+        except OSError as error:
+            raise await self.explain(error) from error
+        return told, None if sock is None else sock.detach()
+
+    async def ensure(self) -> None:
+        """Do nothing: the server keeps its supervisor running."""
+
+    async def explain(self, error: OSError) -> AtollError:
+        """Return the error that a caller gets for one of the connection."""
+        if isinstance(error, AtollError):
+            return error
+        url = self.server.url
+        if isinstance(error, TimeoutError):
+            return DeadlineError(f"{url} did not answer in time", hint="see whether the server runs")
+        said = error.strerror or str(error)
+        if type(error).__name__ == "SSLCertVerificationError":
+            return SupervisorError(
+                f"the certificate of {url} is not trusted: {said}",
+                hint="set ATOLL_CA to a file with its authority",
+            )
+        return SupervisorError(f"the connection to {url} failed: {said}", hint="see whether the server runs")
+
+
+AsyncPlace = AsyncHere | AsyncThere
+
+
+def place_of(given: AsyncPlace | Server | None, *, may_start: bool) -> AsyncPlace:
+    """Return where the sandboxes are; None means what the user has chosen.
+
+    Raises:
+        InvalidSpecError: The environment names a server that cannot be one.
+    """
+    if isinstance(given, (AsyncHere, AsyncThere)):
+        return given
+    found = given or _server.chosen() or Home.default()
+    return AsyncThere(found) if isinstance(found, Server) else AsyncHere(found, may_start)
+
+
+def _bridge() -> Bridge:
+    # what only a server needs is imported then: asyncio and ssl take 50 ms
+    from atoll.sdk._bridge import Bridge
+
+    return Bridge.of_process()
+
+
+def _elsewhere() -> UnsupportedError:
+    return UnsupportedError(
+        "only the machine with the sandboxes can do that",
+        hint="do it there, or set ATOLL_URL=local for the sandboxes of this machine",
+    )

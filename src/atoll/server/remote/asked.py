@@ -1,0 +1,95 @@
+"""A request of the remote SDK on its way to the supervisor."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from atoll.errors import InvalidSpecError, SandboxNotFoundError, SnapshotNotFoundError
+from atoll.sdk import AsyncSandbox, AsyncSnapshots
+from atoll.types import SandboxInfo, SnapshotInfo, TeamInfo, as_json, from_json
+
+Range = ipaddress.IPv4Network | ipaddress.IPv6Network
+_Value = TypeVar("_Value")
+_SHOWN = 64
+_REF_MOST = 255
+
+
+@dataclass
+class Asked:
+    """What a client asks for. The rules of its operation check it, and change it where the team is named.
+
+    Args:
+        team: The client's team.
+        params: The parts of the path, by name.
+        query: The query part.
+        body: The body; None if it is passed on as it arrives.
+        opened: Ranges that are not public, which clients may allow to their sandboxes.
+    """
+
+    team: TeamInfo
+    params: dict[str, str]
+    query: dict[str, list[str]]
+    body: bytes | None
+    opened: Sequence[Range] = ()
+
+    def read(self, kind: type[_Value]) -> _Value:
+        """Return the body as ``kind``.
+
+        Raises:
+            InvalidSpecError: It is something else.
+        """
+        try:
+            return from_json(self.body or b"{}", kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidSpecError(f"the body is invalid: {error}") from None
+
+    def write(self, value: object) -> None:
+        """Replace the body."""
+        self.body = as_json(value)
+
+    def token(self, given: str) -> str:
+        """Return the supervisor's name for a request that the client named: no team can name another's."""
+        return hashlib.sha256(f"{self.team.name}\0{given}".encode()).hexdigest()[:32]
+
+    async def sandbox(self, ref: str) -> SandboxInfo:
+        """Return the team's sandbox with this id or name.
+
+        Raises:
+            SandboxNotFoundError: There is none. Another team's sandbox gets the same error.
+        """
+        try:
+            info = await AsyncSandbox.get(ref) if _may_name(ref) else None
+        except SandboxNotFoundError:
+            info = None
+        if info is None or info.team != self.team.name:
+            raise SandboxNotFoundError(
+                f"there is no sandbox {ref[:_SHOWN]!r}", hint="`atoll ls` lists the sandboxes"
+            )
+        return info
+
+    async def snapshot(self, ref: str) -> SnapshotInfo:
+        """Return the team's snapshot with this id or name.
+
+        Raises:
+            SnapshotNotFoundError: There is none. Another team's snapshot gets the same error.
+        """
+        try:
+            info = await AsyncSnapshots.get(ref) if _may_name(ref) else None
+        except SnapshotNotFoundError:
+            info = None
+        if info is None or info.team != self.team.name:
+            raise SnapshotNotFoundError(
+                f"there is no snapshot {ref[:_SHOWN]!r}", hint="`atoll snapshots` lists them"
+            )
+        return info
+
+
+def _may_name(ref: str) -> bool:
+    """Whether a text can be an id or a name. With a slash it would be another path of the supervisor's."""
+    return 0 < len(ref) <= _REF_MOST and "/" not in ref

@@ -1,0 +1,261 @@
+"""Which operations of the supervisor a client on another machine may use, and what holds each to its team.
+
+What is not in this table does not exist for a client. Each operation of the supervisor is either here or in
+``CLOSED_TO_CLIENTS``, with the reason; a test compares both with the supervisor's own list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from atoll.errors import InvalidSpecError
+from atoll.policy import masked
+from atoll.protocol import (
+    EgressTest,
+    ForkRequest,
+    NetworkRequest,
+    PromoteRequest,
+    RollbackRequest,
+    SecretRequest,
+    SnapshotRequest,
+    VolumeRequest,
+)
+from atoll.sdk import AsyncTemplates
+from atoll.server.remote.asked import Asked
+from atoll.server.remote.network import check_remote
+from atoll.types import ATOLLS_ATTRIBUTES, SandboxSpec
+
+Rule = Callable[[Asked], Awaitable[None]]
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,255}")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation that clients may use.
+
+    Args:
+        method: The HTTP method.
+        path: The supervisor's path, with names in braces.
+        rules: What checks a request and makes it the team's, in order.
+        query: The parameters of the query part that are passed on.
+        streamed: Whether the body has any size and is passed on as it arrives.
+    """
+
+    method: str
+    path: str
+    rules: tuple[Rule, ...]
+    query: tuple[str, ...] = ()
+    streamed: bool = False
+
+
+async def _sandbox(asked: Asked) -> None:
+    asked.params["ref"] = (await asked.sandbox(asked.params["ref"])).sandbox_id
+
+
+async def _snapshot(asked: Asked) -> None:
+    asked.params["ref"] = (await asked.snapshot(asked.params["ref"])).snapshot_id
+
+
+async def _team(asked: Asked) -> None:
+    asked.query["team"] = [asked.team.name]
+
+
+async def _filtered(asked: Asked) -> None:
+    if "sandbox" in asked.query:
+        asked.query["sandbox"] = [(await asked.sandbox(asked.query["sandbox"][-1])).sandbox_id]
+
+
+async def _request(asked: Asked) -> None:
+    asked.params["token"] = asked.token(asked.params["token"])
+
+
+async def _spec(asked: Asked) -> None:
+    spec = asked.read(SandboxSpec)
+    check_remote(spec.network, asked.opened)
+    _check_attributes(spec.attributes)
+    changes: dict[str, object] = {"team": asked.team.name}
+    if spec.from_snapshot is not None:
+        parent = await asked.snapshot(spec.from_snapshot)
+        if spec.network not in (None, "none", masked(parent.network)) and parent.network != "internet":
+            raise InvalidSpecError(
+                "a sandbox of this snapshot reaches what the snapshot's sandbox reached, or nothing",
+                hint='leave network out, or give network="none"',
+            )
+        changes["from_snapshot"] = parent.snapshot_id
+    if spec.image is not None:
+        await _check_image(spec.image, asked.team.name)
+    asked.write(msgspec.structs.replace(spec, **changes))
+
+
+async def _check_image(image: str, team: str) -> None:
+    """Refuse what is no name of an image. A path would name files of the server's machine.
+
+    Raises:
+        InvalidSpecError: It cannot be the name of an image.
+        NotFoundError: The server has no such image, and pulls none of that name.
+    """
+    if not _IMAGE.fullmatch(image) or ".." in image:
+        raise InvalidSpecError(
+            f"{image[:64]!r} is not the name of an image",
+            hint="a server builds from no directory of its own; build a template",
+        )
+    await AsyncTemplates.resolve(image, team)
+
+
+async def _fork(asked: Asked) -> None:
+    asked.read(ForkRequest)
+
+
+async def _network(asked: Asked) -> None:
+    wanted = asked.read(NetworkRequest)
+    check_remote(wanted.network, asked.opened)
+    _check_attributes(wanted.attributes)
+
+
+async def _test(asked: Asked) -> None:
+    check_remote(asked.read(EgressTest).network, asked.opened)
+
+
+async def _rollback(asked: Asked) -> None:
+    found = await asked.snapshot(asked.read(RollbackRequest).snapshot)
+    asked.write(RollbackRequest(snapshot=found.snapshot_id))
+
+
+async def _promote(asked: Asked) -> None:
+    wanted = asked.read(PromoteRequest)
+    winner = await asked.sandbox(wanted.winner)
+    asked.write(msgspec.structs.replace(wanted, winner=winner.sandbox_id))
+
+
+async def _take(asked: Asked) -> None:
+    wanted = asked.read(SnapshotRequest)
+    if wanted.build_id is not None:
+        raise InvalidSpecError("a client takes no snapshot for a build", hint="leave build_id out")
+
+
+async def _volume(asked: Asked) -> None:
+    asked.write(msgspec.structs.replace(asked.read(VolumeRequest), team=asked.team.name))
+
+
+async def _secret(asked: Asked) -> None:
+    asked.write(msgspec.structs.replace(asked.read(SecretRequest), team=asked.team.name))
+
+
+def _check_attributes(attributes: object) -> None:
+    assert isinstance(attributes, dict)
+    for name in attributes:
+        if name.startswith(ATOLLS_ATTRIBUTES):
+            raise InvalidSpecError(
+                f"the attribute {name[:64]!r} is atoll's own",
+                hint=f"give it a name that does not begin with {ATOLLS_ATTRIBUTES}",
+            )
+
+
+_ONE = "/v1/sandboxes/{ref}"
+_VOLUME = "/v1/volumes/{ref}"
+
+
+def _of_sandbox(method: str, rest: str, *rules: Rule, query: Sequence[str] = ()) -> Operation:
+    return Operation(method, f"{_ONE}{rest}", (_sandbox, *rules), tuple(query))
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation("POST", "/v1/sandboxes", (_spec,)),
+    Operation("GET", "/v1/sandboxes", (_team,), ("state", "metadata", "limit", "cursor")),
+    _of_sandbox("GET", ""),
+    _of_sandbox("DELETE", ""),
+    _of_sandbox("POST", "/pause"),
+    _of_sandbox("POST", "/resume"),
+    _of_sandbox("POST", "/suspend"),
+    _of_sandbox("POST", "/wake"),
+    _of_sandbox("POST", "/unplug"),
+    _of_sandbox("POST", "/replug"),
+    _of_sandbox("POST", "/timeout"),
+    _of_sandbox("POST", "/network", _network),
+    _of_sandbox("POST", "/fork", _fork),
+    _of_sandbox("POST", "/rollback", _rollback),
+    _of_sandbox("POST", "/promote", _promote),
+    _of_sandbox("POST", "/services"),
+    _of_sandbox("GET", "/services"),
+    _of_sandbox("DELETE", "/services/{name}"),
+    _of_sandbox("POST", "/snapshots", _take),
+    _of_sandbox("POST", "/limits"),
+    _of_sandbox("GET", "/stats"),
+    _of_sandbox("GET", "/stats/history", query=("start", "end")),
+    _of_sandbox("GET", "/logs", query=("offset",)),
+    _of_sandbox("POST", "/egress/test", _test),
+    _of_sandbox("GET", "/egress/decisions", query=("offset",)),
+    Operation("DELETE", "/v1/requests/{token}", (_request,)),
+    Operation("GET", "/v1/snapshots", (_team, _filtered), ("sandbox",)),
+    Operation("GET", "/v1/snapshots/{ref}", (_snapshot,)),
+    Operation("DELETE", "/v1/snapshots/{ref}", (_snapshot,)),
+    Operation("POST", "/v1/volumes", (_volume,)),
+    Operation("GET", "/v1/volumes", (_team,)),
+    Operation("GET", _VOLUME, (_team,)),
+    Operation("DELETE", _VOLUME, (_team,)),
+    Operation("GET", f"{_VOLUME}/entry", (_team,), ("path",)),
+    Operation("POST", f"{_VOLUME}/entry", (_team,), ("path",)),
+    Operation("DELETE", f"{_VOLUME}/entry", (_team,), ("path",)),
+    Operation("GET", f"{_VOLUME}/dir", (_team,), ("path", "depth")),
+    Operation("POST", f"{_VOLUME}/dir", (_team,), ("path", "parents", "mode", "uid", "gid")),
+    Operation("GET", f"{_VOLUME}/file", (_team,), ("path",)),
+    Operation(
+        "PUT",
+        f"{_VOLUME}/file",
+        (_team,),
+        ("path", "parents", "replace", "mode", "uid", "gid"),
+        streamed=True,
+    ),
+    Operation("GET", "/v1/templates", (_team,)),
+    Operation("GET", "/v1/templates/{ref}", (_team,)),
+    Operation("GET", "/v1/resolved", (_team,), ("ref",)),
+    Operation("POST", "/v1/secrets", (_secret,)),
+    Operation("GET", "/v1/secrets", (_team,)),
+    Operation("GET", "/v1/secrets/{ref}", (_team,)),
+    Operation("POST", "/v1/secrets/{ref}", (_team,)),
+    Operation("DELETE", "/v1/secrets/{ref}", (_team,)),
+)
+
+_BUILDS = "templates are built over E2B's API, or on the server's machine"
+_OPERATOR = "only the operator does it, on the server's machine"
+CLOSED_TO_CLIENTS: dict[tuple[str, str], str] = {
+    ("POST", "/v1/unplug-all"): _OPERATOR,
+    ("POST", f"{_ONE}/template"): _BUILDS,
+    ("POST", f"{_ONE}/defaults"): _BUILDS,
+    ("POST", "/v1/snapshots/{ref}/template"): _BUILDS,
+    ("POST", "/v1/templates"): _BUILDS,
+    ("DELETE", "/v1/templates/{ref}"): _BUILDS,
+    ("POST", "/v1/templates/{ref}/tag"): _BUILDS,
+    ("POST", "/v1/templates/{ref}/untag"): _BUILDS,
+    ("POST", "/v1/templates/{ref}/publish"): _BUILDS,
+    ("DELETE", "/v1/steps"): _BUILDS,
+    ("GET", "/v1/builds/{id}"): _BUILDS,
+    ("POST", "/v1/builds/{id}/begin"): _BUILDS,
+    ("POST", "/v1/builds/{id}/cached"): _BUILDS,
+    ("POST", "/v1/builds/{id}/steps"): _BUILDS,
+    ("POST", "/v1/builds/{id}/finish"): _BUILDS,
+    ("POST", "/v1/egress/test"): "it judges with the registries and secrets of the home",
+    ("POST", "/v1/snapshots/verify"): "it reads whole disks, which takes minutes of the host's time",
+    ("POST", "/v1/verified-images"): _OPERATOR,
+    ("GET", "/v1/images"): "images belong to the home",
+    ("GET", "/v1/images/{name}"): "images belong to the home",
+    ("POST", "/v1/images/{name}"): "images belong to the home",
+    ("DELETE", "/v1/images/{name}"): _OPERATOR,
+    ("GET", "/v1/leftovers"): _OPERATOR,
+    ("DELETE", "/v1/leftovers"): _OPERATOR,
+    ("POST", "/v1/teams"): _OPERATOR,
+    ("GET", "/v1/teams"): _OPERATOR,
+    ("GET", "/v1/teams/{name}"): _OPERATOR,
+    ("PUT", "/v1/teams/{name}/quotas"): _OPERATOR,
+    ("PUT", "/v1/teams/{name}/ceiling"): _OPERATOR,
+    ("GET", "/v1/teams/{name}/use"): _OPERATOR,
+    ("DELETE", "/v1/teams/{name}"): _OPERATOR,
+    ("POST", "/v1/keys"): _OPERATOR,
+    ("GET", "/v1/keys"): _OPERATOR,
+    ("DELETE", "/v1/keys/{key_id}"): _OPERATOR,
+    ("POST", "/v1/keys/check"): _OPERATOR,
+}

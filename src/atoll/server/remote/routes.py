@@ -1,0 +1,246 @@
+"""The routes of the remote SDK: ``/atoll/hello``, ``/atoll/v1/…`` and ``/atoll/v1/dial``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from atoll.errors import AtollError, DeniedError, NotFoundError, QuotaError
+from atoll.host import Home
+from atoll.protocol import PROTOCOL_VERSION, REQUEST_HEADER, ErrorBody, RemoteHello, error_body, ours
+from atoll.sdk import AsyncSupervisor
+from atoll.server.auth.access import Access
+from atoll.server.e2b.answers import BODY_BYTES, Refusal, refusal_of
+from atoll.server.remote.asked import Asked, Range
+from atoll.server.remote.dial import dial_route
+from atoll.server.remote.operations import OPERATIONS, Operation
+from atoll.server.settings import Settings
+from atoll.types import TeamInfo, as_json
+from atoll.version import __version__
+
+PREFIX = "/atoll"
+_KEPT_HEADERS = ("content-type", "content-length")
+_LINE_BYTES = 1 << 20
+
+
+def remote_routes(settings: Settings, access: Access) -> Sequence[BaseRoute]:
+    """Return the routes for clients that are this very SDK on other machines."""
+    opened = [ipaddress.ip_network(text) for text in settings.private_ranges]
+
+    async def hello(request: Request) -> Response:
+        team = await access.team_of(request.headers)
+        told = RemoteHello(
+            version=__version__,
+            protocol=PROTOCOL_VERSION,
+            team=team.name,
+            domain=settings.public_domain or f"localhost:{settings.port}",
+        )
+        return Response(as_json(told), media_type="application/json")
+
+    return [
+        Route(f"{PREFIX}/hello", _answering(hello)),
+        dial_route(f"{PREFIX}/v1/dial", access),
+        *(
+            Route(
+                f"{PREFIX}{operation.path}",
+                _answering(_Passage(operation, access, opened)),
+                methods=[operation.method],
+            )
+            for operation in OPERATIONS
+        ),
+        Route(f"{PREFIX}/{{rest:path}}", _answering(_nothing)),
+    ]
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def _answering(endpoint: Endpoint) -> Endpoint:
+    """Answer errors as the supervisor does, since the client is the SDK that talks to supervisors."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except Refusal as refusal:
+            return _failed(error_body(_as_error(refusal)), refusal.status, refusal.headers)
+        except (AtollError, OSError) as error:
+            known = ours(error)
+            if not isinstance(known, AtollError):
+                raise
+            return _failed(_told(error_body(known)), refusal_of(known).status)
+
+    return answered
+
+
+async def _nothing(request: Request) -> Response:
+    del request
+    raise NotFoundError("the server offers no such operation", hint="see its page in the guide")
+
+
+def _as_error(refusal: Refusal) -> AtollError:
+    if refusal.status == 401:
+        return DeniedError("the API key is missing or wrong", hint="`atoll login` takes another one")
+    if refusal.status == 429:
+        return QuotaError(refusal.message)
+    return AtollError(refusal.message)
+
+
+def _failed(body: ErrorBody, status: int, headers: dict[str, str] | None = None) -> Response:
+    return Response(as_json(body), status, headers, "application/json")
+
+
+def _told(body: ErrorBody) -> ErrorBody:
+    """Return an error without the paths of this host."""
+    home = str(Home.default().path)
+    hide = {
+        name: text.replace(home, "HOME")
+        for name in ("message", "hint")
+        if (text := getattr(body, name)) is not None and home in text
+    }
+    return msgspec.structs.replace(body, **hide) if hide else body
+
+
+class _Passage:
+    """Passes one operation to the supervisor."""
+
+    def __init__(self, operation: Operation, access: Access, opened: Sequence[Range]) -> None:
+        self._operation = operation
+        self._access = access
+        self._opened = opened
+
+    async def __call__(self, request: Request) -> Response:
+        """Check a request, pass it on, and return the answer, which is not read yet.
+
+        Raises:
+            Refusal: The key is wrong, or the body too long.
+            AtollError: The team may not do that, or what it names is missing.
+        """
+        team = await self._access.team_of(request.headers)
+        asked = await self._asked(request, team)
+        for rule in self._operation.rules:
+            await rule(asked)
+        return await _passed(
+            request, self._operation.method, self._target(asked), _headers(request, asked), asked.body
+        )
+
+    async def _asked(self, request: Request, team: TeamInfo) -> Asked:
+        query = {
+            name: values for name in self._operation.query if (values := request.query_params.getlist(name))
+        }
+        params = {name: str(value) for name, value in request.path_params.items()}
+        body = None if self._operation.streamed else await _body(request)
+        return Asked(team, params, query, body, self._opened)
+
+    def _target(self, asked: Asked) -> str:
+        params = {name: quote(value, safe="") for name, value in asked.params.items()}
+        query = f"?{urlencode(asked.query, doseq=True)}" if asked.query else ""
+        return f"{self._operation.path.format(**params)}{query}"
+
+
+def _headers(request: Request, asked: Asked) -> tuple[tuple[str, str], ...]:
+    headers = [("content-type", request.headers.get("content-type", "application/json"))]
+    if "accept" in request.headers:
+        headers.append(("accept", request.headers["accept"]))
+    if REQUEST_HEADER in request.headers:
+        headers.append((REQUEST_HEADER, asked.token(request.headers[REQUEST_HEADER])))
+    return tuple(headers)
+
+
+async def _body(request: Request) -> bytes:
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > BODY_BYTES:
+            raise Refusal(413, f"the body has more than {BODY_BYTES} bytes", headers={"Connection": "close"})
+    return bytes(data)
+
+
+async def _passed(
+    request: Request, method: str, target: str, headers: tuple[tuple[str, str], ...], body: bytes | None
+) -> Response:
+    """Ask the supervisor. A client that leaves takes its request along, as one that closes a local socket."""
+    told = request.headers.get("content-length", "")
+    length = int(told) if told.isascii() and told.isdigit() else None
+    asking = asyncio.ensure_future(
+        AsyncSupervisor.relayed(method, target, headers, request.stream() if body is None else body, length)
+    )
+    leaving = asyncio.ensure_future(_disconnected(request.receive)) if body is not None else None
+    try:
+        await asyncio.wait({asking, leaving} if leaving else {asking}, return_when=asyncio.FIRST_COMPLETED)
+        if not asking.done():
+            raise HTTPException(499, "the client left")
+        answer = asking.result()
+    finally:
+        if leaving is not None:
+            leaving.cancel()
+        if not asking.done():
+            asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await asking
+    return _Relayed(answer)
+
+
+class _Relayed(Response):
+    """The supervisor's answer, passed on as it arrives."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+        self.status_code = answer.status
+        self.background = None
+        self.raw_headers = [
+            (name.encode("latin-1"), answer.headers[name].encode("latin-1"))
+            for name in _KEPT_HEADERS
+            if name in answer.headers and not (name == "content-length" and answer.status >= 400)
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            leaving.cancel()
+            sending.cancel()
+            self._answer.close()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for data in self._pieces():
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        kind = self._answer.headers.get("content-type", "")
+        hides = self.status_code >= 400 or "ndjson" in kind
+        if not hides:
+            while data := await self._answer.read():
+                yield data
+            return
+        home, rest = str(Home.default().path).encode(), b""
+        while data := await self._answer.read():
+            *lines, rest = (rest + data).split(b"\n")
+            if lines:
+                yield b"".join(line.replace(home, b"HOME") + b"\n" for line in lines)
+            if len(rest) > _LINE_BYTES:
+                yield rest
+                rest = b""
+        if rest:
+            yield rest.replace(home, b"HOME")
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

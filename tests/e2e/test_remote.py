@@ -1,0 +1,225 @@
+"""One suite over this machine and over a server: the same SDK, with the same behaviour."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.server import serving
+
+from atoll import (
+    AsyncSandbox,
+    Keys,
+    Lifecycle,
+    Login,
+    Policy,
+    Rule,
+    Sandbox,
+    Secrets,
+    Snapshots,
+    Supervisor,
+    Teams,
+    TerminalSize,
+    Volumes,
+)
+from atoll.errors import (
+    DeadlineError,
+    DeniedError,
+    ExecFailedError,
+    FileMissingError,
+    InvalidSpecError,
+    NotFoundError,
+    SandboxNotFoundError,
+    SupervisorError,
+    UnsupportedError,
+)
+
+
+@pytest.fixture(scope="module", params=["here", "far"])
+def place(
+    request: pytest.FixtureRequest, module_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """This machine, or a server over TLS with a certificate of its own."""
+    del module_home
+    if request.param == "here":
+        yield "here"
+        return
+    Teams.create("far")
+    key = Keys.create("far", "for a test").key
+    with (
+        serving("--tls", "self-signed", "--domain", "far.test") as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("ATOLL_URL", f"https://localhost:{server.port}")
+        patch.setenv("ATOLL_API_KEY", key)
+        patch.setenv("ATOLL_CA", server.variables["NODE_EXTRA_CA_CERTS"])
+        yield "far"
+
+
+@pytest.fixture(scope="module")
+def sandbox(place: str) -> Iterator[Sandbox]:
+    with Sandbox.create(env={"GREETING": "hello"}, metadata={"kind": place}) as sandbox:
+        yield sandbox
+
+
+def test_programs_run_with_streams_errors_and_variables(sandbox: Sandbox) -> None:
+    seen: list[str] = []
+    result = sandbox.run("echo $GREETING; echo err >&2; exit 3", on_stdout=seen.append)
+    assert (result.stdout, result.stderr, result.exit_code, "".join(seen)) == (
+        "hello\n",
+        "err\n",
+        3,
+        "hello\n",
+    )
+    assert sandbox.run("cat", stdin="in").stdout == "in"
+    with pytest.raises(ExecFailedError):
+        sandbox.run("exit 1", check=True)
+
+
+def test_programs_run_beside_and_on_a_terminal(sandbox: Sandbox) -> None:
+    process = sandbox.start("read line; echo got $line", stdin=True)
+    process.write_stdin("it\n")
+    assert sandbox.attach(process.pid).wait().stdout == "got it\n"
+    with sandbox.pty("tty; exit 4", size=TerminalSize(rows=10, cols=40)) as terminal:
+        output = b"".join(terminal)
+    assert b"/dev/pts/" in output
+
+
+def test_files_go_both_ways_however_large(sandbox: Sandbox, tmp_path: Path) -> None:
+    data = os.urandom(3 << 20)
+    sandbox.files.write("/tmp/data", data)
+    assert sandbox.files.read_bytes("/tmp/data") == data
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a").write_text("a")
+    sandbox.files.upload(tmp_path / "in", "/tmp/in")
+    sandbox.files.download("/tmp/in", tmp_path / "out")
+    assert (tmp_path / "out/a").read_text() == "a"
+    with pytest.raises(FileMissingError):
+        sandbox.files.read("/tmp/nothing")
+
+
+def test_a_port_inside_is_dialled_and_forwarded(sandbox: Sandbox) -> None:
+    sandbox.start(
+        'python3 -c \'import socket; s = socket.create_server(("", 7777)); \n'
+        'while True:\n c = s.accept()[0]; d = b""\n while p := c.recv(99): d += p\n c.sendall(d[::-1]); c.close()\''
+    )
+    sandbox.wait_for_port(7777, timeout_s=60)
+    with sandbox.dial(7777) as sock:
+        sock.settimeout(60)
+        sock.sendall(b"abc")
+        sock.shutdown(1)  # the server inside sees the end, and its answer still comes
+        assert sock.recv(9) == b"cba"
+        assert sock.recv(9) == b""
+    with pytest.raises(NotFoundError):
+        sandbox.dial(7778)
+
+
+def test_it_sleeps_wakes_forks_and_goes_back(sandbox: Sandbox) -> None:
+    sandbox.run("echo one >/dev/shm/state")
+    sandbox.suspend()
+    assert sandbox.info().state == "suspended"
+    assert sandbox.run("cat /dev/shm/state").stdout == "one\n"
+    snapshot = sandbox.snapshot(comment="before")
+    sandbox.run("echo two >/dev/shm/state")
+    [copy] = sandbox.fork()
+    with copy:
+        assert copy.run("cat /dev/shm/state").stdout == "two\n"
+    sandbox.rollback(snapshot)
+    assert sandbox.run("cat /dev/shm/state").stdout == "one\n"
+    assert snapshot.snapshot_id in {each.snapshot_id for each in Snapshots.list(sandbox=sandbox.id)}
+    sandbox.pause()
+    assert sandbox.run("echo awake").stdout == "awake\n"
+
+
+def test_it_is_listed_found_by_name_and_leased(place: str, sandbox: Sandbox) -> None:
+    assert [info.sandbox_id for info in Sandbox.list(metadata={"kind": place})] == [sandbox.id]
+    with Sandbox.create(name=f"named-{place}", lifecycle=Lifecycle(timeout_s=600)) as named:
+        assert Sandbox.get(f"named-{place}").sandbox_id == named.id
+        named.set_timeout(1200)
+        with Sandbox.connect(f"named-{place}") as again:
+            assert again.id == named.id
+    with pytest.raises(SandboxNotFoundError):
+        Sandbox.get(f"named-{place}")
+    assert named.id not in {info.sandbox_id for info in Sandbox.list()}
+
+
+def test_volumes_secrets_and_policies_work(place: str) -> None:
+    volume = Volumes.create(f"shared-{place}")
+    secret = Secrets.create(f"KEY_{place}".upper(), "value", hosts=["example.com"])
+    try:
+        with Sandbox.create(volumes={"/data": volume.name}, network="none") as sandbox:
+            sandbox.run("echo kept >/data/file", check=True)
+            assert Volumes.files(volume.name).read("/file") == "kept\n"
+            sandbox.set_network(Policy(rules=(Rule(hosts=("example.com",)),)))
+            assert sandbox.info().network != "none"
+        assert secret.name in {each.name for each in Secrets.list()}
+    finally:
+        Secrets.delete(secret.name)
+        Volumes.delete(volume.name)
+
+
+def test_an_interrupted_create_leaves_nothing(place: str) -> None:
+    with pytest.raises(DeadlineError):
+        Sandbox.create(name=f"late-{place}", within_s=0.001)
+    with pytest.raises(SandboxNotFoundError):
+        Sandbox.get(f"late-{place}")
+
+
+@pytest.mark.anyio
+async def test_the_async_sdk_does_the_same(place: str) -> None:
+    async with await AsyncSandbox.create() as sandbox:
+        assert (await sandbox.run("echo async")).stdout == "async\n"
+
+
+def test_the_command_line_does_the_same(sandbox: Sandbox) -> None:
+    argv = [sys.executable, "-m", "atoll.cli"]
+    done = subprocess.run([*argv, "exec", sandbox.id, "--", "echo", "hi"], capture_output=True, timeout=120)
+    assert (done.stdout, done.returncode) == (b"hi\n", 0), done.stderr
+    told = subprocess.run([*argv, "info", sandbox.id, "--json"], capture_output=True, timeout=120, check=True)
+    assert json.loads(told.stdout)["sandbox_id"] == sandbox.id
+
+
+def test_what_only_the_machine_can_do_says_so(place: str) -> None:
+    if place == "here":
+        assert Login.where() is None
+        return
+    with pytest.raises(UnsupportedError, match="only the machine with the sandboxes"):
+        Supervisor.stop()
+    with pytest.raises(UnsupportedError):
+        Supervisor.doctor()
+    with pytest.raises(NotFoundError, match="no such operation"):
+        Teams.list()
+    for network in (Rule(hosts=("host.atoll.internal",)), Rule(addresses=("10.1.2.0/24",))):
+        with pytest.raises(InvalidSpecError):
+            Sandbox.create(network=Policy(rules=(network,)))
+    with pytest.raises(InvalidSpecError, match="not the name of an image"):
+        Sandbox.create(image="/etc")
+
+
+def test_a_wrong_key_and_an_unknown_certificate_are_told(
+    place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if place == "here":
+        return
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    url, key, ca = (os.environ[name] for name in ("ATOLL_URL", "ATOLL_API_KEY", "ATOLL_CA"))
+    with pytest.raises(DeniedError):
+        Login.store(url, "atoll_" + "0" * 40, ca=ca)
+    monkeypatch.delenv("ATOLL_CA")
+    with pytest.raises(SupervisorError, match="not trusted"):
+        Login.store(url, key)
+    for name in ("ATOLL_URL", "ATOLL_API_KEY"):
+        monkeypatch.delenv(name)
+    assert Login.store(url, key, ca=ca).team == "far"
+    assert Login.where() == url
+    assert (tmp_path / "atoll/login.json").stat().st_mode & 0o777 == 0o600
+    assert isinstance(list(Sandbox.list()), list)
+    assert Login.forget()
+    assert Login.where() is None
+    with pytest.raises(InvalidSpecError, match="unencrypted"):
+        Login.store("http://far.test", key)

@@ -1,0 +1,313 @@
+"""The remote SDK's routes: each operation of the supervisor is open with a rule or closed with a reason, and no team
+reaches what is another's."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from atoll import Keys, Quotas, Sandbox, Secrets, Snapshots, Teams, Volumes
+from atoll.errors import DeniedError
+from atoll.protocol import REQUEST_HEADER, DialAnswer
+from atoll.sdk._bridge import Bridge
+from atoll.sdk._server import Server as At
+from atoll.server.remote.operations import CLOSED_TO_CLIENTS, OPERATIONS
+from atoll.supervisor.api.openapi import described
+from tests.e2e.server import Server
+
+ANSWER_S = 120.0
+NOTHING = "nothing0nothing0noth"
+BODIES: dict[tuple[str, str], dict[str, Any]] = {
+    ("POST", "/v1/sandboxes/{ref}/network"): {"network": "none"},
+    ("POST", "/v1/sandboxes/{ref}/rollback"): {"snapshot": "SNAPSHOT"},
+    ("POST", "/v1/sandboxes/{ref}/promote"): {"winner": "SANDBOX"},
+    ("POST", "/v1/sandboxes/{ref}/services"): {"name": "web", "command": "true"},
+    ("POST", "/v1/sandboxes/{ref}/timeout"): {"timeout_s": 60},
+    ("POST", "/v1/sandboxes/{ref}/limits"): {"limits": {}},
+    ("POST", "/v1/sandboxes/{ref}/egress/test"): {"method": "GET", "url": "http://example.com/"},
+    ("POST", "/v1/secrets/{ref}"): {"value": "stolen"},
+}
+ODD = ["..", "%2e%2e", "%2e%2e%2fstop", "a%2fb", "%00", "a%0d%0ab:c", "%ff%fe", "*", "x" * 3000, "%25%32%65"]
+
+
+@dataclass(frozen=True)
+class Reef:
+    """What a team has, by id and by name, and the key of another team."""
+
+    sandbox: Sandbox
+    things: dict[str, str]
+    names: dict[str, str]
+    key: str
+    own_key: str
+
+
+MISSING = {"sandbox": NOTHING, "snapshot": NOTHING, "volume": NOTHING, "secret": NOTHING, "template": NOTHING}
+
+
+@pytest.fixture(scope="module")
+def reef(server: Server) -> Iterator[Reef]:
+    del server
+    for team in ("reef", "strangers"):
+        Teams.create(team)
+    with Sandbox.create(team="reef", name="pearl", keep=True) as sandbox:
+        snapshot = sandbox.snapshot("shell").snapshot_id
+        volume = Volumes.create("coral", team="reef").volume_id
+        secret = Secrets.create("TOKEN", "kept", hosts=["example.com"], team="reef").secret_id
+        things = {"sandbox": sandbox.id, "snapshot": snapshot, "volume": volume, "secret": secret}
+        yield Reef(
+            sandbox,
+            {**things, "template": snapshot},
+            {
+                "sandbox": "pearl",
+                "snapshot": "shell",
+                "volume": "coral",
+                "secret": "TOKEN",
+                "template": "shell",
+            },
+            Keys.create("strangers", "for a test").key,
+            Keys.create("reef", "for a test").key,
+        )
+
+
+def path_of(path: str, things: dict[str, str]) -> str:
+    thing = things[_kind(path)] if "{ref}" in path else ""
+    return "/atoll" + path.replace("{ref}", thing).replace("{token}", "0" * 32).replace("{name}", "web")
+
+
+def _kind(path: str) -> str:
+    return {"sandboxes": "sandbox", "snapshots": "snapshot", "volumes": "volume", "secrets": "secret"}.get(
+        path.split("/")[2], "template"
+    )
+
+
+def ask(
+    server: Server, key: str | None, method: str, target: str, body: object = None, **headers: str
+) -> httpx.Response:
+    sent = {"x-api-key": key, **headers} if key is not None else headers
+    return httpx.request(
+        method, server.url + target, headers=sent, json=body if method != "GET" else None, timeout=ANSWER_S
+    )
+
+
+def told(answer: httpx.Response, things: dict[str, str]) -> tuple[int, str]:
+    text = answer.text
+    for thing in things.values():
+        text = text.replace(thing, "IT")
+    return answer.status_code, text
+
+
+@pytest.fixture(autouse=True)
+def unharmed(reef: Reef) -> Iterator[None]:
+    def seen() -> object:
+        info = reef.sandbox.info()
+        return (
+            (info.state, info.ends_at, info.network, info.limits, info.lifecycle),
+            {each.snapshot_id for each in Snapshots.list(team="reef")},
+            [each.name for each in Volumes.list(team="reef")],
+            [(each.name, each.changed_at) for each in Secrets.list(team="reef")],
+        )
+
+    before = seen()
+    yield
+    assert seen() == before
+
+
+def test_every_operation_of_the_supervisor_is_open_with_a_rule_or_closed_with_a_reason() -> None:
+    every = {(each.method.upper(), each.path) for each in described() if each.path.startswith("/v1/")}
+    opened = {(each.method, each.path) for each in OPERATIONS}
+    assert not opened & set(CLOSED_TO_CLIENTS)
+    assert every <= opened | set(CLOSED_TO_CLIENTS)
+    assert all(CLOSED_TO_CLIENTS.values())
+    assert all(each.rules for each in OPERATIONS)
+
+
+def test_every_operation_wants_a_key(server: Server, reef: Reef) -> None:
+    targets = [(each.method, path_of(each.path, reef.things)) for each in OPERATIONS] + [
+        ("GET", "/atoll/hello")
+    ]
+    for method, target in targets:
+        for key in (None, "atoll_" + "0" * 40, "é"):
+            with contextlib.suppress(UnicodeEncodeError):
+                answer = ask(server, key, method, target, {})
+                assert (answer.status_code, answer.json()["code"]) == (401, "denied"), (method, target)
+
+
+def test_what_is_another_team_s_looks_as_if_it_were_not_there(server: Server, reef: Reef) -> None:
+    for operation in OPERATIONS:
+        if "{ref}" not in operation.path:
+            continue
+        answers = []
+        for things in (MISSING, reef.things, reef.names):
+            body = BODIES.get((operation.method, operation.path), {})
+            text = (
+                json.dumps(body).replace("SNAPSHOT", things["snapshot"]).replace("SANDBOX", things["sandbox"])
+            )
+            body = json.loads(text)
+            target = path_of(operation.path, things)
+            if operation.path.startswith("/v1/volumes/{ref}/"):
+                target += "?path=/x"
+            answers.append(told(ask(server, reef.key, operation.method, target, body), things))
+        assert answers[0][0] == 404, (operation, answers)
+        assert answers[0] == answers[1] == answers[2], operation
+
+
+def test_lists_have_the_team_s_own_whatever_the_client_asks_for(server: Server, reef: Reef) -> None:
+    for path in ("sandboxes", "snapshots", "volumes", "secrets", "templates"):
+        answer = ask(server, reef.key, "GET", f"/atoll/v1/{path}?team=reef&team=")
+        assert answer.status_code == 200, answer.text
+        for thing in (*reef.things.values(), *reef.names.values()):
+            assert thing not in answer.text, path
+    theirs = [
+        told(ask(server, reef.key, "GET", f"/atoll/v1/snapshots?sandbox={things['sandbox']}"), things)
+        for things in (MISSING, reef.things, reef.names)
+    ]
+    assert theirs[0][0] == 404
+    assert theirs[0] == theirs[1] == theirs[2]
+
+
+def test_nothing_is_made_for_another_team_or_of_another_team_s(server: Server, reef: Reef) -> None:
+    wishes: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("volumes", {"name": "mine", "team": "reef"}),
+        ("secrets", {"name": "MINE", "value": "x", "hosts": ["example.com"], "team": "reef"}),
+        ("sandboxes", {"team": "reef", "lifecycle": {"timeout_s": 600}}),
+    )
+    for path, body in wishes:
+        made = ask(server, reef.key, "POST", f"/atoll/v1/{path}", body)
+        assert made.status_code in (200, 201), made.text
+        assert made.json()["team"] == "strangers"
+        thing = made.json()[f"{_kind(f'/v1/{path}')}_id"]
+        assert ask(server, reef.key, "DELETE", f"/atoll/v1/{path}/{thing}").status_code < 300
+    own = ask(server, reef.key, "POST", "/atoll/v1/sandboxes", {"lifecycle": {"timeout_s": 600}}).json()
+    for things in (reef.things, reef.names, MISSING):
+        target = f"/atoll/v1/sandboxes/{own['sandbox_id']}"
+        for rest, wish in (
+            ("promote", {"winner": things["sandbox"]}),
+            ("rollback", {"snapshot": things["snapshot"]}),
+        ):
+            refused = ask(server, reef.key, "POST", f"{target}/{rest}", wish)
+            assert refused.status_code == 404, (rest, refused.text)
+    ask(server, reef.key, "DELETE", target)
+    for things in (reef.things, reef.names, MISSING):
+        for body in (
+            {"from_snapshot": things["snapshot"]},
+            {"template": things["template"]},
+            {"volumes": {"/v": things["volume"]}},
+        ):
+            refused = ask(server, reef.key, "POST", "/atoll/v1/sandboxes", body)
+            assert refused.status_code == 404, (body, refused.text)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"image": "/etc"},
+        {"image": "../x"},
+        {"image": "."},
+        {"attributes": {"atoll.build": "x"}},
+        {"network": {"rules": [{"hosts": ["host.atoll.internal"]}]}},
+        {"network": {"rules": [{"hosts": ["HOST.atoll.internal."]}]}},
+        {"network": {"rules": [{"addresses": ["10.0.0.0/8"]}]}},
+        {"network": {"rules": [{"addresses": ["169.254.169.254"]}]}},
+        {"network": {"rules": [{"hosts": ["*"], "addresses": ["192.168.0.0/16"]}]}},
+        {"network": {"rules": [{"addresses": ["fc00::/7"]}]}},
+        {"network": {"rules": [{"addresses": ["::ffff:10.0.0.1/128"]}]}},
+        {"network": {"rules": [{"addresses": ["64:ff9b::a00:1/128"]}]}},
+        {"network": {"rules": [{"addresses": ["0.0.0.0/0"]}]}, "volumes": {"/v": "no-such"}},
+        {"idempotency_key": ""},
+        {"unknown": 1},
+    ],
+)
+def test_what_would_open_the_server_s_machine_is_refused(server: Server, reef: Reef, body: object) -> None:
+    refused = ask(server, reef.key, "POST", "/atoll/v1/sandboxes", body)
+    assert 400 <= refused.status_code < 500, refused.text
+    assert "Traceback" not in refused.text
+
+
+def test_odd_paths_lead_nowhere(server: Server, reef: Reef) -> None:
+    for operation in OPERATIONS:
+        if "{" not in operation.path:
+            continue
+        for odd in ODD:
+            target = "/atoll" + re.sub(r"{\w+}", odd, operation.path)
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=ANSWER_S)
+            with contextlib.closing(connection):
+                connection.request(operation.method, target, None, {"x-api-key": reef.key})
+                with connection.getresponse() as answer:
+                    text = answer.read().decode()
+            undone = operation.path == "/v1/requests/{token}"
+            assert 400 <= answer.status < 500 or (undone and answer.status < 300), (
+                target,
+                answer.status,
+                text,
+            )
+            assert "Traceback" not in text, target
+    for method, target in (
+        ("POST", "/atoll/stop"),
+        ("POST", "/atoll/v1/../stop"),
+        ("POST", "/atoll/v1/%2e%2e/stop"),
+        ("POST", "/atoll//v1/unplug-all"),
+        ("GET", "/atoll/list"),
+        ("GET", "/v1/teams"),
+        *((method, f"/atoll{path}") for method, path in CLOSED_TO_CLIENTS),
+    ):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=ANSWER_S)
+        with contextlib.closing(connection):
+            connection.request(
+                method, target.replace("{", "").replace("}", ""), None, {"x-api-key": reef.key}
+            )
+            with connection.getresponse() as answer:
+                assert answer.status in (404, 405), (method, target)
+                answer.read()
+
+
+def test_no_team_undoes_what_another_one_asked_for(server: Server, reef: Reef) -> None:
+    token = "ab" * 16
+    made = ask(
+        server,
+        reef.own_key,
+        "POST",
+        "/atoll/v1/sandboxes",
+        {"lifecycle": {"timeout_s": 600}},
+        **{REQUEST_HEADER: token},
+    )
+    sandbox_id = made.json()["sandbox_id"]
+    ask(server, reef.key, "DELETE", f"/atoll/v1/requests/{token}")
+    assert Sandbox.get(sandbox_id).state == "running"
+    assert ask(server, reef.own_key, "DELETE", f"/atoll/v1/sandboxes/{sandbox_id}").status_code < 300
+
+
+def test_no_team_dials_into_another_s_sandbox(server: Server, reef: Reef) -> None:
+    def answered(key: str, sandbox: str, port: object = 49983) -> DialAnswer:
+        far = At(server.url, key)
+        answer, sock = Bridge.of_process().dial(far, sandbox, port, ANSWER_S)  # type: ignore[arg-type]
+        if sock is not None:
+            sock.close()
+        return answer
+
+    assert answered(reef.own_key, "pearl").sandbox_id == reef.sandbox.id
+    for ref in (reef.sandbox.id, "pearl", NOTHING, "", "x\0", "pearl/stats", "../stop", "x" * 999):
+        error = answered(reef.key, ref).error
+        assert error is not None and error.code == "sandbox_not_found", ref
+    for port in (0, 65536, "x", -1, "+1", "9" * 11):
+        error = answered(reef.own_key, "pearl", port).error
+        assert error is not None and error.code == "invalid_spec", port
+    with pytest.raises(DeniedError):
+        answered("atoll_" + "0" * 40, "pearl")
+
+
+def test_the_quotas_of_the_team_hold(server: Server, reef: Reef) -> None:
+    Teams.set_quotas("strangers", Quotas(timeout_s=600))
+    try:
+        for body in ({}, {"lifecycle": {"timeout_s": 601}}):
+            refused = ask(server, reef.key, "POST", "/atoll/v1/sandboxes", body)
+            assert (refused.status_code, refused.json()["code"]) == (429, "quota"), refused.text
+    finally:
+        Teams.set_quotas("strangers", Quotas())
