@@ -50,6 +50,7 @@ soak: deps install
 	@$(BIN)/python -m tests.crash
 	@$(BIN)/python -m tests.crash.points
 	@$(BIN)/python -m tests.compat
+	@$(BIN)/pytest tests/compat/soak_code.py
 	@$(BIN)/python -m tests.security.egress --minutes 10
 	@$(BIN)/python scripts/fuzz.py --seconds 60
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,24 @@ class Shipped:
     """A template that atoll ships.
 
     Args:
-        spec: What to build.
+        spec: Returns what to build, with some of the languages.
+        languages: The languages that it can have in addition.
         context: The directory with the files that it copies.
         about: What it is, in a line.
     """
 
-    spec: Callable[[], TemplateSpec]
+    spec: Callable[[Sequence[str]], TemplateSpec]
+    languages: tuple[str, ...]
     context: Path
     about: str
 
 
 SHIPPED: Mapping[str, Shipped] = {
     code.NAME: Shipped(
-        code.spec, code.CONTEXT, "Python, JavaScript, TypeScript and Bash in contexts: `sandbox.code`"
+        lambda languages: code.spec(languages=languages),
+        code.LANGUAGES,
+        code.CONTEXT,
+        "Python, JavaScript, TypeScript and Bash in contexts: `sandbox.code`",
     ),
 }
 
@@ -38,6 +43,7 @@ SHIPPED: Mapping[str, Shipped] = {
 def install(
     name: str,
     *,
+    languages: Sequence[str] = (),
     team: str | None = None,
     public: bool | None = None,
     on_line: Callable[[BuildLine], Any] | None = None,
@@ -48,25 +54,28 @@ def install(
 
     Args:
         name: Its name, such as ``code-interpreter-v1``.
+        languages: What it has beside what it always has: ``"r"`` and ``"java"``.
         team: The team that owns it.
         public: Whether every team may use it; None leaves this as it is.
         on_line: Called with each line of its log.
 
     Raises:
         TemplateNotFoundError: atoll ships none of that name.
+        InvalidSpecError: It cannot have one of the languages.
         TemplateBuildError: A step failed.
         QuotaError: The team has as many builds under way as it may.
         NoSpaceError: The disk under the home is full.
     """
     wanted = shipped(name)
     return Templates.build(
-        wanted.spec(), name, team=team, public=public, context=wanted.context, on_line=on_line
+        wanted.spec(languages), name, team=team, public=public, context=wanted.context, on_line=on_line
     )
 
 
 async def install_async(
     name: str,
     *,
+    languages: Sequence[str] = (),
     team: str | None = None,
     public: bool | None = None,
     on_line: Callable[[BuildLine], Any] | None = None,
@@ -74,7 +83,7 @@ async def install_async(
     """Do what ``install`` does, without blocking the event loop."""
     wanted = shipped(name)
     return await AsyncTemplates.build(
-        wanted.spec(), name, team=team, public=public, context=wanted.context, on_line=on_line
+        wanted.spec(languages), name, team=team, public=public, context=wanted.context, on_line=on_line
     )
 
 

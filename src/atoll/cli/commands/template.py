@@ -82,18 +82,27 @@ def build(directory: str, dockerfile: str | None, as_json: bool, **options: Any)
 
 @command.command(name="install")
 @click.argument("name", type=click.Choice(sorted(SHIPPED)))
+@click.option(
+    "--language",
+    "languages",
+    metavar="NAME",
+    multiple=True,
+    help="A language that it has only when asked: r or java; repeatable.",
+)
 @click.option("--team", metavar="TEAM", help="The team that owns it; default: none.")
 @click.option("--public", is_flag=True, default=None, help="Let every team of a server use it.")
 @json_option
-def install_template(name: str, team: str | None, public: bool | None, as_json: bool) -> None:
+def install_template(
+    name: str, languages: tuple[str, ...], team: str | None, public: bool | None, as_json: bool
+) -> None:
     r"""Build a template that atoll ships. It takes packages from registries, and minutes the first time.
 
     \b
     Example:
-      atoll template install code-interpreter-v1
+      atoll template install code-interpreter-v1 --language r
       atoll create --template code-interpreter-v1
     """
-    info = install(name, team=team, public=public, on_line=None if as_json else _shown)
+    info = install(name, languages=languages, team=team, public=public, on_line=None if as_json else _shown)
     if as_json:
         show_json(info)
     else:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from atoll.types import CopyStep, RunStep, TemplateSpec
+from atoll.errors import InvalidSpecError
+from atoll.types import CopyStep, RunStep, Step, TemplateSpec
 
 NAME = "code-interpreter-v1"
 """The name by which clients of E2B's code interpreter ask for it."""
@@ -24,15 +26,36 @@ _DENO = {
     "env": {"NO_COLOR": "1"},
 }
 _IPYTHON = 'c.InteractiveShellApp.extensions = ["atoll_display"]\n'
+_INSTALL = "export DEBIAN_FRONTEND=noninteractive\napt-get update -qq\napt-get install -y -qq --no-install-recommends"
+_CLEAN = "rm -rf /var/lib/apt/lists/*"
+_ADDED = {
+    "r": f"set -e\n{_INSTALL} r-base-core r-cran-irkernel\n{_CLEAN}\n"
+    "Rscript -e \"IRkernel::installspec(user = FALSE, prefix = '/usr/local')\"\n",
+    "java": f"set -e\n{_INSTALL} openjdk-17-jdk-headless\n{_CLEAN}\n"
+    "python3 -m pip install --no-cache-dir jjava==1.0a8\n",
+}
+LANGUAGES = tuple(_ADDED)
+"""The languages that it has only when they are asked for, since each takes some 300 MB."""
 
 
-def spec(*, bare: bool = False) -> TemplateSpec:
+def spec(*, bare: bool = False, languages: Sequence[str] = ()) -> TemplateSpec:
     """Return what to build.
 
     Args:
         bare: Whether it has Python alone: no other language, no numpy, pandas and matplotlib, and no charts as
             data. It is built sooner, and is smaller.
+            data. It is built in a third of the time, and is smaller.
+        languages: Which of ``LANGUAGES`` it has in addition.
+
+    Raises:
+        InvalidSpecError: One of the languages is none of ``LANGUAGES``.
     """
+    for language in languages:
+        if language not in _ADDED:
+            raise InvalidSpecError(
+                f"the template has no language {language!r} to add", hint=f"give {' or '.join(LANGUAGES)}"
+            )
+    added: list[Step] = [RunStep(command=_ADDED[each], user="root") for each in sorted(set(languages))]
     packages = [*_SERVER, _KERNEL, *(() if bare else (*_OTHER_KERNELS, *_LIBRARIES))]
     ready = "python" if bare else "python javascript"
     kernels = "/usr/local/share/jupyter/kernels"
@@ -44,6 +67,8 @@ def spec(*, bare: bool = False) -> TemplateSpec:
     return TemplateSpec(
         steps=[
             RunStep(command=["python3", "-m", "pip", "install", "--no-cache-dir", *packages], user="root"),
+            # before the server, so that another server does not install them again
+            *added,
             CopyStep(sources=["inside"], target=f"{_HOME}/code_server", user="root"),
             RunStep(
                 command=f"set -e\n"

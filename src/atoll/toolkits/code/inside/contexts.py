@@ -147,6 +147,8 @@ class Contexts:
         try:
             await self._set(context, {**everywhere, **only_now})
             async for line in context.kernel.execute(code):
+                if line["type"] == "result" and context.language.displays_values:
+                    line["is_main_result"] = True
                 yield line
         except KernelDiedError:
             yield {

@@ -18,12 +18,14 @@ class Language:
         kernel: The name of the kernel's specification.
         set_line: How a variable is set, with ``{name}`` and ``{value}``, both as JSON strings.
         unset_line: How it is removed.
+        displays_values: Whether its kernel shows the values of lines as it shows pictures, with no other mark.
     """
 
     name: str
     kernel: str
     set_line: str
     unset_line: str
+    displays_values: bool = False
 
     def environment(self, wanted: Mapping[str, str | None]) -> str:
         """Return code that sets variables; None removes one."""
@@ -61,8 +63,18 @@ _OTHER_NAMES = {
     "sh": "bash",
     "shell": "bash",
 }
-# Languages that a template may add.
-_OTHER_KERNELS = {"r": "ir"}
+# Languages that the template has when it is asked for them.
+_ADDED = {
+    "r": Language(
+        "r",
+        "ir",
+        "do.call(Sys.setenv, setNames(list({value}), {name}))",
+        "Sys.unsetenv({name})",
+        displays_values=True,
+    ),
+    # a running Java machine cannot change its environment
+    "java": Language("java", "java", "", ""),
+}
 
 
 def language_of(name: str | None) -> Language | None:
@@ -74,5 +86,5 @@ def language_of(name: str | None) -> Language | None:
     known = LANGUAGES.get(_OTHER_NAMES.get(text, text))
     if known is not None:
         return known
-    kernel = _OTHER_KERNELS.get(text, text)
-    return Language(text, kernel, "", "") if kernel in KernelSpecManager().find_kernel_specs() else None
+    added = _ADDED.get(text) or Language(text, text, "", "")
+    return added if added.kernel in KernelSpecManager().find_kernel_specs() else None

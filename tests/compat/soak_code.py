@@ -1,0 +1,56 @@
+"""R and Java in the code interpreter's template. `make soak` runs it: the template takes packages of 600 MB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from atoll import Sandbox
+from atoll.errors import InvalidSpecError
+from atoll.toolkits import install
+from atoll.toolkits.code import LANGUAGES, NAME
+
+pytestmark = pytest.mark.timeout(1800)
+LONG_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def sandbox(module_home: Path) -> Iterator[Sandbox]:
+    del module_home
+    install(NAME, languages=LANGUAGES)
+    with Sandbox.create(template=NAME, env={"GREETING": "hello"}) as sandbox:
+        yield sandbox
+
+
+def test_r_gives_values_pictures_and_errors_and_its_variables_sleep(sandbox: Sandbox) -> None:
+    assert sandbox.code.run("x <- 1:10; mean(x)", language="r", timeout_s=LONG_S).check().text == "[1] 5.5"
+    sandbox.suspend()
+    failed = sandbox.code.run("cat(sum(x)); stop('no')", language="r", timeout_s=LONG_S)
+    assert failed.stdout == "55"
+    assert failed.error is not None
+    assert "no" in failed.error.value
+    [plot] = sandbox.code.run("plot(x)", language="r", timeout_s=LONG_S).check().outputs
+    assert plot.png or plot.svg
+    asked = "cat(Sys.getenv('GREETING'), Sys.getenv('ONLY'))"
+    assert (
+        sandbox.code.run(asked, language="r", env={"ONLY": "a'\"\n"}, timeout_s=LONG_S).stdout
+        == "hello a'\"\n"
+    )
+    assert sandbox.code.run(asked, language="r", timeout_s=LONG_S).stdout == "hello "
+
+
+def test_java_keeps_its_variables_and_tells_exceptions(sandbox: Sandbox) -> None:
+    assert sandbox.code.run("int x = 41; x + 1", language="java", timeout_s=LONG_S).check().text == "42"
+    failed = sandbox.code.run(
+        'System.out.println(x); throw new RuntimeException("no");', language="java", timeout_s=LONG_S
+    )
+    assert failed.stdout == "41\n"
+    assert failed.error is not None
+    assert failed.error.name == "RuntimeException"
+
+
+def test_a_language_that_the_template_cannot_have_is_refused_before_anything_is_built() -> None:
+    with pytest.raises(InvalidSpecError, match="give r or java"):
+        install(NAME, languages=["cobol"])
