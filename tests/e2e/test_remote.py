@@ -103,7 +103,7 @@ def test_files_go_both_ways_however_large(sandbox: Sandbox, tmp_path: Path) -> N
         sandbox.files.read("/tmp/nothing")
 
 
-def test_a_port_inside_is_dialled_and_forwarded(sandbox: Sandbox) -> None:
+def test_a_port_inside_is_dialled(place: str, sandbox: Sandbox) -> None:
     sandbox.start(
         'python3 -c \'import socket; s = socket.create_server(("", 7777)); \n'
         'while True:\n c = s.accept()[0]; d = b""\n while p := c.recv(99): d += p\n c.sendall(d[::-1]); c.close()\''
@@ -117,6 +117,9 @@ def test_a_port_inside_is_dialled_and_forwarded(sandbox: Sandbox) -> None:
         assert sock.recv(9) == b""
     with pytest.raises(NotFoundError):
         sandbox.dial(7778)
+    if place == "far":
+        assert sandbox.url(7777).startswith(f"https://7777-{sandbox.id}.far.test:")
+        assert "?atoll-link=" in sandbox.url(7777, expires_in_s=60)
 
 
 def test_it_sleeps_wakes_forks_and_goes_back(sandbox: Sandbox) -> None:

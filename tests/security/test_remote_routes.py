@@ -19,7 +19,7 @@ from atoll.errors import DeniedError
 from atoll.protocol import REQUEST_HEADER, DialAnswer
 from atoll.sdk._bridge import Bridge
 from atoll.sdk._server import Server as At
-from atoll.server.remote.operations import CLOSED_TO_CLIENTS, OPERATIONS
+from atoll.server.remote.operations import CLOSED_TO_CLIENTS, OPERATIONS, Operation
 from atoll.supervisor.api.openapi import described
 from tests.e2e.server import Server
 
@@ -28,6 +28,8 @@ NOTHING = "nothing0nothing0noth"
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/sandboxes/{ref}/network"): {"network": "none"},
     ("POST", "/v1/sandboxes/{ref}/rollback"): {"snapshot": "SNAPSHOT"},
+    ("POST", "/v1/sandboxes/{ref}/diff"): {"base": "SNAPSHOT"},
+    ("POST", "/v1/sandboxes/{ref}/links"): {"port": 8000},
     ("POST", "/v1/sandboxes/{ref}/promote"): {"winner": "SANDBOX"},
     ("POST", "/v1/sandboxes/{ref}/services"): {"name": "web", "command": "true"},
     ("POST", "/v1/sandboxes/{ref}/timeout"): {"timeout_s": 60},
@@ -141,7 +143,8 @@ def test_every_operation_wants_a_key(server: Server, reef: Reef) -> None:
 
 
 def test_what_is_another_team_s_looks_as_if_it_were_not_there(server: Server, reef: Reef) -> None:
-    for operation in OPERATIONS:
+    links = Operation("POST", "/v1/sandboxes/{ref}/links", ())
+    for operation in (*OPERATIONS, links):
         if "{ref}" not in operation.path:
             continue
         answers = []
@@ -191,6 +194,8 @@ def test_nothing_is_made_for_another_team_or_of_another_team_s(server: Server, r
         for rest, wish in (
             ("promote", {"winner": things["sandbox"]}),
             ("rollback", {"snapshot": things["snapshot"]}),
+            ("diff", {"base": things["snapshot"]}),
+            ("diff", {"base": things["sandbox"]}),
         ):
             refused = ask(server, reef.key, "POST", f"{target}/{rest}", wish)
             assert refused.status_code == 404, (rest, refused.text)

@@ -7,10 +7,15 @@ import hmac
 
 import msgspec
 
+from atoll.errors import InvalidSpecError
+from atoll.protocol.dial import AGENT_PORT
+from atoll.types import check_number
+
 # The query parameter of a signed link, and the cookie that takes its place.
 LINK = "atoll-link"
 SERVER_RECORDS = "running-*.json"
 _DIGITS_MOST = 15
+_LONGEST_S = 366 * 86400.0
 
 
 class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +33,28 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     started_ticks: int
     scheme: str
     names: str | None
+
+
+class LinkRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of a server's ``POST /atoll/v1/sandboxes/REF/links``: the port, and how long a signature opens it."""
+
+    port: int
+    expires_in_s: float | None = None
+
+
+def check_link(port: int, expires_in_s: float | None) -> None:
+    """Refuse a port that has no address, and a length that no link can have.
+
+    Raises:
+        InvalidSpecError: ``port`` is not a port, or is the agent's, or ``expires_in_s`` is not between a second
+            and a year.
+    """
+    check_number("port", port, least=1, most=65535, whole=True, hint="give 1 to 65535")
+    if port == AGENT_PORT:
+        raise InvalidSpecError(f"port {port} is the agent's", hint="give the port of a server inside")
+    if expires_in_s is not None:
+        hint = "give seconds, a year at most"
+        check_number("expires_in_s", expires_in_s, least=1, most=_LONGEST_S, hint=hint)
 
 
 def record_name(pid: int) -> str:

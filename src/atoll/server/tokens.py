@@ -41,6 +41,10 @@ class Tokens:
         """Return the token for one upload. ``parts`` say what may be uploaded, where to and until when."""
         return self._token("upload", *parts)
 
+    def link(self, sandbox_id: str, port: int, expires_at: int) -> str:
+        """Return what opens a port until ``expires_at``, in Unix seconds."""
+        return link_value(self._secret, sandbox_id, port, expires_at)
+
     def opens(self, value: str, sandbox_id: str, port: int, now: float) -> bool:
         """Tell whether the value of a signed link opens a port now."""
         expires_at = expiry_of(value)

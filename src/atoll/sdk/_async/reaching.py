@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 
-from atoll.errors import DeadlineError, InvalidSpecError, NotFoundError, SandboxNotFoundError, StateError
-from atoll.protocol import AGENT_PORT
+from atoll.errors import DeadlineError, NotFoundError, SandboxNotFoundError, StateError
+from atoll.protocol import LinkRequest, check_link
+from atoll.sdk._async.places import AsyncThere
 from atoll.sdk._async.ports import AsyncForward
 from atoll.sdk._async.sessions import AsyncSessions
 from atoll.sdk._deadline import Deadline, check_timeout
@@ -15,7 +16,6 @@ from atoll.types import check_number
 
 _FIRST_LOOK_S = 0.02
 _LONGEST_LOOK_S = 0.5
-_LONGEST_LINK_S = 366 * 86400.0
 
 
 class AsyncReaching(AsyncSessions):
@@ -98,15 +98,12 @@ class AsyncReaching(AsyncSessions):
             InvalidSpecError: ``port`` is not a port, or is the agent's, or ``expires_in_s`` is not between a
                 second and a year.
             StateError: No server runs for this home, or the sandbox belongs to no team, so that none serves it.
-            UnsupportedError: The sandbox is on another machine.
         """
-        check_number("port", port, least=1, most=65535, whole=True, hint="give 1 to 65535")
-        if port == AGENT_PORT:
-            raise InvalidSpecError(f"port {port} is the agent's", hint="give the port of a server inside")
-        if expires_in_s is not None:
-            hint = "give seconds, a year at most"
-            check_number("expires_in_s", expires_in_s, least=1, most=_LONGEST_LINK_S, hint=hint)
-        home = self._link.home
+        check_link(port, expires_in_s)
+        place = self._link.place
+        if isinstance(place, AsyncThere):
+            wish = LinkRequest(port=port, expires_in_s=expires_in_s)
+            return await self._link.call("POST", f"/v1/sandboxes/{self.id}/links", str, wish)
         info = await self.info()
         if info.team is None:
             raise StateError(
@@ -114,4 +111,4 @@ class AsyncReaching(AsyncSessions):
                 hint='create it with team="default", or use `forward`',
                 sandbox_id=self.id,
             )
-        return await in_thread(url_of, home, self.id, port, expires_in_s)
+        return await in_thread(url_of, place.home, self.id, port, expires_in_s)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from atoll.errors import InvalidSpecError
+from atoll.errors import InvalidSpecError, SandboxNotFoundError
 from atoll.policy import masked
 from atoll.protocol import (
+    DiffRequest,
     EgressTest,
     ForkRequest,
     NetworkRequest,
@@ -131,6 +132,15 @@ async def _promote(asked: Asked) -> None:
     asked.write(msgspec.structs.replace(wanted, winner=winner.sandbox_id))
 
 
+async def _diff(asked: Asked) -> None:
+    wanted = asked.read(DiffRequest)
+    try:
+        base = (await asked.sandbox(wanted.base)).sandbox_id
+    except SandboxNotFoundError:
+        base = (await asked.snapshot(wanted.base)).snapshot_id
+    asked.write(msgspec.structs.replace(wanted, base=base))
+
+
 async def _take(asked: Asked) -> None:
     wanted = asked.read(SnapshotRequest)
     if wanted.build_id is not None:
@@ -179,6 +189,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _of_sandbox("POST", "/fork", _fork),
     _of_sandbox("POST", "/rollback", _rollback),
     _of_sandbox("POST", "/promote", _promote),
+    _of_sandbox("POST", "/diff", _diff),
     _of_sandbox("POST", "/services"),
     _of_sandbox("GET", "/services"),
     _of_sandbox("DELETE", "/services/{name}"),
@@ -192,6 +203,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("DELETE", "/v1/requests/{token}", (_request,)),
     Operation("GET", "/v1/snapshots", (_team, _filtered), ("sandbox",)),
     Operation("GET", "/v1/snapshots/{ref}", (_snapshot,)),
+    Operation("GET", "/v1/snapshots/{ref}/digest", (_snapshot,)),
     Operation("DELETE", "/v1/snapshots/{ref}", (_snapshot,)),
     Operation("POST", "/v1/volumes", (_volume,)),
     Operation("GET", "/v1/volumes", (_team,)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,7 +20,17 @@ from starlette.types import Receive, Scope, Send
 
 from atoll.errors import AtollError, DeniedError, NotFoundError, QuotaError
 from atoll.host import Home
-from atoll.protocol import PROTOCOL_VERSION, REQUEST_HEADER, ErrorBody, RemoteHello, error_body, ours
+from atoll.protocol import (
+    LINK,
+    PROTOCOL_VERSION,
+    REQUEST_HEADER,
+    ErrorBody,
+    LinkRequest,
+    RemoteHello,
+    check_link,
+    error_body,
+    ours,
+)
 from atoll.sdk import AsyncSupervisor
 from atoll.server.auth.access import Access
 from atoll.server.e2b.answers import BODY_BYTES, Refusal, refusal_of
@@ -26,6 +38,7 @@ from atoll.server.remote.asked import Asked, Range
 from atoll.server.remote.dial import dial_route
 from atoll.server.remote.operations import OPERATIONS, Operation
 from atoll.server.settings import Settings
+from atoll.server.tokens import Tokens
 from atoll.types import TeamInfo, as_json
 from atoll.version import __version__
 
@@ -34,8 +47,9 @@ _KEPT_HEADERS = ("content-type", "content-length")
 _LINE_BYTES = 1 << 20
 
 
-def remote_routes(settings: Settings, access: Access) -> Sequence[BaseRoute]:
+def remote_routes(settings: Settings, tokens: Tokens, access: Access) -> Sequence[BaseRoute]:
     """Return the routes for clients that are this very SDK on other machines."""
+    domain = settings.public_domain or f"localhost:{settings.port}"
     opened = [ipaddress.ip_network(text) for text in settings.private_ranges]
 
     async def hello(request: Request) -> Response:
@@ -44,13 +58,26 @@ def remote_routes(settings: Settings, access: Access) -> Sequence[BaseRoute]:
             version=__version__,
             protocol=PROTOCOL_VERSION,
             team=team.name,
-            domain=settings.public_domain or f"localhost:{settings.port}",
+            domain=domain,
         )
         return Response(as_json(told), media_type="application/json")
+
+    async def links(request: Request) -> Response:
+        team = await access.team_of(request.headers)
+        asked = Asked(team, dict(request.path_params), {}, await _body(request))
+        wanted = asked.read(LinkRequest)
+        check_link(wanted.port, wanted.expires_in_s)
+        info = await asked.sandbox(asked.params["ref"])
+        address = f"{settings.scheme}://{wanted.port}-{info.sandbox_id}.{domain}/"
+        if wanted.expires_in_s is not None:
+            expires_at = math.ceil(time.time() + wanted.expires_in_s)
+            address += f"?{LINK}={tokens.link(info.sandbox_id, wanted.port, expires_at)}"
+        return Response(as_json(address), media_type="application/json")
 
     return [
         Route(f"{PREFIX}/hello", _answering(hello)),
         dial_route(f"{PREFIX}/v1/dial", access),
+        Route(f"{PREFIX}/v1/sandboxes/{{ref}}/links", _answering(links), methods=["POST"]),
         *(
             Route(
                 f"{PREFIX}{operation.path}",
