@@ -44,7 +44,6 @@ def spec(*, bare: bool = False, languages: Sequence[str] = ()) -> TemplateSpec:
     Args:
         bare: Whether it has Python alone: no other language, no numpy, pandas and matplotlib, and no charts as
             data. It is built sooner, and is smaller.
-            data. It is built in a third of the time, and is smaller.
         languages: Which of ``LANGUAGES`` it has in addition.
 
     Raises:
