@@ -40,6 +40,9 @@ from atoll.types import (
     users_attributes,
 )
 
+# After these the supervisor has cut all connections into the sandbox.
+_CUTS = ("pause", "suspend", "unplug")
+
 
 class States:
     """Gives a sandbox the methods that concern the whole of it, and not a program or file in it."""
@@ -224,6 +227,8 @@ class States:
             info = self._link.long_call("POST", path, SandboxInfo, body, on_progress=on_progress)
         else:
             info = self._link.call("POST", path, SandboxInfo, body, timeout_s=LONG_S, repeatable=True)
+        if how in _CUTS:
+            self._agent.close()  # from a server, the cut of a connection may arrive after this answer
         tell_recovery_since(info, began)
 
     def snapshot(self, name: str | None = None, *, comment: str = "") -> SnapshotInfo:
