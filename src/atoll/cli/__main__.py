@@ -18,7 +18,8 @@ def main() -> NoReturn:
     """Run the command line and exit with the program's own code, 125 if atoll failed, or 130 after Ctrl-C."""
     _open_standard_streams()
     signal.signal(signal.SIGTERM, _terminate)
-    signal.signal(signal.SIGHUP, _terminate)
+    if hasattr(signal, "SIGHUP"):  # Windows has none
+        signal.signal(signal.SIGHUP, _terminate)
     code = run(sys.argv[1:])
     try:
         if sys.stdout is not None:  # it may have been closed before this process started

@@ -56,6 +56,8 @@ class Stream:
 
     def readable(self) -> bool:
         """Tell whether ``receive`` would return at once, with bytes or because the peer closed."""
+        if not hasattr(select, "poll"):  # Windows
+            return bool(select.select([self._socket], [], [], 0)[0])
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
 import os
 import socket
@@ -302,6 +301,8 @@ def _answers(home: Home, within_s: float | None) -> bool:
 
 def _is_free(lock: Path) -> bool:
     """Tell whether no supervisor has the lock of its home."""
+    import fcntl  # only Linux has it, and a client of a remote server comes past here on other systems
+
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -317,6 +318,8 @@ def _is_free(lock: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(home: Home, bound: float) -> Iterator[None]:
+    import fcntl  # as above
+
     end = time.monotonic() + _LOCK_S
     descriptor = os.open(home.run / "spawn.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:

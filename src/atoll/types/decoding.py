@@ -17,9 +17,10 @@ _Value = TypeVar("_Value")
 _learning = threading.RLock()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 # A child of fork has no thread that would finish what it began to learn.
-os.register_at_fork(
-    before=_learning.acquire, after_in_parent=_learning.release, after_in_child=_learning.release
-)
+if hasattr(os, "register_at_fork"):  # Windows cannot fork
+    os.register_at_fork(
+        before=_learning.acquire, after_in_parent=_learning.release, after_in_child=_learning.release
+    )
 
 
 @overload
