@@ -39,6 +39,8 @@ from atoll.errors import (
     UnsupportedError,
 )
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module", params=["here", "far"])
 def place(

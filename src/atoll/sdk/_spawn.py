@@ -90,6 +90,11 @@ def supervisor_environment(environ: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if kept(name)}
 
 
+def can_start() -> bool:
+    """Tell whether a supervisor can run on this machine: it needs Linux."""
+    return sys.platform == "linux"
+
+
 def hello(home: Home, within_s: float = _HELLO_S) -> Hello:
     """Ask the supervisor for its version and identity.
 

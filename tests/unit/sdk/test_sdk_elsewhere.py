@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from atoll import Sandbox
+from atoll.errors import UnsupportedError
 
 PROGRAM = """
 import os, select, signal, socket, sys
@@ -41,3 +47,14 @@ for name in atoll.__all__:
 def test_every_name_can_be_imported_without_what_only_linux_has() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_machine_that_runs_no_sandboxes_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("ATOLL_URL", raising=False)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(UnsupportedError, match="on Linux") as refused:
+        list(Sandbox.list())
+    assert "atoll login" in str(refused.value.hint)

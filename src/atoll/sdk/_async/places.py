@@ -181,11 +181,19 @@ def place_of(given: AsyncPlace | Server | None, *, may_start: bool) -> AsyncPlac
 
     Raises:
         InvalidSpecError: The environment names a server that cannot be one.
+        UnsupportedError: This machine cannot run sandboxes, and no server is chosen.
     """
     if isinstance(given, (AsyncHere, AsyncThere)):
         return given
-    found = given or _server.chosen() or Home.default()
-    return AsyncThere(found) if isinstance(found, Server) else AsyncHere(found, may_start)
+    server = given or _server.chosen()
+    if server is not None:
+        return AsyncThere(server)
+    if not _spawn.can_start():
+        raise UnsupportedError(
+            "atoll runs sandboxes on Linux",
+            hint="on this machine, reach a server: atoll login https://api.sandboxes.example.com",
+        )
+    return AsyncHere(Home.default(), may_start)
 
 
 def _bridge() -> Bridge:

@@ -182,11 +182,19 @@ def place_of(given: Place | Server | None, *, may_start: bool) -> Place:
 
     Raises:
         InvalidSpecError: The environment names a server that cannot be one.
+        UnsupportedError: This machine cannot run sandboxes, and no server is chosen.
     """
     if isinstance(given, (Here, There)):
         return given
-    found = given or _server.chosen() or Home.default()
-    return There(found) if isinstance(found, Server) else Here(found, may_start)
+    server = given or _server.chosen()
+    if server is not None:
+        return There(server)
+    if not _spawn.can_start():
+        raise UnsupportedError(
+            "atoll runs sandboxes on Linux",
+            hint="on this machine, reach a server: atoll login https://api.sandboxes.example.com",
+        )
+    return Here(Home.default(), may_start)
 
 
 def _bridge() -> Bridge:
