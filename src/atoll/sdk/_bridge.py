@@ -14,6 +14,7 @@ import select
 import socket
 import ssl
 import threading
+from collections import deque
 from collections.abc import Awaitable
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -73,9 +74,7 @@ class Bridge:
         """
         return self._done(self._connected(server), timeout_s)
 
-    def dial(
-        self, server: Server, sandbox: str, port: int, timeout_s: float
-    ) -> tuple[DialAnswer, socket.socket | None]:
+    def dial(self, server: Server, sandbox: str, port: int, timeout_s: float) -> _Dialled:
         """Open a tunnel to a port of a sandbox. The socket is None if the answer is an error.
 
         Raises:
@@ -177,7 +176,7 @@ class _Tunnel:
     def __init__(self, far: _Streams) -> None:
         self._reader, self._writer = far
         self._socket = WSConnection(ConnectionType.CLIENT)
-        self._waiting: list[Event] = []
+        self._waiting: deque[Event] = deque()
         self._ended = False
 
     async def opened(self, server: Server, sandbox: str, port: int) -> DialAnswer:
@@ -193,24 +192,26 @@ class _Tunnel:
         text = ""
         try:
             while True:
-                for event in await self._events():
-                    if isinstance(event, RejectConnection):
-                        raise _rejected(server, event.status_code)
-                    if isinstance(event, AcceptConnection):
-                        continue
-                    if not isinstance(event, TextMessage) or len(text) > DIAL_LIMIT_BYTES:
-                        raise SupervisorError(f"{server.url} does not answer as an atoll server")
-                    text += event.data
-                    if event.message_finished:
-                        return decode_answer(text.encode())
+                event = await self._event()
+                if isinstance(event, RejectConnection):
+                    raise _rejected(server, event.status_code)
+                if isinstance(event, AcceptConnection):
+                    continue
+                if not isinstance(event, TextMessage) or len(text) > DIAL_LIMIT_BYTES:
+                    raise SupervisorError(f"{server.url} does not answer as an atoll server")
+                text += event.data
+                if event.message_finished:
+                    return decode_answer(text.encode())
         except RemoteProtocolError:
             raise SupervisorError(f"{server.url} does not answer as an atoll server") from None
 
-    async def _events(self) -> list[Event]:
-        """Wait for the next event; none at the end."""
-        while True:
-            if self._waiting:
-                return [self._waiting.pop(0)]
+    async def _event(self) -> Event:
+        """Wait for the next event.
+
+        Raises:
+            ConnectionResetError: The server ended the connection.
+        """
+        while not self._waiting:
             data = await self._reader.read(_BYTES)
             if not data:
                 raise ConnectionResetError("the server ended the connection")
@@ -220,6 +221,7 @@ class _Tunnel:
                     self._writer.write(self._socket.send(event.response()))
                 else:
                     self._waiting.append(event)
+        return self._waiting.popleft()
 
     async def carried(self, near: _Streams) -> None:
         """Carry bytes until both directions have ended, the tunnel closes, or this side closes its socket."""
@@ -248,16 +250,16 @@ class _Tunnel:
 
     async def _outwards(self, near: asyncio.StreamWriter) -> None:
         while True:
-            for event in await self._events():
-                if isinstance(event, BytesMessage):
-                    near.write(bytes(event.data))
-                    await near.drain()
-                elif isinstance(event, TextMessage):
-                    self._ended = True
-                    near.write_eof()
-                    return
-                elif isinstance(event, CloseConnection):
-                    raise ConnectionResetError("the connection inside was cut")
+            event = await self._event()
+            if isinstance(event, BytesMessage):
+                near.write(bytes(event.data))
+                await near.drain()
+            elif isinstance(event, TextMessage):
+                self._ended = True
+                near.write_eof()
+                return
+            elif isinstance(event, CloseConnection):
+                raise ConnectionResetError("the connection inside was cut")
 
 
 def _rejected(server: Server, status: int) -> Exception:

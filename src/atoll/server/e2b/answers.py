@@ -100,11 +100,11 @@ def refusal_of(error: AtollError) -> Refusal:
     return Refusal(500, "the server failed; its log says why")
 
 
-async def read_json(request: Request, kind: type[_Value], *, limit_bytes: int = BODY_BYTES) -> _Value:
-    """Read the body of a request, chunked or not, as ``kind``. A missing body counts as an empty object.
+async def read_body(request: Request, *, limit_bytes: int = BODY_BYTES) -> bytes:
+    """Read the body of a request, chunked or not.
 
     Raises:
-        Refusal: The body is too long (413) or invalid (400).
+        Refusal: The body is too long (413), or ends early (400).
     """
     data = bytearray()
     try:
@@ -116,7 +116,17 @@ async def read_json(request: Request, kind: type[_Value], *, limit_bytes: int = 
                 raise Refusal(413, f"the body has more than {limit_bytes} bytes", headers=headers)
     except ClientDisconnect:
         raise Refusal(400, "the body ended early") from None
+    return bytes(data)
+
+
+async def read_json(request: Request, kind: type[_Value], *, limit_bytes: int = BODY_BYTES) -> _Value:
+    """Read the body of a request, chunked or not, as ``kind``. A missing body counts as an empty object.
+
+    Raises:
+        Refusal: The body is too long (413) or invalid (400).
+    """
+    data = await read_body(request, limit_bytes=limit_bytes)
     try:
-        return from_json(bytes(data) or b"{}", kind)
+        return from_json(data or b"{}", kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Refusal(400, f"the body is invalid: {error}") from None

@@ -69,7 +69,7 @@ def destinations_of(
     if nothing_else or _ALL in denied:
         public = tuple(str(one) for one in _public(allowed))
         return Destinations(tuple(names), public, private, denies_rest=True)
-    left = [one for one in denied if not _is_closed(one) and not _within(one, allowed)]
+    left = [one for one in denied if not is_closed(one) and not within(one, allowed)]
     if not left:
         return Destinations(private=private)
     public = tuple(str(one) for one in _public(allowed))
@@ -125,7 +125,7 @@ def _public(ranges: Iterable[Range]) -> list[Range]:
 def _without(one: Range, other: Range) -> list[Range]:
     if one.version != other.version or not one.overlaps(other):
         return [one]
-    if _within(one, (other,)):
+    if within(one, (other,)):
         return []
     return sorted(one.address_exclude(other))  # type: ignore[arg-type]
 
@@ -133,18 +133,20 @@ def _without(one: Range, other: Range) -> list[Range]:
 def _shared(allowed: Iterable[Range], opened: Iterable[Range]) -> list[Range]:
     """Return what is in both: ranges that are not public, and that were allowed as such."""
     found: list[Range] = []
-    for one in filter(_is_closed, allowed):
+    for one in filter(is_closed, allowed):
         for other in opened:
-            if _within(one, (other,)):
+            if within(one, (other,)):
                 found.append(one)
-            elif _within(other, (one,)):
+            elif within(other, (one,)):
                 found.append(other)
     return _merged(found)
 
 
-def _is_closed(one: Range) -> bool:
-    return _within(one, _CLOSED)
+def is_closed(one: Range) -> bool:
+    """Tell whether no address of a range is public."""
+    return within(one, _CLOSED)
 
 
-def _within(one: Range, others: Iterable[Range]) -> bool:
+def within(one: Range, others: Iterable[Range]) -> bool:
+    """Tell whether a range lies in one of others."""
     return any(one.version == other.version and one.subnet_of(other) for other in others)  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,9 +11,9 @@ import msgspec
 
 from atoll.errors import InvalidSpecError, SandboxNotFoundError, SnapshotNotFoundError
 from atoll.sdk import AsyncSandbox, AsyncSnapshots
+from atoll.server.e2b.destinations import Range
 from atoll.types import SandboxInfo, SnapshotInfo, TeamInfo, as_json, from_json
 
-Range = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Value = TypeVar("_Value")
 _SHOWN = 64
 _REF_MOST = 255

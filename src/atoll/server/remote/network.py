@@ -6,11 +6,9 @@ import ipaddress
 from collections.abc import Sequence
 
 from atoll.errors import InvalidSpecError
-from atoll.policy import CLOSED, plain_pattern
+from atoll.policy import plain_pattern
+from atoll.server.e2b.destinations import Range, is_closed, within
 from atoll.types import HOST_NAME, EgressPolicy, Policy
-
-Range = ipaddress.IPv4Network | ipaddress.IPv6Network
-_CLOSED = [ipaddress.ip_network(text) for text in CLOSED]
 
 
 def check_remote(network: EgressPolicy | None, opened: Sequence[Range]) -> None:
@@ -47,11 +45,5 @@ def _is_private(text: str, opened: Sequence[Range]) -> bool:
         found = ipaddress.ip_network(text, strict=False)
     except ValueError:
         return False  # the supervisor says what is wrong with it
-    if _within(found, opened):
-        return False
     # a range that holds a private one beside public addresses is refused by the supervisor's own check
-    return _within(found, _CLOSED)
-
-
-def _within(one: Range, others: Sequence[Range]) -> bool:
-    return any(one.version == other.version and one.subnet_of(other) for other in others)  # type: ignore[arg-type]
+    return is_closed(found) and not within(found, opened)

@@ -17,7 +17,6 @@ from atoll.policy import masked
 from atoll.protocol import (
     DiffRequest,
     EgressTest,
-    ForkRequest,
     NetworkRequest,
     PromoteRequest,
     RollbackRequest,
@@ -28,7 +27,7 @@ from atoll.protocol import (
 from atoll.sdk import AsyncTemplates
 from atoll.server.remote.asked import Asked
 from atoll.server.remote.network import check_remote
-from atoll.types import ATOLLS_ATTRIBUTES, SandboxSpec
+from atoll.types import SandboxSpec, users_attributes
 
 Rule = Callable[[Asked], Awaitable[None]]
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,255}")
@@ -77,7 +76,7 @@ async def _request(asked: Asked) -> None:
 async def _spec(asked: Asked) -> None:
     spec = asked.read(SandboxSpec)
     check_remote(spec.network, asked.opened)
-    _check_attributes(spec.attributes)
+    users_attributes(spec.attributes)
     changes: dict[str, object] = {"team": asked.team.name}
     if spec.from_snapshot is not None:
         parent = await asked.snapshot(spec.from_snapshot)
@@ -107,14 +106,10 @@ async def _check_image(image: str, team: str) -> None:
     await AsyncTemplates.resolve(image, team)
 
 
-async def _fork(asked: Asked) -> None:
-    asked.read(ForkRequest)
-
-
 async def _network(asked: Asked) -> None:
     wanted = asked.read(NetworkRequest)
     check_remote(wanted.network, asked.opened)
-    _check_attributes(wanted.attributes)
+    users_attributes({name: value or "" for name, value in wanted.attributes.items()})
 
 
 async def _test(asked: Asked) -> None:
@@ -155,16 +150,6 @@ async def _secret(asked: Asked) -> None:
     asked.write(msgspec.structs.replace(asked.read(SecretRequest), team=asked.team.name))
 
 
-def _check_attributes(attributes: object) -> None:
-    assert isinstance(attributes, dict)
-    for name in attributes:
-        if name.startswith(ATOLLS_ATTRIBUTES):
-            raise InvalidSpecError(
-                f"the attribute {name[:64]!r} is atoll's own",
-                hint=f"give it a name that does not begin with {ATOLLS_ATTRIBUTES}",
-            )
-
-
 _ONE = "/v1/sandboxes/{ref}"
 _VOLUME = "/v1/volumes/{ref}"
 
@@ -186,7 +171,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _of_sandbox("POST", "/replug"),
     _of_sandbox("POST", "/timeout"),
     _of_sandbox("POST", "/network", _network),
-    _of_sandbox("POST", "/fork", _fork),
+    _of_sandbox("POST", "/fork"),
     _of_sandbox("POST", "/rollback", _rollback),
     _of_sandbox("POST", "/promote", _promote),
     _of_sandbox("POST", "/diff", _diff),

@@ -33,8 +33,9 @@ from atoll.protocol import (
 )
 from atoll.sdk import AsyncSupervisor
 from atoll.server.auth.access import Access
-from atoll.server.e2b.answers import BODY_BYTES, Refusal, refusal_of
-from atoll.server.remote.asked import Asked, Range
+from atoll.server.e2b.answers import Refusal, read_body, refusal_of
+from atoll.server.e2b.destinations import Range
+from atoll.server.remote.asked import Asked
 from atoll.server.remote.dial import dial_route
 from atoll.server.remote.operations import OPERATIONS, Operation
 from atoll.server.settings import Settings
@@ -64,7 +65,7 @@ def remote_routes(settings: Settings, tokens: Tokens, access: Access) -> Sequenc
 
     async def links(request: Request) -> Response:
         team = await access.team_of(request.headers)
-        asked = Asked(team, dict(request.path_params), {}, await _body(request))
+        asked = Asked(team, dict(request.path_params), {}, await read_body(request))
         wanted = asked.read(LinkRequest)
         check_link(wanted.port, wanted.expires_in_s)
         info = await asked.sandbox(asked.params["ref"])
@@ -166,7 +167,7 @@ class _Passage:
             name: values for name in self._operation.query if (values := request.query_params.getlist(name))
         }
         params = {name: str(value) for name, value in request.path_params.items()}
-        body = None if self._operation.streamed else await _body(request)
+        body = None if self._operation.streamed else await read_body(request)
         return Asked(team, params, query, body, self._opened)
 
     def _target(self, asked: Asked) -> str:
@@ -182,15 +183,6 @@ def _headers(request: Request, asked: Asked) -> tuple[tuple[str, str], ...]:
     if REQUEST_HEADER in request.headers:
         headers.append((REQUEST_HEADER, asked.token(request.headers[REQUEST_HEADER])))
     return tuple(headers)
-
-
-async def _body(request: Request) -> bytes:
-    data = bytearray()
-    async for piece in request.stream():
-        data += piece
-        if len(data) > BODY_BYTES:
-            raise Refusal(413, f"the body has more than {BODY_BYTES} bytes", headers={"Connection": "close"})
-    return bytes(data)
 
 
 async def _passed(
