@@ -90,7 +90,9 @@ class Trials:
         """Try the points of an operation whose step is of a kind that was not ``seen`` yet, at most so many."""
         outcome = Outcome(operation, state)
         self._try(outcome, 0)
-        steps = self._points.steps() if self._points else []
+        if self._points is None:  # it failed without a death, and its home is gone
+            return outcome
+        steps = self._points.steps()
         outcome.points, outcome.tried = len(steps), 0
         for number in _chosen(steps, seen, most):
             self._try(outcome, number)
@@ -119,6 +121,7 @@ class Trials:
         """Empty the home as far as it can be, for what failed may have left something that stays."""
         with contextlib.suppress(Exception):  # the failure that was noted is the one to tell
             self.close()
+        self._points = None
         self._stack = contextlib.ExitStack()
 
 
