@@ -285,6 +285,9 @@ class Rounds:
         self._check_main(now, promised, argument)
         if now.operation == "build":
             builds_and_volumes.check_build(argument, done=now.outcome == "done", doomed=now.victim == "agent")
+        if now.operation == "promote":  # before snapshots are deleted, this one perhaps among them
+            kept = any(argument in one.comment for one in Snapshots.list(sandbox=self._sandbox.id))
+            assert kept != (argument in _ids()), f"half promoted: kept {kept}, left {_ids()}"
         self._check_snapshots(now, promised)
         self._check_others(now, promised, argument)
         builds_and_volumes.check_volumes()
@@ -362,9 +365,6 @@ class Rounds:
         if now.outcome == "done" and now.operation in ("create", *_FORKS, "from_snapshot"):
             wanted = int(argument) if now.operation in _FORKS else 1
             assert len(others) == wanted or now.killed, f"{len(others)} sandboxes were made"
-        if now.operation == "promote":
-            kept = any(argument in one.comment for one in Snapshots.list(sandbox=self._sandbox.id))
-            assert kept != (argument in others), f"half promoted: kept {kept}, left {others}"
         for sandbox_id in others:
             assert now.operation in ("create", *_FORKS, "promote", "from_snapshot", "volume"), (
                 f"nobody made {sandbox_id}"
