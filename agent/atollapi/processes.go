@@ -1,6 +1,7 @@
 package atollapi
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"syscall"
@@ -126,7 +127,7 @@ func stream(
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
 	for {
-		end, err := sendOutput(out, follower)
+		end, err := sendOutput(out, follower, math.MaxInt64)
 		if err != nil {
 			return
 		}
@@ -149,18 +150,22 @@ func stream(
 	}
 }
 
-func sendOutput(out *frames.Writer, follower *process.Follower) (*process.End, error) {
+// sendOutput sends what there is, at most so many bytes.
+func sendOutput(out *frames.Writer, follower *process.Follower, most int64) (*process.End, error) {
 	buffer := frames.Take()
 	defer frames.Give(buffer)
-	for {
-		kind, count, end := follower.Take(buffer.Payload())
+	for most > 0 {
+		into := buffer.Payload()
+		kind, count, end := follower.Take(into[:min(int64(len(into)), most)])
 		if count == 0 {
 			return end, nil
 		}
 		if err := out.Send(kind, buffer, count); err != nil {
 			return nil, err
 		}
+		most -= int64(count)
 	}
+	return nil, nil
 }
 
 type processInfo struct {

@@ -1,6 +1,7 @@
 package atollapi
 
 import (
+	"math"
 	"net/http"
 	"time"
 
@@ -81,7 +82,7 @@ func (a *API) moveService(w http.ResponseWriter, r *http.Request) error {
 	return a.listServices(w, r)
 }
 
-// serviceOutput sends what all runs of a service have printed, and with follow what comes, until it is removed.
+// serviceOutput sends what all runs of a service had printed until now, and with follow what comes, until it is removed.
 func (a *API) serviceOutput(w http.ResponseWriter, r *http.Request) error {
 	one, err := a.services.Get(r.PathValue("name"))
 	if err != nil {
@@ -90,14 +91,18 @@ func (a *API) serviceOutput(w http.ResponseWriter, r *http.Request) error {
 	follower := one.Log.Follow(true)
 	defer follower.Close()
 	out := frames.NewWriter(w)
-	if out.SendJSON(frames.Start, struct{}{}) != nil {
+	if out.SendJSON(frames.Start, map[string]int64{"kept": follower.Kept}) != nil {
 		return nil
 	}
 	follow := r.URL.Query().Get("follow") == "true"
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
 	for {
-		end, err := sendOutput(out, follower)
+		most := int64(math.MaxInt64)
+		if !follow {
+			most = follower.Kept
+		}
+		end, err := sendOutput(out, follower, most)
 		if err != nil {
 			return nil
 		}

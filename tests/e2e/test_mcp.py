@@ -178,6 +178,18 @@ async def test_a_server_inside_is_reached_from_outside(client: Client) -> None:
     assert await anyio.to_thread.run_sync(read) == "hello from inside"
 
 
+async def test_a_service_is_added_listed_read_and_removed(client: Client) -> None:
+    serve = "echo serves; exec python3 -m http.server 8124"
+    added = await text(client, "add_service", name="web", command=serve, port=8124, wait_s=200)
+    assert added.endswith("port 8124 takes connections")
+    assert "serves" in await text(client, "service_logs", name="web", lines=5)
+    assert (await text(client, "services")).startswith("web  running with pid")
+    assert await text(client, "change_service", name="web", action="remove") == "removed web"
+    assert await text(client, "services") == "none"
+    refused = await client.call_tool("change_service", {"name": "web", "action": "dance"})
+    assert refused.is_error
+
+
 async def test_what_the_network_decides_is_told_and_cannot_be_changed(client: Client) -> None:
     assert json.loads(await text(client, "network_policy")) == "internet"
     verdict = json.loads(await text(client, "test_request", url="http://127.0.0.1/"))

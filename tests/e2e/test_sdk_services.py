@@ -158,3 +158,18 @@ def test_what_was_missed_while_no_supervisor_ran_runs_once(sandbox: Sandbox) -> 
     until(lambda: (run := sandbox.services.get("tick").last_run) and run.exit_code == 0)
     until(lambda: sandbox.info().state == "suspended")
     assert printed(sandbox, "tick") == "tick\n"
+
+
+def test_the_log_of_a_service_is_bounded_also_while_it_prints_without_end(sandbox: Sandbox) -> None:
+    sandbox.services.add("few", "seq 5000; exec sleep 1000")
+    until(lambda: printed(sandbox, "few").endswith("\n5000\n"))
+    assert len(printed(sandbox, "few").splitlines()) == 1000
+    assert len("".join(each.text for each in sandbox.services.logs("few", lines=None)).splitlines()) == 5000
+    assert "".join(each.text for each in sandbox.services.logs("few", max_bytes=10)) == "4999\n5000\n"
+    follower = sandbox.services.logs("few", follow=True, lines=2)
+    assert next(follower).text == "4999\n5000\n"
+    sandbox.services.remove("few")
+    assert list(follower) == []
+    sandbox.services.add("many", "exec yes")
+    until(lambda: printed(sandbox, "many"))
+    assert printed(sandbox, "many") == "y\n" * 1000

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.waiting import until
 
 from atoll import AsyncSandbox, Sandbox
 from atoll.errors import InvalidSpecError, SandboxNotFoundError
@@ -90,6 +91,26 @@ def test_async_tools_are_awaited_and_reach_what_runs_in_the_background(module_ho
             assert "two" in tried.text
 
     anyio.run(work)
+
+
+def test_a_model_keeps_a_server_running_and_reads_why_another_ended(module_home: Path) -> None:
+    with Sandbox.create() as sandbox, for_sandbox(sandbox) as tools:
+        serve = "echo begun; exec python3 -m http.server 8123"
+        added = said(tools, "add_service", name="web", command=serve, port=8123, wait_s=240)
+        assert added.endswith("port 8123 takes connections")
+        assert said(tools, "service_logs", name="web").startswith("begun")
+        said(tools, "add_service", name="bad", command="echo why; exit 3", restart="never")
+        until(lambda: "ended, exit code 3" in said(tools, "services"))
+        assert said(tools, "service_logs", name="bad") == "why"
+        broken = said(tools, "add_service", name="mute", command="exec sleep 1000", port=9, wait_s=0)
+        assert "nothing listens on port 9 yet: running with pid" in broken
+        assert said(tools, "change_service", name="web", action="stop") == "web: stopped"
+        assert said(tools, "change_service", name="bad", action="remove") == "removed bad"
+        assert [line.split()[0] for line in said(tools, "services").splitlines()] == ["web", "mute"]
+        said(tools, "add_service", name="loud", command="exec yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx")
+        until(lambda: "are left out" in said(tools, "service_logs", name="loud", lines=10_000))
+        unknown = tools.call("service_logs", {"name": "gone"})
+        assert unknown.is_error and "[service_not_found]" in unknown.text
 
 
 def test_a_model_gets_only_the_tools_that_it_may_have(module_home: Path) -> None:

@@ -59,9 +59,12 @@ class FrameReader:
         return frames
 
 
+class _Kept(msgspec.Struct):
+    kept: Annotated[int, Meta(ge=0)] = 0
+
+
 class _Started(msgspec.Struct):
     pid: Pid
-    kept: Annotated[int, Meta(ge=0)] = 0
 
 
 def started_from(payload: bytes) -> int:
@@ -71,7 +74,7 @@ def started_from(payload: bytes) -> int:
 
 def kept_from(payload: bytes) -> int:
     """Return how many bytes of the output after a start frame are older, at most what a guest may keep."""
-    return min(decoded(payload, _Started).kept, _KEPT_MOST_BYTES)
+    return min(decoded(payload, _Kept).kept, _KEPT_MOST_BYTES)
 
 
 def end_from(payload: bytes) -> ProcessEnd:

@@ -15,8 +15,9 @@ from atoll.version import __version__
 _INSTRUCTIONS = """\
 You have a computer of your own: a sandbox with Linux, files and a network, apart from the user's machine. It is made
 at the first call and keeps everything between calls and days: files, memory, running programs. Run commands with
-`run`, servers with `start`. Before a risky step take a `snapshot`, and `rollback` if it goes wrong. When there are
-several ways to try, `try_in_forks` runs each in a copy of the computer at the same moment; `keep_fork` the best.
+`run`, and what must keep running, such as a server, with `add_service`. Before a risky step take a `snapshot`, and
+`rollback` if it goes wrong. When there are several ways to try, `try_in_forks` runs each in a copy of the computer
+at the same moment; `keep_fork` the best.
 If the network refuses something, `network_log` says which rule decided; only the user can change the rules."""
 
 

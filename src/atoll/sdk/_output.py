@@ -10,6 +10,7 @@ from atoll.sdk._bytes import CHUNK_BYTES
 from atoll.types import Output
 
 StreamName = Literal["stdout", "stderr", "terminal"]
+_MOST_PIECES = 1 << 15
 STREAM_OF: dict[str, StreamName] = {"o": "stdout", "e": "stderr", "t": "terminal"}
 
 
@@ -44,6 +45,73 @@ class Tail:
             self.truncated = True
             kept = kept[len(kept) - self._limit_bytes :]
         return kept
+
+
+class LastLines:
+    """Keeps the last lines of several streams together, in the order of their pieces.
+
+    Args:
+        lines: How many lines; None means all.
+        most_bytes: How many bytes at most.
+    """
+
+    def __init__(self, lines: int | None, most_bytes: int) -> None:
+        self._lines = lines
+        self._most_bytes = most_bytes
+        self._pieces: deque[tuple[str, bytes | bytearray]] = deque()
+        self._size = 0
+
+    def add(self, kind: str, data: bytes) -> None:
+        """Take the next piece of a stream."""
+        if not data:
+            return
+        self._size += len(data)
+        last_kind, last = self._pieces[-1] if self._pieces else ("", b"")
+        if last_kind == kind and isinstance(last, bytearray) and len(last) + len(data) <= CHUNK_BYTES:
+            last += data
+        else:
+            self._pieces.append((kind, bytearray(data)))
+        # a guest may change the stream with each byte, and each piece costs some bytes more
+        while self._pieces and (
+            self._size - len(self._pieces[0][1]) >= self._most_bytes or len(self._pieces) > _MOST_PIECES
+        ):
+            self._size -= len(self._pieces.popleft()[1])
+
+    def pieces(self) -> list[tuple[str, bytes]]:
+        """Return what was kept, each piece with its stream."""
+        kept: list[tuple[str, bytes]] = []
+        lines, room = self._lines, self._most_bytes
+        for kind, piece in reversed(self._pieces):
+            data = bytes(piece)
+            if len(data) > room:
+                data = _from_character(data[len(data) - room :])
+            room -= len(data)
+            if lines is not None:
+                # the break at the very end begins no line
+                data, lines = _last_lines(data, lines, len(data) - (not kept and data.endswith(b"\n")))
+            if data:
+                kept.append((kind, data))
+            if lines == 0 or room <= 0:
+                break
+        return kept[::-1]
+
+
+def _last_lines(data: bytes, lines: int, stop: int) -> tuple[bytes, int]:
+    """Return what belongs to the last lines, and how many of them are still to come before it."""
+    while lines:
+        found = data.rfind(b"\n", 0, stop)
+        if found < 0:
+            return data, lines
+        lines, stop = lines - 1, found
+    return data[stop + 1 :] if stop < len(data) else b"", 0
+
+
+def _from_character(data: bytes) -> bytes:
+    """Return data that was cut from its first whole character on."""
+    for skipped in range(min(3, len(data))):
+        if data[skipped] & 0xC0 != 0x80:
+            return data[skipped:]
+    return data[3:]
 
 
 class Decoder:

@@ -13,6 +13,8 @@ Path = Annotated[
 ]
 """A file or directory."""
 
+Directory = Annotated[str | None, Meta(description="Directory to run in; default: the user's home.")]
+
 Seconds = Annotated[float, Meta(description="Seconds until it is killed.", gt=0, le=3600)]
 
 Named = Annotated[str, Meta(description="Id of a copy.", min_length=1, max_length=100)]

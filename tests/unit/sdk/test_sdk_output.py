@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from atoll.sdk._output import Tail
+from atoll.sdk._output import LastLines, Tail
 
 
 def test_the_last_bytes_are_kept_however_a_program_cut_them() -> None:
@@ -34,3 +34,44 @@ def test_a_guest_that_writes_tiny_or_empty_pieces_takes_no_more_memory() -> None
     finally:
         tracemalloc.stop()
     assert size < 2 << 20
+
+
+def last(lines: int | None, most_bytes: int, *pieces: tuple[str, bytes]) -> list[tuple[str, bytes]]:
+    kept = LastLines(lines, most_bytes)
+    for kind, data in pieces:
+        kept.add(kind, data)
+    return kept.pieces()
+
+
+def test_the_last_lines_of_both_streams_are_counted_together() -> None:
+    pieces = [("o", b"one\ntwo\n"), ("e", b"three\nfour"), ("o", b"\nfive\n"), ("o", b"six\n")]
+    assert last(None, 100, *pieces) == [
+        ("o", b"one\ntwo\n"),
+        ("e", b"three\nfour"),
+        ("o", b"\nfive\nsix\n"),
+    ]
+    assert last(2, 100, *pieces) == [("o", b"five\nsix\n")]
+    assert last(3, 100, *pieces) == [("e", b"four"), ("o", b"\nfive\nsix\n")]
+    assert last(5, 100, *pieces) == [("o", b"two\n"), ("e", b"three\nfour"), ("o", b"\nfive\nsix\n")]
+    assert last(1, 100, ("o", b"one\ntwo")) == [("o", b"two")]
+    assert last(0, 100, *pieces) == last(5, 0, *pieces) == []
+
+
+def test_what_is_cut_by_its_bytes_begins_with_a_whole_character() -> None:
+    assert last(None, 4, ("o", "aéé".encode())) == [("o", "éé".encode())]
+    assert last(None, 3, ("o", "aéé".encode())) == [("o", "é".encode())]
+    assert last(None, 3, ("o", b"ab"), ("e", b"cd")) == [("o", b"b"), ("e", b"cd")]
+
+
+def test_a_guest_that_changes_the_stream_with_each_byte_takes_bounded_memory() -> None:
+    kept = LastLines(1000, 1 << 20)
+    tracemalloc.start()
+    try:
+        for _ in range(100_000):
+            kept.add("o", b"a")
+            kept.add("e", b"b")
+            kept.add("e", b"")
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < 16 << 20

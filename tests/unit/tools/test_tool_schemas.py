@@ -4,7 +4,7 @@ from atoll.errors import InvalidSpecError
 from atoll.tools import ROOMS, Picture, ToolResult
 from atoll.tools.schema import checked, description_of, schema_of
 
-COMMANDS, FILES, _, SNAPSHOTS = ROOMS
+COMMANDS, FILES, _, SERVICES, SNAPSHOTS = ROOMS
 METHODS = [getattr(kind, offer.name) for kind in ROOMS for offer in kind.OFFERS]
 
 

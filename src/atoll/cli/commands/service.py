@@ -119,18 +119,26 @@ def list_services(sandbox: str, as_json: bool) -> None:
 @sandbox_argument
 @name_argument
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new output until Ctrl-C.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    help="How many lines of what was printed before, the last ones.",
+)
 @json_option
-def show_logs(sandbox: str, name: str, follow: bool, as_json: bool) -> None:
-    r"""Show what a service has printed in all of its runs, the last MiB of it. A sleeping sandbox wakes.
+def show_logs(sandbox: str, name: str, follow: bool, lines: int, as_json: bool) -> None:
+    r"""Show the last that a service has printed in all of its runs. A sleeping sandbox wakes.
 
-    --json prints an object for each piece.
+    The sandbox keeps a MiB of it. --json prints an object for each piece.
 
     \b
     Example:
-      atoll service logs work web --follow
+      atoll service logs work web --follow --lines 20
     """
     with held(sandbox) as target:
-        for output in target.services.logs(name, follow=follow):
+        for output in target.services.logs(name, follow=follow, lines=lines):
             if as_json:
                 show_json({"stream": output.stream, "text": output.text})
             else:

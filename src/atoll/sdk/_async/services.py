@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 from typing import Unpack
 
 from atoll.errors import InvalidSpecError, ServiceNotFoundError
-from atoll.guest import Verb, move_service, service_output
+from atoll.guest import Verb, kept_from, move_service, service_output
 from atoll.sdk._async.agent import SILENCE_S, AsyncAgent, AsyncFrames
 from atoll.sdk._async.link import LONG_S, AsyncLink, ref
 from atoll.sdk._async.programs import Command, program_of
+from atoll.sdk._bytes import MIB
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._foreign import Part
-from atoll.sdk._output import STREAM_OF, Decoder
+from atoll.sdk._output import STREAM_OF, Decoder, LastLines
 from atoll.types import (
     HealthCheck,
     Output,
@@ -21,8 +22,12 @@ from atoll.types import (
     ServiceInfo,
     ServiceOptions,
     ServiceSpec,
+    check_number,
     check_service_name,
 )
+
+_KEPT_MOST_BYTES = 4 * MIB
+_LOGS_S = 60.0
 
 
 class AsyncServices(Part):
@@ -157,28 +162,55 @@ class AsyncServices(Part):
         check_service_name(name)
         await self._link.delete(f"{self._path}/{ref(name)}")
 
-    async def logs(self, name: str, *, follow: bool = False) -> AsyncIterator[Output]:
-        """Iterate over what all runs of a service have printed, the last MiB of it. This wakes the sandbox.
+    async def logs(
+        self, name: str, *, follow: bool = False, lines: int | None = 1000, max_bytes: int = MIB
+    ) -> AsyncIterator[Output]:
+        """Iterate over the last that all runs of a service have printed. This wakes the sandbox.
+
+        The sandbox keeps the last MiB.
 
         Args:
             name: The service.
             follow: Continue with new output until the service is removed. What comes faster than it is read
                 is left out.
+            lines: How many lines of what was printed before, the last ones, of both streams together: 1,000
+                unless given. None means all that is kept.
+            max_bytes: How many bytes of it at most, a MiB unless given.
 
         Raises:
             ServiceNotFoundError: The sandbox has no such service.
             StateError: The sandbox was put to sleep meanwhile.
+            DeadlineError: Without ``follow``, it took over a minute.
         """
         check_service_name(name)
-        request = service_output(name, follow=follow)
-        frames = AsyncFrames(await self._agent.open(request, Deadline(None, silence_s=SILENCE_S)))
+        if lines is not None:
+            check_number("lines", lines, least=0, whole=True, hint="give how many lines, or None for all")
+        check_number("max_bytes", max_bytes, least=0, whole=True, hint="give how many bytes, 0 or more")
+        earlier = LastLines(lines, min(max_bytes, _KEPT_MOST_BYTES))
+        deadline = Deadline(None if follow else _LOGS_S, silence_s=SILENCE_S)
+        frames = AsyncFrames(await self._agent.open(service_output(name, follow=follow), deadline))
         decoder = Decoder()
         try:
-            while (frame := await frames.next()).kind != "x":
+            left = kept_from((await frames.next()).payload)
+            # an agent of an older atoll does not say how much comes, and does not stop while the service prints
+            left = left or (0 if follow else _KEPT_MOST_BYTES)
+            ended = False
+            while left > 0 and not ended:
+                frame = await frames.next()
+                ended = frame.kind == "x"
+                if frame.kind in STREAM_OF:
+                    earlier.add(frame.kind, frame.payload)
+                    left -= len(frame.payload)
+            for kind, data in earlier.pieces():
+                yield decoder.output(STREAM_OF[kind], data)
+            while follow and not ended:
+                frame = await frames.next()
+                ended = frame.kind == "x"
                 if frame.kind in STREAM_OF:
                     output = decoder.output(STREAM_OF[frame.kind], frame.payload)
                     if output.text:
                         yield output
-            await frames.until_end()
+            for output in decoder.rest():
+                yield output
         finally:
             frames.close()

@@ -11,11 +11,12 @@ from atoll.tools._async.code import AsyncCodeTools
 from atoll.tools._async.commands import AsyncCommandTools
 from atoll.tools._async.files import AsyncFileTools
 from atoll.tools._async.place import AsyncPlace, AsyncPlaceTools
+from atoll.tools._async.services import AsyncServiceTools
 from atoll.tools._async.snapshots import AsyncSnapshotTools
 from atoll.tools.results import ToolResult
 from atoll.tools.schema import Offer, checked, description_of, schema_of
 
-ROOMS = (AsyncCommandTools, AsyncFileTools, AsyncCodeTools, AsyncSnapshotTools)
+ROOMS = (AsyncCommandTools, AsyncFileTools, AsyncCodeTools, AsyncServiceTools, AsyncSnapshotTools)
 
 
 class AsyncTool:

@@ -10,14 +10,13 @@ from msgspec import Meta
 
 from atoll.errors import DeadlineError, ExecTimeoutError
 from atoll.sdk import Sandbox
-from atoll.tools.arguments import Line, Seconds
+from atoll.tools.arguments import Directory, Line, Seconds
 from atoll.tools.results import told
 from atoll.tools.schema import Offer
 from atoll.tools.text import KEPT_BYTES, Seen, clipped, columns
 
 _LEAST_WAIT_S = 0.2
 Pid = Annotated[int, Meta(description="The pid that `start` or `processes` gave.", ge=1)]
-Directory = Annotated[str | None, Meta(description="Directory to run in; default: the user's home.")]
 
 
 class CommandTools:

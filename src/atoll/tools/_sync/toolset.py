@@ -12,11 +12,12 @@ from atoll.tools._sync.code import CodeTools
 from atoll.tools._sync.commands import CommandTools
 from atoll.tools._sync.files import FileTools
 from atoll.tools._sync.place import Place, PlaceTools
+from atoll.tools._sync.services import ServiceTools
 from atoll.tools._sync.snapshots import SnapshotTools
 from atoll.tools.results import ToolResult
 from atoll.tools.schema import Offer, checked, description_of, schema_of
 
-ROOMS = (CommandTools, FileTools, CodeTools, SnapshotTools)
+ROOMS = (CommandTools, FileTools, CodeTools, ServiceTools, SnapshotTools)
 
 
 class Tool:
