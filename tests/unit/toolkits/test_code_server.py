@@ -11,6 +11,7 @@ import pytest
 
 from atoll.toolkits.code.inside.app import App
 from atoll.toolkits.code.inside.contexts import Contexts
+from atoll.toolkits.code.inside.languages import LANGUAGES
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +42,24 @@ async def lines(client: httpx.AsyncClient, code: str, **more: Any) -> list[dict[
 
 async def of_kind(client: httpx.AsyncClient, kind: str, code: str, **more: Any) -> list[dict[str, Any]]:
     return [line for line in await lines(client, code, **more) if line["type"] == kind]
+
+
+async def test_it_is_well_only_when_it_is_warm(tmp_path: Path) -> None:
+    app = App(Contexts(str(tmp_path)))
+    transport = httpx.ASGITransport(app=app.asgi())
+    async with httpx.AsyncClient(transport=transport, base_url="http://inside.test") as client:
+        assert (await client.get("/health")).status_code == 503
+        app.is_ready = True
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_what_warms_a_kernel_leaves_nothing(client: httpx.AsyncClient) -> None:
+    made = (await client.post("/contexts", json={"language": "python"})).json()
+    for code in LANGUAGES["python"].first_runs:
+        await lines(client, code, context_id=made["id"])
+    [left] = await of_kind(client, "result", "(dict(Out), _, __, ___)", context_id=made["id"])
+    assert left["text"] == "({}, '', '', '')"
+    await client.delete(f"/contexts/{made['id']}")
 
 
 async def test_a_run_tells_what_it_wrote_its_value_and_its_end_in_order(client: httpx.AsyncClient) -> None:

@@ -6,6 +6,8 @@ Contexts start in the directory, and those of the languages are there from the b
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 import sys
 
 import uvicorn
@@ -18,14 +20,37 @@ PORT = 49999
 
 
 async def main(cwd: str, languages: list[str]) -> None:
-    """Start the contexts that most clients use, so that a snapshot has them, and serve."""
+    """Start the contexts that most clients use, so that a snapshot has them, and serve.
+
+    ``/health`` says that all is well once each of them has run something through the server: the first run loads
+    much that a snapshot should have, too.
+    """
     contexts = Contexts(cwd)
     for name in languages:
-        await contexts.default(LANGUAGES[name])
-    config = uvicorn.Config(
-        App(contexts).asgi(), host="0.0.0.0", port=PORT, log_level="warning", access_log=False
+        language = LANGUAGES[name]
+        kernel = (await contexts.default(language)).kernel
+        for code in language.first_runs:
+            await kernel.quietly(code)
+    app = App(contexts)
+    config = uvicorn.Config(app.asgi(), log_level="warning", access_log=False)
+    # it takes connections from now on, and answers once the server has begun
+    listener = socket.create_server(("0.0.0.0", PORT), backlog=config.backlog)
+    serving = asyncio.create_task(uvicorn.Server(config).serve(sockets=[listener]))
+    for name in languages:
+        await _run_nothing(name)
+    app.is_ready = True
+    await serving
+
+
+async def _run_nothing(language: str) -> None:
+    body = json.dumps({"code": "", "language": language}).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
+    writer.write(
+        b"POST /execute HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
     )
-    await uvicorn.Server(config).serve()
+    await reader.read()
+    writer.close()
 
 
 if __name__ == "__main__":

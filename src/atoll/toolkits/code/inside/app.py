@@ -40,10 +40,14 @@ class App:
 
     Args:
         contexts: The contexts.
+
+    Attributes:
+        is_ready: Whether ``/health`` says that all is well.
     """
 
     def __init__(self, contexts: Contexts) -> None:
         self._contexts = contexts
+        self.is_ready = False
 
     def asgi(self) -> Starlette:
         """Return the application."""
@@ -62,6 +66,8 @@ class App:
         )
 
     async def _health(self, _: Request) -> Response:
+        if not self.is_ready:
+            raise RefusedError(503, "the kernels are not warm yet")
         return PlainTextResponse("OK")
 
     async def _execute(self, request: Request) -> Response:

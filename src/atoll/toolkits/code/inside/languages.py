@@ -19,6 +19,7 @@ class Language:
         set_line: How a variable is set, with ``{name}`` and ``{value}``, both as JSON strings.
         unset_line: How it is removed.
         displays_values: Whether its kernel shows the values of lines as it shows pictures, with no other mark.
+        first_runs: Code that leaves nothing, after which the kernel has loaded what the first run needs.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Language:
     set_line: str
     unset_line: str
     displays_values: bool = False
+    first_runs: tuple[str, ...] = ()
 
     def environment(self, wanted: Mapping[str, str | None]) -> str:
         """Return code that sets variables; None removes one."""
@@ -42,13 +44,15 @@ _PYTHON = Language(
     "python3",
     "__import__('os').environ[{name}] = {value}",
     "__import__('os').environ.pop({name}, None)",
+    # the value of the first is shown; the second forgets it
+    first_runs=("print()\nsum(range(2))", "get_ipython().displayhook.flush()"),
 )
 _DENO = ("Deno.env.set({name}, {value});", "Deno.env.delete({name});")
 LANGUAGES = {
     each.name: each
     for each in (
         _PYTHON,
-        Language("javascript", "deno", *_DENO),
+        Language("javascript", "deno", *_DENO, first_runs=("1 + 1",)),
         Language("typescript", "deno", *_DENO),
         Language("bash", "bash", "", ""),
     )
