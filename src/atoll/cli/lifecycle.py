@@ -46,6 +46,21 @@ class Length(click.ParamType):  # type: ignore[type-arg] # generic only in its n
 def lifecycle_options(command: F) -> F:
     """Add the options for how long a sandbox may run and what happens then."""
     for add in (
+        click.option(
+            "--snapshots-kept",
+            type=click.IntRange(1, 1000),
+            default=3,
+            show_default=True,
+            metavar="N",
+            help="How many of the newest of these are kept, besides one an hour and one a day.",
+        ),
+        click.option(
+            "--snapshot-every",
+            "snapshot_every_s",
+            type=Length(least_s=1),
+            metavar="LENGTH",
+            help="Make snapshots by itself this far apart, like 5m, while something changes; default: none.",
+        ),
         click.option("--no-auto-resume", is_flag=True, help="Once it sleeps, only `atoll resume` wakes it."),
         click.option(
             "--wake-lease",
@@ -81,6 +96,8 @@ def lifecycle(options: Mapping[str, Any]) -> Lifecycle:
         on_timeout=options["on_timeout"],
         auto_resume=not options["no_auto_resume"],
         wake_timeout_s=options["wake_timeout_s"],
+        snapshot_every_s=options["snapshot_every_s"],
+        snapshots_kept=options["snapshots_kept"],
     )
 
 

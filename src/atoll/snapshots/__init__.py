@@ -7,6 +7,7 @@ from atoll.snapshots.layerdiff import LayerDiff
 from atoll.snapshots.layers import UNDONE, Layers, writable_layer
 from atoll.snapshots.layerstore import new_layer_id
 from atoll.snapshots.lineage import SnapshotTree, line_of
+from atoll.snapshots.retention import surplus
 
 __all__ = [
     "UNDONE",
@@ -21,5 +22,6 @@ __all__ = [
     "new_layer_id",
     "replaced",
     "run_to_merge",
+    "surplus",
     "writable_layer",
 ]

@@ -16,6 +16,7 @@ from atoll.supervisor.lifecycle.limits import LimitChanges
 from atoll.supervisor.lifecycle.services import Services
 from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
+from atoll.supervisor.monitors.automatic_snapshots import AutomaticSnapshots
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
 from atoll.supervisor.monitors.schedules import Schedules
 from atoll.supervisor.monitors.unplug import UnplugMonitor
@@ -171,6 +172,14 @@ class System:
             unix_s=state.clock.unix_s,
             tell=state.journal.tell,
         )
+        self.automatic_snapshots = AutomaticSnapshots(
+            registry=self.registry,
+            snapshots=self.snapshots,
+            layers=rooms.layers,
+            tasks=self.tasks,
+            clock=state.clock,
+            tell=state.journal.tell,
+        )
         self.keeper = Keeper(self.settings.idle_exit_s, self._look)
 
     def _make_reconcile(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> Reconcile:
@@ -229,6 +238,7 @@ class System:
         self.tasks.watch(self._state.journal.keep_small(self._running_ids))
         self.tasks.watch(self.templates.tend())
         self.tasks.watch(self.schedules.run())
+        self.tasks.watch(self.automatic_snapshots.run())
         self.tasks.watch(self._steps.traffic.run(self.wakes.use))
         if self._state.latency_monitor:
             self.tasks.watch(self._state.latency_monitor.run())
@@ -238,10 +248,15 @@ class System:
 
         No clients are left by now.
         """
-        self.schedules.close()
+        self._close_monitors()
         await self.tasks.settle(_FINISH_S)
         for sandbox_id, why in (await self.suspend_all.run()).failed.items():
             _log.warning("sandbox %s keeps running without a supervisor: %s", sandbox_id, why)
+
+    def _close_monitors(self) -> None:
+        """Begin nothing by itself any more."""
+        self.schedules.close()
+        self.automatic_snapshots.close()
 
     def _running_ids(self) -> list[str]:
         return [one.sandbox_id for one in self.registry.sandboxes() if one.row.state == "running"]
@@ -251,7 +266,7 @@ class System:
 
         Sandboxes keep their states.
         """
-        self.schedules.close()
+        self._close_monitors()
         await self.dial_socket.aclose()
         # First, so that no new prestarted machine is made for those that end now.
         await self._machines.prestarted.aclose()

@@ -87,6 +87,7 @@ class FakeCoreMachine(Machine):
         self.detached: bool = False
         self.alive: bool = True
         self.doomed = False
+        self.cpu_s: float | None = 0.5
         self.limits: Limits = plan.limits
         self.keep_free_percent: int = plan.keep_free_percent
         self._host = host
@@ -120,7 +121,7 @@ class FakeCoreMachine(Machine):
         await self.used("stats")
         limit_mib = self.limits.memory_mib
         limit_bytes = None if limit_mib is None else limit_mib << 20
-        return MachineStats(memory_bytes=1 << 20, memory_limit_bytes=limit_bytes, cpu_s=0.5)
+        return MachineStats(memory_bytes=1 << 20, memory_limit_bytes=limit_bytes, cpu_s=self.cpu_s)
 
     async def wait(self) -> None:
         """See ``Machine.wait``."""

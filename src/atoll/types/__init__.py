@@ -60,6 +60,7 @@ from atoll.types.sandboxes import (
     SandboxPage,
     SandboxSpec,
     SandboxState,
+    SnapshotFailure,
     Unplugged,
     users_attributes,
 )
@@ -177,6 +178,7 @@ __all__ = [
     "ServiceRun",
     "ServiceSpec",
     "ServiceState",
+    "SnapshotFailure",
     "SnapshotInfo",
     "StartCommand",
     "StatsSample",

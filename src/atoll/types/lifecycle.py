@@ -32,12 +32,18 @@ class Lifecycle(
             disk, ``"stop"`` ends its processes and keeps its disk.
         auto_resume: Any use wakes it. If False, it sleeps until ``resume``, whatever is requested of it.
         wake_timeout_s: The lease after a use has woken it, in seconds. None is ``timeout_s``.
+        snapshot_every_s: While it runs, a snapshot is made by itself when this many seconds have passed since
+            the last one and something has changed. None makes none; 300 suits a sandbox that is kept.
+        snapshots_kept: How many of the newest of these snapshots are kept. One an hour for a day and one a day
+            for a week are kept besides.
     """
 
     timeout_s: float | None = None
     on_timeout: OnTimeout = "kill"
     auto_resume: bool = True
     wake_timeout_s: float | None = None
+    snapshot_every_s: float | None = None
+    snapshots_kept: int = 3
 
     def check(self) -> Lifecycle:
         """Return this lifecycle if it is valid. Clients check too, since JSON has neither NaN nor infinity.
@@ -50,5 +56,10 @@ class Lifecycle(
             if value is not None:
                 hint = "give 0 to 1,000,000,000 seconds, or None for no lease"
                 check_number(name, value, least=0, most=_MOST_S, hint=hint)
+        if self.snapshot_every_s is not None:
+            hint = "give 1 to 1,000,000,000 seconds, or None for no snapshots"
+            check_number("snapshot_every_s", self.snapshot_every_s, least=1, most=_MOST_S, hint=hint)
+        hint = "give 1 to 1,000"
+        check_number("snapshots_kept", self.snapshots_kept, least=1, most=1000, whole=True, hint=hint)
         check_choice("on_timeout", self.on_timeout, get_args(OnTimeout))
         return self

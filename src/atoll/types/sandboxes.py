@@ -65,6 +65,18 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
         return f"crashed ({self.reason}) and {self.outcome}"
 
 
+class SnapshotFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot that was to be made by itself, and was not. The sandbox runs on.
+
+    Args:
+        at: When, in Unix seconds.
+        reason: Why.
+    """
+
+    at: float
+    reason: str
+
+
 class Unplugged(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=True):
     """A sandbox was cut off from its network and frozen, and is kept for inspection.
 
@@ -227,6 +239,9 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     ``recovered`` describes the newest crash after which it continued. It concerns the current run if its
     ``at`` is not before ``started_at``. ``unplugged`` says since when it is cut off, and why; None means that
     it is not.
+
+    ``snapshot_failed`` says why the last snapshot that was to be made by itself was not. None means that it
+    was, or that there are none to be made.
     """
 
     sandbox_id: str
@@ -256,6 +271,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     image_digest: str = ""
     recovered: Recovery | None = None
     unplugged: Unplugged | None = None
+    snapshot_failed: SnapshotFailure | None = None
     limits_in_force: Limits = Limits()
     services: tuple[ServiceSpec, ...] = ()
 

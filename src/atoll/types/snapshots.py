@@ -16,7 +16,8 @@ class SnapshotInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only
     sandbox was based on before. ``memory_bytes`` and ``disk_bytes`` are the sizes beyond its parent.
     ``stopped_ms`` is how long the guest was stopped while it was made. With ``engine_disk`` the disk is part
     of ``memory_bytes``. ``build_id`` is the template build it belongs to: the snapshot is deleted when no
-    template needs it any more. ``network`` is what sandboxes made of it may reach.
+    template needs it any more. ``network`` is what sandboxes made of it may reach. ``automatic`` says that it was made
+    by itself, see ``Lifecycle.snapshot_every_s``, and is removed by itself.
     """
 
     snapshot_id: str
@@ -33,6 +34,7 @@ class SnapshotInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only
     team: str | None = None
     build_id: str | None = None
     network: EgressPolicy = "internet"
+    automatic: bool = False
 
     def __repr__(self) -> str:
         return brief(self, "snapshot_id", "name", "sandbox_id")

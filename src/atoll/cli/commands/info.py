@@ -76,6 +76,10 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
     ]
     if info.unplugged is not None:
         lines.append(("unplugged", f"{moment(info.unplugged.at)}: {info.unplugged.reason}"))
+    every_s, failed = info.lifecycle.snapshot_every_s, info.snapshot_failed
+    if every_s is not None:
+        told = f"; none at {moment(failed.at)}: {failed.reason}" if failed else ""
+        lines.append(("snapshots", f"by itself every {every_s:g} s while something changes{told}"))
     if info.recovered is not None:
         lines.append(("recovered", f"{moment(info.recovered.at)}: {info.recovered}"))
     lines += [("service", _service(each)) for each in info.services]

@@ -141,7 +141,7 @@ def _as_table(infos: list[SnapshotInfo]) -> str:
             size(info.memory_bytes),
             size(info.disk_bytes),
             age(info.created_at, now_s),
-            info.comment,
+            "automatic" if info.automatic else info.comment,
         ]
         for info in infos
     ]
@@ -176,5 +176,6 @@ def tree_lines(infos: list[SnapshotInfo], parent_id: str | None = None, indent: 
 
 
 def _described(info: SnapshotInfo) -> str:
-    comment = f"  {plain(info.comment)}" if info.comment else ""
+    told = "automatic" if info.automatic else info.comment
+    comment = f"  {plain(told)}" if told else ""
     return f"{plain(info.name or info.snapshot_id)}  {size(info.memory_bytes + info.disk_bytes)}{comment}"

@@ -244,6 +244,7 @@ class Forks:
             reason=None,
             recovered=None,
             unplugged=None,
+            snapshot_failed=None,
             idempotency=None,
             promoted=(),
             network=network_of_copies(original),

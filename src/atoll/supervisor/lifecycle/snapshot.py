@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from atoll.errors import InUseError, InvalidSpecError
+from atoll.errors import InUseError, InvalidSpecError, NoSpaceError
 from atoll.host import sync_directory, sync_tree, to_the_end, tree_bytes
 from atoll.snapshots import SnapshotTree
 from atoll.supervisor.lifecycle.checkpoint import CapturedState, Checkpoints
@@ -37,14 +38,17 @@ if TYPE_CHECKING:
 COMMENT_LIMIT = 4096
 # A copy stops the guest for less time than freezing does, but uses the disk space twice.
 COPY_MOST_BYTES = 1 << 30
+# What nobody asked for takes no space that somebody may need at once.
+_SPARE_BYTES = 512 << 20
 
 
 class Label(NamedTuple):
-    """How a snapshot is called, and the template build that it belongs to."""
+    """How a snapshot is called, the template build that it belongs to, and whether it was made by itself."""
 
     name: str | None
     comment: str
     build_id: str | None = None
+    automatic: bool = False
 
 
 class Snapshots:
@@ -132,6 +136,34 @@ class Snapshots:
                 )
         return made.info()
 
+    async def make_if_free(self, sandbox: Sandbox, *, needs_bytes: int) -> SnapshotRow | None:
+        """Make an automatic snapshot of a sandbox that runs, or None if it does not or another operation has it.
+
+        Args:
+            needs_bytes: About how much it takes.
+
+        Raises:
+            NoSpaceError: The disk has little more space than that.
+            QuotaError: Its team has used up its disk quota.
+        """
+        free_bytes = (await asyncio.to_thread(shutil.disk_usage, self._paths.snapshots)).free
+        if free_bytes < needs_bytes + _SPARE_BYTES:
+            raise NoSpaceError(
+                f"only {free_bytes >> 20} MiB of the disk are free",
+                hint="free some space; snapshots go on by themselves then",
+            )
+        async with self.room_for(None, sandbox.row.team):
+            if sandbox.lock.locked():
+                return None
+            async with sandbox.lock:
+                if sandbox.row.state != "running" or sandbox.unplugged is not None:
+                    return None
+                label = Label(None, "", automatic=True)
+                async with self._operations.during(sandbox.sandbox_id, "snapshot"):
+                    return await self.make_locked(
+                        sandbox, label, lambda row: self._registry.add_snapshot(row, sandbox)
+                    )
+
     @contextlib.asynccontextmanager
     async def room_for(self, name: str | None, team: str | None) -> AsyncIterator[None]:
         """Reserve the name of a snapshot that is made inside the block.
@@ -169,7 +201,8 @@ class Snapshots:
 
         Raises:
             SnapshotNotFoundError: There is no such snapshot.
-            InUseError: It has child snapshots, a sandbox uses its layer, or a template needs it.
+            InUseError: It has child snapshots, a sandbox uses its layer, or a template needs it. An automatic
+                one only holds what is based on it elsewhere: its own sandbox goes on without it.
         """
         registry = self._registry
         row = registry.snapshot(ref)
@@ -178,8 +211,9 @@ class Snapshots:
                 f"snapshot {ref!r} is needed by the template {template}",
                 hint="delete the template, or move its tags to another build",
             )
-        SnapshotTree([one.info() for one in registry.snapshots()]).removable(row.snapshot_id)
-        users = [one.sandbox_id for one in registry.sandboxes() if stands_on(one.row, row)]
+        if not row.automatic:
+            SnapshotTree([one.info() for one in registry.snapshots()]).removable(row.snapshot_id)
+        users = [one.sandbox_id for one in registry.sandboxes() if _needs(one.row, row)]
         if users or registry.pins.has(row.snapshot_id):
             raise InUseError(
                 f"snapshot {ref!r} is needed by {', '.join(users) or 'a sandbox that is being created from it'}",
@@ -206,7 +240,7 @@ class Snapshots:
                 await asyncio.to_thread(self._checksums.write, aside / "checkpoint")
                 await asyncio.to_thread(_make_durable, aside, final)
                 row = await self._row(sandbox.row, capture, snapshot_id)
-                row = row.but(name=label.name, comment=label.comment, build_id=label.build_id)
+                row = row.but(**label._asdict())
                 self._crash_checkpoints.keep(sandbox.row, final / "checkpoint")
                 await add(row)
             except BaseException:
@@ -240,6 +274,15 @@ class Snapshots:
 def stands_on(sandbox: SandboxRow, snapshot: SnapshotRow) -> bool:
     """Whether the snapshot's own layer is part of the sandbox's disk."""
     return bool(snapshot.stack) and snapshot.stack[0] in sandbox.stack
+
+
+def _needs(sandbox: SandboxRow, snapshot: SnapshotRow) -> bool:
+    """Whether a snapshot must stay for a sandbox. The layers that it stands on stay in any case."""
+    if not snapshot.automatic:
+        return stands_on(sandbox, snapshot)
+    if snapshot.sandbox_id in (sandbox.sandbox_id, *sandbox.promoted):
+        return False
+    return sandbox.snapshot_id == snapshot.snapshot_id or stands_on(sandbox, snapshot)
 
 
 def _make_durable(aside: Path, final: Path) -> None:

@@ -85,6 +85,7 @@ _JSON_FIELDS = frozenset(
         "recovered",
         "runs",
         "services",
+        "snapshot_failed",
         "stack",
         "start_commands",
         "tags",

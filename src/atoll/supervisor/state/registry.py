@@ -220,13 +220,32 @@ class Registry(Reservations):
         return max(self._clock(), before_s + _TICK_S)
 
     async def forget_snapshot(self, row: SnapshotRow) -> None:
-        """Delete a snapshot's row. From the call on it cannot be found, so nothing new starts from it."""
+        """Delete a snapshot's row. From the call on it cannot be found, so nothing new starts from it.
+
+        Those that were made on top of it are then on top of its parent.
+        """
         self._forgetting.add(row.snapshot_id)
         try:
+            await self._adopt_children(row)
             await self._database.delete(row)
             self._snapshots.pop(row.snapshot_id, None)
         finally:
             self._forgetting.discard(row.snapshot_id)
+
+    async def _adopt_children(self, parent: SnapshotRow) -> None:
+        children = [
+            each.but(parent_id=parent.parent_id, changed_at=self._changing_s(each.changed_at))
+            for each in self._snapshots.values()
+            if each.parent_id == parent.snapshot_id and each.snapshot_id not in self._forgetting
+        ]
+        if children:
+            before = {each.snapshot_id: self._snapshots[each.snapshot_id] for each in children}
+            self._snapshots.update({each.snapshot_id: each for each in children})
+            try:
+                await self._database.put(*children, durable=True)
+            except BaseException:
+                self._snapshots.update(before)
+                raise
 
 
 def _named(sandboxes: Iterable[Sandbox], name: str) -> Sandbox | None:

@@ -21,6 +21,7 @@ from atoll.types import (
     SecretInfo,
     ServiceRun,
     ServiceSpec,
+    SnapshotFailure,
     SnapshotInfo,
     StartCommand,
     TagInfo,
@@ -127,6 +128,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     reason: str | None = None
     recovered: Recovery | None = None
     unplugged: Unplugged | None = None
+    snapshot_failed: SnapshotFailure | None = None
     relayering: bool = False
     runs: dict[str, ServiceRun] = {}
     idempotency: Idempotency | None = None
@@ -160,6 +162,7 @@ class SnapshotRow(Setup, frozen=True, kw_only=True):
     disk_bytes: int
     stopped_ms: float
     build_id: str | None = None
+    automatic: bool = False
     changed_at: float = 0.0
 
     def info(self) -> SnapshotInfo:

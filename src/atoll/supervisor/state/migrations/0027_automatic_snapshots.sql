@@ -1,0 +1,3 @@
+-- Whether a snapshot was made by itself, and why the last one that was to be was not.
+ALTER TABLE snapshots ADD COLUMN automatic INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN snapshot_failed TEXT;

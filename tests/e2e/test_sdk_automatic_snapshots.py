@@ -1,0 +1,60 @@
+"""Snapshots that nobody asks for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.e2e.command_line import said
+
+from atoll import Lifecycle, Sandbox, SnapshotInfo, Snapshots
+
+PATIENCE_S = 120.0
+OFTEN = Lifecycle(snapshot_every_s=1, snapshots_kept=1)
+BUSY = "import itertools\nfor number in itertools.count(): open('/home/user/number', 'w').write(str(number))"
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def made_of(sandbox: Sandbox) -> list[SnapshotInfo]:
+    return Snapshots.list(sandbox=sandbox.id)
+
+
+@pytest.mark.once
+def test_what_works_gets_new_ones_and_loses_old_ones_and_what_waits_gets_none(home: Path) -> None:
+    del home
+    with (
+        Sandbox.create(lifecycle=OFTEN) as idle,
+        Sandbox.create(name="busy", lifecycle=OFTEN) as busy,
+    ):
+        own = busy.snapshot(name="own")
+        busy.start(f'python3 -c "{BUSY}"')
+        seen: dict[str, SnapshotInfo] = {}
+
+        def enough() -> bool:
+            seen.update(
+                {each.snapshot_id: each for each in made_of(busy) if each.snapshot_id != own.snapshot_id}
+            )
+            return len(seen) > 2
+
+        until(enough)
+        first = min(seen.values(), key=lambda each: each.created_at)
+        assert all(each.automatic for each in seen.values())
+        until(lambda: first.snapshot_id not in {each.snapshot_id for each in made_of(busy)})
+        assert own.snapshot_id in {each.snapshot_id for each in made_of(busy)}
+        assert "automatic" in said("snapshot", "ls", "--sandbox", "busy")
+        assert "by itself every 1 s" in said("info", "busy")
+        # What its start left to be done may have been one change.
+        assert len(made_of(idle)) <= 1
+        newest = busy.info().snapshot_id
+        assert newest is not None
+        with busy.fork(1)[0] as copy:
+            assert int(copy.run("cat /home/user/number").stdout or 0) >= 0
+        assert busy.info().snapshot_failed is None
