@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.command_line import said
+from tests.homes import kill_machines
 
 from atoll import Lifecycle, Sandbox, SnapshotInfo, Snapshots
 
@@ -58,3 +59,24 @@ def test_what_works_gets_new_ones_and_loses_old_ones_and_what_waits_gets_none(ho
         with busy.fork(1)[0] as copy:
             assert int(copy.run("cat /home/user/number").stdout or 0) >= 0
         assert busy.info().snapshot_failed is None
+
+
+@pytest.mark.once
+def test_an_engine_that_was_killed_comes_back_with_the_newest_snapshots_memory_unasked(home: Path) -> None:
+    lifecycle = Lifecycle(snapshot_every_s=1)
+    with Sandbox.create(name="work", lifecycle=lifecycle, on_crash="rollback") as sandbox:
+        # In memory, which a boot would lose.
+        sandbox.run("echo kept >/tmp/kept; sleep 1000 & echo $! >/tmp/pid")
+        written = time.time()
+        until(lambda: any(each.created_at > written for each in made_of(sandbox)))
+        kill_machines(home)
+        until(lambda: sandbox.info().recovered is not None)
+        until(lambda: sandbox.info().state == "running")
+        recovered = sandbox.info().recovered
+        assert recovered is not None
+        assert (recovered.how, recovered.automatic) == ("snapshot", True)
+        assert recovered.snapshot_id in {each.snapshot_id for each in made_of(sandbox)}
+        assert recovered.age_s is not None
+        told = sandbox.run("cat /tmp/kept; kill -0 $(cat /tmp/pid) && echo runs").stdout
+        assert told == "kept\nruns\n"
+        assert "by itself" in said("info", "work")

@@ -47,6 +47,11 @@ def lifecycle_options(command: F) -> F:
     """Add the options for how long a sandbox may run and what happens then."""
     for add in (
         click.option(
+            "--auto-recover/--no-auto-recover",
+            default=None,
+            help="After a crash, do what --on-crash says at once; default: only with --snapshot-every.",
+        ),
+        click.option(
             "--snapshots-kept",
             type=click.IntRange(1, 1000),
             default=3,
@@ -98,6 +103,7 @@ def lifecycle(options: Mapping[str, Any]) -> Lifecycle:
         wake_timeout_s=options["wake_timeout_s"],
         snapshot_every_s=options["snapshot_every_s"],
         snapshots_kept=options["snapshots_kept"],
+        auto_recover=options["auto_recover"],
     )
 
 

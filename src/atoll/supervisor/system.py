@@ -18,6 +18,7 @@ from atoll.supervisor.lifecycle.suspend_all import SuspendAll
 from atoll.supervisor.lifecycle.team_deletion import TeamDeletion
 from atoll.supervisor.monitors.automatic_snapshots import AutomaticSnapshots
 from atoll.supervisor.monitors.lease_expiry import LeaseExpiry
+from atoll.supervisor.monitors.recoveries import Recoveries
 from atoll.supervisor.monitors.schedules import Schedules
 from atoll.supervisor.monitors.unplug import UnplugMonitor
 from atoll.supervisor.monitors.usage import Usage
@@ -180,6 +181,9 @@ class System:
             clock=state.clock,
             tell=state.journal.tell,
         )
+        self.recoveries = Recoveries(
+            registry=self.registry, wakes=self.wakes, tasks=self.tasks, boot_s=state.clock.boot_s
+        )
         self.keeper = Keeper(self.settings.idle_exit_s, self._look)
 
     def _make_reconcile(self, rooms: Rooms, state: State, storage: Storage, machines: Machines) -> Reconcile:
@@ -239,6 +243,7 @@ class System:
         self.tasks.watch(self.templates.tend())
         self.tasks.watch(self.schedules.run())
         self.tasks.watch(self.automatic_snapshots.run())
+        self.tasks.watch(self.recoveries.run())
         self.tasks.watch(self._steps.traffic.run(self.wakes.use))
         if self._state.latency_monitor:
             self.tasks.watch(self._state.latency_monitor.run())
@@ -257,6 +262,7 @@ class System:
         """Begin nothing by itself any more."""
         self.schedules.close()
         self.automatic_snapshots.close()
+        self.recoveries.close()
 
     def _running_ids(self) -> list[str]:
         return [one.sandbox_id for one in self.registry.sandboxes() if one.row.state == "running"]
@@ -283,4 +289,4 @@ class System:
     def _look(self) -> tuple[tuple[str, ...], int, bool]:
         states = tuple(sandbox.row.state for sandbox in self.registry.sandboxes())
         busy = self.tasks.busy or self._storage.background_checksums.busy or self.templates.rows.busy
-        return states, self.dial_socket.clients, busy or self.schedules.waiting
+        return states, self.dial_socket.clients, busy or self.schedules.waiting or self.recoveries.waiting

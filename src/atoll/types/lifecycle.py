@@ -36,6 +36,8 @@ class Lifecycle(
             the last one and something has changed. None makes none; 300 suits a sandbox that is kept.
         snapshots_kept: How many of the newest of these snapshots are kept. One an hour for a day and one a day
             for a week are kept besides.
+        auto_recover: After a crash while it ran, what ``on_crash`` says happens at once. If False, its next use
+            does it. None is True with ``snapshot_every_s``, else False.
     """
 
     timeout_s: float | None = None
@@ -44,6 +46,12 @@ class Lifecycle(
     wake_timeout_s: float | None = None
     snapshot_every_s: float | None = None
     snapshots_kept: int = 3
+    auto_recover: bool | None = None
+
+    @property
+    def recovers(self) -> bool:
+        """Return whether a crash is recovered from without a use."""
+        return self.snapshot_every_s is not None if self.auto_recover is None else self.auto_recover
 
     def check(self) -> Lifecycle:
         """Return this lifecycle if it is valid. Clients check too, since JSON has neither NaN nor infinity.

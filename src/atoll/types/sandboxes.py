@@ -45,11 +45,19 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
         how: What it continued from: its ``"disk"`` as the crash left it, its newest ``"snapshot"``, or the
             newest ``"checkpoint"`` where the engine keeps the disk.
         reason: Why it had crashed.
+        snapshot_id: The snapshot that it went back to, if it was one.
+        age_s: How old that state was when it crashed, in seconds: 0 for its disk, None if it is not known.
+        automatic: Whether nobody had to use it for that, see ``Lifecycle.auto_recover``.
+        times: How often it has crashed in a row, each time soon after it had continued.
     """
 
     at: float
     how: Literal["disk", "snapshot", "checkpoint"]
     reason: str
+    snapshot_id: str | None = None
+    age_s: float | None = None
+    automatic: bool = False
+    times: int = 1
 
     @property
     def outcome(self) -> str:
@@ -59,7 +67,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
             "snapshot": "went back to its newest snapshot",
             "checkpoint": "went back to its newest checkpoint",
         }
-        return f"{what[self.how]}; what was in its memory since is lost"
+        age = f", {self.age_s:.0f} s old" if self.age_s else ""
+        return f"{what[self.how]}{age}; what was in its memory since is lost"
 
     def __str__(self) -> str:
         return f"crashed ({self.reason}) and {self.outcome}"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from atoll.errors import InUseError, InvalidSpecError, NoSpaceError
+from atoll.errors import InUseError, NoSpaceError
 from atoll.supervisor.monitors.changes import Reading, Turns, has_grown, has_worked, may_have_worked
 from atoll.supervisor.state.sandbox import Sandbox
-from atoll.types import Lifecycle
 from tests.unit.supervisor.harness import Harness, with_harness
 
 EVERY_S = 300
@@ -36,14 +34,6 @@ async def passed(harness: Harness, sandbox: Sandbox, *, worked: bool) -> None:
 
 def ids(harness: Harness) -> list[str]:
     return [row.snapshot_id for row in harness.system.registry.snapshots()]
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"snapshot_every_s": 0.5}, {"snapshot_every_s": "5m"}, {"snapshots_kept": 0}]
-)
-def test_a_lifecycle_refuses_what_makes_no_sense(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSpecError):
-        Lifecycle(**wrong).check()
 
 
 def test_a_guest_that_waits_has_not_worked_and_one_that_ran_a_command_has() -> None:
@@ -95,6 +85,16 @@ async def test_what_changes_gets_snapshots_and_what_is_idle_gets_none(harness: H
     assert (await harness.ask("GET", f"/v1/sandboxes/{plain['sandbox_id']}")).json["snapshot_failed"] is None
     log = (await harness.ask("GET", f"/v1/sandboxes/{sandbox.sandbox_id}/logs")).json["text"]
     assert f"automatic snapshot {row.snapshot_id} created" in log
+
+
+@with_harness
+async def test_what_a_client_did_before_the_first_look_counts(harness: Harness) -> None:
+    made = await harness.create(lifecycle=WANTED)
+    sandbox = harness.system.registry.sandbox(made["sandbox_id"])
+    sandbox.dialled = True
+    await harness.system.automatic_snapshots.look()
+    await passed(harness, sandbox, worked=False)
+    assert len(ids(harness)) == 1
 
 
 @with_harness

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from atoll.server.e2b.answers import Refusal
 from atoll.server.e2b.wire import NewSandbox, OnTimeout
 from atoll.types import Lifecycle
@@ -48,12 +50,8 @@ def lease(timeout_s: int, like: Lifecycle, most_s: float | None = None) -> Lifec
     A use that wakes the sandbox gives 5 minutes or more, if the team may have that much.
     """
     woken_s = max(timeout_s, _WOKEN_LEAST_S)
-    return Lifecycle(
-        timeout_s=timeout_s,
-        on_timeout=like.on_timeout,
-        auto_resume=like.auto_resume,
-        wake_timeout_s=woken_s if most_s is None else min(woken_s, most_s),
-    )
+    wake_timeout_s = woken_s if most_s is None else min(woken_s, most_s)
+    return msgspec.structs.replace(like, timeout_s=timeout_s, wake_timeout_s=wake_timeout_s)
 
 
 def told(lifecycle: Lifecycle) -> OnTimeout:

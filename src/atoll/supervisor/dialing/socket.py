@@ -78,7 +78,8 @@ class Dialling:
                 continue  # it has just been put to sleep, which also ends connections that are being made
             if _usable(sandbox, running):
                 now = sandbox.row.recovered
-                recovered = None if now == before else now
+                recovered = sandbox.untold if now == before else now
+                sandbox.untold, sandbox.dialled = None, True
                 return DialAnswer(sandbox_id=sandbox.sandbox_id, recovered=recovered), connection
             # The sandbox has just been put to sleep, which ended this connection.
             connection.close()

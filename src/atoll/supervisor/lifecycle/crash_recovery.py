@@ -1,8 +1,9 @@
-"""Recovers crashed sandboxes at their next use, as ``on_crash`` says."""
+"""Recovers crashed sandboxes as ``on_crash`` says."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from atoll.errors import SandboxCrashedError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from atoll.supervisor.state.rows import SandboxRow, SnapshotRow
     from atoll.supervisor.state.sandbox import Sandbox
 
+# A crash so soon after a recovery may have the same cause.
+_SOON_S = 600.0
 _How = Literal["disk", "snapshot", "checkpoint"]
 
 
@@ -42,12 +45,15 @@ class CrashRecovery:
         self._restores = restores
         self._starts = starts
 
-    async def revive(self, sandbox: Sandbox, columns: Columns, *, by_hand: bool) -> None:
+    async def revive(
+        self, sandbox: Sandbox, columns: Columns, *, by_hand: bool, automatic: bool = False
+    ) -> None:
         """Make a crashed sandbox run again, with the lease in ``columns``.
 
         Args:
             columns: The columns to change in its row with it.
             by_hand: Whether a user asked for exactly that.
+            automatic: Whether nobody asked for anything.
 
         Raises:
             SandboxCrashedError: It stays crashed until a user resumes it or rolls it back.
@@ -61,21 +67,54 @@ class CrashRecovery:
             )
         newest = newest_snapshot(sandbox.row, self._registry.snapshots()) if wanted == "rollback" else None
         if newest is not None:
-            told = self._told(sandbox, columns, "snapshot")
+            told = self._told(sandbox, columns, "snapshot", automatic, newest)
             await self._rollback.roll_back_locked(sandbox, newest.snapshot_id, told)
             return
-        told = self._told(sandbox, columns, "checkpoint" if sandbox.row.engine_disk else "disk")
+        told = self._told(sandbox, columns, "checkpoint" if sandbox.row.engine_disk else "disk", automatic)
         if sandbox.row.engine_disk and self._paths.checkpoint(sandbox.sandbox_id).is_dir():
             await self._restores.restore(sandbox, told)
         else:
             await self._starts.boot(sandbox, told)
 
-    def _told(self, sandbox: Sandbox, columns: Columns, how: _How) -> Columns:
+    def _told(
+        self,
+        sandbox: Sandbox,
+        columns: Columns,
+        how: _How,
+        automatic: bool,
+        snapshot: SnapshotRow | None = None,
+    ) -> Columns:
         """The columns and the message for users: memory is never lost silently."""
+        row = sandbox.row
+        made_at = snapshot.created_at if snapshot else None
+        if how == "checkpoint":
+            with suppress(OSError):
+                made_at = self._paths.checkpoint(sandbox.sandbox_id).stat().st_mtime
+        if how == "disk":
+            age_s: float | None = 0.0
+        else:
+            age_s = None if made_at is None else max(0.0, crashed_at(row) - made_at)
         recovery = Recovery(
-            at=self._registry.now_s(), how=how, reason=sandbox.row.reason or "the reason is unknown"
+            at=self._registry.now_s(),
+            how=how,
+            reason=row.reason or "the reason is unknown",
+            snapshot_id=snapshot.snapshot_id if snapshot else None,
+            age_s=age_s,
+            automatic=automatic,
+            times=crashes_in_a_row(row) + 1,
         )
         return {**columns, "recovered": recovery}
+
+
+def crashed_at(row: SandboxRow) -> float:
+    """When a crashed sandbox stopped, in Unix seconds."""
+    return row.changed_at if row.stopped_at is None else row.stopped_at
+
+
+def crashes_in_a_row(row: SandboxRow) -> int:
+    """How often a crashed sandbox was recovered before, and crashed again soon after."""
+    recovered = row.recovered
+    return 0 if recovered is None or crashed_at(row) - recovered.at > _SOON_S else recovered.times
 
 
 def newest_snapshot(of: SandboxRow, snapshots: Iterable[SnapshotRow]) -> SnapshotRow | None:

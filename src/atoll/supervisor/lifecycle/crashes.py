@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from atoll.errors import AtollError
 from atoll.supervisor.state.registry import Registry
@@ -51,14 +51,16 @@ class Crashes:
         if not running.killed:
             _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
         # Clients that ask while the rest is being freed already get this answer.
-        sandbox.row = sandbox.row.but(state="crashed", reason=reason)
+        before = sandbox.row
+        columns: dict[str, Any] = {"state": "crashed", "reason": reason, "crashed_running": before.awake}
+        if before.state == "running":
+            columns["stopped_at"] = self._registry.now_s()
+        sandbox.row = before.but(**columns)
         sandbox.running = None
         await self._running_machines.end(running)
         try:
             await running.link.aclose()
-            await self._registry.change(
-                sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None
-            )
+            await self._registry.change(sandbox, machine=None, machine_id=None, link_id=None, **columns)
         except (AtollError, OSError) as error:
             # The sandbox has crashed all the same: a restarted supervisor sees that nothing runs.
             _log.warning("cannot store the crash of sandbox %s: %s", sandbox.sandbox_id, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from atoll.engines import MachineEndedError
 from atoll.errors import AtollError, DamagedError, SandboxCrashedError
@@ -136,13 +136,20 @@ class Restores:
 
     async def _give_up_memory(self, sandbox: Sandbox, link: Link, reason: str) -> None:
         """Mark a sandbox whose memory can no longer be used as crashed: ``on_crash`` says how it goes on."""
+        awake = sandbox.row.awake
+        crashed: dict[str, Any] = {
+            "state": "crashed",
+            "reason": reason,
+            "link_id": None,
+            "crashed_running": awake,
+        }
         # The memory first: even if the row is not written, nothing may restore this memory.
         self._trash.take(self._paths.checkpoint(sandbox.sandbox_id))
         try:
-            await self._registry.change(sandbox, state="crashed", reason=reason, link_id=None)
+            await self._registry.change(sandbox, **crashed)
         except (AtollError, OSError) as error:
             _log.warning("cannot store the crash of sandbox %s: %s", sandbox.sandbox_id, error)
-            sandbox.row = sandbox.row.but(state="crashed", reason=reason, link_id=None)
+            sandbox.row = sandbox.row.but(**crashed)
         await link.aclose()
 
 

@@ -75,6 +75,17 @@ class Wakes:
             check_use(sandbox.row)
             return await self._wake(sandbox, length_after_use(sandbox.row.lifecycle))
 
+    async def recover(self, sandbox: Sandbox) -> None:
+        """Do what ``on_crash`` says for a sandbox that still waits for that, without a use. Its lease goes on.
+
+        Raises:
+            QuotaError: The quota of its team allows no more running sandboxes.
+        """
+        async with sandbox.lock:
+            if waits_for_recovery(sandbox):
+                await self._wake(sandbox, None, automatic=True)
+                sandbox.untold = sandbox.row.recovered
+
     async def resume(
         self, sandbox: Sandbox, timeout_s: float | None = None, *, memory: bool = True, by_hand: bool = True
     ) -> RunningMachine:
@@ -106,7 +117,13 @@ class Wakes:
             return await self._wake(sandbox, length_s, by_hand=by_hand, memory=memory)
 
     async def _wake(
-        self, sandbox: Sandbox, length_s: float | None, *, by_hand: bool = False, memory: bool = True
+        self,
+        sandbox: Sandbox,
+        length_s: float | None,
+        *,
+        by_hand: bool = False,
+        memory: bool = True,
+        automatic: bool = False,
     ) -> RunningMachine:
         """Make the sandbox run. Unless it already runs, a lease of ``length_s`` begins."""
         running = sandbox.running
@@ -119,7 +136,7 @@ class Wakes:
         elif row.state in ("suspended", "crashed"):
             with self._quotas.running(row):
                 if row.state == "crashed":
-                    await self._crash_recovery.revive(sandbox, columns, by_hand=by_hand)
+                    await self._crash_recovery.revive(sandbox, columns, by_hand=by_hand, automatic=automatic)
                 elif row.has_memory and memory:
                     await self._restores.restore(sandbox, columns)
                 else:
@@ -127,3 +144,12 @@ class Wakes:
                         await self._power_off.drop_memory(sandbox)
                     await self._starts.boot(sandbox, columns)
         return sandbox.require_running()
+
+
+def waits_for_recovery(sandbox: Sandbox) -> bool:
+    """Whether a sandbox has crashed while it ran, and is to be recovered without a use."""
+    row = sandbox.row
+    lease_over = row.lifecycle.timeout_s is not None and row.ends_at is None
+    wanted = row.lifecycle.recovers and row.on_crash != "stop"
+    waits = row.state == "crashed" and row.crashed_running and sandbox.unplugged is None
+    return waits and wanted and not lease_over

@@ -170,8 +170,9 @@ class AutomaticSnapshots:
                 since_at = max(since_at, self._registry.snapshot(row.snapshot_id).created_at)
         passed_s = max(0.0, self._clock.unix_s() - since_at)
         base = await self._measure(running)
-        # What happened under an earlier supervisor was not seen.
-        watch = _Watch(base, Turns(self._clock.boot_s() - passed_s), changed=row.created_at < self._began_at)
+        # What happened under an earlier supervisor, or between its start and this look, was not seen.
+        changed = sandbox.dialled or row.created_at < self._began_at
+        watch = _Watch(base, Turns(self._clock.boot_s() - passed_s), changed=changed)
         watch.machine_id, watch.snapshot_id = running.machine.machine_id, row.snapshot_id
         return watch
 

@@ -35,5 +35,11 @@ class RowRepair:
         reason = with_losses(sandbox.row, reason)
         _log.warning("sandbox %s crashed: %s", sandbox.sandbox_id, reason)
         await self.change(
-            sandbox, state="crashed", reason=reason, machine=None, machine_id=None, link_id=None
+            sandbox,
+            state="crashed",
+            reason=reason,
+            crashed_running=sandbox.row.awake,
+            machine=None,
+            machine_id=None,
+            link_id=None,
         )

@@ -98,6 +98,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     - ``link_id`` is the link that it has, or had while suspended.
     - ``created_boot_s`` and ``ends_boot_s`` are its creation and its lease's end by the clock of the host's
       boot ``host_boot``, see ``Clock``.
+    - ``crashed_running`` says that it ran when it crashed, so that it may be recovered without a use.
     - ``relayering`` says that it sleeps only while it is moved to another layer.
     - ``runs`` has the last run of each service with a schedule.
     - ``idempotency`` is of the request that made it, if that had a key.
@@ -127,12 +128,18 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     snapshot_id: str | None = None
     reason: str | None = None
     recovered: Recovery | None = None
+    crashed_running: bool = False
     unplugged: Unplugged | None = None
     snapshot_failed: SnapshotFailure | None = None
     relayering: bool = False
     runs: dict[str, ServiceRun] = {}
     idempotency: Idempotency | None = None
     promoted: tuple[str, ...] = ()
+
+    @property
+    def awake(self) -> bool:
+        """Whether it runs, or will at once when an operation on its disk is over."""
+        return self.state == "running" or self.relayering
 
     def info(self) -> SandboxInfo:
         """The information for clients."""

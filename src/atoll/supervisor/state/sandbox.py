@@ -8,7 +8,7 @@ from atoll.engines import MemoryReadings
 from atoll.errors import InternalError
 from atoll.supervisor.state.locks import SandboxLock
 from atoll.supervisor.state.rows import SandboxRow
-from atoll.types import SandboxInfo, Unplugged
+from atoll.types import Recovery, SandboxInfo, Unplugged
 
 if TYPE_CHECKING:
     from atoll.network import Link
@@ -49,6 +49,8 @@ class Sandbox:
 
     ``running`` is set while it runs or is paused, ``link`` while it is suspended and keeps its connections.
     ``unplugging`` is set, without the lock, while it is being unplugged and its row does not say so yet.
+    ``untold`` is a recovery without a use, until the next use is told of it.
+    ``dialled`` means that a client has connected to it under this supervisor.
     ``memory_untold`` means that the guest has to be told its amount of memory when it is thawed.
     """
 
@@ -59,6 +61,8 @@ class Sandbox:
         self.unplugging: Unplugged | None = None
         self.lock = SandboxLock()
         self.memory_untold = False
+        self.untold: Recovery | None = None
+        self.dialled = False
 
     @property
     def sandbox_id(self) -> str:
