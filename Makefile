@@ -13,7 +13,7 @@ help:
 	@echo "make native-check   our changes applied to gVisor and checked by Go; VERSION=... names another gVisor (minutes)"
 	@echo "make soak    crashes at random moments, then at every step of every operation, then a hundred real programs; policies at random on the wire, and fuzzing (hours)"
 	@echo "make bench   the numbers of SPECIFICATION.md, measured here"
-	@echo "make dist    the wheels of atoll and of atoll-base (the ready-made image), in dist/"
+	@echo "make dist    the wheels of atoll, for this processor and for any, and of atoll-base (the ready-made image), in dist/"
 	@echo "make docs    the site of the documentation, in dist/docs; needs nothing but Python"
 	@echo "make clean   remove what was built (the home with your sandboxes stays)"
 

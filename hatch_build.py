@@ -4,12 +4,12 @@ puller of images (puller/) and the edge (edge/).
 All are static Go programs. A built program is kept in ~/.cache/atoll/build (or ``ATOLL_BUILD_CACHE``) under the hash
 of its sources, so only the first build takes minutes.
 
-``ATOLL_BUILD_MACHINE=aarch64`` builds a wheel for another processor than this one's.
+``ATOLL_BUILD_MACHINE=aarch64`` builds a wheel for another processor than this one's. ``ATOLL_BUILD_MACHINE=any``
+builds the wheel without programs, which reaches servers from any machine. Elsewhere than on Linux it is the only one.
 """
 
 from __future__ import annotations
 
-import fcntl
 import filecmp
 import hashlib
 import os
@@ -26,7 +26,9 @@ from typing import Any, NoReturn
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_MACHINE = os.environ.get("ATOLL_BUILD_MACHINE") or platform.machine()
+_ANY = "any"
+_OWN = platform.machine() if platform.system() == "Linux" else _ANY
+_MACHINE = os.environ.get("ATOLL_BUILD_MACHINE") or _OWN
 _LDFLAGS = "-s -w"
 _BUILDS_KEPT = 4
 _LICENSES = ("LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "COPYRIGHT*", "PATENTS*")
@@ -38,9 +40,14 @@ class ProgramsHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """See hatchling."""
         root = Path(self.root)
+        if _MACHINE == _ANY:
+            build_data["pure_python"] = True
+            build_data["tag"] = "py3-none-any"
+            return
         if platform.system() != "Linux" or _MACHINE not in _ARCHITECTURES:
             _stop(
-                f"atoll runs on Linux on {' and '.join(_ARCHITECTURES)}, not on {platform.system()} on {_MACHINE}"
+                f"atoll runs on Linux on {' and '.join(_ARCHITECTURES)}, not on {platform.system()} on {_MACHINE}; "
+                f"ATOLL_BUILD_MACHINE={_ANY} builds what reaches servers"
             )
         target = root / "src" / "atoll" / "_bin"
         target.mkdir(exist_ok=True)
@@ -61,6 +68,8 @@ class ProgramsHook(BuildHookInterface[Any]):
             build_data["force_include"] |= {
                 str(built): str(path.relative_to(root / "src")) for path, built in files.items()
             }
+        # named here, not in pyproject.toml: the wheel for any machine has none of them
+        build_data["artifacts"].append("src/atoll/_bin/*")
         build_data["pure_python"] = False
         # the programs are static: they need no libc, so the wheel fits the oldest of each
         tags = (f"{kind}_{_MACHINE}" for kind in ("manylinux2014", "manylinux_2_17", "musllinux_1_1"))
@@ -77,6 +86,8 @@ def _cached(
     """The program built from ``sources``, which must lie in files there, from the cache when they are unchanged."""
     if not (sources / "go.mod").is_file():
         _stop(f"{sources / 'go.mod'} is missing; build in a complete source tree")
+    import fcntl  # only Unix has it, and only Linux comes here
+
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "atoll" / "build"
     cache = Path(os.environ.get("ATOLL_BUILD_CACHE") or default)
     cache.mkdir(parents=True, exist_ok=True)

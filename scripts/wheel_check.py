@@ -3,7 +3,8 @@
 
 `scripts/dist` and `scripts/test-offline` run it in an environment with scripts/locks/dist.txt. The tags
 `manylinux_2_17` and `musllinux_1_1` say that a wheel runs beside any libc of the last ten years. They are true of a
-wheel whose programs are static, for the processor that the tag names: nothing of the host is loaded into them.
+wheel whose programs are static, for the processor that the tag names: nothing of the host is loaded into them. A wheel
+for any machine has no programs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from email.message import Message
 from email.parser import BytesParser
 from pathlib import Path
 
+ANY = "any"
 MOST_BYTES = 95 * 1000 * 1000
 # The number of a processor in the head of a program, by its name in a tag.
 PROCESSORS = {"x86_64": 62, "aarch64": 183}
@@ -64,8 +66,10 @@ def version_of(wheel: Path) -> str:
 
 
 def machine_of(wheel: Path) -> str:
-    """The processor of the tags of a wheel's name, which must all name the same one."""
+    """The processor of the tags of a wheel's name, which must all name the same one; or ``any``."""
     tags = wheel.stem.split("-")[-1].split(".")
+    if tags == [ANY]:
+        return ANY
     machines = {
         match[1] for tag in tags if (match := re.fullmatch(r"\w+?linux(?:\d{4}|_\d+_\d+)_(\w+)", tag))
     }
@@ -78,6 +82,8 @@ def program_faults(name: str, head: bytes, machine: str) -> list[str]:
     """Why a file of a wheel does not run on every Linux with that processor; nothing if it is no program."""
     if head[:4] != b"\x7fELF":
         return []
+    if machine == ANY:
+        return [f"{name} is a program, in a wheel for any machine"]
     number = int.from_bytes(head[18:20], "little")
     found = [] if number == PROCESSORS[machine] else [f"{name} is for another processor: {number}"]
     start, size, count = (

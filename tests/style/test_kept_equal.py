@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from atoll import __version__
 from atoll.cli.commands.serve import SERVER_PACKAGES
 from atoll.engines import RUNSC_VERSION
+from atoll.host import binaries
 from atoll.network.addresses import GATEWAY_ADDRESS
 from atoll.protocol import AGENT_PORT
 
@@ -37,8 +38,14 @@ def test_the_version_of_runsc_has_the_date_of_the_gvisor_that_it_is_built_from()
 
 
 def test_the_extra_base_asks_for_the_image_of_the_same_version() -> None:
-    assert EXTRAS["base"] == [f"atoll-base=={__version__}"]
+    assert [text.partition(";")[0] for text in EXTRAS["base"]] == [f"atoll-base=={__version__}"]
 
 
 def test_serve_looks_for_all_packages_of_its_extra() -> None:
     assert {Requirement(text).name for text in EXTRAS["server"]} == set(SERVER_PACKAGES)
+
+
+def test_an_install_without_programs_names_the_processors_that_wheels_are_built_for() -> None:
+    built = re.search(r"^_ARCHITECTURES = \{(.+)\}$", (ROOT / "hatch_build.py").read_text(), re.MULTILINE)
+    assert built is not None
+    assert tuple(re.findall(r'"(\w+)":', built[1])) == binaries._MACHINES

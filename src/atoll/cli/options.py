@@ -74,6 +74,11 @@ def check_terminal(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
     """
     if wanted and ctx.params.get("as_json"):
         raise click.BadParameter("a terminal's output cannot be JSON: leave out --json", ctx, param)
+    if wanted:
+        # here, so that `atoll run` makes no sandbox first
+        from atoll.cli.terminal import need_terminals
+
+        need_terminals("leave out --terminal: programs run without one")
     return wanted
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
@@ -102,6 +103,12 @@ def _feed(process: Process) -> None:
 
 
 def _write(descriptor: int, data: bytes) -> None:
+    if sys.platform == "win32":
+        # its console takes UTF-8 from this layer alone
+        stream = (sys.stderr if descriptor == 2 else sys.stdout).buffer
+        stream.write(data)
+        stream.flush()
+        return
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

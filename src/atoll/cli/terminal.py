@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import select
 import signal
-import termios
 import threading
 import time
-import tty
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from atoll.cli.detach_keys import DetachKeys
 from atoll.cli.program_options import code_of, stdin_is_input
 from atoll.cli.reattach import reattach_hint
 from atoll.cli.screen import Screen
-from atoll.errors import AtollError, ProcessNotFoundError
+from atoll.errors import AtollError, ProcessNotFoundError, UnsupportedError
 from atoll.types import TerminalSize
 
 if TYPE_CHECKING:
@@ -29,6 +28,16 @@ _AGAIN_S = 0.5
 # How long to hold back a key that may begin the detach keys, while waiting for the next one.
 _HELD_KEY_S = 0.5
 _OTHER_SIZE_S = 0.15
+
+
+def need_terminals(otherwise: str) -> None:
+    """Refuse what needs the terminals of Unix on a machine that has others.
+
+    Raises:
+        UnsupportedError: This is Windows. ``otherwise`` says what works there.
+    """
+    if find_spec("termios") is None:
+        raise UnsupportedError("terminals need macOS or Linux; on Windows, this needs WSL", hint=otherwise)
 
 
 def session(sandbox: Sandbox, options: ProgramOptions) -> int:
@@ -51,6 +60,8 @@ def attached(sandbox: Sandbox, pid: int, *, keys: DetachKeys, watch_only: bool) 
         watch_only: Send no input and do not change the terminal's size.
     """
     types = os.isatty(0) and not watch_only
+    if types or (stdin_is_input() and not watch_only):
+        need_terminals("`atoll attach --no-stdin` shows its output, without keys")
     with sandbox.attach_terminal(pid, size=_other_size() if types else None) as terminal:
         with reattach_hint(sandbox, pid), ExitStack() as held:
             if types:
@@ -108,6 +119,9 @@ def _raw_mode() -> Iterator[None]:
     if not os.isatty(0):
         yield
         return
+    import termios
+    import tty
+
     before = termios.tcgetattr(0)
     # Keys typed before now must not be lost.
     tty.setraw(0, termios.TCSADRAIN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 from collections.abc import Mapping
@@ -12,10 +11,12 @@ from typing import Any
 import msgspec
 
 from atoll.errors import DamagedError, InUseError
+from atoll.evals.locking import lock
 from atoll.evals.rows import Row
 from atoll.types import as_json, from_json
 
 _FORMAT = 1
+_BINARY = getattr(os, "O_BINARY", 0)
 # of every journal, also of one whose first line was cut off
 _BEGINNING = b'{"evaluation":"'
 
@@ -81,10 +82,10 @@ class Journal:
 
     def _open(self, path: Path) -> None:
         new = not path.exists()
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _BINARY, 0o600)
         try:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(file)
             except BlockingIOError:
                 raise InUseError(
                     f"another process writes the journal {path}",
@@ -111,7 +112,9 @@ class Journal:
 
 
 def _sync_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not hasattr(os, "O_DIRECTORY"):  # Windows opens no directories
+        return
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)
     finally:

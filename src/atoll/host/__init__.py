@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from atoll.host.binaries import agent_path, edge_path, puller_path, runsc_path
+    from atoll.host.binaries import agent_path, check_programs, edge_path, puller_path, runsc_path
     from atoll.host.checks import Check, check_host
     from atoll.host.edge_process import end_edge, note_edge
     from atoll.host.files import DiskUsage, disk_usage, free_bytes, locked, sync_directory, write_atomically
@@ -102,6 +102,7 @@ __all__ = [
     "cgroup_root",
     "children_by_parent",
     "check_host",
+    "check_programs",
     "verify_checksums",
     "continue_process",
     "copy_attributes",
@@ -168,6 +169,7 @@ __all__ = [
 _MODULES = {
     "agent_path": "binaries",
     "edge_path": "binaries",
+    "check_programs": "binaries",
     "puller_path": "binaries",
     "runsc_path": "binaries",
     "Cgroup": "resources.cgroups",

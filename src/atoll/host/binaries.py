@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from atoll.errors import HostError
+from atoll.errors import HostError, UnsupportedError
 
 _BIN = Path(__file__).resolve().parent.parent / "_bin"
+# the processors whose wheels have programs, see hatch_build.py
+_MACHINES = ("x86_64", "aarch64")
 
 
 def _program(name: str) -> Path:
@@ -18,6 +20,24 @@ def _program(name: str) -> Path:
             hint="install atoll again from a wheel, or, in a source tree, build it with `pip install -e .`",
         )
     return path
+
+
+def check_programs() -> None:
+    """Refuse an install without any programs: one from the wheel for any machine, which has none.
+
+    Raises:
+        UnsupportedError: It is such an install.
+    """
+    if (_BIN / "atoll-agent").is_file():
+        return
+    machine = os.uname().machine
+    install = "install atoll's wheel for this machine, or, in a source tree, `pip install -e .`"
+    raise UnsupportedError(
+        f"this install of atoll has no engine, so it runs no sandboxes on this machine ({machine}); "
+        f"wheels with one are for Linux on {' and '.join(_MACHINES)}",
+        hint=f"{install if machine in _MACHINES else 'use such a machine'}, or reach a server: "
+        "`atoll login https://api.sandboxes.example.com`, or set ATOLL_URL",
+    )
 
 
 def runsc_path() -> Path:

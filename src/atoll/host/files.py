@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
@@ -23,9 +22,10 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         with open(fd, "wb") as file:
             file.write(data)
             file.flush()
-            os.fchmod(fd, mode)
+            if hasattr(os, "fchmod"):  # before Python 3.13, Windows has none
+                os.fchmod(fd, mode)
             os.fsync(fd)
-        os.rename(aside, path)
+        os.replace(aside, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):  # the rename may already have happened
             os.unlink(aside)
@@ -35,6 +35,8 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows opens no directories
+        return
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -63,6 +65,8 @@ def free_bytes(path: Path) -> int:
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on a file, which is made if missing and never removed. Waits without a limit."""
+    import fcntl  # only Unix has it, and a client of a remote server writes files on other systems
+
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

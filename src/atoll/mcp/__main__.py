@@ -96,7 +96,7 @@ def install_command(context: click.Context, client: str, file: Path | None, only
     if only_print:
         click.echo(json.dumps({wanted.key: {NAME: entry(options)}}, indent=2))
         return
-    path = file or Path.home() / wanted.file
+    path = file or wanted.path
     try:
         install(wanted, path.resolve(), options)
     except OSError as error:

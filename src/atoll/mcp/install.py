@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ class Client:
 
     Args:
         file: The file, below the user's home.
+        elsewhere: The same on other systems than Linux, where it differs.
         key: The table of servers in it.
         then: What the user does next.
     """
@@ -30,15 +31,33 @@ class Client:
     file: str
     key: str
     then: str
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """Where its configuration is on this machine."""
+        return Path.home() / self.elsewhere.get(sys.platform, self.file)
+
+
+def _elsewhere(file: str) -> dict[str, str]:
+    return {"darwin": f"Library/Application Support/{file}", "win32": f"AppData/Roaming/{file}"}
 
 
 CLIENTS: Mapping[str, Client] = {
     "claude": Client(".claude.json", "mcpServers", "start Claude Code again, and ask it to run `uname -a`"),
     "claude-desktop": Client(
-        ".config/Claude/claude_desktop_config.json", "mcpServers", "start Claude Desktop again"
+        ".config/Claude/claude_desktop_config.json",
+        "mcpServers",
+        "start Claude Desktop again",
+        _elsewhere("Claude/claude_desktop_config.json"),
     ),
     "cursor": Client(".cursor/mcp.json", "mcpServers", "open Cursor's settings, MCP, and switch atoll on"),
-    "vscode": Client(".config/Code/User/mcp.json", "servers", "run `MCP: List Servers` in VS Code"),
+    "vscode": Client(
+        ".config/Code/User/mcp.json",
+        "servers",
+        "run `MCP: List Servers` in VS Code",
+        _elsewhere("Code/User/mcp.json"),
+    ),
 }
 
 
@@ -67,7 +86,7 @@ def install(client: Client, path: Path, options: Sequence[str]) -> None:
         OSError: It cannot be read or written.
     """
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8")
     except FileNotFoundError:
         text = "{}"
     try:

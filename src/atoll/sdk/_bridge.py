@@ -8,9 +8,9 @@ with and without an event loop.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
-import select
 import socket
 import ssl
 import threading
@@ -36,10 +36,12 @@ from wsproto.utilities import RemoteProtocolError
 
 from atoll.errors import DeniedError, SupervisorError
 from atoll.protocol import DIAL_LIMIT_BYTES, TUNNEL_END, TUNNEL_PROTOCOL, DialAnswer, decode_answer
+from atoll.sdk._hangup import is_closed
 from atoll.sdk._server import Server
 
 _BYTES = 256 << 10
 _LOOK_S = 0.5
+_END_S = 1.0
 
 _Value = TypeVar("_Value")
 _Dialled = tuple[DialAnswer, socket.socket | None]
@@ -57,6 +59,7 @@ class Bridge:
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         threading.Thread(target=self._loop.run_forever, name="atoll bridge", daemon=True).start()
+        atexit.register(self._end)
 
     @classmethod
     def of_process(cls) -> Bridge:
@@ -84,6 +87,19 @@ class Bridge:
         """
         return self._done(self._dialled(server, sandbox, port), timeout_s)
 
+    def _end(self) -> None:
+        """End all connections. Python would report those that it finds under way at the end of the process."""
+        if self._pid == os.getpid():
+            ending = asyncio.run_coroutine_threadsafe(self._ended(), self._loop)
+            with contextlib.suppress(FutureTimeoutError):
+                ending.result(_END_S)
+
+    async def _ended(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def _done(self, work: Awaitable[_Value], timeout_s: float) -> _Value:
         running = asyncio.run_coroutine_threadsafe(_awaited(work), self._loop)
         try:
@@ -101,7 +117,7 @@ class Bridge:
 
     async def _connected(self, server: Server) -> socket.socket:
         far = await _open(server)
-        outer, near = await _pair()
+        outer, _, near = await _pair()
         self._carry(_carried(near, far))
         return outer
 
@@ -116,8 +132,8 @@ class Bridge:
         if answer.error is not None:
             far[1].close()
             return answer, None
-        outer, near = await _pair()
-        self._carry(tunnel.carried(near))
+        outer, inner, near = await _pair()
+        self._carry(tunnel.carried(near, inner))
         return answer, outer
 
 
@@ -133,11 +149,12 @@ async def _open(server: Server) -> _Streams:
     return await asyncio.open_connection(host, port, ssl=context, limit=_BYTES)
 
 
-async def _pair() -> tuple[socket.socket, _Streams]:
+async def _pair() -> tuple[socket.socket, socket.socket, _Streams]:
+    """Return the end for the user, and the other one with its streams."""
     outer, inner = socket.socketpair()
     try:
         inner.setblocking(False)
-        return outer, await asyncio.open_connection(sock=inner, limit=_BYTES)
+        return outer, inner, await asyncio.open_connection(sock=inner, limit=_BYTES)
     except BaseException:
         outer.close()
         inner.close()
@@ -223,9 +240,12 @@ class _Tunnel:
                     self._waiting.append(event)
         return self._waiting.popleft()
 
-    async def carried(self, near: _Streams) -> None:
+    async def carried(self, near: _Streams, inner: socket.socket) -> None:
         """Carry bytes until both directions have ended, the tunnel closes, or this side closes its socket."""
-        tasks = [asyncio.ensure_future(self._inwards(near)), asyncio.ensure_future(self._outwards(near[1]))]
+        tasks = [
+            asyncio.ensure_future(self._inwards(near[0], inner)),
+            asyncio.ensure_future(self._outwards(near[1])),
+        ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
@@ -235,16 +255,14 @@ class _Tunnel:
             near[1].close()
             self._writer.close()
 
-    async def _inwards(self, near: _Streams) -> None:
-        while data := await near[0].read(_BYTES):
+    async def _inwards(self, near: asyncio.StreamReader, inner: socket.socket) -> None:
+        while data := await near.read(_BYTES):
             self._writer.write(self._socket.send(BytesMessage(data=data)))
             await self._writer.drain()
         self._writer.write(self._socket.send(TextMessage(data=TUNNEL_END)))
         await self._writer.drain()
-        poll = select.poll()
-        poll.register(near[1].get_extra_info("socket").fileno(), 0)
         while not self._ended:
-            if poll.poll(0):
+            if is_closed(inner):
                 raise ConnectionResetError("this side closed its socket")
             await asyncio.sleep(_LOOK_S)
 

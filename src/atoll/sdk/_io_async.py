@@ -19,6 +19,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from atoll.sdk import _hangup
 from atoll.sdk._bytes import CHUNK_BYTES, as_bytes
 
 _P = ParamSpec("_P")
@@ -46,6 +47,7 @@ class Stream:
         sock.setblocking(False)
         self._socket = sock
         self._ready = 0
+        self._read = b""
 
     async def receive(self, timeout_s: float | None) -> bytes:
         """Wait for bytes and return what is there; ``b""`` when the peer has ended.
@@ -53,6 +55,9 @@ class Stream:
         Raises:
             TimeoutError: ``timeout_s`` passed.
         """
+        if self._read:
+            data, self._read = self._read, b""
+            return data
         end = _end(timeout_s)
         self._ready += 1
         if self._ready > _READY_RECEIVES:
@@ -86,6 +91,8 @@ class Stream:
 
     def readable(self) -> bool:
         """Tell whether ``receive`` would return at once, with bytes or because the peer closed."""
+        if self._read:
+            return True
         if not hasattr(select, "poll"):  # Windows
             return bool(select.select([self._socket], [], [], 0)[0])
         poll = select.poll()
@@ -94,9 +101,11 @@ class Stream:
 
     def hung_up(self) -> bool:
         """Tell whether the connection has ended both ways, even if bytes are left to receive."""
-        poll = select.poll()
-        poll.register(self._socket, 0)
-        return bool(poll.poll(0))
+        if _hangup.TELLS:
+            return _hangup.hangs_up(self._socket)
+        read, ended = _hangup.rest(self._socket)
+        self._read += read
+        return ended
 
     def abort(self) -> None:
         """End the connection from any task. A waiting ``receive`` or ``send`` returns."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
 
+from atoll.sdk import _hangup
 from atoll.sdk._bytes import CHUNK_BYTES, as_bytes
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _JOIN_S = 5.0
+_WAKE_S = 1.0
 
 sleep = time.sleep
 
@@ -30,6 +32,7 @@ class Stream:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self._read = b""
 
     def receive(self, timeout_s: float | None) -> bytes:
         """Wait for bytes and return what is there; ``b""`` when the peer has ended.
@@ -37,6 +40,9 @@ class Stream:
         Raises:
             TimeoutError: ``timeout_s`` passed.
         """
+        if self._read:
+            data, self._read = self._read, b""
+            return data
         self._socket.settimeout(timeout_s)
         return self._socket.recv(CHUNK_BYTES)
 
@@ -56,6 +62,8 @@ class Stream:
 
     def readable(self) -> bool:
         """Tell whether ``receive`` would return at once, with bytes or because the peer closed."""
+        if self._read:
+            return True
         if not hasattr(select, "poll"):  # Windows
             return bool(select.select([self._socket], [], [], 0)[0])
         poll = select.poll()
@@ -64,9 +72,11 @@ class Stream:
 
     def hung_up(self) -> bool:
         """Tell whether the connection has ended both ways, even if bytes are left to receive."""
-        poll = select.poll()
-        poll.register(self._socket, 0)
-        return bool(poll.poll(0))
+        if _hangup.TELLS:
+            return _hangup.hangs_up(self._socket)
+        read, ended = _hangup.rest(self._socket)
+        self._read += read
+        return ended
 
     def abort(self) -> None:
         """End the connection from any thread. A blocked ``receive`` or ``send`` returns."""
@@ -113,6 +123,7 @@ class Listener:
     def __init__(self, port: int) -> None:
         self._socket = socket.create_server(("127.0.0.1", port), backlog=128)
         self.port: int = self._socket.getsockname()[1]
+        self._aborted = False
 
     def accept(self) -> Stream:
         """Wait for a connection.
@@ -120,12 +131,20 @@ class Listener:
         Raises:
             OSError: The listener was aborted.
         """
-        return Stream(self._socket.accept()[0])
+        accepted, _ = self._socket.accept()
+        if self._aborted:
+            accepted.close()
+            raise ConnectionAbortedError("the listener was aborted")
+        return Stream(accepted)
 
     def abort(self) -> None:
         """Make ``accept`` fail, in any thread."""
-        with contextlib.suppress(OSError):  # closed already
+        self._aborted = True
+        try:
             self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:  # closed already; or not Linux, where nothing but a connection wakes it
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port), _WAKE_S).close()
 
     def close(self) -> None:
         """Close the listener. Idempotent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from atoll.types import as_json, from_json
 
 URL, KEY, CA = "ATOLL_URL", "ATOLL_API_KEY", "ATOLL_CA"
 HERE = "local"
+_BINARY = getattr(os, "O_BINARY", 0)
 _PORTS = {"https": 443, "http": 80}
 _LOGIN = "`atoll login URL` stores a server and its key"
 
@@ -119,7 +121,7 @@ def store(server: Server) -> Path:
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
         with open(descriptor, "wb") as file:
             file.write(as_json(_Login(url=server.url, key=server.key, ca=server.ca)))
         aside.replace(path)
@@ -145,7 +147,8 @@ def forget() -> bool:
 
 def login_file() -> Path:
     """Return where a login is stored."""
-    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    base = os.environ.get("XDG_CONFIG_HOME") or (os.environ.get("APPDATA") if _is_windows() else None)
+    base = base or os.path.join(os.path.expanduser("~"), ".config")
     return Path(base, "atoll", "login.json")
 
 
@@ -159,6 +162,10 @@ def _read() -> _Login | None:
         raise HostError(
             f"{path} is no stored login: {error}", hint="run `atoll logout`, then log in"
         ) from None
+
+
+def _is_windows() -> bool:
+    return sys.platform == "win32"
 
 
 def _is_here(host: str) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 
 from atoll.errors import SupervisorError, VersionMismatchError
 from atoll.guest import Body, GuestRequest, HttpClient, HttpHead
-from atoll.host import start_ticks
+from atoll.host import check_programs, start_ticks
 from atoll.protocol import (
     PROTOCOL_VERSION,
     DoctorReport,
@@ -268,12 +268,14 @@ def ensure_supervisor(home: Home, within_s: float | None = None) -> None:
     Raises:
         TimeoutError: ``within_s`` passed.
         SupervisorError: The supervisor did not start. The message ends with its output.
+        UnsupportedError: This install has no engine.
         VersionMismatchError: A supervisor of another version runs.
     """
     if _start_by is not None:
         _start_by()
         check_version(home, within_s)
         return
+    check_programs()
     home.make()
     bound = time.monotonic() + within_s if within_s is not None else math.inf
     with _locked(home, bound):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from atoll.errors import AgentError, FileError
+from atoll.sdk._below import Directory, opened
 from atoll.sdk._tar import Entry, TarReader
 
 _PATH_BYTES = 4096
@@ -49,10 +50,11 @@ class Unpacker:
     """
 
     def __init__(self, root: Path, limits: Limits) -> None:
-        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._root: Directory | None = opened(root)
         self._limits = limits
         self._tar = TarReader()
         self._file: int | None = None
+        self._file_in: Directory | None = None
         self._size = 0
         self._files: set[_Made] = set()
         self._directories: dict[str, _Look] = {}
@@ -86,17 +88,16 @@ class Unpacker:
             raise AgentError("the archive from the sandbox is truncated")
         for path, look in reversed(self._directories.items()):
             with self._parent((*path.split("/"), ".")) as directory:
-                os.fchmod(directory, look.mode & 0o777 | 0o700)
-                os.utime(directory, (look.modified_at, look.modified_at))
+                directory.set_look(look.mode & 0o777 | 0o700, look.modified_at)
 
     def close(self) -> None:
         """Close everything that is open. Idempotent."""
-        for descriptor in (self._file, self._root):
-            if descriptor is not None:
-                with contextlib.suppress(OSError):  # closed by an earlier call
-                    os.close(descriptor)
-        self._file = None
-        self._root = -1
+        if self._file is not None:
+            os.close(self._file)
+        for directory in (self._file_in, self._root):
+            if directory is not None:
+                directory.close()
+        self._file = self._file_in = self._root = None
 
     def _begin(self, entry: Entry) -> None:
         self._entries += 1
@@ -122,40 +123,44 @@ class Unpacker:
             self._make_hard_link(parts, _parts(entry.target))
 
     @contextlib.contextmanager
-    def _parent(self, parts: tuple[str, ...]) -> Iterator[int]:
+    def _parent(self, parts: tuple[str, ...]) -> Iterator[Directory]:
         """Open the directory that ``parts`` lies in. Missing directories are made; no link is followed."""
-        at = os.dup(self._root)
+        at = self._at_root()
         try:
             for part in parts[:-1]:
                 below = self._entered(at, part)
-                os.close(at)
+                at.close()
                 at = below
             yield at
         finally:
-            os.close(at)
+            at.close()
 
-    def _entered(self, at: int, part: str) -> int:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    def _at_root(self) -> Directory:
+        if self._root is None:
+            raise ValueError("the directory of the archive is closed")
+        return self._root.again()
+
+    def _entered(self, at: Directory, part: str) -> Directory:
         if part == ".":
-            return os.open(part, flags, dir_fd=at)
+            return at.enter(part)
         with contextlib.suppress(FileExistsError):  # then it must be a directory, which opening it verifies
-            os.mkdir(part, 0o755, dir_fd=at)
+            at.make(part)
             self._directories_made += 1
         try:
-            return os.open(part, flags, dir_fd=at)
+            return at.enter(part)
         except OSError as error:
-            if stat.S_ISLNK(os.stat(part, dir_fd=at, follow_symlinks=False).st_mode):
+            if stat.S_ISLNK(at.stat(part).st_mode):
                 raise AgentError(
                     f"the archive from the sandbox has a path through the symbolic link {part!r}"
                 ) from None
             raise FileError(f"{part!r} is in the way: {error}") from None
 
-    def _clear(self, parent: int, name: str) -> None:
+    def _clear(self, parent: Directory, name: str) -> None:
         """Remove a file or link that already has the name, so that nothing is written into it."""
         try:
             # When an inode's last name goes, its number may return for something that is not of this archive.
-            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-            os.unlink(name, dir_fd=parent)
+            found = parent.stat(name)
+            parent.unlink(name)
             if found.st_nlink == 1:
                 self._files.discard(_made(found))
         except FileNotFoundError:  # the usual case
@@ -175,8 +180,9 @@ class Unpacker:
     def _open_file(self, parts: tuple[str, ...], entry: Entry) -> None:
         with self._parent(parts) as parent:
             self._clear(parent, parts[-1])
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file = os.open(parts[-1], flags, 0o600, dir_fd=parent)
+            self._file = parent.new_file(parts[-1])
+            self._file_in = parent.again()
+        self._name = parts[-1]
         self._files.add(_made(os.fstat(self._file)))
         self._entry = entry
         self._size = 0
@@ -195,13 +201,13 @@ class Unpacker:
         write_sparse(self._file, data)
 
     def _finish_file(self) -> None:
-        if self._file is None:
+        if self._file is None or self._file_in is None:
             return
         os.ftruncate(self._file, self._size)
-        os.fchmod(self._file, self._entry.mode & 0o777)
-        os.utime(self._file, (self._entry.modified_at, self._entry.modified_at))
-        os.close(self._file)
-        self._file = None
+        file, self._file = self._file, None
+        self._file_in.end_file(self._name, file, self._entry.mode & 0o777, self._entry.modified_at)
+        self._file_in.close()
+        self._file_in = None
 
     def _make_link(self, parts: tuple[str, ...], target: str) -> None:
         if not target or "\0" in target or len(os.fsencode(target)) > _PATH_BYTES:
@@ -209,8 +215,10 @@ class Unpacker:
         if not self._limits.outside_links and _leads_out(parts, target):
             return
         with self._parent(parts) as parent:
+            if not parent.has_links:
+                return
             self._clear(parent, parts[-1])
-            os.symlink(target, parts[-1], dir_fd=parent)
+            parent.symlink(parts[-1], target)
 
     def _make_hard_link(self, parts: tuple[str, ...], target: tuple[str, ...]) -> None:
         if parts == target:
@@ -219,14 +227,14 @@ class Unpacker:
             raise _links_out(parts, target)
         with self._parent(target) as source, self._parent(parts) as parent:
             try:
-                found = os.stat(target[-1], dir_fd=source, follow_symlinks=False)
+                found = source.stat(target[-1])
             except FileNotFoundError:
                 raise _links_out(parts, target) from None
             if _made(found) not in self._files:
                 raise _links_out(parts, target)
             self._clear(parent, parts[-1])
             self._files.add(_made(found))
-            os.link(target[-1], parts[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+            parent.link(parts[-1], source, target[-1])
 
 
 def write_sparse(file: int, data: bytes) -> None:

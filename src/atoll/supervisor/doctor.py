@@ -14,6 +14,7 @@ from atoll.host import (
     Home,
     agent_path,
     check_host,
+    check_programs,
     disk_usage,
     read_memory,
     runsc_path,
@@ -108,6 +109,7 @@ def database_finding(home: Home) -> Finding:
 def programs_finding() -> Finding:
     """Whether the programs of this package are present."""
     try:
+        check_programs()
         paths = [runsc_path(), agent_path()]
     except AtollError as error:
         return Finding(name="package", level="error", message=error.message, remedy=error.hint)

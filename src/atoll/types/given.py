@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import msgspec
 
@@ -25,7 +25,8 @@ def path_text(path: GuestPath) -> str:
         InvalidSpecError: It is neither text nor a path object.
     """
     try:
-        text: object = os.fspath(path)
+        # one of Windows has backslashes
+        text: object = path.as_posix() if isinstance(path, PureWindowsPath) else os.fspath(path)
     except TypeError:
         text = None
     if not isinstance(text, str):

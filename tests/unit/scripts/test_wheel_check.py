@@ -52,6 +52,13 @@ def test_a_program_for_another_processor_than_the_tag_names_is_a_fault(tmp_path:
     ]
 
 
+def test_a_wheel_for_any_machine_has_no_programs(tmp_path: Path) -> None:
+    assert faults(wheel(tmp_path, tag="py3-none-any")) == []
+    assert faults(wheel(tmp_path, tag="py3-none-any", program=program(62, 1))) == [
+        "reef/_bin/reef is a program, in a wheel for any machine"
+    ]
+
+
 def test_a_missing_field_is_a_fault(tmp_path: Path) -> None:
     assert faults(wheel(tmp_path, without="Summary")) == ["its metadata has no Summary"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -58,9 +59,14 @@ def command(source: str, target: str, as_json: bool) -> None:
 
 
 def parse(text: str) -> Inside | None:
-    """Read SANDBOX:PATH. Returns None for a local path, which has no colon, or a slash before the colon."""
+    """Read SANDBOX:PATH.
+
+    Returns None for a local path, which has no colon, or a slash before the colon, or on Windows a drive.
+    """
     sandbox, colon, path = text.partition(":")
     if not colon or "/" in sandbox or not sandbox:
+        return None
+    if sys.platform == "win32" and ("\\" in sandbox or len(sandbox) == 1):
         return None
     return Inside(sandbox, path or ".")
 

@@ -44,7 +44,7 @@ def command(url: str, key_file: Path | None, ca: Path | None, as_json: bool) -> 
 def _key(file: Path | None) -> str:
     if file is not None:
         try:
-            return file.read_text()[:_KEY_BYTES].strip()
+            return file.read_text("utf-8")[:_KEY_BYTES].strip()
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidSpecError(
                 f"{file} cannot be read: {error}", hint="give a file with the key"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import click
 
 from atoll.cli.lazy import Command
@@ -11,6 +9,7 @@ from atoll.cli.lifecycle import Length
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.sandboxes import held
+from atoll.cli.waiting import wait_for_interrupt
 
 
 @click.command(name="open", cls=Command)
@@ -44,5 +43,4 @@ def command(sandbox: str, port: int, wait_s: float | None, no_browser: bool, as_
                 click.echo(forward.url)
             if not no_browser:
                 click.launch(forward.url)
-            while True:
-                signal.pause()
+            wait_for_interrupt()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-
 import click
 
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import show_json
 from atoll.cli.sandboxes import held
+from atoll.cli.waiting import wait_for_interrupt
 
 
 @click.command(name="port", cls=Command)
@@ -31,5 +30,4 @@ def command(sandbox: str, port: int, local: int, as_json: bool) -> None:
             show_json({"host": "127.0.0.1", "port": forward.port})
         else:
             click.echo(f"127.0.0.1:{forward.port}")
-        while True:
-            signal.pause()
+        wait_for_interrupt()

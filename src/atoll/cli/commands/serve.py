@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import click
 
 from atoll.cli.lazy import Command
-from atoll.errors import HostError
+from atoll.errors import HostError, UnsupportedError
 
 # what only the server imports: the packages of the extra of that name
 SERVER_PACKAGES = ("granian", "httptools", "uvloop")
@@ -29,6 +29,10 @@ def command(arguments: tuple[str, ...]) -> None:
     Example:
       atoll serve --help
     """
+    if sys.platform != "linux":
+        raise UnsupportedError(
+            "`atoll serve` runs on Linux", hint="start it on the machine with the sandboxes"
+        )
     if missing := [name for name in SERVER_PACKAGES if find_spec(name) is None]:
         raise HostError(
             f"these packages of the server are not installed: {', '.join(missing)}",

@@ -8,7 +8,7 @@ from atoll.cli.lazy import Command
 from atoll.cli.options import env_option, sandbox_argument
 from atoll.cli.program_options import ProgramOptions
 from atoll.cli.sandboxes import held
-from atoll.cli.terminal import session
+from atoll.cli.terminal import need_terminals, session
 
 
 @click.command(name="shell", cls=Command)
@@ -26,6 +26,7 @@ def command(
     Example:
       atoll shell work
     """
+    need_terminals(f"`atoll exec {sandbox} -- PROGRAM` runs programs without one")
     program = ProgramOptions(argv=(), cwd=cwd, user=user, env=dict(env), timeout_s=None)
     with held(sandbox) as target:
         code = session(target, program)

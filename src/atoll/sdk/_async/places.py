@@ -191,7 +191,7 @@ def place_of(given: AsyncPlace | Server | None, *, may_start: bool) -> AsyncPlac
     if not _spawn.can_start():
         raise UnsupportedError(
             "atoll runs sandboxes on Linux",
-            hint="on this machine, reach a server: atoll login https://api.sandboxes.example.com",
+            hint="on this machine, reach a server: `atoll login https://api.sandboxes.example.com`, or set ATOLL_URL",
         )
     return AsyncHere(Home.default(), may_start)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import AsyncIterator, Iterator
 
 from atoll.errors import DeadlineError, InvalidSpecError, ProcessNotFoundError
@@ -25,6 +24,9 @@ from atoll.sdk._bytes import as_bytes, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
 from atoll.types import ExecResult, Output, check_number
+
+# by its number, since Windows has no such signal
+_SIGKILL = 9
 
 
 class AsyncProcess:
@@ -125,7 +127,7 @@ class AsyncProcess:
             SandboxCrashedError: The sandbox's processes died.
         """
         try:
-            await self.send_signal(signal.SIGKILL)
+            await self.send_signal(_SIGKILL)
         except ProcessNotFoundError:
             return
 

@@ -130,8 +130,9 @@ async def _download_file(
                 if on_progress is not None:
                     await call(on_progress, done, total)
             await in_thread(file.truncate, done)
-            os.fchmod(file.fileno(), info.mode & 0o777)
-            os.utime(file.fileno(), (info.modified_at, info.modified_at))
+            if hasattr(os, "fchmod"):  # before Python 3.13, Windows has none
+                os.fchmod(file.fileno(), info.mode & 0o777)
+        os.utime(aside, (info.modified_at, info.modified_at))
         await in_thread(aside.replace, local)
     finally:
         answer.close()

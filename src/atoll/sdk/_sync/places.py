@@ -192,7 +192,7 @@ def place_of(given: Place | Server | None, *, may_start: bool) -> Place:
     if not _spawn.can_start():
         raise UnsupportedError(
             "atoll runs sandboxes on Linux",
-            hint="on this machine, reach a server: atoll login https://api.sandboxes.example.com",
+            hint="on this machine, reach a server: `atoll login https://api.sandboxes.example.com`, or set ATOLL_URL",
         )
     return Here(Home.default(), may_start)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import Iterator
 
 from atoll.errors import DeadlineError, InvalidSpecError, ProcessNotFoundError
@@ -26,6 +25,9 @@ from atoll.sdk._bytes import as_bytes, sliced
 from atoll.sdk._deadline import Deadline
 from atoll.sdk._output import STREAM_OF, Decoder
 from atoll.types import ExecResult, Output, check_number
+
+# by its number, since Windows has no such signal
+_SIGKILL = 9
 
 
 class Process:
@@ -126,7 +128,7 @@ class Process:
             SandboxCrashedError: The sandbox's processes died.
         """
         try:
-            self.send_signal(signal.SIGKILL)
+            self.send_signal(_SIGKILL)
         except ProcessNotFoundError:
             return
 

@@ -1,0 +1,52 @@
+"""Connections to a server as sockets of this process."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from atoll.sdk import _hangup
+
+pytestmark = pytest.mark.once
+
+MANY_OPEN = """
+import atexit, socket
+from atoll.sdk._bridge import Bridge
+
+atexit.register(lambda: print(len(Bridge.of_process()._tasks)))  # registered before the bridge, called after it
+from atoll.sdk._server import Server
+
+listener = socket.create_server(("127.0.0.1", 0))
+server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}", "key")
+held = [Bridge.of_process().connect(server, 60) for _ in range(40)]
+"""
+
+
+def test_a_process_ends_without_a_word_while_connections_are_open() -> None:
+    done = subprocess.run([sys.executable, "-c", MANY_OPEN], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+def test_an_end_is_told_from_the_end_of_one_direction() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        assert not _hangup.is_closed(here)
+        there.shutdown(socket.SHUT_WR)
+        assert not _hangup.is_closed(here)
+        there.close()
+        assert _hangup.is_closed(here)
+
+
+def test_an_end_is_found_behind_what_was_not_read() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        assert _hangup.rest(here) == (b"", False)
+        there.sendall(b"abc" * 10_000)
+        assert _hangup.rest(here) == (b"abc" * 10_000, False)
+        there.sendall(b"last")
+        there.close()
+        assert _hangup.rest(here) == (b"last", True)
