@@ -27,6 +27,7 @@ SECTIONS = {
             "unplug",
             "restores",
             "crashes",
+            "survival",
             "code",
             "evals",
             "mcp",

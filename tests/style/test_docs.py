@@ -73,6 +73,19 @@ def test_each_row_of_what_does_not_work_inside_has_a_check_of_its_name() -> None
     assert sorted(rows) == sorted(program.name for program in refused.FAMILY.programs)
 
 
+def test_each_row_of_what_survives_what_has_a_test() -> None:
+    def rows(page: str, heading: str) -> list[str]:
+        table = (ROOT / page).read_text().partition(heading)[2].partition("\n#")[0]
+        return re.findall(r"^\| (.+) \|$", table, re.MULTILINE)[1:]
+
+    events = [row.split(" | ")[0] for row in rows("docs/guide/survival.md", "# What survives what")]
+    proofs = [row.split(" | ") for row in rows("docs/design/proofs.md", "## What survives what")]
+    assert [event for event, _ in proofs] == events
+    for _, proof in proofs:
+        path, name = re.findall(r"`([^`]+)`", proof)
+        assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE), proof
+
+
 def test_the_published_schema_of_policies_is_current() -> None:
     """Otherwise run ``.venv/bin/python scripts/policy_schema.py``."""
     assert json.loads((ROOT / "docs/reference/policy.schema.json").read_text()) == schema()
