@@ -68,8 +68,7 @@ def command(
         raise InvalidSpecError("an image and a template are given", hint="give one of them")
     if context.invoked_subcommand is not None:
         return
-    if importlib.util.find_spec("mcp") is None:
-        raise UnsupportedError("the package mcp is not installed", hint="pip install 'atoll[mcp]'")
+    require_package()
     from atoll.mcp import serving
 
     if http is None:
@@ -102,6 +101,50 @@ def install_command(context: click.Context, client: str, file: Path | None, only
     except OSError as error:
         raise InvalidSpecError(f"{path} cannot be written: {error.strerror}", hint="give --file") from error
     click.echo(f"{path} has atoll now; {wanted.then}")
+
+
+@command.command(name="proxy")
+@click.argument("name", metavar="SANDBOX")
+@click.argument("argv", metavar="[-- ARGV...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--port", type=click.IntRange(1, 65535), help="Port on which a server inside speaks HTTP.")
+@click.option("--path", default="/mcp", show_default=True, help="The path of its address.")
+@click.option("--cwd", metavar="DIR", help="Directory inside in which ARGV starts; default: the user's home.")
+@click.option("--user", metavar="NAME", help="Run ARGV as this user inside.")
+def proxy_command(
+    name: str, argv: tuple[str, ...], port: int | None, path: str, cwd: str | None, user: str | None
+) -> None:
+    r"""Use an MCP server inside a sandbox as if it ran here, on standard input and output.
+
+    The server is started as ARGV and speaks on its standard streams, or it runs already and listens on --port.
+    A sleeping sandbox wakes.
+
+    \b
+    Example:
+      claude mcp add inside -- atoll mcp proxy work -- python3 server.py
+      atoll mcp proxy work --port 8000
+    """
+    if (port is None) == (not argv):
+        raise InvalidSpecError("proxy takes one of --port and a program", hint="give either of them")
+    if port is None:
+        from atoll.mcp import proxy
+
+        sys.exit(proxy.relay(name, argv, cwd=cwd, user=user))
+    if not path.startswith("/"):
+        raise InvalidSpecError(f"--path is {path!r}", hint="give one like /mcp")
+    require_package()
+    from atoll.mcp import proxy_http
+
+    anyio.run(proxy_http.serve, name, port, path)
+
+
+def require_package() -> None:
+    """Refuse to go on without the official SDK.
+
+    Raises:
+        UnsupportedError: It is not installed.
+    """
+    if importlib.util.find_spec("mcp") is None:
+        raise UnsupportedError("the package mcp is not installed", hint="pip install 'atoll[mcp]'")
 
 
 def options_of(given: dict[str, str | None]) -> list[str]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from atoll.sdk._async.images import AsyncImages
     from atoll.sdk._async.keys import AsyncKeys
     from atoll.sdk._async.login import AsyncLogin
+    from atoll.sdk._async.mcp import AsyncMcpAddress
     from atoll.sdk._async.ports import AsyncForward
     from atoll.sdk._async.process import AsyncProcess
     from atoll.sdk._async.sandbox import AsyncSandbox
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from atoll.sdk._sync.images import Images
     from atoll.sdk._sync.keys import Keys
     from atoll.sdk._sync.login import Login
+    from atoll.sdk._sync.mcp import McpAddress
     from atoll.sdk._sync.ports import Forward
     from atoll.sdk._sync.process import Process
     from atoll.sdk._sync.sandbox import Sandbox
@@ -50,6 +52,7 @@ __all__ = [
     "AsyncImages",
     "AsyncKeys",
     "AsyncLogin",
+    "AsyncMcpAddress",
     "AsyncProcess",
     "AsyncSandbox",
     "AsyncSecrets",
@@ -68,6 +71,7 @@ __all__ = [
     "Images",
     "Keys",
     "Login",
+    "McpAddress",
     "Process",
     "Sandbox",
     "Secrets",
@@ -81,7 +85,7 @@ __all__ = [
     "Watch",
 ]
 
-_MODULES = {"forward": "ports"}
+_MODULES = {"forward": "ports", "mcpaddress": "mcp"}
 
 
 def __getattr__(name: str) -> object:

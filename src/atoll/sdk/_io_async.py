@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -21,6 +21,12 @@ import anyio.to_thread
 
 from atoll.sdk import _hangup
 from atoll.sdk._bytes import CHUNK_BYTES, as_bytes
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from atoll.sdk._async.process import AsyncProcess
+    from atoll.sdk._mcp_streams import Streams
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -241,6 +247,15 @@ async def call(callback: Callable[..., Any], *args: Any) -> None:
     result = callback(*args)
     if inspect.isawaitable(result):
         await result
+
+
+def mcp_streams(
+    start: Callable[[], Awaitable[AsyncProcess]], on_stderr: Callable[[str], Any] | None
+) -> AbstractAsyncContextManager[Streams]:
+    """Return the context that starts a stdio server and gives its streams. Loading it takes long."""
+    from atoll.sdk import _mcp_streams
+
+    return _mcp_streams.mcp_streams(start, on_stderr)
 
 
 async def pieces(

@@ -11,8 +11,9 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Never, ParamSpec, TypeVar
 
+from atoll.errors import UnsupportedError
 from atoll.sdk import _hangup
 from atoll.sdk._bytes import CHUNK_BYTES, as_bytes
 
@@ -208,6 +209,11 @@ def in_thread(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -
 def call(callback: Callable[..., Any], *args: Any) -> None:
     """Call a user's callback."""
     callback(*args)
+
+
+def mcp_streams(start: Callable[[], Any], on_stderr: Callable[[str], Any] | None) -> Never:
+    """Refuse: the official SDK of the protocol is async only."""
+    raise UnsupportedError("the streams of an MCP server are async", hint="use AsyncSandbox, or give a port")
 
 
 def pieces(data: Iterable[bytes | str] | BinaryIO) -> Iterator[bytes]:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, overload
 
-from atoll.errors import DeadlineError, NotFoundError, SandboxNotFoundError, StateError
+from atoll.errors import DeadlineError, InvalidSpecError, NotFoundError, SandboxNotFoundError, StateError
 from atoll.protocol import LinkRequest, check_link
+from atoll.sdk._async.mcp import AsyncMcpAddress
 from atoll.sdk._async.places import AsyncThere
 from atoll.sdk._async.ports import AsyncForward
+from atoll.sdk._async.programs import Command, OutputCallback
 from atoll.sdk._async.sessions import AsyncSessions
 from atoll.sdk._deadline import Deadline, check_timeout
-from atoll.sdk._io_async import in_thread, sleep, user_socket
+from atoll.sdk._io_async import in_thread, mcp_streams, sleep, user_socket
 from atoll.sdk._links import url_of
-from atoll.types import check_number
+from atoll.types import GuestPath, check_number
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from atoll.sdk._mcp_streams import Streams
 
 _FIRST_LOOK_S = 0.02
 _LONGEST_LOOK_S = 0.5
@@ -112,3 +122,59 @@ class AsyncReaching(AsyncSessions):
                 sandbox_id=self.id,
             )
         return await in_thread(url_of, place.home, self.id, port, expires_in_s)
+
+    @overload
+    def mcp(self, *, port: int, path: str = "/mcp", expires_in_s: float | None = None) -> AsyncMcpAddress: ...
+    @overload
+    def mcp(
+        self,
+        *,
+        command: Command,
+        cwd: GuestPath | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        on_stderr: OutputCallback | None = None,
+    ) -> AbstractAsyncContextManager[Streams]: ...
+    def mcp(
+        self,
+        *,
+        port: int | None = None,
+        path: str = "/mcp",
+        expires_in_s: float | None = None,
+        command: Command | None = None,
+        cwd: GuestPath | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        on_stderr: OutputCallback | None = None,
+    ) -> AsyncMcpAddress | AbstractAsyncContextManager[Streams]:
+        """Reach a server of the Model Context Protocol that runs inside. Either way it returns a context.
+
+        With ``port`` the context has a ``url`` for streamable HTTP: the port's address at the running ``atoll
+        serve``, as of ``url``, or else a forwarded port of 127.0.0.1.
+
+        With ``command`` a stdio server is started, and the context gives the read and the write stream that
+        ``ClientSession`` of the package ``mcp`` takes. Leaving it ends the server. This is for
+        ``AsyncSandbox`` alone.
+
+        Args:
+            port: The port that the server inside listens on.
+            path: The path of its address.
+            expires_in_s: Sign the address at ``atoll serve``, as of ``url``.
+            command: The server: a shell line (str), or a program and its arguments (a list).
+            cwd: Directory in the sandbox; None means the user's own directory.
+            env: Variables on top of the sandbox's.
+            user: Name of a user in the sandbox; None means the default user.
+            on_stderr: Called with each piece of text that the server writes to standard error.
+
+        Raises:
+            InvalidSpecError: Neither ``port`` nor ``command`` is given, or both, or one is invalid.
+            UnsupportedError: The package ``mcp`` is not installed, or a sync ``Sandbox`` is given a command.
+            FileMissingError: The program or ``cwd`` is not in the sandbox.
+        """
+        if command is not None and port is None:
+            start = partial(self.start, command, cwd=cwd, env=env, user=user, stdin=True, stream=True)
+            return mcp_streams(start, on_stderr)
+        if port is None or command is not None:
+            raise InvalidSpecError("mcp takes one of port and command", hint="give either of them")
+        served = partial(self.url, port, expires_in_s=expires_in_s)
+        return AsyncMcpAddress(self.forward(port), served, path)

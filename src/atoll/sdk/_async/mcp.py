@@ -1,0 +1,64 @@
+"""The address of an MCP server that a program runs in a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from atoll.errors import InvalidSpecError, StateError
+from atoll.sdk._async.ports import AsyncForward
+from atoll.types import check_text
+
+
+class AsyncMcpAddress:
+    """Leads to an MCP server inside that speaks streamable HTTP, while the context lasts.
+
+    ``url`` is the port's address at the running ``atoll serve``. Without one it is a port of 127.0.0.1 that is
+    forwarded to the sandbox until the context ends.
+    """
+
+    def __init__(self, forward: AsyncForward, served: Callable[[], Awaitable[str]], path: str) -> None:
+        check_text("path", path)
+        if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
+            raise InvalidSpecError(f"path is {path!r}"[:300], hint="give one like /mcp")
+        self._forward = forward
+        self._served = served
+        self._path = path
+        self._url: str | None = None
+        self._forwards = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._url or 'not open'}>"
+
+    @property
+    def url(self) -> str:
+        """The address for a client, such as ``http://127.0.0.1:40123/mcp``.
+
+        Raises:
+            StateError: The context has not been entered.
+        """
+        if self._url is None:
+            raise StateError(
+                "the address is not open", hint="enter it first: `with sandbox.mcp(port=8000) as server`"
+            )
+        return self._url
+
+    async def __aenter__(self) -> AsyncMcpAddress:
+        try:
+            address = await self._served()
+        except StateError:
+            # no server runs, or none serves this sandbox
+            await self._forward.__aenter__()
+            self._forwards = True
+            address = self._forward.url
+        parts = urlsplit(address)
+        path, _, query = self._path.partition("?")
+        query = "&".join(part for part in (query, parts.query) if part)
+        self._url = parts._replace(path=path, query=query).geturl()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._url = None
+        if self._forwards:
+            self._forwards = False
+            await self._forward.__aexit__(*error)
