@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.command_line import LONG_S, atoll, rest, said, started, until
+from tests.waiting import until as wait_until
 
 from atoll import Sandbox, Terminal, TerminalSize
 
@@ -149,6 +150,25 @@ def test_a_program_without_a_terminal_gets_input_and_ctrl_c_leaves_it_alone(work
         assert process.wait(LONG_S) == 128 + signal.SIGTERM
     done = atoll("attach", "work", str(program.pid), stdin=b"two\n")
     assert (done.returncode, done.stdout) == (5, b"up\ngot one\ngot two\n")
+
+
+def test_a_service_is_watched_by_its_name_and_ctrl_c_leaves_it_running(work: Sandbox) -> None:
+    work.services.add("web", "echo up; exec sleep 1000")
+    with on_a_terminal("attach", "work", "web") as (process, ours):
+        until(ours, b"up")
+        work.services.restart("web")
+        until(ours, b"up")
+        os.write(ours, b"\x03")
+        until(ours, b"`atoll attach work web` attaches to it again")
+        assert process.wait(LONG_S) == 130
+    assert work.services.get("web").state == "running"
+    work.services.add("once", "echo done; exit 3", restart="never")
+    wait_until(lambda: work.services.get("once").state == "ended")
+    done = atoll("attach", "work", "once")
+    assert (done.returncode, done.stdout) == (3, b"done\n")
+    assert b"`atoll service start work once` starts it" in done.stderr
+    unknown = atoll("attach", "work", "gone")
+    assert unknown.returncode == 125 and b"`atoll service ls work`" in unknown.stderr
 
 
 def test_a_program_that_draws_its_screen_draws_it_again_and_the_terminal_is_left_as_it_was(

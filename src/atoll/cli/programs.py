@@ -66,7 +66,7 @@ def _streamed(sandbox: Sandbox, options: ProgramOptions) -> int:
             threading.Thread(target=_feed, args=(process,), daemon=True).start()
         with reattach_hint(sandbox, process.pid):
             for output in process:
-                _write(2 if output.stream == "stderr" else 1, output.data)
+                write(2 if output.stream == "stderr" else 1, output.data)
             return code_of(process.wait())
     except AtollError:
         raise
@@ -90,7 +90,7 @@ def follow(sandbox: Sandbox, pid: int, *, watch_only: bool) -> int:
         if not watch_only and (stdin_is_input() or os.isatty(0)):
             threading.Thread(target=_feed, args=(process,), daemon=True).start()
         for output in process:
-            _write(2 if output.stream == "stderr" else 1, output.data)
+            write(2 if output.stream == "stderr" else 1, output.data)
         return code_of(process.wait())
 
 
@@ -102,7 +102,8 @@ def _feed(process: Process) -> None:
         process.close_stdin()
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def write(descriptor: int, data: bytes) -> None:
+    """Write all of it to one of our own streams."""
     if sys.platform == "win32":
         # its console takes UTF-8 from this layer alone
         stream = (sys.stderr if descriptor == 2 else sys.stdout).buffer

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def reattach_hint(sandbox: Sandbox, pid: int) -> Iterator[None]:
-    """Add the command that returns to a program to an error that leaves the program running."""
+def reattach_hint(sandbox: Sandbox, program: int | str) -> Iterator[None]:
+    """Add the command that returns to a program, by its pid or service, to an error that leaves it running."""
     try:
         yield
     except (StateError, DeadlineError, AgentError) as error:
-        hint = _hint(sandbox, pid)
+        hint = _hint(sandbox, program)
         if hint is not None:
             error.hint = hint
         raise
 
 
-def _hint(sandbox: Sandbox, pid: int) -> str | None:
-    command = f"atoll attach {sandbox.name or sandbox.id} {pid}"
+def _hint(sandbox: Sandbox, program: int | str) -> str | None:
+    command = f"atoll attach {sandbox.name or sandbox.id} {program}"
     try:
         info = sandbox.info()
     except AtollError:

@@ -7,23 +7,39 @@ from functools import partial
 
 import click
 
-from atoll import ProcessInfo, Sandbox
+from atoll import ProcessInfo, Sandbox, ServiceInfo
 from atoll.cli.detach_keys import DEFAULT_KEYS, DetachKeys, DetachKeysOption
 from atoll.cli.lazy import Command
 from atoll.cli.options import json_option, sandbox_argument
 from atoll.cli.output import note, show_json
-from atoll.cli.programs import follow
+from atoll.cli.programs import follow, write
+from atoll.cli.reattach import reattach_hint
 from atoll.cli.sandboxes import held
 from atoll.cli.terminal import attached
 from atoll.cli.text import age, table
-from atoll.errors import InvalidSpecError, ProcessNotFoundError
+from atoll.errors import InvalidSpecError, ProcessNotFoundError, ServiceNotFoundError
 
 _COMMAND_CHARS = 100
 
 
+class ProgramOrService(click.ParamType):  # type: ignore[type-arg] # generic only in its newest stubs
+    """A pid, or the name of a service."""
+
+    name = "program"
+
+    def convert(self, value: object, _param: click.Parameter | None, _ctx: click.Context | None) -> int | str:
+        """Return the pid as a number. All else is a name."""
+        text = str(value)
+        if not text.isdecimal():
+            return text
+        if not int(text):
+            self.fail("0 is no pid")
+        return int(text)
+
+
 @click.command(name="attach", cls=Command)
 @sandbox_argument
-@click.argument("pid", metavar="[PID]", required=False, type=click.IntRange(min=1))
+@click.argument("program", metavar="[PID|SERVICE]", required=False, type=ProgramOrService())
 @click.option("-l", "--list", "list_only", is_flag=True, help="List the running programs and do not attach.")
 @click.option("--no-stdin", is_flag=True, help="Only watch: send the program no keys and no input.")
 @click.option(
@@ -40,13 +56,13 @@ _COMMAND_CHARS = 100
 def command(
     ctx: click.Context,
     sandbox: str,
-    pid: int | None,
+    program: int | str | None,
     list_only: bool,
     no_stdin: bool,
     keys: bytes,
     as_json: bool,
 ) -> None:
-    r"""Attach to a running program in a sandbox, started by shell, exec, the SDK or an E2B client.
+    r"""Attach to a running program in a sandbox, started by shell, exec, the SDK or an E2B client, or to a service.
 
     Without PID, this attaches to the only program with a terminal. If there are several, or none, it lists
     the running programs. A sleeping sandbox wakes. The program's recent output is shown first, and its exit
@@ -56,14 +72,20 @@ def command(
     leaves the program running. Without a terminal, Ctrl-C detaches and leaves it running; Ctrl-D ends its
     standard input, if that is open.
 
+    A service is only watched, in all of its runs, until it is removed. Ctrl-C detaches and leaves it running.
+
     \b
     Example:
       atoll attach work
       atoll attach --list work
       atoll attach work 12
+      atoll attach work web
     """
     with held(sandbox) as target:
         programs = target.processes()
+        if isinstance(program, str) and not as_json:
+            ctx.exit(watch_service(target, sandbox, program))
+        pid = _service(target, sandbox, program).pid if isinstance(program, str) else program
         if as_json or (list_only and pid is None):
             if as_json:
                 show_json(programs if pid is None else [one for one in programs if one.pid == pid])
@@ -73,6 +95,37 @@ def command(
         chosen = _chosen(sandbox, programs) if pid is None else pid
         has_terminal = any(one.pid == chosen and one.pty for one in programs)
         ctx.exit(_attach(target, sandbox, chosen, DetachKeys(keys), watch_only=no_stdin, pty=has_terminal))
+
+
+def watch_service(target: Sandbox, ref: str, name: str) -> int:
+    """Show the last output of a service and what follows. Return the exit code of its end, if it has ended."""
+    info = _service(target, ref, name)
+    follows = info.state not in ("stopped", "ended")
+    try:
+        with reattach_hint(target, name):
+            for output in target.services.logs(name, follow=follows):
+                write(2 if output.stream == "stderr" else 1, output.data)
+    except KeyboardInterrupt:
+        note(
+            f"\ndetached from service {name}, which is kept running: "
+            f"`atoll attach {ref} {name}` attaches to it again"
+        )
+        raise
+    if follows:
+        note(f"service {name} was removed")
+        return 0
+    note(f"service {name} has {info.state}: `atoll service start {ref} {name}` starts it")
+    return info.exit_code or 0
+
+
+def _service(target: Sandbox, ref: str, name: str) -> ServiceInfo:
+    try:
+        return target.services.get(name)
+    except ServiceNotFoundError as error:
+        error.hint = (
+            f"`atoll service ls {ref}` lists the services, and `atoll attach --list {ref}` the programs"
+        )
+        raise
 
 
 def _attach(target: Sandbox, ref: str, pid: int, keys: DetachKeys, *, watch_only: bool, pty: bool) -> int:

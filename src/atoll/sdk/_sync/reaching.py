@@ -125,7 +125,7 @@ class Reaching(Sessions):
         return in_thread(url_of, place.home, self.id, port, expires_in_s)
 
     @overload
-    def mcp(self, *, port: int, path: str = "/mcp", expires_in_s: float | None = None) -> McpAddress: ...
+    def mcp(self, *, port: int, path: str = "/mcp") -> McpAddress: ...
     @overload
     def mcp(
         self,
@@ -141,7 +141,6 @@ class Reaching(Sessions):
         *,
         port: int | None = None,
         path: str = "/mcp",
-        expires_in_s: float | None = None,
         command: Command | None = None,
         cwd: GuestPath | None = None,
         env: Mapping[str, str] | None = None,
@@ -160,7 +159,6 @@ class Reaching(Sessions):
         Args:
             port: The port that the server inside listens on.
             path: The path of its address.
-            expires_in_s: Sign the address at ``atoll serve``, as of ``url``.
             command: The server: a shell line (str), or a program and its arguments (a list).
             cwd: Directory in the sandbox; None means the user's own directory.
             env: Variables on top of the sandbox's.
@@ -177,5 +175,5 @@ class Reaching(Sessions):
             return mcp_streams(start, on_stderr)
         if port is None or command is not None:
             raise InvalidSpecError("mcp takes one of port and command", hint="give either of them")
-        served = partial(self.url, port, expires_in_s=expires_in_s)
+        served = partial(self.url, port)
         return McpAddress(self.forward(port), served, path)
