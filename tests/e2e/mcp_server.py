@@ -3,19 +3,22 @@
 It runs inside a sandbox. Its one tool says the host's name; ``leave`` ends it.
 """
 
+from __future__ import annotations
+
 import http.server
 import json
 import os
 import socket
 import sys
+from typing import Any
 
 VERSION = "2025-06-18"
 
 
-def result_of(asked):
+def result_of(asked: dict[str, Any]) -> dict[str, Any] | None:
     """What is answered to a request; None refuses it."""
     if asked["method"] == "initialize":
-        capabilities = {"tools": {}}
+        capabilities: dict[str, Any] = {"tools": {}}
         return {
             "protocolVersion": VERSION,
             "capabilities": capabilities,
@@ -33,7 +36,7 @@ def result_of(asked):
     return None
 
 
-def answer_to(line):
+def answer_to(line: str | bytes) -> str | None:
     """The answer to a message as JSON; None for one that wants none."""
     asked = json.loads(line)
     if "id" not in asked or "method" not in asked:
@@ -46,7 +49,7 @@ def answer_to(line):
 class Handler(http.server.BaseHTTPRequestHandler):
     """Answers a POST with JSON. After the first, each must name the session and the agreed version."""
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         line = self.rfile.read(int(self.headers["content-length"]))
         first = json.loads(line).get("method") == "initialize"
         known = (self.headers.get("mcp-session-id"), self.headers.get("mcp-protocol-version"))
@@ -61,12 +64,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         self.send_error(405)
 
     do_DELETE = do_GET
 
-    def log_message(self, *_):
+    def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
 

@@ -191,8 +191,8 @@ def test_signed_addresses_open_one_file_and_need_no_sandbox_named(
 
 
 def test_private_ports_need_the_traffic_token(server: Server, module_home: Path) -> None:
-    attributes = {"e2b_public_traffic": "0", "e2b_mask_host": "inside-${PORT}.test"}
-    with Sandbox.create(team="default", attributes=attributes) as private:
+    attributes = {"e2b_mask_host": "inside-${PORT}.test"}
+    with Sandbox.create(team="default", ports="closed", attributes=attributes) as private:
         start_port_server(private)
         with httpx.Client(
             base_url=server.url, headers=headers_of(private.id, PORT), timeout=BOUND_S
@@ -207,11 +207,17 @@ def test_private_ports_need_the_traffic_token(server: Server, module_home: Path)
             assert token not in told
             assert f"host: inside-{PORT}.test" in told
             assert client.get("/health", headers={"e2b-sandbox-port": str(AGENT)}).status_code == 204
+            (copy,) = private.fork()
+            with copy:
+                assert (copy.info().ports, private.info().ports) == ("closed", "closed")
+                assert client.get("/request", headers=headers_of(copy.id, PORT)).status_code == 403
 
 
 def test_ports_that_speak_https_are_reached_in_tls(server: Server, module_home: Path, tmp_path: Path) -> None:
     certificate = certified(home_authority(tmp_path / "ca.pem"), ["other.example"], tmp_path / "server.pem")
-    with Sandbox.create(team="default", attributes={"e2b_https_ports": f"{PORT} {AGENT + 1}"}) as secure:
+    with Sandbox.create(
+        team="default", attributes={"e2b_https_ports": f"{PORT} x -1 99999 {AGENT + 1}"}
+    ) as secure:
         secure.files.write("/tmp/server.pem", certificate.read_bytes())
         start_port_server(secure, "/tmp/server.pem")
         secure.start(["python3", "-m", "http.server", str(AGENT + 1)])
@@ -466,7 +472,7 @@ def _through_localhost(address: str) -> tuple[str, dict[str, str]]:
 
 def test_a_signed_link_opens_a_closed_port_to_a_browser(server: Server) -> None:
     del server
-    with Sandbox.create(team="default", attributes={"e2b_public_traffic": "0"}) as closed:
+    with Sandbox.create(team="default", ports="closed") as closed:
         start_port_server(closed)
         page, host = _through_localhost(closed.url(PORT) + "request")
         with httpx.Client(headers=host, timeout=BOUND_S) as browser:

@@ -144,6 +144,13 @@ def spec_options(command: F) -> F:
             callback=split_mounts,
             help="Mount a volume at this path; repeatable.",
         ),
+        click.option(
+            "--ports",
+            type=click.Choice(["open", "closed"]),
+            default="open",
+            help="Whether `atoll serve` lets everybody reach its ports who knows its id, or only who has its "
+            "traffic token or a signed link; default: open.",
+        ),
         pairs_option("--metadata", text="Label to filter lists by; repeatable."),
         click.option("--from-snapshot", metavar="SNAPSHOT", help="Restore this snapshot, memory and disk."),
         click.option("--template", metavar="NAME[:TAG]", help="Start from this template."),

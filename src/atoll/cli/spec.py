@@ -29,5 +29,6 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
         "on_crash": options["on_crash"],
         "team": options["team"],
         "volumes": options["volumes"],
+        "ports": options["ports"],
         "within_s": options["within_s"],
     }

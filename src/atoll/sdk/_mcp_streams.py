@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("atoll")
 # what the guest sends is parsed line by line, and must not fill this process's memory
-_LONGEST_LINE_BYTES = 64 << 20
+_LONGEST_LINE_BYTES = 16 << 20
 _LAST_WORDS_BYTES = 4096
 _FLUSH_S = 0.5
 _END_S = 5.0
@@ -106,7 +106,7 @@ class _Server:
                     line += output.data
                     if b"\n" not in output.data:
                         if len(line) > _LONGEST_LINE_BYTES:
-                            _LOG.warning("the MCP server inside sent a line of over 64 MiB: it is left")
+                            _LOG.warning("the MCP server inside sent a line of over 16 MiB: it is left")
                             return
                         continue
                     *lines, rest = bytes(line).split(b"\n")

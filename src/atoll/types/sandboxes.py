@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 OnCrash = Literal["reboot", "rollback", "stop"]
 """What the next use of a crashed sandbox does: boot it from its disk, go back to its newest snapshot, or refuse."""
 
+Ports = Literal["open", "closed"]
+"""Whom `atoll serve` lets reach the ports of a sandbox: everybody who knows its id, or those with a token or link."""
+
 OWN_ATTRIBUTES = "own_"
 """The prefix of attributes that belong to one sandbox: its forks do not get them."""
 
@@ -137,6 +140,8 @@ class SandboxSpec(
             refused.
         services: Programs that it keeps running. With ``from_snapshot`` they come to the snapshot's, and take
             the place of those with the same name.
+        ports: Whom ``atoll serve`` lets reach its ports: with ``"open"`` everybody who knows its id, with
+            ``"closed"`` only who has its traffic token or a signed link. Its forks have the same.
     """
 
     image: str | None = None
@@ -157,6 +162,7 @@ class SandboxSpec(
     attributes: dict[str, str] = {}
     idempotency_key: str | None = None
     services: list[ServiceSpec] = []
+    ports: Ports = "open"
 
     def __post_init__(self) -> None:
         for name in ("env", "metadata", "volumes", "attributes"):
@@ -173,6 +179,7 @@ class SandboxSpec(
             check_network(self.network)
         if self.on_crash is not None:
             check_choice("on_crash", self.on_crash, get_args(OnCrash))
+        check_choice("ports", self.ports, get_args(Ports))
 
     def checked(self) -> SandboxSpec:
         """Return this spec if its limits and lifecycle are valid. JSON has neither NaN nor infinity.
@@ -213,6 +220,7 @@ class SandboxOptions(TypedDict, total=False):
     on_progress: Callable[[Progress], Any] | Literal[False] | None
     idempotency_key: str | None
     services: Sequence[ServiceSpec] | None
+    ports: Ports
 
 
 def users_attributes(given: Mapping[str, str] | None) -> dict[str, str]:
@@ -283,6 +291,7 @@ class SandboxInfo(msgspec.Struct, frozen=True, repr_omit_defaults=True, kw_only=
     snapshot_failed: SnapshotFailure | None = None
     limits_in_force: Limits = Limits()
     services: tuple[ServiceSpec, ...] = ()
+    ports: Ports = "open"
 
     def __repr__(self) -> str:
         return brief(self, "sandbox_id", "name", "state", "image")

@@ -86,6 +86,7 @@ def test_what_a_server_made_before_it_was_started_again_is_known_for_a_day_too()
         def __init__(self, age_s: float) -> None:
             self.sandbox_id = "s1"
             self.image = "base"
+            self.ports = "open"
             self.attributes = {IDEMPOTENCY: "key fingerprint"}
             self.created_at = time.time() - age_s
 

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from atoll.errors import InvalidSpecError
 from atoll.server.e2b import leases
 from atoll.server.e2b.answers import Refusal
-from atoll.server.e2b.attributes import Attributes, read
+from atoll.server.e2b.attributes import Attributes, check_attributes, read
 from atoll.server.e2b.host_capacity import HostCapacity
 from atoll.server.e2b.views import Views
 from atoll.server.e2b.wire import NewSandbox
@@ -102,19 +103,28 @@ def test_a_timeout_above_the_teams_is_refused_in_hours() -> None:
 def test_what_is_remembered_of_a_sandbox_comes_back() -> None:
     usual = Attributes(template="base")
     assert usual.kept() == {"e2b_template": "base"}
-    assert read(usual.kept(), "other") == usual
+    assert read(sandbox(1, attributes=usual.kept(), image="other", ports=usual.ports)) == usual
     unusual = Attributes(
         template="t",
         alias="web",
         secure=False,
         public_traffic=False,
         mask_host="h",
+        https_ports=(443, 8443),
         internet=False,
         network='{"denyOut":["8.8.8.8"]}',
         idempotency="k f",
     )
-    assert read(unusual.kept(), "other") == unusual
-    assert read({}, "python:3.12") == Attributes(template="python:3.12")
+    assert read(sandbox(1, attributes=unusual.kept(), image="other", ports=unusual.ports)) == unusual
+    assert read(sandbox(1, image="python:3.12")) == Attributes(template="python:3.12")
+
+
+def test_a_list_of_ports_that_is_none_is_refused_and_its_ports_are_read() -> None:
+    check_attributes({"e2b_https_ports": " 443 8443", "other": "x"})
+    for bad in ("x", "0", "65536", "443,8443", "-1", "+443", "1_0", "٣", "9" * 5000):
+        with pytest.raises(InvalidSpecError, match="e2b_https_ports"):
+            check_attributes({"e2b_https_ports": bad})
+        assert read(sandbox(1, attributes={"e2b_https_ports": f"443 {bad}"})).https_ports == (443,)
 
 
 def test_a_client_gets_the_tokens_that_it_needs_and_no_others() -> None:

@@ -67,6 +67,7 @@ def _lines(info: SandboxInfo) -> list[tuple[str, str]]:
         ("changed", moment(info.changed_at)),
         ("lease", lease_shown(info)),
         ("network", network_shown(info.network)),
+        ("ports", info.ports),
         ("limits", described(info.limits) or "the default ones"),
         ("in force", described(info.limits_in_force)),
         ("on crash", info.on_crash),

@@ -25,6 +25,7 @@ from atoll.types import (
     Lifecycle,
     Limits,
     OnCrash,
+    Ports,
     Progress,
     SandboxInfo,
     SandboxOptions,
@@ -79,6 +80,7 @@ class Opening(Reaching):
         volumes: Mapping[str, str] | None = None,
         team: str | None = None,
         attributes: Mapping[str, str] | None = None,
+        ports: Ports = "open",
         keep: bool = False,
         within_s: float | None = None,
         on_progress: Callable[[Progress], Any] | Literal[False] | None = None,
@@ -121,6 +123,9 @@ class Opening(Reaching):
             attributes: Values stored for the calling program and returned by ``info`` and ``list``. Names
                 that begin with ``atoll.`` are reserved and refused. Forks do not inherit names that begin
                 with ``own_``.
+            ports: Whom ``atoll serve`` lets reach its ports. With ``"open"`` that is everybody who knows its id,
+                with ``"closed"`` only who has its traffic token or a signed link of ``url``. Its forks have
+                the same. On this machine, ``forward`` and ``dial`` reach them either way.
             keep: Leave the sandbox alive at the end of ``with``.
             within_s: Give up after this many seconds, a pull or build of the image included, and leave no
                 sandbox. The pull or build itself continues, so a later call finds more of it done. None
@@ -172,6 +177,7 @@ class Opening(Reaching):
             attributes=users_attributes(attributes),
             idempotency_key=idempotency_key,
             services=list(services or ()),
+            ports=ports,
         )
         link, line = Link(), line_for(on_progress)
         try:

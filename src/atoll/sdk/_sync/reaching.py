@@ -103,7 +103,7 @@ class Reaching(Sessions):
         Args:
             port: The port in the sandbox.
             expires_in_s: Sign the address: it then opens the port to whoever has it, for so many seconds,
-                also if the sandbox allows no public traffic. None signs nothing.
+                also if its ports are closed. None signs nothing.
 
         Raises:
             InvalidSpecError: ``port`` is not a port, or is the agent's, or ``expires_in_s`` is not between a
@@ -175,5 +175,11 @@ class Reaching(Sessions):
             return mcp_streams(start, on_stderr)
         if port is None or command is not None:
             raise InvalidSpecError("mcp takes one of port and command", hint="give either of them")
-        served = partial(self.url, port)
+
+        def served() -> str:
+            # a client of the protocol has no token for a port that is closed at the server
+            if (self.info()).ports == "closed":
+                raise StateError("the ports of the sandbox are closed", sandbox_id=self.id)
+            return self.url(port)
+
         return McpAddress(self.forward(port), served, path)

@@ -43,7 +43,7 @@ def fork_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
             refusal = refusal_of(error)
             fault = Fault(code=refusal.status, message=refusal.message)
             return answer([ForkResult(error=fault)] * wanted.count, 201)
-        attributes = read(info.attributes, info.image)
+        attributes = read(info)
         return answer([ForkResult(sandbox=views.created(one, attributes)) for one in ids], 201)
 
     return [teams.route("POST", "/sandboxes/{sandbox_id}/fork", fork)]

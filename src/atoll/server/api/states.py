@@ -37,9 +37,7 @@ def _sleep_routes(teams: TeamRoutes, views: Views) -> Sequence[Route]:
         paused = state_of(info) == "paused"
         with _handle(info) as sandbox:
             await sandbox.resume(timeout_s, memory=not paused or memory is not False)
-        return answer(
-            views.created(info.sandbox_id, read(info.attributes, info.image)), 201 if paused else 200
-        )
+        return answer(views.created(info.sandbox_id, read(info)), 201 if paused else 200)
 
     async def connect_v1(request: TeamRequest) -> Response:
         wanted = await request.body(Connect)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from atoll.types import OWN_ATTRIBUTES
+from atoll.errors import InvalidSpecError
+from atoll.types import OWN_ATTRIBUTES, Ports, SandboxInfo
 
 SECURE = "e2b_secure"
-PUBLIC_TRAFFIC = "e2b_public_traffic"
 MASK_HOST = "e2b_mask_host"
 HTTPS_PORTS = "e2b_https_ports"
 TEMPLATE = "e2b_template"
@@ -46,13 +46,16 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     network: str | None = None
     idempotency: str | None = None
 
+    @property
+    def ports(self) -> Ports:
+        """What ``Sandbox.create`` takes for ``public_traffic``."""
+        return "open" if self.public_traffic else "closed"
+
     def kept(self) -> dict[str, str]:
         """Return the attributes in the supervisor's form, without usual values."""
         kept = {TEMPLATE: self.template}
         if not self.secure:
             kept[SECURE] = _NO
-        if not self.public_traffic:
-            kept[PUBLIC_TRAFFIC] = _NO
         optional = {
             ALIAS: self.alias,
             MASK_HOST: self.mask_host,
@@ -69,19 +72,39 @@ def flag_of(value: bool | None) -> str | None:
     return None if value is None else _YES if value else _NO
 
 
-def read(kept: Mapping[str, str], image: str) -> Attributes:
-    """Read the attributes that the supervisor stores of a sandbox.
+def ports_of(text: str) -> tuple[int, ...]:
+    """Return the ports in a stored list. Whoever made the sandbox wrote it, so what is no port is left out."""
+    numbers = [int(each) for each in text.split() if each.isascii() and each.isdecimal() and len(each) <= 5]
+    return tuple(number for number in numbers if 0 < number < 65536)
+
+
+def check_attributes(given: Mapping[str, str]) -> None:
+    """Refuse attributes of a client that the server could not use.
+
+    Raises:
+        InvalidSpecError: A list of ports is none.
+    """
+    text = given.get(HTTPS_PORTS, "")
+    if len(ports_of(text)) != len(text.split()):
+        raise InvalidSpecError(
+            f"the attribute {HTTPS_PORTS} is {text[:100]!r}", hint="give ports with blanks between them"
+        )
+
+
+def read(info: SandboxInfo) -> Attributes:
+    """Read what is stored of a sandbox.
 
     A sandbox that no server made counts as secure and as made from its image.
     """
+    kept = info.attributes
     internet = kept.get(INTERNET)
     return Attributes(
-        template=kept.get(TEMPLATE, image),
+        template=kept.get(TEMPLATE, info.image),
         alias=kept.get(ALIAS),
         secure=kept.get(SECURE) != _NO,
-        public_traffic=kept.get(PUBLIC_TRAFFIC) != _NO,
+        public_traffic=info.ports == "open",
         mask_host=kept.get(MASK_HOST),
-        https_ports=tuple(map(int, kept.get(HTTPS_PORTS, "").split())),
+        https_ports=ports_of(kept.get(HTTPS_PORTS, "")),
         internet=None if internet is None else internet == _YES,
         network=kept.get(NETWORK),
         idempotency=kept.get(IDEMPOTENCY),

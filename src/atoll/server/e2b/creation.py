@@ -106,6 +106,7 @@ class Creation:
                 from_snapshot=source.snapshot_id,
                 env=asked.env_vars,
                 attributes=attributes.kept(),
+                ports=attributes.ports,
                 **wanted,
             )
         except (ImageNotFoundError, SnapshotNotFoundError):
@@ -121,7 +122,7 @@ class Creation:
             if kept.partition(" ")[0] == key and time.time() - info.created_at < KEEP_S:
                 if kept != mark:
                     raise Refusal(422, "this Idempotency-Key was used with another request")
-                return self.views.created(info.sandbox_id, read(info.attributes, info.image))
+                return self.views.created(info.sandbox_id, read(info))
         return None
 
 

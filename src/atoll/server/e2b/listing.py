@@ -131,7 +131,7 @@ def _fits(info: SandboxInfo, query: Query) -> bool:
     if query.after_us is not None and started_us(info) < query.after_us:
         return False
     if query.template is not None:
-        attributes = read(info.attributes, info.image)
+        attributes = read(info)
         if query.template not in (attributes.template, attributes.alias):
             return False
     return all(info.metadata.get(name) == value for name, value in query.metadata.items())

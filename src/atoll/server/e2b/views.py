@@ -68,11 +68,11 @@ class Views:
 
     def listed(self, info: SandboxInfo) -> ListedSandbox:
         """Return a row of a list."""
-        return ListedSandbox(**self._row(info, read(info.attributes, info.image)))
+        return ListedSandbox(**self._row(info, read(info)))
 
     def detail(self, info: SandboxInfo) -> SandboxDetail:
         """Return everything that a client is told of a sandbox."""
-        attributes = read(info.attributes, info.image)
+        attributes = read(info)
         paused = state_of(info) == "paused"
         return SandboxDetail(
             **self._row(info, attributes),

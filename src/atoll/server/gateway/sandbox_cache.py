@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from atoll import AsyncSandbox, SandboxInfo
 from atoll.errors import SandboxNotFoundError
+from atoll.server.e2b.attributes import HTTPS_PORTS, ports_of
 from atoll.server.tokens import Tokens
 
 _KEPT = 10_000
@@ -86,10 +87,8 @@ class SandboxCache:
             handle=AsyncSandbox.of(info),
             team=info.team,
             access_token=None if told.get("e2b_secure") == "0" else self._tokens.access(info.sandbox_id),
-            traffic_token=(
-                self._tokens.traffic(info.sandbox_id) if told.get("e2b_public_traffic") == "0" else None
-            ),
+            traffic_token=self._tokens.traffic(info.sandbox_id) if info.ports == "closed" else None,
             template=told.get("e2b_template", info.image),
             mask_host=told.get("e2b_mask_host"),
-            https_ports=frozenset(map(int, told.get("e2b_https_ports", "").split())),
+            https_ports=frozenset(ports_of(told.get(HTTPS_PORTS, ""))),
         )

@@ -25,6 +25,7 @@ from atoll.protocol import (
     VolumeRequest,
 )
 from atoll.sdk import AsyncTemplates
+from atoll.server.e2b.attributes import check_attributes
 from atoll.server.remote.asked import Asked
 from atoll.server.remote.network import check_remote
 from atoll.types import SandboxSpec, users_attributes
@@ -76,7 +77,7 @@ async def _request(asked: Asked) -> None:
 async def _spec(asked: Asked) -> None:
     spec = asked.read(SandboxSpec)
     check_remote(spec.network, asked.opened)
-    users_attributes(spec.attributes)
+    check_attributes(users_attributes(spec.attributes))
     changes: dict[str, object] = {"team": asked.team.name}
     if spec.from_snapshot is not None:
         parent = await asked.snapshot(spec.from_snapshot)
@@ -109,7 +110,7 @@ async def _check_image(image: str, team: str) -> None:
 async def _network(asked: Asked) -> None:
     wanted = asked.read(NetworkRequest)
     check_remote(wanted.network, asked.opened)
-    users_attributes({name: value or "" for name, value in wanted.attributes.items()})
+    check_attributes(users_attributes({name: value or "" for name, value in wanted.attributes.items()}))
 
 
 async def _test(asked: Asked) -> None:

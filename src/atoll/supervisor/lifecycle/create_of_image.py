@@ -117,6 +117,7 @@ class ImageCreation:
             services=tuple(spec.services),
             metadata=spec.metadata,
             attributes=spec.attributes,
+            ports=spec.ports,
             network=spec.network or "internet",
             limits=spec.limits,
             lifecycle=spec.lifecycle,

@@ -115,6 +115,7 @@ class SnapshotCreation:
             started_at=now_s,
             metadata=spec.metadata,
             attributes=spec.attributes,
+            ports=spec.ports,
             lifecycle=spec.lifecycle,
             disk=FIRST_DISK,
             machine_uid=new_machine_uid(),

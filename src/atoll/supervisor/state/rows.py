@@ -14,6 +14,7 @@ from atoll.types import (
     Lifecycle,
     Limits,
     OnCrash,
+    Ports,
     Quotas,
     Recovery,
     SandboxInfo,
@@ -119,6 +120,7 @@ class SandboxRow(Setup, frozen=True, kw_only=True):
     ends_at: float | None = None
     has_memory: bool = True
     attributes: dict[str, str] = {}
+    ports: Ports = "open"
     host_boot: str = ""
     created_boot_s: float = 0.0
     ends_boot_s: float | None = None
